@@ -1,0 +1,36 @@
+"""``containernet-env check``: says what a config asks for, creates nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from containernet_env.cli.render import render_summary, render_topology
+from containernet_env.config import load_config
+from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.scenarios import DEFAULT_SCENARIOS, load_scenarios
+
+
+@click.command(short_help="Check a topology file and print what it asks for.")
+@click.argument("config_path", metavar="CONFIG", type=click.Path(path_type=Path))
+@click.option(
+    "--scenarios",
+    "scenarios_path",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Check this scenario file too, instead of the one that CONFIG names or the default.",
+)
+def command(config_path: Path, scenarios_path: Path | None) -> None:
+    """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
+
+    Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
+    """
+    config = load_config(config_path)
+    scenario_set = load_scenarios(scenarios_path or config.scenarios or DEFAULT_SCENARIOS)
+    plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
+    console = Console(highlight=False)
+    render_topology(plan, console)
+    render_summary(plan, console)

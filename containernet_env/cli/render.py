@@ -1,0 +1,231 @@
+"""How a topology and a plan look in a terminal: aligned, short, nothing that a pipe would garble."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from containernet_env.config.model import Node
+from containernet_env.plan import EtcdTiming, HostPlan, Plan
+from containernet_env.topology import PROBE_FRAME_BYTES, RttExpectation
+from containernet_env.units import (
+    describe_size,
+    format_duration,
+    format_mbps,
+    format_ms,
+    format_number,
+    format_size,
+)
+
+_INDENT = 2
+_TIMING_ORIGIN = {
+    "default": "etcd's default",
+    "rtt": "from the largest RTT",
+    "config": "from the config",
+    "heartbeat": "10 heartbeats",
+}
+
+
+def render_topology(plan: Plan, console: Console) -> None:
+    """Print what `check` shows: hosts and limits, expected RTTs, etcd's timing, notes."""
+    members = len(plan.config.nodes)
+    _say(
+        console,
+        f"{plan.config.path}: {members} member{'s' if members > 1 else ''} and the client on "
+        f"{plan.switches[0].name}, {plan.config.subnet}",
+    )
+    _section(console, "Hosts")
+    console.print(_indented(_hosts_table(plan)))
+    _section(
+        console, f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
+    )
+    console.print(_indented(_rtt_table(plan, console.width - _INDENT)))
+    _section(console, "etcd")
+    _say(console, _timing_text(plan.timing), indent=_INDENT)
+    _say(console, f"data on {plan.config.etcd.data}", indent=_INDENT)
+
+
+def render_plan(plan: Plan, console: Console) -> None:
+    """Print the whole plan, as `run --dry-run` does: nothing of it has been created."""
+    render_topology(plan, console)
+    _section(console, "Containers")
+    console.print(_indented(_containers_table(plan)))
+    for line in _shared_settings(plan.hosts):
+        _say(console, line, indent=_INDENT)
+    _section(console, f"Links ({plan.options.links})")
+    console.print(_indented(_links_table(plan)))
+    _section(console, "etcd flags")
+    for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):
+        _say(console, line, indent=_INDENT)
+    if plan.scenario_set is not None:
+        _section(console, f"Scenarios ({_shown(plan.scenario_set.path)})")
+        console.print(_indented(_scenarios_table(plan)))
+
+
+def render_summary(plan: Plan, console: Console) -> None:
+    """Print the last lines of both: how much is measured, about how long it takes, what should be known."""
+    if plan.scenario_set is not None:
+        count = len(plan.scenarios)
+        console.print()
+        _say(
+            console,
+            f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.path)}, "
+            f"about {_about(plan.estimated_s)} with bring-up and tear-down",
+        )
+    for note in plan.notes:
+        _say(console, f"Note: {note}.")
+
+
+def _hosts_table(plan: Plan) -> Table:
+    table = _table("host", "address", ">cpus", ">memory", ">bandwidth", ">delay")
+    for node in plan.config.hosts:
+        table.add_row(
+            node.name,
+            f"{node.ip}",
+            "unlimited" if node.cpus is None else format_number(node.cpus),
+            "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
+            _bandwidth(node),
+            format_duration(node.delay_ns),
+        )
+    return table
+
+
+def _bandwidth(node: Node) -> str:
+    return "unlimited" if node.rate_bps is None else f"{format_mbps(node.rate_bps)} Mbit/s"
+
+
+def _rtt_table(plan: Plan, width: int) -> Table:
+    names = [host.name for host in plan.topology.hosts]
+    # A column is as wide as its heading or its figure, and two spaces lie between columns.
+    figure = max(len(format_ms(pair.expected_ns)) for pair in plan.rtt)
+    needed = max(map(len, names)) + sum(2 + max(len(name), figure) for name in names[1:])
+    return _rtt_matrix(plan, names) if needed <= width else _rtt_groups(plan.rtt)
+
+
+def _rtt_matrix(plan: Plan, names: list[str]) -> Table:
+    by_pair = {(pair.a, pair.b): format_ms(pair.expected_ns) for pair in plan.rtt}
+    table = _table("", *(f">{name}" for name in names[1:]))
+    for row in names[:-1]:
+        # RTT has no direction: the upper half says it all.
+        table.add_row(row, *(by_pair.get((row, column), "") for column in names[1:]))
+    return table
+
+
+def _rtt_groups(pairs: Iterable[RttExpectation]) -> Table:
+    """For more hosts than a matrix has room for: each RTT once, with how many pairs have it."""
+    pairs = tuple(pairs)
+    counts = Counter(pair.expected_ns for pair in pairs)
+    examples = {pair.expected_ns: pair for pair in reversed(pairs)}
+    table = _table(">ms", ">pairs", "for example")
+    for expected_ns, count in sorted(counts.items()):
+        example = examples[expected_ns]
+        table.add_row(format_ms(expected_ns), str(count), f"{example.a} - {example.b}")
+    return table
+
+
+def _timing_text(timing: EtcdTiming) -> str:
+    heartbeat, election = _TIMING_ORIGIN[timing.heartbeat_from], _TIMING_ORIGIN[timing.election_from]
+    if heartbeat == election:
+        return f"heartbeat {timing.heartbeat_ms} ms, election timeout {timing.election_ms} ms ({heartbeat})"
+    return f"heartbeat {timing.heartbeat_ms} ms ({heartbeat}), election timeout {timing.election_ms} ms ({election})"
+
+
+def _containers_table(plan: Plan) -> Table:
+    table = _table("container", "image", ">memory=swap", ">cpu quota, us", ">GOMEMLIMIT")
+    for host in plan.hosts:
+        quota = "-" if host.cpu_quota_us is None else f"{host.cpu_quota_us}/{host.cpu_period_us}"
+        table.add_row(
+            f"cnenv-{plan.run_id}-{host.name}",
+            host.image,
+            "-" if host.memory_bytes is None else format_size(host.memory_bytes),
+            quota,
+            host.environment.get("GOMEMLIMIT", "-"),
+        )
+    return table
+
+
+def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
+    hosts = tuple(hosts)
+    lines = [f"in every host: TCP congestion control {hosts[0].tcp_congestion_control}"]
+    mounts = {(path, options): None for host in hosts for path, options in host.tmpfs.items()}
+    lines.extend(f"in every member: tmpfs on {path} ({options})" for path, options in mounts)
+    return lines
+
+
+def _links_table(plan: Plan) -> Table:
+    table = _table("from", "to", ">delay", ">bandwidth")
+    for link in plan.links:
+        for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)):
+            rate = "unlimited" if direction.rate_bps is None else f"{format_mbps(direction.rate_bps)} Mbit/s"
+            table.add_row(a, b, format_duration(direction.delay_ns), rate)
+    return table
+
+
+def _flag_lines(members: list[HostPlan]) -> list[str]:
+    """The flags that all members share, then what differs for each."""
+    shared = [flag for flag in members[0].command if all(flag in member.command for member in members)]
+    lines = list(shared)
+    if len(members) > 1:
+        for member in members:
+            lines.append(f"{member.name}:")
+            lines.extend(f"  {flag}" for flag in member.command if flag not in shared)
+    return lines
+
+
+def _scenarios_table(plan: Plan) -> Table:
+    table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
+    repeated = plan.options.repeat > 1
+    for number, planned in enumerate(plan.scenarios, start=1):
+        scenario = planned.scheduled.scenario
+        if planned.loads_dataset:
+            table.add_row("", f"load {plan.dataset.keys} keys for the reads, unmeasured", "", "", "", "")
+        name = f"{scenario.name} ({planned.scheduled.repetition})" if repeated else scenario.name
+        table.add_row(
+            str(number),
+            name,
+            str(scenario.total),
+            str(scenario.clients),
+            str(scenario.conns),
+            _about(planned.estimated_s),
+        )
+    return table
+
+
+def _shown(path: Path) -> str:
+    """A path as short as it can be said here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith(os.pardir) else relative
+
+
+def _about(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
+def _table(*headings: str) -> Table:
+    """A table without lines; a heading that begins with ``>`` is of a right-aligned column."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for heading in headings:
+        right = heading.startswith(">")
+        table.add_column(Text(heading.removeprefix(">")), justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _indented(table: Table) -> Padding:
+    return Padding(table, (0, 0, 0, _INDENT), expand=False)
+
+
+def _section(console: Console, title: str) -> None:
+    console.print()
+    console.print(Text(title, style="bold"), soft_wrap=True)
+
+
+def _say(console: Console, text: str, indent: int = 0) -> None:
+    # Plain text: names and paths may hold what rich would take for markup.
+    console.print(Text(" " * indent + text), soft_wrap=True)

@@ -1,0 +1,46 @@
+"""JSON Schemas of the files that users write, made from the models that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from containernet_env.config.scenario_schema import SCENARIO_FILE
+from containernet_env.config.schema import EITHER_FORM
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_KINDS = {
+    "config": (
+        EITHER_FORM,
+        "containernet-env topology file",
+        "A list of nodes, or an object. The file may hold // and /* */ comments.",
+    ),
+    "scenarios": (
+        SCENARIO_FILE,
+        "containernet-env scenario file",
+        "Blocks whose lists multiply. The file may hold // and /* */ comments.",
+    ),
+}
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of ``config`` or ``scenarios`` files."""
+    adapter, title, description = _KINDS[kind]
+    schema = _tidy(adapter.json_schema(by_alias=True))
+    return {"$schema": _DIALECT, **schema, "title": title, "description": description}
+
+
+def _tidy(value: Any, is_properties: bool = False) -> Any:
+    """Without a title per key, and without defaults that are our own values and not what a file could say."""
+    if isinstance(value, list):
+        return [_tidy(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tidy = {}
+    for key, item in value.items():
+        if not is_properties:
+            inner_title = key == "title" and "properties" not in value
+            own_default = key == "default" and (item is None or isinstance(item, dict))
+            if inner_title or own_default:
+                continue
+        tidy[key] = _tidy(item, is_properties=key == "properties" and not is_properties)
+    return tidy

@@ -1,0 +1,278 @@
+"""The kinds of value that stand in config and scenario files: parsed, bounded, described for the JSON Schema.
+
+Each is an ``Annotated`` type for pydantic models. A refused value raises pydantic's custom error with what is
+allowed; ``containernet_env.config.validation`` makes a problem of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Any, NoReturn
+
+from pydantic import PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from containernet_env.config.model import CLIENT_NAME, DataStore
+from containernet_env.units import (
+    describe_size,
+    format_duration,
+    parse_bandwidth,
+    parse_cpus,
+    parse_duration,
+    parse_size,
+)
+
+UNLIMITED = "unlimited"
+
+DELAY_MAX_NS = 10 * 10**9
+RATE_MIN_BPS = 10_000  # 0.01 Mbit/s
+RATE_MAX_BPS = 100_000 * 10**6
+# 0.01 cpu is a quota of 1 ms in a period of 100 ms, the smallest that the kernel takes (min_cfs_quota_period,
+# kernel/sched/core.c).
+CPUS_MIN = Decimal("0.01")
+CPUS_MAX = Decimal(1024)
+# Below this neither etcd nor the benchmark gets as far as its own start: an idle member holds about 25 MiB.
+MEMORY_MIN_BYTES = 16 << 20
+MEMORY_MAX_BYTES = 1 << 44
+# etcd's own rules (server/embed/config.go): election at most maxElectionMs, and at least 5 heartbeats.
+ELECTION_MAX_MS = 50_000
+ELECTION_PER_HEARTBEAT = 5
+HEARTBEAT_MAX_MS = ELECTION_MAX_MS // ELECTION_PER_HEARTBEAT
+PREFIX_MIN, PREFIX_MAX = 8, 30
+
+NAME_PATTERN = "[a-z][a-z0-9-]{0,62}"
+# What the run itself calls a node, and the verbs of the shell, where a node of that name could not be
+# spoken to.
+RESERVED_NAMES = frozenset(
+    {CLIENT_NAME, "client", "s1", "c0"}
+    | {
+        "delay",
+        "dpctl",
+        "dump",
+        "exit",
+        "gterm",
+        "heal",
+        "help",
+        "intfs",
+        "iperf",
+        "iperfudp",
+        "link",
+        "links",
+    }
+    | {"loss", "net", "nodes", "noecho", "partition", "pingall", "pingallfull", "pingpair", "pingpairfull"}
+    | {"ports", "px", "py", "quit", "rate", "sh", "source", "switch", "time", "wait", "x", "xterm"}
+)
+
+IP_FORM = "an IPv4 address such as 10.0.0.251"
+NAME_FORM = f"a lower-case letter, then at most 62 of a-z, 0-9 and -; not {CLIENT_NAME}, client or s1"
+SUBNET_FORM = f"an IPv4 network such as 10.0.0.0/24, /{PREFIX_MIN} to /{PREFIX_MAX}, host bits zero"
+DELAY_FORM = f'a number with s, ms, us or ns such as "3ms", from 0 to {format_duration(DELAY_MAX_NS)}'
+MEMORY_FORM = (
+    f'a number with b, k, m or g such as "512m", from {describe_size(MEMORY_MIN_BYTES)} '
+    f'to {describe_size(MEMORY_MAX_BYTES)}, or "{UNLIMITED}"'
+)
+CPUS_FORM = f'a number such as 1, 0.5 or "2", from {CPUS_MIN} to {CPUS_MAX}, or "{UNLIMITED}"'
+BANDWIDTH_FORM = f'a number of Mbit/s from 0.01 to 100000, or "{UNLIMITED}"'
+FILE_FORM = "a path, relative to the directory of this file"
+HEARTBEAT_FORM = f'whole milliseconds such as "100ms", from 1ms to {format_duration(HEARTBEAT_MAX_MS * 10**6)}'
+ELECTION_FORM = f'whole milliseconds such as "1000ms", from 5ms to {format_duration(ELECTION_MAX_MS * 10**6)}'
+
+_DOTTED_QUAD = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!$)|$)){4}", re.ASCII)
+_NAME = re.compile(NAME_PATTERN)
+
+
+def refuse(message: str, allowed: str, key: str | None = None) -> NoReturn:
+    """Refuse the value that is being validated, or the value of that ``key`` in it."""
+    context: dict[str, Any] = {"message": message, "allowed": allowed}
+    if key is not None:
+        context["key"] = key
+    raise PydanticCustomError("refused", "{message}", context)
+
+
+def parse_ip(value: object) -> IPv4Address:
+    """A host's address in strict dotted-quad form. Raises ``ValueError`` with what is wrong with it."""
+    # Our own pattern before ipaddress: no other notation, no leading zeros (octal to some tools).
+    if not isinstance(value, str) or _DOTTED_QUAD.fullmatch(value) is None:
+        raise ValueError("is not an IPv4 address")
+    address = IPv4Address(value)
+    if not is_usable(address):
+        raise ValueError("is not an address that a host can have")
+    return address
+
+
+def parse_subnet(value: object) -> IPv4Network:
+    """A network in CIDR form. Raises ``ValueError`` with what is wrong with it."""
+    match = re.fullmatch(r"([0-9.]+)/([1-9][0-9]?)", value, re.ASCII) if isinstance(value, str) else None
+    if match is None or _DOTTED_QUAD.fullmatch(match[1]) is None:
+        raise ValueError("is not an IPv4 network")
+    if not PREFIX_MIN <= int(match[2]) <= PREFIX_MAX:
+        raise ValueError("has a prefix length out of range")
+    try:
+        network = IPv4Network(match[0])
+    except ValueError as error:
+        raise ValueError("has host bits set") from error
+    if not (is_usable(network.network_address) and is_usable(network.broadcast_address)):
+        raise ValueError("is not a network that hosts can be in")
+    return network
+
+
+def is_usable(address: IPv4Address) -> bool:
+    """Whether the kernel would route to and from it: not 0/8, loopback, multicast or reserved."""
+    return 0 < int(address) >> 24 < 224 and not address.is_loopback
+
+
+def parse_name(value: object) -> str:
+    """A node's name. Raises ``ValueError`` with what is wrong with it."""
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        raise ValueError("is not a node's name")
+    if value in RESERVED_NAMES:
+        raise ValueError("is a name that the run or its shell uses itself")
+    return value
+
+
+def _checked(parse: Callable[[object], Any], form: str) -> PlainValidator:
+    def validate(value: object) -> Any:
+        try:
+            return parse(value)
+        except ValueError as error:
+            refuse(str(error), form)
+
+    return PlainValidator(validate)
+
+
+def _bounded(
+    parse: Callable[[object], Any], low: Any, high: Any, form: str, what: str, unlimited: bool = False
+) -> PlainValidator:
+    def validate(value: object) -> Any:
+        if unlimited and value == UNLIMITED:
+            return None
+        if str(value).startswith("-"):
+            refuse("is negative", form)
+        try:
+            parsed = parse(value)
+        except ValueError:
+            refuse(f"is not {what}", form)
+        if not low <= parsed <= high:
+            refuse("is out of range", form)
+        return parsed
+
+    return PlainValidator(validate)
+
+
+def _parse_timing_ms(value: object) -> int:
+    duration_ns = parse_duration(value)
+    if duration_ns % 10**6:
+        raise ValueError("whole milliseconds")
+    return duration_ns // 10**6
+
+
+def _parse_integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("a whole number")
+    return value
+
+
+def integer(low: int, high: int) -> tuple[PlainValidator, WithJsonSchema]:
+    """The metadata of a whole number from ``low`` to ``high``: ``Annotated[int, *integer(1, 10)]``."""
+    form = f"a whole number from {low} to {high}"
+    return (
+        _bounded(_parse_integer, low, high, form, "a whole number"),
+        WithJsonSchema({"type": "integer", "minimum": low, "maximum": high, "description": form}),
+    )
+
+
+def _quantity(pattern: str, form: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": f"^{pattern}$", "description": form}
+
+
+_NUMBER = "[0-9]{1,15}(\\.[0-9]{1,12})?"
+
+
+def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
+    """The metadata of a text that is one of a few: ``Annotated[Literal["a", "b"], *choice("a", "b")]``."""
+    form = " or ".join(f'"{text}"' for text in choices)
+
+    def parse(value: object) -> object:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError("is not one of the choices")
+        return value
+
+    return _checked(parse, form), WithJsonSchema({"enum": list(choices), "description": form})
+
+
+def _parse_file_path(value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("is not a path")
+    return value
+
+
+_IP = (
+    _checked(parse_ip, IP_FORM),
+    WithJsonSchema({"type": "string", "format": "ipv4", "description": IP_FORM}),
+)
+_SUBNET = (
+    _checked(parse_subnet, SUBNET_FORM),
+    WithJsonSchema(_quantity(r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}", SUBNET_FORM)),
+)
+_NAME_KIND = (_checked(parse_name, NAME_FORM), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
+
+
+def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJsonSchema]:
+    what = "a time in whole milliseconds"
+    return (
+        _bounded(_parse_timing_ms, low_ms, high_ms, form, what),
+        WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", form)),
+    )
+
+
+# In an Optional kind, None means that the key was left out; a null in the file is refused as any wrong
+# value is.
+Ip = Annotated[IPv4Address, *_IP]
+OptionalIp = Annotated[IPv4Address | None, *_IP]
+OptionalSubnet = Annotated[IPv4Network | None, *_SUBNET]
+OptionalName = Annotated[str | None, *_NAME_KIND]
+OptionalHeartbeatMs = Annotated[int | None, *_timing(1, HEARTBEAT_MAX_MS, HEARTBEAT_FORM)]
+OptionalElectionMs = Annotated[int | None, *_timing(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, ELECTION_FORM)]
+FilePath = Annotated[
+    str | None,
+    _checked(_parse_file_path, FILE_FORM),
+    WithJsonSchema({"type": "string", "minLength": 1, "description": FILE_FORM}),
+]
+DataChoice = Annotated[DataStore, *choice("disk", "tmpfs")]
+# In a limit, None means unlimited.
+Memory = Annotated[
+    int | None,
+    _bounded(parse_size, MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, MEMORY_FORM, "an amount of memory", unlimited=True),
+    WithJsonSchema(_quantity(f"({_NUMBER}[bkmgBKMG]|{UNLIMITED})", MEMORY_FORM)),
+]
+Cpus = Annotated[
+    Decimal | None,
+    _bounded(parse_cpus, CPUS_MIN, CPUS_MAX, CPUS_FORM, "a number of cpus", True),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": float(CPUS_MIN), "maximum": int(CPUS_MAX)},
+                {"type": "string", "pattern": f"^({_NUMBER}|{UNLIMITED})$"},
+            ],
+            "description": CPUS_FORM,
+        }
+    ),
+]
+Bandwidth = Annotated[
+    int | None,
+    _bounded(parse_bandwidth, RATE_MIN_BPS, RATE_MAX_BPS, BANDWIDTH_FORM, "a bandwidth", True),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", "minimum": 0.01, "maximum": 100000}, {"const": UNLIMITED}],
+            "description": BANDWIDTH_FORM,
+        }
+    ),
+]
+Delay = Annotated[
+    int,
+    _bounded(parse_duration, 0, DELAY_MAX_NS, DELAY_FORM, "a delay"),
+    WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", DELAY_FORM)),
+]

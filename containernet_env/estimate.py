@@ -1,0 +1,99 @@
+"""How long a scenario will take, roughly: for the dry run's minutes and for deadlines, never for results.
+
+A closed loop of ``clients`` is bounded by the latency of one request, by the cpu and by the links; the
+slowest of the three decides. Latency follows from the RTTs: a put takes the client's RTT to the member it
+asks, that member's RTT to the leader if it is another one, and the leader's RTT to the nearest majority.
+The costs below were measured on one two-core machine (etcd 3.7) and are meant to be right within a factor
+of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from statistics import fmean
+
+from containernet_env.scenarios import Scenario
+from containernet_env.topology import Topology
+
+# cpu seconds of one request: the client's share, and the share of each member that takes part.
+CLIENT_CPU_S = 0.06e-3
+MEMBER_PUT_CPU_S = 0.08e-3
+MEMBER_RANGE_CPU_S = 0.08e-3
+# Per put: the log is synced on the leader and on a follower at the same time.
+SYNC_S = 2e-3
+# Per request, beside the RTTs: system calls and scheduling on every hop.
+SERVICE_S = 0.5e-3
+# Bytes around key and value in a request, a reply or a replicated entry: gRPC, HTTP/2, TCP, IP and Ethernet.
+FRAMING_BYTES = 150
+# Around every scenario: opening connections, asking for the leader, writing the row.
+SCENARIO_S = 0.5
+# Around the run: containers, RTT measurement, the benchmark server, tear-down.
+RUN_S = 5.0
+HOST_S = 0.5
+
+
+class Estimator:
+    """Estimates for one topology with the given limits.
+
+    ``member_cpus`` are the members' limits in topology order (``None`` is unlimited); ``machine_cores`` is
+    what all hosts share.
+    """
+
+    def __init__(self, topology: Topology, member_cpus: Sequence[Decimal | None], machine_cores: int) -> None:
+        self._members = [member.name for member in topology.members]
+        (self._client,) = (host.name for host in topology.hosts if host.role == "benchmark")
+        self._rtt_s = {
+            (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, self._client) for b in self._members
+        }
+        self._cores = machine_cores
+        self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
+        rates = [
+            direction.rate_bps
+            for member in self._members
+            for direction in topology.path(member, self._client)[:1]
+            if direction.rate_bps is not None
+        ]
+        self._least_rate_bps = min(rates, default=None)
+
+    def scenario_s(self, scenario: Scenario) -> float:
+        """Seconds for one scenario, its own overhead included."""
+        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
+        return SCENARIO_S + scenario.total * per_request_s
+
+    def around_s(self, election_ms: int) -> float:
+        """Seconds of bring-up and tear-down."""
+        return RUN_S + HOST_S * (len(self._members) + 1) + 2 * election_ms / 1000
+
+    def latency_s(self, scenario: Scenario) -> float:
+        """Seconds of one request alone: the mean over who may lead and who may be asked."""
+        if scenario.consistency == "s":
+            return SERVICE_S + fmean(self._rtt_s[self._client, asked] for asked in self._members)
+        mean_s = fmean(
+            self._rtt_s[self._client, asked] + self._rtt_s[asked, leader] + self._quorum_s(leader)
+            for leader in self._members
+            for asked in ([leader] if scenario.target == "leader" else self._members)
+        )
+        return SERVICE_S + mean_s + (SYNC_S if scenario.type == "write" else 0.0)
+
+    def _quorum_s(self, leader: str) -> float:
+        """RTT to the follower that completes the majority; 0 for a single member."""
+        followers = sorted(self._rtt_s[leader, member] for member in self._members if member != leader)
+        needed = len(self._members) // 2
+        return followers[needed - 1] if needed else 0.0
+
+    def _cpu_s(self, scenario: Scenario) -> float:
+        taking_part = len(self._members) if scenario.type == "write" else 1
+        member_s = MEMBER_PUT_CPU_S if scenario.type == "write" else MEMBER_RANGE_CPU_S
+        shared_s = (CLIENT_CPU_S + taking_part * member_s) / self._cores
+        # Reads are spread over the members; every member takes part in every write.
+        alone_s = member_s * taking_part / len(self._members) / self._least_cpus
+        return max(shared_s, alone_s)
+
+    def _links_s(self, scenario: Scenario) -> float:
+        if self._least_rate_bps is None:
+            return 0.0
+        frame_bits = 8 * (scenario.key_size + scenario.val_size + FRAMING_BYTES)
+        # A leader sends every write to each follower; the members share the answers to reads.
+        copies = max(1, len(self._members) - 1) if scenario.type == "write" else 1 / len(self._members)
+        return copies * frame_bits / self._least_rate_bps

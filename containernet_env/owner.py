@@ -1,0 +1,41 @@
+"""Who a resource belongs to: the process that made it, named so that a reused pid is not mistaken for it.
+
+Every container carries its owner as a label. What belongs to a living process is in use; what belongs to a dead
+one was left behind, and may be removed by anyone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+LABEL = "containernet-env.owner"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _start_ticks(pid: int) -> int:
+    """Field 22 of /proc/PID/stat: start time in clock ticks after boot. Raises OSError where no such process is."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    # The command name (field 2) may hold spaces and parentheses; fields are counted after its last ')'.
+    return int(stat.rpartition(")")[2].split()[22 - 3])
+
+
+def current() -> str:
+    """The label value that names this process: "boot id/pid/start ticks"."""
+    pid = os.getpid()
+    return f"{_boot_id()}/{pid}/{_start_ticks(pid)}"
+
+
+def is_alive(owner: str) -> bool:
+    """Whether the process that `owner` names still runs; False for anything that is not a value of `current`."""
+    boot_id, _, rest = owner.partition("/")
+    pid, _, ticks = rest.partition("/")
+    if boot_id != _boot_id() or not pid.isdecimal() or not ticks.isdecimal():
+        return False
+    try:
+        return _start_ticks(int(pid)) == int(ticks)
+    except OSError:
+        return False

@@ -1,0 +1,118 @@
+"""From a scenario and its outcome to the CSV's row: pure, the only place that says what each column holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from containernet_env.config.model import Config
+from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES
+from containernet_env.scenarios import ScheduledScenario
+from containernet_env.topology import RttExpectation
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What all rows of a run share. `rtt_measured_ns` belongs to the pair `rtt`; both None for a single member."""
+
+    config: Config
+    rtt: RttExpectation | None
+    rtt_measured_ns: int | None
+    hosts: str
+    links: str
+    etcd_version: str
+    run_id: str
+
+
+def _number(value: Decimal) -> str:
+    """Plain decimal text without trailing zeros: "3", "0.5", "1000"."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _each_or_one(values: list[str]) -> str:
+    """One value where all nodes agree, else all of them in config order, separated by semicolons."""
+    return values[0] if len(set(values)) == 1 else ";".join(values)
+
+
+def link_delays_ms(config: Config) -> str:
+    """The LinkDelay_ms column: one-way delay of the members' links."""
+    return _each_or_one([_number(Decimal(node.delay_ns) / 1_000_000) for node in config.nodes])
+
+
+def bandwidths_mbps(config: Config) -> str:
+    """The Bandwidth_mbps column: rate of the members' links; "unlimited" where there is no limit."""
+    return _each_or_one(
+        ["unlimited" if node.rate_bps is None else _number(Decimal(node.rate_bps) / 1_000_000) for node in config.nodes]
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return NOT_APPLICABLE if value is None else f"{value:.6f}"
+
+
+def _milliseconds(value_ns: int | None) -> str:
+    return NOT_APPLICABLE if value_ns is None else f"{value_ns / 1e6:.3f}"
+
+
+def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]:
+    """The columns that are known before the scenario runs."""
+    scenario = scheduled.scenario
+    writes = scenario.type == "write"
+    return {
+        "TestType": scenario.type,
+        "ClusterSize": str(len(facts.config.nodes)),
+        "RequestCount": str(scenario.total),
+        "ClientCount": str(scenario.clients),
+        "ConnectionCount": str(scenario.conns),
+        "KeySize": str(scenario.key_size) if writes else NOT_APPLICABLE,
+        "ValueSize": str(scenario.val_size) if writes else NOT_APPLICABLE,
+        "Consistency": scenario.consistency or NOT_APPLICABLE,
+        "Scenario": scenario.name,
+        "Repetition": str(scheduled.repetition),
+        "Target": scenario.target,
+        "LinkDelay_ms": link_delays_ms(facts.config),
+        "Bandwidth_mbps": bandwidths_mbps(facts.config),
+        "RttExpected_ms": _milliseconds(facts.rtt.expected_ns if facts.rtt else None),
+        "RttMeasured_ms": _milliseconds(facts.rtt_measured_ns),
+        "Hosts": facts.hosts,
+        "Links": facts.links,
+        "EtcdVersion": facts.etcd_version,
+        "Config": facts.config.path.name,
+        "RunId": facts.run_id,
+    }
+
+
+def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that hold what the benchmark measured; `result` is the server's answer (docs/http-api.md)."""
+    percentiles = result["percentiles_s"] or {}
+    rate = result["requests_per_s"]
+    return {
+        "Total": _seconds(result["total_s"]),
+        "Slowest": _seconds(result["slowest_s"]),
+        "Fastest": _seconds(result["fastest_s"]),
+        "Average": _seconds(result["average_s"]),
+        "Stddev": _seconds(result["stddev_s"]),
+        "Requests/sec": NOT_APPLICABLE if rate is None or not result["ok"] else f"{rate:.4f}",
+        **{f"{p}%": _seconds(percentiles.get(p)) for p in (*SEED_PERCENTILES, *OUR_PERCENTILES)},
+        "Errors": str(result["failed"]),
+    }
+
+
+def row_of(
+    facts: RunFacts,
+    scheduled: ScheduledScenario,
+    *,
+    timestamp: str,
+    result: Mapping[str, Any] | None,
+    error: str | None,
+    leader: str | None,
+) -> dict[str, str]:
+    """The whole row. `timestamp` is when the scenario began (UTC, ISO 8601); `leader` is who led, None if unknown."""
+    row = settings_of(facts, scheduled)
+    if result is not None:
+        row |= figures_of(result)
+    row |= {"Error": error or NOT_APPLICABLE, "Leader": leader or NOT_APPLICABLE, "Timestamp": timestamp}
+    return row

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from containernet_env.cli import check, schema
+from containernet_env.cli.render import render_plan, render_summary
+from containernet_env.config import load_config
+from containernet_env.config.export import schema_of
+from containernet_env.config.reader import read_document
+from containernet_env.errors import ConfigError
+from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.scenarios import DEFAULT_SCENARIOS, load_scenarios
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.json"))
+SCENARIOS = sorted((ROOT / "configs" / "scenarios").glob("*.json"))
+SCHEMAS = {"config": ROOT / "docs" / "config.schema.json", "scenarios": ROOT / "docs" / "scenarios.schema.json"}
+
+
+def examples(document):
+    """The JSON examples of a page of the documentation."""
+    return re.findall(r"^```json\n(.*?)^```", (ROOT / "docs" / document).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def run(*arguments):
+    return CliRunner().invoke(check.command, [str(argument) for argument in arguments])
+
+
+def node(number):
+    return {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": 10, "link_delay": f"{number % 3}ms"}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_good_configs_are_shown(path):
+    result = run(path)
+    assert result.exit_code == 0, result.output
+    for host in load_config(path).hosts:
+        assert f"  {host.name} " in result.output
+        assert str(host.ip) in result.output
+    assert "Expected RTT in ms" in result.output
+
+
+def test_the_rtt_matrix_shows_client_and_member_rtt():
+    lines = run(ROOT / "configs" / "3node-3ms.json").output.splitlines()
+    assert "  etcd1  12.003  12.003      6.002" in lines
+
+
+def test_a_broken_config_raises_what_the_command_line_reports(tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text("[]")
+    result = run(path)
+    assert isinstance(result.exception, ConfigError)
+    assert result.output == ""
+
+
+def test_a_scenario_file_is_checked_too(tmp_path):
+    config, scenarios = tmp_path / "config.json", tmp_path / "mine.json"
+    config.write_text(json.dumps({"nodes": [node(1)], "scenarios": "mine.json"}))
+    result = run(config)
+    assert isinstance(result.exception, ConfigError)
+    assert str(scenarios) in str(result.exception)
+    scenarios.write_text(
+        '{"scenarios": [{"type": "read", "load": {"total": 5, "clients": 1, "conns": 1}, "consistency": "s"}]}'
+    )
+    assert "1 scenario from" in run(config).output
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    assert isinstance(run(config, "--scenarios", other).exception, ConfigError)
+
+
+def test_many_hosts_are_summed_up_instead_of_a_wide_matrix(tmp_path):
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps([node(number) for number in range(1, 101)]))
+    result = run(path)
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines())) < 120
+    pairs = [line.split()[1] for line in result.output.splitlines() if " - " in line]
+    assert sum(map(int, pairs)) == 101 * 100 // 2
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_a_plan_fits_the_terminal(path, width):
+    output = StringIO()
+    console = Console(file=output, width=width, highlight=False)
+    plan = build_plan(
+        load_config(path), load_scenarios(DEFAULT_SCENARIOS), PlanOptions(machine_cores=2, run_id="0a1b2c")
+    )
+    render_plan(plan, console)
+    render_summary(plan, console)
+    text = output.getvalue()
+    assert "…" not in text
+    assert "\n\n\n" not in text
+    for expected in [
+        "cnenv-0a1b2c-benchmark",
+        "--heartbeat-interval=",
+        *(item.scheduled.scenario.name for item in plan.scenarios),
+    ]:
+        assert expected in text
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_the_exported_schema_is_current(kind):
+    result = CliRunner().invoke(schema.command, [kind])
+    assert result.exit_code == 0
+    assert SCHEMAS[kind].read_text() == result.output, f"run: containernet-env schema {kind} > {SCHEMAS[kind]}"
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_defaults_in_a_schema_are_what_a_file_could_say(kind):
+    jsonschema = pytest.importorskip("jsonschema")
+    found = 0
+    for model in schema_of(kind)["$defs"].values():
+        for name, value in model["properties"].items():
+            if "default" in value:
+                found += 1
+                assert jsonschema.Draft202012Validator(value).is_valid(value["default"]), name
+    assert found > 2
+
+
+def test_the_schemas_accept_what_we_ship_and_refuse_what_we_refuse():
+    jsonschema = pytest.importorskip("jsonschema")
+    for kind, paths in (("config", CONFIGS), ("scenarios", SCENARIOS)):
+        validator = jsonschema.Draft202012Validator(schema_of(kind))
+        validator.check_schema(schema_of(kind))
+        for path in paths:
+            document = json.loads(json.dumps(read_document(path).value, default=float))
+            assert list(validator.iter_errors(document)) == [], path
+    config = jsonschema.Draft202012Validator(schema_of("config"))
+    good = node(1) | {"cpus": "unlimited", "mem": "1.5g", "bandwidth": 0.5}
+    assert config.is_valid([good])
+    for key, value in [("mem", "512"), ("cpus", True), ("bandwidth", 0), ("link_delay", 3), ("ip", 5), ("extra", 1)]:
+        assert not config.is_valid([good | {key: value}]), key
+    assert not config.is_valid({"nodes": []})
+    assert not config.is_valid({"nodes": [good], "client": None})
+
+
+def test_the_examples_in_the_documentation_are_good(tmp_path):
+    path = tmp_path / "example.json"
+    for example in examples("config.md"):
+        path.write_text(example)
+        build_plan(load_config(path), None, PlanOptions(machine_cores=2))
+    for example in examples("scenarios.md"):
+        path.write_text(example)
+        assert len(load_scenarios(path).scenarios) == 10
+    assert len(examples("config.md")) == 2
+    assert len(examples("scenarios.md")) == 1

@@ -1,0 +1,53 @@
+"""Owners of containers, and the lock that lets one run at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from containernet_env import owner
+from containernet_env.errors import RunError
+from containernet_env.lock import RunLock
+
+
+def test_this_process_is_alive() -> None:
+    assert owner.is_alive(owner.current())
+
+
+def test_an_ended_process_is_dead() -> None:
+    code = "from containernet_env import owner; print(owner.current())"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not owner.is_alive(ended.stdout.strip())
+
+
+def test_a_reused_pid_is_not_mistaken_for_the_owner() -> None:
+    boot, pid, ticks = owner.current().split("/")
+    assert not owner.is_alive(f"{boot}/{pid}/{int(ticks) - 1}")
+    assert not owner.is_alive(f"another-boot/{pid}/{ticks}")
+
+
+@pytest.mark.parametrize("text", ["", "x", "/", "a/b/c", "//"])
+def test_what_is_no_owner_is_dead(text: str) -> None:
+    assert not owner.is_alive(text)
+
+
+def test_a_second_run_is_refused_and_told_who_holds_the_machine(tmp_path: Path) -> None:
+    with RunLock(tmp_path / "lock"), pytest.raises(RunError, match=f"process {os.getpid()}"):
+        RunLock(tmp_path / "lock").__enter__()
+    with RunLock(tmp_path / "lock"):
+        pass
+
+
+def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from containernet_env.lock import RunLock\n"
+        "RunLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False)
+    assert killed.returncode == -9
+    with RunLock(tmp_path / "lock"):
+        pass

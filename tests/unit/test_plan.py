@@ -1,0 +1,176 @@
+"""The golden file pins the whole plan of the main config: a change in it is a change in what runs do.
+
+After a change that is meant: UPDATE_GOLDEN=1 pytest tests/unit/test_plan.py, and read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from containernet_env.config import load_config
+from containernet_env.config.model import EtcdSettings
+from containernet_env.errors import ConfigError, UsageError
+from containernet_env.links.spec import LinkSpec
+from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden" / "plan-3node-3ms.json"
+OPTIONS = PlanOptions(machine_cores=2)
+
+
+def config_of(name="3node-3ms"):
+    return load_config(ROOT / "configs" / f"{name}.json")
+
+
+def plan_of(config, options=OPTIONS, scenarios=DEFAULT_SCENARIOS):
+    return build_plan(config, load_scenarios(scenarios), options)
+
+
+def with_delay(config, delay_ns):
+    link = LinkSpec.symmetric(delay_ns)
+    return replace(config, nodes=tuple(replace(node, link=link) for node in config.nodes))
+
+
+def with_etcd(config, **settings):
+    return replace(config, etcd=EtcdSettings(**settings))
+
+
+def test_the_plan_of_the_main_config_is_the_golden_one():
+    plan = plan_of(config_of()).to_dict()
+    for part in (plan["config"], plan["scenario_file"]):
+        part["path"] = str(Path(part["path"]).relative_to(ROOT))
+        # A comment in a file is no change of plan.
+        assert len(part.pop("sha256")) == 64
+    text = json.dumps(plan, indent=2) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_limits_are_what_the_kernel_will_hold():
+    hosts = plan_of(config_of("2node-seed")).hosts
+    assert [host.name for host in hosts] == ["etcd1", "etcd2", "benchmark"]
+    first, client = hosts[0], hosts[-1]
+    assert (first.memory_bytes, first.memswap_bytes) == (100 << 20, 100 << 20)
+    assert (first.cpu_quota_us, first.cpu_period_us) == (800_000, 100_000)
+    assert first.environment == {"GOMEMLIMIT": f"{(100 << 20) * 9 // 10}B"}
+    assert (client.memory_bytes, client.cpu_quota_us, client.environment, client.command) == (None, None, {}, ())
+
+
+def test_memory_is_rounded_down_to_pages():
+    config = config_of()
+    nodes = tuple(replace(node, memory_bytes=100_000_001) for node in config.nodes)
+    assert plan_of(replace(config, nodes=nodes)).hosts[0].memory_bytes == 100_000_001 // 4096 * 4096
+
+
+def test_tcp_and_tmpfs_are_as_asked():
+    config = with_etcd(config_of(), data="tmpfs")
+    plan = plan_of(config, replace(OPTIONS, tcp_congestion_control="bbr", run_id="abc123"))
+    assert {host.tcp_congestion_control for host in plan.hosts} == {"bbr"}
+    assert [bool(host.tmpfs) for host in plan.hosts] == [True, True, True, False]
+    assert "--initial-cluster-token=containernet-env-abc123" in plan.hosts[0].command
+    assert any("tmpfs" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "heartbeat_ms", "election_ms", "heartbeat_from", "election_from"),
+    [
+        (0, 100, 1000, "default", "default"),
+        (3, 100, 1000, "default", "default"),
+        (25, 100, 1000, "default", "default"),
+        (26, 104, 1040, "rtt", "rtt"),
+        (50, 200, 2000, "rtt", "rtt"),
+        (2000, 8000, 50_000, "rtt", "rtt"),
+        (10_000, 10_000, 50_000, "rtt", "rtt"),
+    ],
+)
+def test_raft_timing_follows_the_largest_rtt(delay_ms, heartbeat_ms, election_ms, heartbeat_from, election_from):
+    timing = plan_of(with_delay(config_of(), delay_ms * 10**6)).timing
+    assert (timing.heartbeat_ms, timing.election_ms) == (heartbeat_ms, election_ms)
+    assert (timing.heartbeat_from, timing.election_from) == (heartbeat_from, election_from)
+
+
+def test_an_rtt_of_part_of_a_millisecond_counts_as_a_whole_one():
+    assert plan_of(config_of("wan-50ms")).timing.heartbeat_ms == 201
+
+
+def test_one_member_keeps_etcds_defaults():
+    plan = plan_of(with_delay(config_of("1node"), 10**9))
+    assert (plan.timing.heartbeat_ms, plan.timing.election_ms, plan.largest_member_rtt) == (100, 1000, None)
+
+
+def test_the_config_overrides_raft_timing():
+    timing = plan_of(with_etcd(config_of(), heartbeat_ms=10, election_ms=100)).timing
+    assert (timing.heartbeat_ms, timing.election_ms) == (10, 100)
+    assert (timing.heartbeat_from, timing.election_from) == ("config", "config")
+    timing = plan_of(with_etcd(config_of(), heartbeat_ms=300)).timing
+    assert (timing.election_ms, timing.election_from) == (3000, "heartbeat")
+
+
+def test_an_election_timeout_that_the_derived_heartbeat_breaks_is_refused():
+    with pytest.raises(ConfigError) as caught:
+        plan_of(with_etcd(config_of("wan-50ms"), election_ms=1004))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.got) == ("$.etcd.election_timeout", "1004ms")
+    assert "1005ms" in problem.allowed
+
+
+def test_notes_are_said_once_and_only_where_they_help():
+    assert plan_of(config_of("1node")).notes == ()
+    (note,) = plan_of(config_of("2node-seed")).notes
+    assert note == "this machine has 2 cores: the cpu limit of etcd1, etcd2 is applied but cannot bind"
+    (note,) = plan_of(config_of()).notes
+    assert note == "this machine has 2 cores, the cpu limits add up to 3: the hosts compete for cpu"
+    assert plan_of(config_of(), replace(OPTIONS, machine_cores=8)).notes == ()
+    many = replace(OPTIONS, machine_cores=64)
+    (note,) = plan_of(with_etcd(config_of(), heartbeat_ms=10, election_ms=100), many).notes
+    assert "heartbeat of 10 ms is below" in note
+    (note,) = plan_of(with_etcd(config_of(), heartbeat_ms=20, election_ms=100), many).notes
+    assert "election timeout of 100 ms is below 10 times" in note
+
+
+def test_reads_load_the_data_set_where_no_write_made_it():
+    def loads(**options):
+        return [planned.loads_dataset for planned in plan_of(config_of(), replace(OPTIONS, **options)).scenarios]
+
+    assert loads() == [False] * 18
+    assert loads(only=("read",)) == [True] + [False] * 5
+    assert loads(only=("write-leader-1000x1x1-8B-256B", "read-l*-1000x1x1")) == [False, True]
+    assert loads(only=("read-l*-1000x1x1",), repeat=2) == [True, False]
+
+
+def test_estimates_are_of_the_right_order():
+    quick, whole = plan_of(config_of(), scenarios=QUICK_SCENARIOS), plan_of(config_of())
+    assert quick.estimated_s < 60
+    assert 120 < whole.estimated_s < 600
+    # 18 ms of network for every one of 1000 requests.
+    assert 18 < whole.scenarios[0].estimated_s < 30
+    assert plan_of(config_of("wan-50ms")).estimated_s > 5 * whole.estimated_s
+    heavy = next(item for item in plan_of(config_of("slow-10mbit")).scenarios if item.scheduled.scenario.total == 10**5)
+    assert heavy.estimated_s > 30
+
+
+def test_without_scenarios_there_is_still_a_topology():
+    plan = build_plan(config_of(), None, OPTIONS)
+    assert (plan.scenarios, plan.scenario_set, len(plan.hosts)) == ((), None, 4)
+    json.dumps(plan.to_dict())
+
+
+def test_a_pattern_that_matches_nothing_is_a_usage_error():
+    with pytest.raises(UsageError):
+        plan_of(config_of(), replace(OPTIONS, only=("nothing",)))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.json")), ids=lambda path: path.name)
+def test_every_config_we_ship_has_a_plan(path):
+    plan = plan_of(load_config(path))
+    json.dumps(plan.to_dict())
+    names = [host.name for host in plan.hosts]
+    assert len(plan.rtt) == len(names) * (len(names) - 1) // 2
+    assert [link.a for link in plan.links] == names

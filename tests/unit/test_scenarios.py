@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from containernet_env.errors import ConfigError, UsageError
+from containernet_env.scenarios import (
+    DEFAULT_SCENARIOS,
+    MAX_SCENARIOS,
+    QUICK_SCENARIOS,
+    Dataset,
+    Scenario,
+    load_scenarios,
+    select,
+)
+
+LOAD = {"total": 10, "clients": 1, "conns": 1}
+DATA = {"keySize": 4, "valSize": 64}
+
+
+def write(tmp_path, value):
+    path = tmp_path / "scenarios.json"
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def writes(**changes):
+    return {"type": "write", "load": LOAD, "data": DATA, "target": "leader"} | changes
+
+
+def reads(**changes):
+    return {"type": "read", "load": LOAD, "consistency": "l"} | changes
+
+
+def test_the_default_matrix_is_the_documented_one():
+    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
+    write_loads = [(1000, 1, 1), (10_000, 100, 10), (100_000, 1000, 100)]
+    read_loads = [(1000, 1, 1), (10_000, 100, 10), (100_000, 100, 100)]
+    expected = [
+        ("write", *load, *data, target, None)
+        for load in write_loads
+        for data in ((4, 64), (8, 256))
+        for target in ("leader", "cluster")
+    ] + [("read", *load, 8, 256, "cluster", consistency) for load in read_loads for consistency in ("l", "s")]
+    assert [
+        (s.type, s.total, s.clients, s.conns, s.key_size, s.val_size, s.target, s.consistency) for s in scenarios
+    ] == expected
+    assert all(s.key_space == s.total for s in scenarios if s.type == "write")
+    assert {s.key_space for s in scenarios if s.type == "read"} == {10_000}
+
+
+def test_the_quick_matrix_has_every_kind_of_the_default_one():
+    def kinds(path):
+        def kind(s):
+            return (s.type, s.clients, s.conns, s.key_size, s.val_size, s.target, s.consistency)
+
+        return [kind(s) for s in load_scenarios(path).scenarios]
+
+    assert kinds(QUICK_SCENARIOS) == kinds(DEFAULT_SCENARIOS)
+    assert max(s.total for s in load_scenarios(QUICK_SCENARIOS).scenarios) <= 2000
+
+
+def test_names_say_what_is_measured():
+    names = [scenario.name for scenario in load_scenarios(DEFAULT_SCENARIOS).scenarios]
+    assert names[0] == "write-leader-1000x1x1-4B-64B"
+    assert names[-1] == "read-serializable-100000x100x100"
+    assert len(set(names)) == len(names) == 18
+
+
+def axis(values):
+    return st.lists(values, min_size=1, max_size=4, unique_by=json.dumps)
+
+
+LOADS = st.builds(
+    lambda total, clients, conns: {"total": total + clients, "clients": clients, "conns": conns},
+    st.integers(0, 1000),
+    st.integers(1, 100),
+    st.integers(1, 100),
+)
+DATAS = st.builds(lambda key, val: {"keySize": key, "valSize": val}, st.integers(3, 20), st.integers(1, 1000))
+
+
+@settings(deadline=None)
+@given(axis(LOADS), axis(DATAS), axis(st.sampled_from(["leader", "cluster"])), axis(st.sampled_from(["l", "s"])))
+def test_lists_multiply_in_the_files_order(tmp_path_factory, loads, datas, targets, consistencies):
+    blocks = [writes(load=loads, data=datas, target=targets), reads(load=loads, consistency=consistencies)]
+    path = write(tmp_path_factory.mktemp("scenarios"), {"scenarios": blocks})
+    scenarios = load_scenarios(path).scenarios
+    written = len(loads) * len(datas) * len(targets)
+    assert len(scenarios) == written + len(loads) * len(consistencies)
+    assert [(s.total, s.key_size, s.val_size, s.target) for s in scenarios[:written]] == [
+        (load["total"], data["keySize"], data["valSize"], target)
+        for load in loads
+        for data in datas
+        for target in targets
+    ]
+    assert [s.consistency for s in scenarios[written:]] == consistencies * len(loads)
+
+
+def test_a_single_value_stands_for_a_list_of_one(tmp_path):
+    single = load_scenarios(write(tmp_path, {"scenarios": [writes(), reads()]}))
+    listed = load_scenarios(
+        write(
+            tmp_path,
+            {"scenarios": [writes(load=[LOAD], data=[DATA], target=["leader"]), reads(load=[LOAD], consistency=["l"])]},
+        )
+    )
+    assert single.scenarios == listed.scenarios
+    assert single.dataset == Dataset()
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "got", "allowed"),
+    [
+        ([], "$", "[]", "an object with the keys dataset, scenarios"),
+        ({}, "$.scenarios", None, "Blocks"),
+        ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
+        ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
+        ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
+        ({"scenarios": [{}]}, "$.scenarios[0].type", None, '"write" or "read"'),
+        ({"scenarios": [writes(type="put")]}, "$.scenarios[0].type", '"put"', '"write" or "read"'),
+        ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
+        ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
+        ({"scenarios": [writes(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, data, target"),
+        ({"scenarios": [reads(target="leader")]}, "$.scenarios[0].target", '"leader"', "type, load, consistency"),
+        ({"scenarios": [reads(consistency=["l", "x"])]}, "$.scenarios[0].consistency[1]", '"x"', '"l" or "s"'),
+        ({"scenarios": [writes(target="all")]}, "$.scenarios[0].target", '"all"', '"leader" or "cluster"'),
+        ({"scenarios": [writes(load=LOAD | {"total": 0})]}, "$.scenarios[0].load.total", "0", "from 1 to"),
+        ({"scenarios": [writes(load=LOAD | {"total": True})]}, "$.scenarios[0].load.total", "true", "whole number"),
+        ({"scenarios": [writes(load=LOAD | {"total": 1.5})]}, "$.scenarios[0].load.total", "1.5", "whole number"),
+        ({"scenarios": [writes(load=LOAD | {"total": -1})]}, "$.scenarios[0].load.total", "-1", "from 1 to"),
+        ({"scenarios": [writes(load=[LOAD, LOAD | {"conns": 0}])]}, "$.scenarios[0].load[1].conns", "0", "from 1"),
+        (
+            {"scenarios": [writes(load=LOAD | {"clients": 11})]},
+            "$.scenarios[0].load.clients",
+            "11",
+            "at most total, 10",
+        ),
+        ({"scenarios": [writes(data={"keySize": 4})]}, "$.scenarios[0].data.valSize", None, "whole number"),
+        (
+            {"scenarios": [writes(load=LOAD | {"total": 3845}, data=[DATA, DATA | {"keySize": 2}])]},
+            "$.scenarios[0].data[1].keySize",
+            "2",
+            "at least 3",
+        ),
+        ({"dataset": {"keySize": 1}, "scenarios": [reads()]}, "$.dataset.keySize", "1", "at least 3"),
+        (
+            {"scenarios": [writes(), writes(target=["cluster", "leader"])]},
+            "$.scenarios[1]",
+            "write-leader-10x1x1-4B-64B",
+            "each scenario once",
+        ),
+        (
+            {
+                "scenarios": [
+                    writes(
+                        load=[LOAD | {"total": n} for n in range(1, MAX_SCENARIOS + 1)], target=["leader", "cluster"]
+                    )
+                ]
+            },
+            "$.scenarios",
+            "2000",
+            "at most 1000",
+        ),
+    ],
+)
+def test_a_wrong_scenario_file_is_refused_with_what_is_allowed(tmp_path, value, path, got, allowed):
+    file = write(tmp_path, value)
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(file)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.got) == (path, got)
+    assert allowed in problem.allowed
+    assert caught.value.file == str(file)
+
+
+def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
+    file = write(
+        tmp_path,
+        {"scenarios": [writes(load={"total": 0, "clients": 1, "conns": 1}, target="x"), reads(load="y", q=1)], "z": 1},
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(file)
+    assert [problem.path for problem in caught.value.problems] == [
+        "$.scenarios[0].load.total",
+        "$.scenarios[0].target",
+        "$.scenarios[1].load",
+        "$.scenarios[1].q",
+        "$.z",
+    ]
+
+
+def test_the_smallest_keys_that_are_all_different_are_enough(tmp_path):
+    load = LOAD | {"total": 62**2}
+    file = write(tmp_path, {"scenarios": [writes(load=load, data={"keySize": 2, "valSize": 1})]})
+    assert load_scenarios(file).scenarios[0].key_space == 62**2
+
+
+def names(chosen):
+    return [(item.scenario.name, item.repetition) for item in chosen]
+
+
+def test_selecting():
+    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
+    assert len(select(scenarios)) == 18
+    assert [item.scenario for item in select(scenarios)] == list(scenarios)
+    assert len(select(scenarios, ["write"])) == 12
+    assert len(select(scenarios, ["read"])) == 6
+    assert len(select(scenarios, ["*-1000x1x1*"])) == 6
+    assert names(select(scenarios, ["read-l*-1000x*", "read-linearizable-1000x1x1"])) == [
+        ("read-linearizable-1000x1x1", 1)
+    ]
+    assert names(select(scenarios, ["read-*-1000x1x1"], repeat=2)) == [
+        ("read-linearizable-1000x1x1", 1),
+        ("read-serializable-1000x1x1", 1),
+        ("read-linearizable-1000x1x1", 2),
+        ("read-serializable-1000x1x1", 2),
+    ]
+
+
+def test_a_pattern_that_matches_nothing_lists_the_names():
+    scenarios = load_scenarios(DEFAULT_SCENARIOS).scenarios
+    with pytest.raises(UsageError) as caught:
+        select(scenarios, ["read", "wrote*"])
+    assert "no scenario matches wrote*" in str(caught.value)
+    assert all(scenario.name in str(caught.value) for scenario in scenarios)
+    with pytest.raises(UsageError, match="1 or more"):
+        select(scenarios, repeat=0)
+
+
+def scenario(**changes):
+    made = {
+        "name": "x",
+        "type": "write",
+        "total": 100,
+        "clients": 1,
+        "conns": 1,
+        "key_size": 8,
+        "val_size": 256,
+        "key_space": 100,
+    }
+    return Scenario(**(made | changes))
+
+
+@pytest.mark.parametrize(
+    ("done", "before", "after"),
+    [
+        (scenario(), False, True),
+        (scenario(key_space=99), False, False),
+        (scenario(key_space=99), True, True),
+        (scenario(key_size=4), False, False),
+        (scenario(key_size=4), True, True),
+        (scenario(val_size=64), True, False),
+        (scenario(type="read"), True, True),
+        (scenario(type="read"), False, False),
+    ],
+)
+def test_which_writes_leave_the_data_set_behind(done, before, after):
+    assert Dataset(8, 256, 100).present_after(done, before) is after
+
+
+def test_loading_the_data_set_makes_it():
+    dataset = Dataset(8, 256, 50)
+    assert dataset.present_after(dataset.load, False)
+    assert dataset.load.clients <= dataset.load.total

@@ -1,0 +1,68 @@
+"""Stop signals: one raise, then none; deferred while a row is written."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from containernet_env.errors import Interrupted
+from containernet_env.signals import STOP_SIGNALS, StopSignals
+
+
+def send(signum: int) -> None:
+    os.kill(os.getpid(), signum)
+
+
+@pytest.mark.parametrize("signum", STOP_SIGNALS)
+def test_the_first_signal_raises_with_its_number(signum: int) -> None:
+    with StopSignals() as stop:
+        with pytest.raises(Interrupted) as caught:
+            send(signum)
+        assert caught.value.signum == signum
+        assert stop.received == signum
+
+
+def test_only_the_first_signal_raises() -> None:
+    ignored: list[int] = []
+    with StopSignals(on_ignored=ignored.append):
+        with pytest.raises(Interrupted):
+            send(signal.SIGINT)
+        send(signal.SIGINT)
+        send(signal.SIGTERM)
+    assert ignored == [signal.SIGINT, signal.SIGTERM]
+
+
+def test_no_signal_raises_behind_the_shield_but_it_is_remembered() -> None:
+    with StopSignals() as stop:
+        stop.shield()
+        send(signal.SIGTERM)
+    assert stop.received == signal.SIGTERM
+
+
+def test_a_deferred_signal_raises_when_the_block_ends() -> None:
+    steps = []
+    with StopSignals() as stop, pytest.raises(Interrupted):
+        with stop.deferred():
+            send(signal.SIGINT)
+            steps.append("row written")
+        steps.append("never reached")
+    assert steps == ["row written"]
+
+
+def test_an_exception_of_the_block_is_not_replaced_by_the_signal() -> None:
+    with StopSignals() as stop, pytest.raises(ValueError), stop.deferred():
+        send(signal.SIGINT)
+        raise ValueError
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with StopSignals():
+        assert signal.getsignal(signal.SIGINT) != before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_interrupted_passes_through_except_exception() -> None:
+    assert not issubclass(Interrupted, Exception)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
+
+DELAYS_NS = st.integers(min_value=0, max_value=10**10)
+RATES_BPS = st.none() | st.integers(min_value=10_000, max_value=10**11)
+DIRECTIONS = st.builds(DirectionSpec, DELAYS_NS, RATES_BPS)
+SPECS = st.builds(LinkSpec, DIRECTIONS, DIRECTIONS)
+
+
+def host(number, role="etcd"):
+    return Host(f"h{number}", role, IPv4Address(f"10.0.0.{number + 1}"), 24)
+
+
+def star(specs):
+    hosts = [host(number) for number in range(len(specs))]
+    return Topology(hosts, [Switch("s1")], [Link(h.name, "s1", spec) for h, spec in zip(hosts, specs, strict=True)])
+
+
+def test_rtt_is_twice_the_sum_of_the_delays():
+    topology = star([LinkSpec.symmetric(3_000_000, 10**9), LinkSpec.symmetric(500_000, 10**9)])
+    assert topology.propagation_rtt_ns("h0", "h1") == 2 * (3_000_000 + 500_000)
+    # 98 bytes at 1 Gbit/s are 784 ns, on two links, there and back.
+    assert topology.expected_rtt_ns("h0", "h1") == 7_000_000 + 4 * 784
+
+
+def test_serialization_is_rounded_up_and_free_without_a_rate():
+    assert DirectionSpec(rate_bps=3).serialization_ns(1) == 2_666_666_667
+    assert DirectionSpec().serialization_ns(1500) == 0
+
+
+@settings(deadline=None)
+@given(st.lists(SPECS, min_size=2, max_size=8))
+def test_rtt_is_the_same_from_both_ends(specs):
+    topology = star(specs)
+    pairs = topology.rtt_pairs()
+    assert len(pairs) == len(specs) * (len(specs) - 1) // 2
+    for pair in pairs:
+        assert pair.expected_ns == topology.expected_rtt_ns(pair.b, pair.a)
+        assert pair.propagation_ns == topology.propagation_rtt_ns(pair.b, pair.a) <= pair.expected_ns
+    assert topology.largest_member_rtt().expected_ns == max(pair.expected_ns for pair in pairs)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(DELAYS_NS, RATES_BPS), min_size=2, max_size=6))
+def test_symmetric_links_follow_the_formula(links):
+    topology = star([LinkSpec.symmetric(delay, rate) for delay, rate in links])
+    sending = [DirectionSpec(delay, rate).serialization_ns(PROBE_FRAME_BYTES) for delay, rate in links]
+    for a, (delay_a, _) in enumerate(links):
+        for b, (delay_b, _) in enumerate(links):
+            if a != b:
+                expected = 2 * (delay_a + delay_b) + 2 * (sending[a] + sending[b])
+                assert topology.expected_rtt_ns(f"h{a}", f"h{b}") == expected
+
+
+def test_directions_may_differ():
+    topology = star([LinkSpec(DirectionSpec(1), DirectionSpec(10)), LinkSpec(DirectionSpec(100), DirectionSpec(1000))])
+    assert [hop.delay_ns for hop in topology.path("h0", "h1")] == [1, 1000]
+    assert topology.propagation_rtt_ns("h0", "h1") == 1 + 1000 + 100 + 10
+
+
+def test_a_path_may_lead_over_several_switches():
+    hosts = [host(0), host(1), host(2)]
+    links = [
+        Link("h0", "s1", LinkSpec.symmetric(1)),
+        Link("s1", "s2", LinkSpec.symmetric(10)),
+        Link("s2", "h1", LinkSpec.symmetric(100)),
+        Link("h2", "s2", LinkSpec.symmetric(1000)),
+    ]
+    topology = Topology(hosts, [Switch("s1"), Switch("s2")], links)
+    assert [hop.delay_ns for hop in topology.path("h0", "h1")] == [1, 10, 100]
+    assert topology.propagation_rtt_ns("h0", "h2") == 2 * 1011
+    assert topology.path("h0", "h0") == ()
+
+
+def test_one_member_has_no_member_rtt():
+    hosts = [host(0), host(1, "benchmark")]
+    links = [Link("h0", "s1", LinkSpec()), Link("h1", "s1", LinkSpec())]
+    topology = Topology(hosts, [Switch("s1")], links)
+    assert topology.largest_member_rtt() is None
+    assert [member.name for member in topology.members] == ["h0"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "switches", "links", "message"),
+    [
+        (["a", "a"], ["s1"], [("a", "s1")], "two nodes are called 'a'"),
+        (["a"], ["s1"], [("a", "s2")], "is no node"),
+        (["a"], ["s1"], [("a", "s1"), ("s1", "a")], "joined already"),
+        (["a"], ["s1"], [], "has 0 links"),
+        (["a", "b"], ["s1", "s2"], [("a", "s1"), ("b", "s2")], "not connected: b, s2"),
+        ([], ["s1", "s2", "s3"], [("s1", "s2"), ("s2", "s3"), ("s3", "s1")], "loop"),
+        (["a"], ["s1"], [("a", "a")], "joined already"),
+    ],
+)
+def test_what_no_network_can_be_is_refused(hosts, switches, links, message):
+    with pytest.raises(ValueError, match=message):
+        Topology(
+            [Host(name, "etcd", IPv4Address("10.0.0.1"), 24) for name in hosts],
+            [Switch(name) for name in switches],
+            [Link(a, b, LinkSpec()) for a, b in links],
+        )
+
+
+@pytest.mark.parametrize("values", [(-1, None, None), (0, 0, None), (0, None, 0)])
+def test_a_direction_out_of_range_is_refused(values):
+    with pytest.raises(ValueError, match="or more"):
+        DirectionSpec(*values)
+
+
+@pytest.mark.parametrize("values", [(True, None, None), (1.5, None, None), (0, "1", None)])
+def test_a_direction_that_is_no_number_is_refused(values):
+    with pytest.raises(TypeError, match="must be an int"):
+        DirectionSpec(*values)
+
+
+@settings(deadline=None)
+@given(SPECS)
+def test_a_link_seen_from_both_ends_is_the_same(spec):
+    assert spec.reversed().reversed() == spec
+    assert spec.is_symmetric == (spec.reversed() == spec)
