@@ -41,9 +41,7 @@ def test_a_new_file_gets_the_header_and_rows_in_column_order(tmp_path: Path) -> 
     file.append({"Scenario": "write-x", "TestType": "write", "Total": "1.000000"})
     file.close()
     rows = rows_of(tmp_path / "deep" / "out.csv")
-    assert rows == [
-        dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}
-    ]
+    assert rows == [dict.fromkeys(COLUMNS, "-") | {"Scenario": "write-x", "TestType": "write", "Total": "1.000000"}]
 
 
 def test_a_row_is_on_disk_when_append_returns(tmp_path: Path) -> None:

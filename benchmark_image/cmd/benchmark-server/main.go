@@ -1,0 +1,81 @@
+// Command benchmark-server runs benchmark-client for callers over HTTP.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"containernet-env/benchmark_image/internal/api"
+)
+
+// sourceHash names the sources that this program was built from; the build sets it.
+var sourceHash = "dev"
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := pflag.NewFlagSet("benchmark-server", pflag.ContinueOnError)
+	flags.SetOutput(stdout)
+	listen := flags.String("listen", ":8080", "address to serve HTTP on")
+	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
+	version := flags.Bool("version", false, "print the version and end")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return 0
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "benchmark-server: %v\n", err)
+		return exitUsage
+	}
+	if *version {
+		fmt.Fprintf(stdout, "benchmark-server %s\n", sourceHash)
+		return 0
+	}
+	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
+	if err := serve(*listen, *client, logger); err != nil {
+		logger.Print(err)
+		return exitFailed
+	}
+	return 0
+}
+
+func serve(address, client string, logger *log.Logger) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if client == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find benchmark-client: %w", err)
+		}
+		client = filepath.Join(filepath.Dir(self), "benchmark-client")
+	}
+	if _, err := os.Stat(client); err != nil {
+		return fmt.Errorf("find benchmark-client: %w", err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	logger.Printf("serving on %v", listener.Addr())
+	return api.Serve(ctx, listener, client, logger)
+}

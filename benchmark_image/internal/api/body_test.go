@@ -1,0 +1,175 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/spec"
+)
+
+const (
+	seedRead  = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}`
+	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}`
+)
+
+func TestBodiesBecomeSpecs(t *testing.T) {
+	read, refusal := ParseBody(spec.Range, []byte(seedRead))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if read.Endpoints[0] != "10.0.0.251:2379" || read.Clients != 5 || read.Conns != 5 || read.Total != 1000 ||
+		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute || read.RunTimeout != 0 {
+		t.Errorf("%+v", read)
+	}
+	write, refusal := ParseBody(spec.Put, []byte(seedWrite))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential || write.DistinctKeys() != 1000 {
+		t.Errorf("%+v", write)
+	}
+	cycle, refusal := ParseBody(spec.Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
+		"requestTimeout":0.25,"runTimeout":30,"dialTimeout":2,"seed":7,"consistency":"s","targetLeader":true} `))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if len(cycle.Endpoints) != 2 || cycle.KeySize != 8 || cycle.KeySpace != 500 || !cycle.RequireFound || cycle.Seed != 7 ||
+		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second || cycle.DialTimeout != 2*time.Second {
+		t.Errorf("%+v", cycle)
+	}
+	all, refusal := ParseBody(spec.Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
+	if refusal != nil || !all.FromKey || all.End != "" {
+		t.Errorf("%+v, %v", all, refusal)
+	}
+}
+
+func TestBodiesThatAreRefused(t *testing.T) {
+	const put, read = spec.Put, spec.Range
+	for _, c := range []struct {
+		operation spec.Operation
+		body      string
+		field     string
+		message   string
+	}{
+		{put, ``, "", "empty"},
+		{put, ` `, "", "empty"},
+		{put, `null`, "", "starts with"},
+		{put, `[]`, "", "starts with"},
+		{put, `"x"`, "", "starts with"},
+		{put, `{`, "", "EOF"},
+		{put, `{"endpoints":"a:1"`, "", "EOF"},
+		{put, `{"endpoints":"a:1",}`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1"} {}`, "", "follows"},
+		{put, `{"endpoints":"a:1"}x`, "", "follows"},
+		{put, `{endpoints:"a:1"}`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1" // comment` + "\n}", "", "not one JSON object"},
+		{put, "{\"endpoints\":\"a\xff:1\"}", "", "UTF-8"},
+		{put, `clients=5`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1","total":1,"total":2}`, "total", "twice"},
+		{put, `{"endpoints":"a:1","Total":1}`, "Total", "not a field"},
+		{put, `{"endpoints":"a:1","nonsense":{"deep":[1]}}`, "nonsense", "not a field"},
+		{put, `{}`, "endpoints", "missing"},
+		{put, `{"endpoints":""}`, "endpoints", "host:port"},
+		{put, `{"endpoints":"a:1,a:1"}`, "endpoints", "twice"},
+		{put, `{"endpoints":"10.0.0.999:1"}`, "endpoints", "IP address"},
+		{put, `{"endpoints":["a:1"]}`, "endpoints", "a string"},
+		{put, `{"endpoints":null}`, "endpoints", "a string"},
+		{put, `{"endpoints":"a:1","clients":"5"}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":5.5}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":null}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":1e30}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
+		{put, `{"endpoints":"a:1","conns":-1}`, "conns", "1..10000"},
+		{put, `{"endpoints":"a:1","total":10000001}`, "total", "1..10000000"},
+		{put, `{"endpoints":"a:1","seed":-1}`, "seed", "0.."},
+		{put, `{"endpoints":"a:1","keySize":0}`, "keySize", "1..1024"},
+		{put, `{"endpoints":"a:1","keySize":1,"total":63}`, "keySize", "at least 2 bytes"},
+		{put, `{"endpoints":"a:1","keySpace":0}`, "keySpace", "1.."},
+		{put, `{"endpoints":"a:1","valSize":-1}`, "valSize", "0..1048576"},
+		{put, `{"endpoints":"a:1","sequentialKeys":"yes"}`, "sequentialKeys", "true or false"},
+		{put, `{"endpoints":"a:1","targetLeader":1}`, "targetLeader", "true or false"},
+		{put, `{"endpoints":"a:1","requestTimeout":0}`, "requestTimeout", "0.001..3600"},
+		{put, `{"endpoints":"a:1","requestTimeout":1e300}`, "requestTimeout", "0.001..3600"},
+		{put, `{"endpoints":"a:1","requestTimeout":"60s"}`, "requestTimeout", "a number of seconds"},
+		{put, `{"endpoints":"a:1","runTimeout":0}`, "runTimeout", "0.001..86400"},
+		{put, `{"endpoints":"a:1","runTimeout":-3}`, "runTimeout", "0.001..86400"},
+		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
+		{put, seedRead, "consistency", "POST /benchmark/read"},
+		{read, seedWrite, "sequentialKeys", "POST /benchmark/write"},
+		{read, `{"endpoints":"a:1","valSize":1,"nonsense":1}`, "valSize", "POST /benchmark/write"},
+		{read, `{"endpoints":"a:1"}`, "key", "missing"},
+		{read, `{"endpoints":"a:1","key":""}`, "key", "at least 1 byte"},
+		{read, `{"endpoints":"a:1","key":5}`, "key", "a string"},
+		{read, `{"endpoints":"a:1","key":"\ud800"}`, "key", "Unicode"},
+		{read, `{"endpoints":"a:1","key":"a\u0000"}`, "key", "zero"},
+		{read, `{"endpoints":"a:1","key":"k","endRange":"a"}`, "endRange", "sorts after"},
+		{read, `{"endpoints":"a:1","key":"k","consistency":"x"}`, "consistency", "serializable"},
+		{read, `{"endpoints":"a:1","key":"k","keySize":8}`, "keySize", "either"},
+		{read, `{"endpoints":"a:1","key":"k","keySpace":8}`, "keySize", "missing"},
+		{read, `{"endpoints":"a:1","keySize":1,"keySpace":63}`, "keySize", "at least 2 bytes"},
+	} {
+		s, refusal := ParseBody(c.operation, []byte(c.body))
+		if refusal == nil {
+			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
+			continue
+		}
+		if refusal.status != 400 || refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message, "\n") {
+			t.Errorf("%s %s: %d, field %q, %q; want field %q and %q",
+				c.operation, c.body, refusal.status, refusal.Field, refusal.Message, c.field, c.message)
+		}
+	}
+}
+
+func TestRefusalsStaySmall(t *testing.T) {
+	huge := strings.Repeat("x", 60_000)
+	for _, body := range []string{
+		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` + huge + `"}`, `"` + huge + `"`,
+		`{"endpoints":"a:1","key":"k","clients":"` + huge + `"}`,
+	} {
+		_, refusal := ParseBody(spec.Range, []byte(body))
+		if refusal == nil {
+			t.Fatalf("%.60s is accepted", body)
+		}
+		encoded, err := json.Marshal(refusal)
+		if err != nil || len(encoded) > 2000 {
+			t.Errorf("the refusal of %.60s has %d bytes (%v)", body, len(encoded), err)
+		}
+	}
+}
+
+func FuzzParseBody(f *testing.F) {
+	for _, body := range []string{seedRead, seedWrite, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`, `{"a":{"b":[1,{}]}}`, `{"endpoints":"a:1","seed":1e400}`} {
+		f.Add([]byte(body), true)
+		f.Add([]byte(body), false)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, write bool) {
+		operation := spec.Range
+		if write {
+			operation = spec.Put
+		}
+		s, refusal := ParseBody(operation, body)
+		if refusal != nil {
+			if refusal.Message == "" || refusal.status != 400 {
+				t.Errorf("%q: refusal %+v", body, refusal)
+			}
+			if _, err := json.Marshal(refusal); err != nil {
+				t.Errorf("%q: %v", body, err)
+			}
+			return
+		}
+		if problem := s.Validate(); problem != nil {
+			t.Errorf("%q is accepted with %v", body, problem)
+		}
+		if !json.Valid(body) {
+			t.Errorf("%q is accepted and not JSON", body)
+		}
+		for _, arg := range s.Args() {
+			if bytes.IndexByte([]byte(arg), 0) >= 0 {
+				t.Errorf("%q makes an argument with a zero byte", body)
+			}
+		}
+	})
+}

@@ -1,0 +1,155 @@
+// Package api is the HTTP interface of benchmark-server: it checks what a request asks for, runs
+// benchmark-client and returns its report.
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/spec"
+)
+
+const (
+	// MaxBody is the largest body of a request, in bytes.
+	MaxBody = 64 << 10
+	// bodyTimeout is how long a caller may take to send its body.
+	bodyTimeout = 10 * time.Second
+)
+
+// Handler serves the HTTP interface.
+type Handler struct {
+	Runner *Runner
+	Log    *log.Logger
+}
+
+// failure is the body of a 5xx answer.
+type failure struct {
+	Message string         `json:"error"`
+	Result  *report.Result `json:"result"`
+}
+
+type route struct {
+	method string
+	serve  func(http.ResponseWriter, *http.Request)
+}
+
+func (h *Handler) routes() map[string]route {
+	return map[string]route{
+		"/benchmark/write":  {http.MethodPost, h.benchmark(spec.Put)},
+		"/benchmark/read":   {http.MethodPost, h.benchmark(spec.Range)},
+		"/benchmark/cancel": {http.MethodPost, h.cancel},
+		"/progress":         {http.MethodGet, h.progress},
+		"/healthz":          {http.MethodGet, h.health},
+	}
+}
+
+// ServeHTTP implements http.Handler. Every answer is JSON.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, known := h.routes()[r.URL.Path]
+	if !known {
+		h.answer(w, http.StatusNotFound, Refusal{
+			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
+			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/cancel; GET /progress, /healthz",
+		})
+		return
+	}
+	if r.Method != route.method {
+		w.Header().Set("Allow", route.method)
+		h.answer(w, http.StatusMethodNotAllowed, Refusal{
+			Message: fmt.Sprintf("%s does not take %.20s", r.URL.Path, r.Method),
+			Allowed: route.method,
+		})
+		return
+	}
+	if r.URL.RawQuery != "" {
+		h.answer(w, http.StatusBadRequest, Refusal{
+			Message: "the URL has a query: fields stand in the body",
+			Field:   "query",
+			Got:     clip(r.URL.RawQuery),
+		})
+		return
+	}
+	route.serve(w, r)
+}
+
+func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, refusal := readBody(w, r)
+		var s *spec.Spec
+		if refusal == nil {
+			s, refusal = ParseBody(operation, body)
+		}
+		if refusal != nil {
+			h.answer(w, refusal.status, refusal)
+			return
+		}
+		// The context ends when the caller goes away or the server is told to end.
+		outcome, err := h.Runner.Run(r.Context(), s)
+		switch {
+		case errors.Is(err, errBusy):
+			h.answer(w, http.StatusConflict, Refusal{Message: err.Error()})
+		case err != nil:
+			h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+		case outcome.Problem != "":
+			h.Log.Printf("%s: %s", operation, outcome.Problem)
+			h.answer(w, http.StatusInternalServerError, failure{outcome.Problem, outcome.Result})
+		default:
+			h.answer(w, http.StatusOK, outcome.Result)
+		}
+	}
+}
+
+// readBody reads the body whatever its content type: curl -d calls JSON a form.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		return nil, &Refusal{Message: fmt.Sprintf("bound the time for the body: %v", err), status: http.StatusInternalServerError}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			return nil, &Refusal{
+				Message: fmt.Sprintf("the body is larger than %d bytes", MaxBody),
+				Allowed: fmt.Sprintf("at most %d bytes", MaxBody),
+				status:  http.StatusRequestEntityTooLarge,
+			}
+		}
+		return nil, &Refusal{Message: fmt.Sprintf("read the body: %v", err), status: http.StatusBadRequest}
+	}
+	// With the deadline still set, a benchmark that takes longer would look like a caller that went away.
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		return nil, &Refusal{Message: fmt.Sprintf("lift the time limit: %v", err), status: http.StatusInternalServerError}
+	}
+	return body, nil
+}
+
+func (h *Handler) cancel(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, map[string]bool{"cancelled": h.Runner.Cancel()})
+}
+
+func (h *Handler) progress(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, h.Runner.Status())
+}
+
+func (h *Handler) health(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, http.StatusOK, map[string]bool{"ok": true})
+}
+
+func (h *Handler) answer(w http.ResponseWriter, status int, body any) {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		status, encoded = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded","result":null}`)
+		h.Log.Printf("encode an answer: %v", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if _, err := w.Write(append(encoded, '\n')); err != nil {
+		h.Log.Printf("send an answer: %v", err)
+	}
+}

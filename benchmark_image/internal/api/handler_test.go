@@ -1,0 +1,323 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/client"
+	"containernet-env/benchmark_image/internal/etcdtest"
+	"containernet-env/benchmark_image/internal/report"
+)
+
+// asClient makes the test program behave as benchmark-client, so that no other program is needed.
+const asClient = "TEST_AS_BENCHMARK_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) != "" {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		go func() {
+			<-signals
+			cancel(client.ErrCancelled)
+		}()
+		os.Exit(client.Main(ctx, "test", os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// start serves the interface with the test program as the client.
+func start(t *testing.T) (url string, h *Handler) {
+	t.Helper()
+	t.Setenv(asClient, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startWith(t, self)
+}
+
+func startWith(t *testing.T, clientPath string) (url string, h *Handler) {
+	t.Helper()
+	h = &Handler{Runner: &Runner{Client: clientPath, Children: &Children{}}, Log: log.New(io.Discard, "", 0)}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL, h
+}
+
+func send(t *testing.T, method, url, body string) (int, http.Header, []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded") // as curl -d says
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := response.Header.Get("Content-Type"); kind != "application/json" || !json.Valid(answer) {
+		t.Errorf("%s %s answers %q of type %q", method, url, answer, kind)
+	}
+	return response.StatusCode, response.Header, answer
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	url, _ := start(t)
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/", "", 404, "/benchmark/read"},
+		{"POST", "/benchmark", "{}", 404, "/benchmark/read"},
+		{"POST", "/benchmark/read/", "{}", 404, "/benchmark/read"},
+		{"GET", "/benchmark/read", "", 405, `"allowed":"POST"`},
+		{"PUT", "/benchmark/write", "{}", 405, `"allowed":"POST"`},
+		{"GET", "/benchmark/cancel", "", 405, `"allowed":"POST"`},
+		{"POST", "/progress", "", 405, `"allowed":"GET"`},
+		{"DELETE", "/healthz", "", 405, `"allowed":"GET"`},
+		{"POST", "/benchmark/read?clients=5", seedRead, 400, `"field":"query"`},
+		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
+		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"0..1048576 bytes"`},
+		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
+	} {
+		status, header, answer := send(t, c.method, url+c.path, c.body)
+		if status != c.status || !strings.Contains(string(answer), c.want) {
+			t.Errorf("%s %s %.80s: %d %s, want %d with %s", c.method, c.path, c.body, status, answer, c.status, c.want)
+		}
+		if (header.Get("Allow") != "") != (status == 405) {
+			t.Errorf("%s %s: Allow is %q", c.method, c.path, header.Get("Allow"))
+		}
+	}
+}
+
+func TestTheCallsOfTheSeed(t *testing.T) {
+	url, _ := start(t)
+	cluster := etcdtest.Start(t, 1)
+	for path, body := range map[string]string{"/benchmark/read": seedRead, "/benchmark/write": seedWrite} {
+		status, _, answer := send(t, "POST", url+path, strings.Replace(body, "10.0.0.251:2379", cluster.Members[0].Endpoint, 1))
+		var result report.Result
+		if err := json.Unmarshal(answer, &result); err != nil {
+			t.Fatal(err)
+		}
+		if status != 200 || result.OK != 1000 || result.Connections != 5 || *result.Leader != cluster.Members[0].Endpoint {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+		if path == "/benchmark/read" && result.Empty != 1000 {
+			t.Errorf("reads of keys that do not exist: %d empty", result.Empty)
+		}
+	}
+}
+
+func TestAFailedBenchmarkReturnsWhatWasMeasured(t *testing.T) {
+	url, _ := start(t)
+	cluster := etcdtest.Start(t, 1)
+	status, _, answer := send(t, "POST", url+"/benchmark/read", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10,"key":"k","requireFound":true}`)
+	var failed failure
+	if err := json.Unmarshal(answer, &failed); err != nil {
+		t.Fatal(err)
+	}
+	if status != 500 || failed.Result == nil || failed.Result.Failed != 10 || failed.Message != "10 of 10 requests failed (10 times: no key found)" {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+func TestABenchmarkUnderWay(t *testing.T) {
+	url, h := start(t)
+	cluster := etcdtest.Start(t, 1)
+	type reply struct {
+		status int
+		answer []byte
+	}
+	ended := make(chan reply)
+	long := `{"endpoints":"` + cluster.Members[0].Endpoint + `","total":10000000,"clients":2}`
+	go func() {
+		status, _, answer := send(t, "POST", url+"/benchmark/write", long)
+		ended <- reply{status, answer}
+	}()
+	var status Status
+	eventually(t, "progress", func() bool {
+		_, _, answer := send(t, "GET", url+"/progress", "")
+		status = Status{}
+		if err := json.Unmarshal(answer, &status); err != nil {
+			t.Error(err)
+		}
+		return status.Done > 0
+	})
+	if !status.Running || status.Total != 10000000 || status.Errors != 0 || *status.Operation != "put" || status.ElapsedS <= 0 {
+		t.Errorf("%+v", status)
+	}
+	if code, _, answer := send(t, "POST", url+"/benchmark/write", long); code != 409 {
+		t.Errorf("a second benchmark: %d %s", code, answer)
+	}
+	if code, _, _ := send(t, "GET", url+"/healthz", ""); code != 200 {
+		t.Errorf("healthz: %d", code)
+	}
+	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":true}\n" {
+		t.Errorf("cancel: %s", answer)
+	}
+	r := <-ended
+	var failed failure
+	if err := json.Unmarshal(r.answer, &failed); err != nil {
+		t.Fatal(err)
+	}
+	if r.status != 500 || failed.Message != "cancelled" || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
+		t.Errorf("%d %s", r.status, r.answer)
+	}
+	if h.Runner.Status().Running {
+		t.Error("the benchmark is still running")
+	}
+	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
+		t.Errorf("cancel of nothing: %s", answer)
+	}
+	const idle = `{"running":false,"operation":null,"done":0,"total":0,"errors":0,"elapsed_s":0}`
+	if _, _, answer := send(t, "GET", url+"/progress", ""); strings.TrimSpace(string(answer)) != idle {
+		t.Errorf("progress of nothing: %s", answer)
+	}
+}
+
+func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
+	url, h := start(t)
+	cluster := etcdtest.Start(t, 1)
+	cluster.Members[0].Hang()
+	ctx, leave := context.WithCancel(t.Context())
+	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `"}`
+	request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/write", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan error)
+	go func() {
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		gone <- err
+	}()
+	eventually(t, "a request at the member", func() bool { return cluster.Members[0].Requests.Load() > 0 })
+	leave()
+	if err := <-gone; err == nil {
+		t.Error("the caller got an answer")
+	}
+	eventually(t, "the end of the benchmark", func() bool { return !h.Runner.Status().Running })
+}
+
+func TestClientsThatMisbehave(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"missing":       {"", "no such file"},
+		"crash":         {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
+		"noise":         {"echo hello", "not JSON"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 1"},
+		"endless":       {"head -c 3000000 /dev/zero", "printed more than 1048576 bytes"},
+		"lies":          {`echo '{"schema":1,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "client")
+			if c.script != "" {
+				if err := os.WriteFile(path, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			url, _ := startWith(t, path)
+			status, _, answer := send(t, "POST", url+"/benchmark/read", seedRead)
+			if status != 500 || !strings.Contains(string(answer), c.want) || len(answer) > 3*maxComplaints {
+				t.Errorf("%d %.300s, want %q", status, answer, c.want)
+			}
+		})
+	}
+}
+
+func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
+	t.Setenv(asClient, "1")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := etcdtest.Start(t, 1)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- Serve(ctx, listener, self, log.New(io.Discard, "", 0)) }()
+	answered := make(chan []byte)
+	go func() {
+		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)
+		answered <- answer
+	}()
+	eventually(t, "requests", func() bool { return cluster.Members[0].Requests.Load() > 10 })
+	end()
+	if answer := <-answered; !bytes.Contains(answer, []byte(`"reason":"cancelled"`)) {
+		t.Errorf("the benchmark under way answers %s", answer)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
+	var children Children
+	own, orphan := exec.Command("true"), exec.Command("true")
+	if err := children.Start(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := orphan.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reaped := 0
+	eventually(t, "the orphan", func() bool {
+		n, err := children.ReapOrphans()
+		if err != nil {
+			t.Error(err)
+		}
+		reaped += n
+		return reaped > 0
+	})
+	if err := children.Wait(own); err != nil {
+		t.Errorf("the own child: %v", err)
+	}
+	if err := orphan.Wait(); err == nil {
+		t.Error("the orphan was not reaped")
+	}
+}
+
+func TestEndedChild(t *testing.T) {
+	for stat, ended := range map[string]bool{"": false, "x": false, ") (": false, "12 (a) b) Z 1": os.Getpid() == 1, "12 (a": false} {
+		if _, got := endedChild(stat); got != ended {
+			t.Errorf("%q: %v", stat, got)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 20 s for %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

@@ -1,0 +1,226 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode"
+
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/spec"
+)
+
+const (
+	// endGrace is how long a client may take for its report after it was asked to end.
+	endGrace = 5 * time.Second
+	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB.
+	maxReport = 1 << 20
+	// maxComplaints bounds what is kept of a client's standard error, in bytes.
+	maxComplaints = 4 << 10
+)
+
+// errBusy is returned for a benchmark that is asked for while another one runs.
+var errBusy = errors.New("a benchmark is running already; wait for its end or POST /benchmark/cancel")
+
+// Outcome is how a benchmark ended.
+type Outcome struct {
+	Result  *report.Result // nil if the client left none
+	Problem string         // one line; empty if all went well
+}
+
+// Runner runs benchmark-client, one at a time.
+type Runner struct {
+	Client   string // path of the program
+	Children *Children
+
+	mu      sync.Mutex
+	current *job
+}
+
+// job is a benchmark under way.
+type job struct {
+	operation spec.Operation
+	total     int
+	started   time.Time
+	cancel    context.CancelFunc
+	progress  atomic.Pointer[report.Progress]
+}
+
+// Status is what GET /progress tells.
+type Status struct {
+	Running   bool            `json:"running"`
+	Operation *spec.Operation `json:"operation"`
+	Done      int             `json:"done"`
+	Total     int             `json:"total"`
+	Errors    int             `json:"errors"`
+	ElapsedS  float64         `json:"elapsed_s"`
+}
+
+// Status tells about the benchmark under way.
+func (r *Runner) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return Status{}
+	}
+	status := Status{
+		Running:   true,
+		Operation: &r.current.operation,
+		Total:     r.current.total,
+		ElapsedS:  time.Since(r.current.started).Seconds(),
+	}
+	if p := r.current.progress.Load(); p != nil {
+		status.Done, status.Errors = p.Done, p.Errors
+	}
+	return status
+}
+
+// Cancel asks the benchmark under way to end early; false if there is none.
+func (r *Runner) Cancel() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return false
+	}
+	r.current.cancel()
+	return true
+}
+
+// Run runs a benchmark to its end; when ctx ends it is ended early. It returns errBusy at once while
+// another one runs.
+func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if s.RunTimeout > 0 {
+		// The client keeps this limit itself; this is for one that does not get to it.
+		ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
+		defer cancel()
+	}
+	j := &job{operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
+	r.mu.Lock()
+	if r.current != nil {
+		r.mu.Unlock()
+		return Outcome{}, errBusy
+	}
+	r.current = j
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.current = nil
+	}()
+	return r.run(ctx, s, j), nil
+}
+
+func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
+	args := append([]string{"--output=json", "--progress=json"}, s.Args()...)
+	command := exec.CommandContext(ctx, r.Client, args...)
+	stdout, stderr := &bounded{limit: maxReport}, &complaints{progress: &j.progress}
+	command.Stdout, command.Stderr = stdout, stderr
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = endGrace
+	// The client must not outlive the server. The kernel watches the thread that started it, not the
+	// process (prctl(2), PR_SET_PDEATHSIG), so the thread is kept.
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := r.Children.Start(command); err != nil {
+		return Outcome{Problem: fmt.Sprintf("start the benchmark: %v", err)}
+	}
+	return outcome(r.Children.Wait(command), stdout, stderr)
+}
+
+// outcome judges what an ended client left behind.
+func outcome(ended error, stdout *bounded, stderr *complaints) Outcome {
+	failure := func(what string) Outcome {
+		if said := stderr.text(); said != "" {
+			what += ": " + said
+		}
+		return Outcome{Problem: what}
+	}
+	if stdout.overflow {
+		return failure(fmt.Sprintf("benchmark-client printed more than %d bytes", maxReport))
+	}
+	var result report.Result
+	if err := json.Unmarshal(stdout.kept.Bytes(), &result); err != nil {
+		if ended != nil {
+			return failure(fmt.Sprintf("benchmark-client ended without a report (%v)", ended))
+		}
+		return failure(fmt.Sprintf("benchmark-client printed a report that is not JSON (%v)", err))
+	}
+	if result.Schema != report.Schema {
+		return failure(fmt.Sprintf("benchmark-client printed a report of schema %d, expected is %d", result.Schema, report.Schema))
+	}
+	problem := result.Problem()
+	if problem == "" && ended != nil {
+		problem = fmt.Sprintf("benchmark-client ended with %v", ended)
+	}
+	return Outcome{Result: &result, Problem: problem}
+}
+
+// bounded keeps what is written to it up to a limit. The buffer is no embedded field: its ReadFrom would go
+// around the limit.
+type bounded struct {
+	kept     bytes.Buffer
+	limit    int
+	overflow bool
+}
+
+// Write never fails: a full buffer must not stop the writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	room := b.limit - b.kept.Len()
+	if len(p) > room {
+		b.overflow = true
+	}
+	b.kept.Write(p[:min(len(p), room)])
+	return len(p), nil
+}
+
+// complaints takes a client's standard error apart: progress goes to the job, the last of the rest is kept.
+type complaints struct {
+	progress *atomic.Pointer[report.Progress]
+	line     []byte
+	rest     []byte
+}
+
+// Write never fails.
+func (c *complaints) Write(p []byte) (int, error) {
+	for piece := range bytes.Lines(p) {
+		if len(c.line)+len(piece) <= maxComplaints {
+			c.line = append(c.line, piece...)
+		}
+		if piece[len(piece)-1] == '\n' {
+			c.take(c.line)
+			c.line = c.line[:0]
+		}
+	}
+	return len(p), nil
+}
+
+func (c *complaints) take(line []byte) {
+	var p report.Progress
+	if bytes.HasPrefix(line, []byte(`{"done"`)) && json.Unmarshal(line, &p) == nil {
+		c.progress.Store(&p)
+		return
+	}
+	c.rest = append(c.rest, line...)
+	if excess := len(c.rest) - maxComplaints; excess > 0 {
+		c.rest = append(c.rest[:0], c.rest[excess:]...)
+	}
+}
+
+// text gives what was kept as one line.
+func (c *complaints) text() string {
+	kept := strings.ToValidUTF8(string(append(c.rest, c.line...)), "?")
+	words := strings.FieldsFunc(kept, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) })
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/report"
+)
+
+// TestAgainstEtcd runs against the real server whose program the environment variable ETCD_BINARY names.
+func TestAgainstEtcd(t *testing.T) {
+	program := os.Getenv("ETCD_BINARY")
+	if program == "" {
+		t.Skip("ETCD_BINARY does not name a program")
+	}
+	endpoint := startEtcd(t, program)
+	for _, c := range []struct {
+		args  []string
+		empty int
+	}{
+		{[]string{"put", "--total=2000", "--clients=50", "--conns=5", "--sequential-keys", "--val-size=256", "--target-leader"}, 0},
+		{[]string{"put", "--total=500", "--clients=5", "--key-size=16", "--prefix=random/"}, 0},
+		{[]string{"range", "--total=4000", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000", "--require-found"}, 0},
+		{[]string{"range", "--total=100", "--consistency=s", "random/", "--prefix", "--require-found"}, 0},
+		{[]string{"range", "--total=100", "00000000", "--from-key", "--limit=10", "--keys-only", "--require-found"}, 0},
+		{[]string{"range", "--total=100", "random/", "random0", "--count-only", "--require-found"}, 0},
+		{[]string{"range", "--total=100", "foo", "foo3"}, 100},
+	} {
+		status, stdout, stderr := call(t, append(c.args, "--output=json", "--endpoints="+endpoint, "--dial-timeout=30s")...)
+		var result report.Result
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
+			t.Fatalf("%q: %v, stderr %s", c.args, err, stderr)
+		}
+		if status != ExitOK || result.OK != result.Requests || result.Empty != c.empty || result.Leader == nil || *result.Leader != endpoint {
+			t.Errorf("%q: status %d, %s, stderr %s", c.args, status, stdout, stderr)
+		}
+	}
+	var counted report.Result
+	_, stdout, _ := call(t, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002", "--require-found")
+	if err := json.Unmarshal([]byte(stdout), &counted); err != nil || counted.Empty != 1 {
+		t.Errorf("2000 sequential keys end before 00001000: %s", stdout)
+	}
+}
+
+func startEtcd(t *testing.T, program string) (endpoint string) {
+	t.Helper()
+	endpoint, peer := freePort(t), freePort(t)
+	folder := t.TempDir()
+	output, err := os.Create(filepath.Join(folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program, "--data-dir", filepath.Join(folder, "data"), "--log-level", "error",
+		"--listen-client-urls", "http://"+endpoint, "--advertise-client-urls", "http://"+endpoint,
+		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer,
+		"--initial-cluster", "default=http://"+peer)
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	t.Cleanup(func() {
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Error("etcd does not end on SIGTERM")
+			if err := command.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+		if t.Failed() {
+			log, err := os.ReadFile(output.Name())
+			t.Logf("etcd: %s (%v)", log, err)
+		}
+	})
+	return endpoint
+}
+
+func freePort(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}

@@ -1,0 +1,264 @@
+// Package etcd carries a load to the members of an etcd cluster, through grpc-go. Unlike etcd's own client
+// library it tries each request once, on the connection that the load chose for it.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// Options says which connections to open.
+type Options struct {
+	Endpoints      []string // the members, in member order
+	Conns          int
+	TargetLeader   bool          // only connections to the member that leads
+	DialTimeout    time.Duration // until all connections are ready and the leader is known
+	RequestTimeout time.Duration // deadline of each request
+}
+
+// Transport holds open connections; it implements load.Transport.
+type Transport struct {
+	options     Options
+	connections []*connection
+	rotate      bool // requests go round the connections instead of staying on their client's
+
+	leader      string
+	unreachable []error
+	downSince   atomic.Int64 // when no connection was ready any more, ns since opened; 0: one is
+	opened      time.Time
+}
+
+// Open opens the connections: number j leads to member j mod n. Fewer connections than members would
+// make the figures depend on which members were left out, so one for each is opened then, and requests
+// rotate over them. It waits until all are ready, at most for the dial timeout; members that are not by
+// then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
+func Open(ctx context.Context, options Options) (*Transport, error) {
+	t := &Transport{options: options, opened: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
+	defer cancel()
+	err := t.open(ctx)
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Transport) open(ctx context.Context) error {
+	members := t.options.Endpoints
+	if t.options.TargetLeader {
+		leader, err := leadingMember(ctx, members)
+		if err != nil {
+			return err
+		}
+		t.leader, members = leader, []string{leader}
+	}
+	t.rotate = t.options.Conns < len(members)
+	for j := range max(t.options.Conns, len(members)) {
+		c, err := newConnection(members[j%len(members)])
+		if err != nil {
+			return err
+		}
+		t.connections = append(t.connections, c)
+	}
+	t.unreachable = waitAll(ctx, t.connections)
+	if len(t.unreachable) == len(members) {
+		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
+	}
+	if t.leader == "" {
+		// Only for the report: a cluster without a leader still answers serializable reads.
+		if leader, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
+			t.leader = leader.member
+		}
+	}
+	return nil
+}
+
+// leadingMember finds the leader over connections of its own, without waiting for members that are down.
+func leadingMember(ctx context.Context, members []string) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	var probes []*connection
+	for _, member := range members {
+		c, err := newConnection(member)
+		if err != nil {
+			return "", err
+		}
+		defer c.close()
+		probes = append(probes, c)
+		waiting.Go(func() {
+			// A member that cannot be reached shows when the leader is not found.
+			_ = c.wait(ctx)
+		})
+	}
+	leader, err := findLeader(ctx, probes)
+	if err != nil {
+		return "", err
+	}
+	return leader.member, nil
+}
+
+// waitAll waits for all connections at once and returns one error for each member that failed.
+func waitAll(ctx context.Context, connections []*connection) []error {
+	failures := make([]error, len(connections))
+	var waiting sync.WaitGroup
+	for i, c := range connections {
+		waiting.Go(func() { failures[i] = c.wait(ctx) })
+	}
+	waiting.Wait()
+	var byMember []error
+	seen := make(map[string]bool)
+	for i, err := range failures {
+		if member := connections[i].member; err != nil && !seen[member] {
+			seen[member] = true
+			byMember = append(byMember, err)
+		}
+	}
+	return byMember
+}
+
+// Connections is the number of TCP connections that were asked of the members.
+func (t *Transport) Connections() int { return len(t.connections) }
+
+// Leader is the member that led when the connections were opened; empty if that is not known.
+func (t *Transport) Leader() string { return t.leader }
+
+// Unreachable has one error for each member that had a connection not ready when the load started.
+func (t *Transport) Unreachable() []error { return t.unreachable }
+
+// Close ends all connections.
+func (t *Transport) Close() {
+	for _, c := range t.connections {
+		c.close()
+	}
+}
+
+// Drive implements load.Transport with one goroutine for each client.
+func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
+	var running sync.WaitGroup
+	for client := range clients {
+		running.Go(func() { t.drive(ctx, client, run) })
+	}
+	running.Wait()
+}
+
+func (t *Transport) drive(ctx context.Context, client int, run *load.Run) {
+	c := t.connections[client%len(t.connections)]
+	var a answer
+	for {
+		request, more := run.Next(client)
+		if !more {
+			return
+		}
+		if t.rotate {
+			c = t.connections[request.Number%len(t.connections)]
+		}
+		err := t.send(ctx, c, request, &a)
+		if err == nil {
+			run.Done(request, a.count, nil)
+			continue
+		}
+		if ctx.Err() != nil {
+			run.Done(request, 0, load.ErrAbandoned)
+			return
+		}
+		run.Done(request, 0, errors.New(describe(c.member, err, t.options.RequestTimeout)))
+		if status.Code(err) == codes.Unavailable && !c.ready() {
+			t.pause(ctx, c, run)
+		}
+	}
+}
+
+// callOptions is shared by all calls, so that none allocates its own.
+var callOptions = []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.StaticMethod()}
+
+// send tries the request once.
+func (t *Transport) send(ctx context.Context, c *connection, request *load.Request, a *answer) error {
+	ctx, cancel := context.WithTimeout(ctx, t.options.RequestTimeout)
+	defer cancel()
+	method := etcdserverpb.KV_Put_FullMethodName
+	if request.Kind == load.Range {
+		method = etcdserverpb.KV_Range_FullMethodName
+	}
+	return c.client.Invoke(ctx, method, request, a, callOptions...)
+}
+
+// Requests on a lost connection fail at once. Clients of a lost member pause while others carry on, else
+// they would use up the requests that are left within moments; where no member is left, the pause only
+// keeps the clients from burning the processor.
+const (
+	pauseWhileOthersWork = 100 * time.Millisecond
+	pauseWhileNoneWorks  = time.Millisecond
+)
+
+// pause waits until c is ready, at most for the pause that fits; it ends the run when no connection has
+// been ready for as long as it may take to open one.
+func (t *Transport) pause(ctx context.Context, c *connection, run *load.Run) {
+	limit := pauseWhileOthersWork
+	if t.anyReady() {
+		t.downSince.Store(0)
+		if t.rotate {
+			return
+		}
+	} else {
+		limit = pauseWhileNoneWorks
+		now := int64(time.Since(t.opened))
+		if !t.downSince.CompareAndSwap(0, now) && time.Duration(now-t.downSince.Load()) > t.options.DialTimeout {
+			run.Stop(fmt.Sprintf("no member could be reached for %v", t.options.DialTimeout))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// Not ready in time is what the next request will report.
+	_ = c.wait(ctx)
+}
+
+func (t *Transport) anyReady() bool {
+	for _, c := range t.connections {
+		if c.client.GetState() == connectivity.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// localAddress is the client's side of a connection in an error text; its port differs each time.
+var localAddress = regexp.MustCompile(`\S+:\d+->`)
+
+// maxErrorText bounds the length of one error text in a report, in bytes.
+const maxErrorText = 300
+
+// clean makes error texts of the same cause the same.
+func clean(text string) string {
+	text = localAddress.ReplaceAllString(text, "")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText], "")
+	}
+	return text
+}
+
+// describe gives a gRPC error in one line that names the member.
+func describe(member string, err error, timeout time.Duration) string {
+	s := status.Convert(err)
+	text := s.Message()
+	if s.Code() == codes.DeadlineExceeded {
+		text = fmt.Sprintf("no answer within %v", timeout)
+	}
+	return fmt.Sprintf("%s: %v: %s", member, s.Code(), clean(text))
+}

@@ -1,0 +1,243 @@
+// Package etcdtest has an in-process stand-in for the members of an etcd cluster, for tests.
+package etcdtest
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+)
+
+// Cluster is a store that several members serve. Member i has the id i+1.
+type Cluster struct {
+	Members []*Member
+	Leader  atomic.Uint64 // id of the leader; 0: none
+
+	mu   sync.Mutex
+	keys map[string][]byte
+	puts int
+}
+
+// Member is one gRPC server of a cluster.
+type Member struct {
+	etcdserverpb.UnimplementedKVServer
+	etcdserverpb.UnimplementedMaintenanceServer
+
+	Endpoint string
+	Requests atomic.Int64 // puts and ranges that arrived
+	Fail     atomic.Pointer[error]
+	hang     atomic.Pointer[chan struct{}]
+
+	cluster     *Cluster
+	id          uint64
+	server      *grpc.Server
+	connections *countingListener
+}
+
+// Start starts a cluster of n members on loopback, led by the first, that ends with the test.
+func Start(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{keys: make(map[string][]byte)}
+	c.Leader.Store(1)
+	for i := range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer()}
+		m.connections = &countingListener{Listener: listener}
+		etcdserverpb.RegisterKVServer(m.server, m)
+		etcdserverpb.RegisterMaintenanceServer(m.server, m)
+		go func() {
+			if err := m.server.Serve(m.connections); err != nil {
+				t.Errorf("member %d: %v", m.id, err)
+			}
+		}()
+		t.Cleanup(m.Stop)
+		c.Members = append(c.Members, m)
+	}
+	return c
+}
+
+// Endpoints lists the members' addresses in member order.
+func (c *Cluster) Endpoints() []string {
+	var endpoints []string
+	for _, m := range c.Members {
+		endpoints = append(endpoints, m.Endpoint)
+	}
+	return endpoints
+}
+
+// Keys returns all keys, sorted.
+func (c *Cluster) Keys() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for key := range c.keys {
+		all = append(all, key)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Value returns the value of a key.
+func (c *Cluster) Value(key string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys[key]
+}
+
+// Connections is how many TCP connections the member has accepted.
+func (m *Member) Connections() int { return int(m.connections.accepted.Load()) }
+
+// Stop ends the member: its connections are cut and new ones refused.
+func (m *Member) Stop() {
+	m.Release()
+	m.server.Stop()
+}
+
+// Hang makes the member keep requests without an answer until Release.
+func (m *Member) Hang() {
+	gate := make(chan struct{})
+	m.hang.Store(&gate)
+}
+
+// Release undoes Hang.
+func (m *Member) Release() {
+	if gate := m.hang.Swap(nil); gate != nil {
+		close(*gate)
+	}
+}
+
+// admit lets a request pass, keeps it, or fails it.
+func (m *Member) admit(ctx context.Context) error {
+	m.Requests.Add(1)
+	if gate := m.hang.Load(); gate != nil {
+		select {
+		case <-*gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err := m.Fail.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Put implements etcdserverpb.KVServer.
+func (m *Member) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserverpb.PutResponse, error) {
+	if err := m.admit(ctx); err != nil {
+		return nil, err
+	}
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	m.cluster.keys[string(r.Key)] = r.Value
+	m.cluster.puts++
+	return &etcdserverpb.PutResponse{Header: &etcdserverpb.ResponseHeader{MemberId: m.id, Revision: int64(m.cluster.puts)}}, nil
+}
+
+// Range implements etcdserverpb.KVServer.
+func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcdserverpb.RangeResponse, error) {
+	if err := m.admit(ctx); err != nil {
+		return nil, err
+	}
+	answer := &etcdserverpb.RangeResponse{Header: &etcdserverpb.ResponseHeader{MemberId: m.id}}
+	for _, key := range m.cluster.Keys() {
+		if !within(key, string(r.Key), string(r.RangeEnd)) {
+			continue
+		}
+		answer.Count++
+		if r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
+			continue
+		}
+		kv := &mvccpb.KeyValue{Key: []byte(key)}
+		if !r.KeysOnly {
+			kv.Value = m.cluster.Value(key)
+		}
+		answer.Kvs = append(answer.Kvs, kv)
+	}
+	return answer, nil
+}
+
+func within(key, from, end string) bool {
+	switch end {
+	case "":
+		return key == from
+	case "\x00":
+		return strings.Compare(key, from) >= 0
+	}
+	return key >= from && key < end
+}
+
+// Status implements etcdserverpb.MaintenanceServer.
+func (m *Member) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	return &etcdserverpb.StatusResponse{
+		Header: &etcdserverpb.ResponseHeader{MemberId: m.id},
+		Leader: m.cluster.Leader.Load(),
+	}, nil
+}
+
+type countingListener struct {
+	net.Listener
+	accepted atomic.Int64
+}
+
+// Accept implements net.Listener.
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted.Add(1)
+	}
+	return conn, err
+}
+
+// Silent listens on loopback and accepts connections, but never says anything. It ends with the test.
+func Silent(t testing.TB) (endpoint string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		var held []net.Conn
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				break
+			}
+			held = append(held, conn)
+		}
+		for _, conn := range held {
+			_ = conn.Close() // the other side may have gone already
+		}
+	})
+	t.Cleanup(func() {
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+		accepting.Wait()
+	})
+	return listener.Addr().String()
+}
+
+// Refusing gives an endpoint on loopback that nobody listens on.
+func Refusing(t testing.TB) (endpoint string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Addr().String()
+}

@@ -1,0 +1,105 @@
+// Package keys makes the keys and the values of a load. Everything is a pure function of a seed and a
+// number, so that clients share no state, runs can be repeated, and a reader knows what a writer wrote.
+package keys
+
+import "math"
+
+// alphabet is in ASCII order, so that keys sort as their numbers do.
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+const base = uint64(len(alphabet))
+
+// Room is how many different keys fit into size bytes, at most the largest int.
+func Room(size int) int {
+	room := uint64(1)
+	for range size {
+		if room > math.MaxInt/base {
+			return math.MaxInt
+		}
+		room *= base
+	}
+	return int(room)
+}
+
+// MinSize is the smallest size in bytes whose keys tell n keys apart.
+func MinSize(n int) int {
+	size := 1
+	for Room(size) < n {
+		size++
+	}
+	return size
+}
+
+// Append appends key number n (0 <= n < Room(size)) in exactly size bytes of digits and letters to dst.
+func Append(dst []byte, n uint64, size int) []byte {
+	start := len(dst)
+	for range size {
+		dst = append(dst, alphabet[0])
+	}
+	for i := len(dst) - 1; n > 0 && i >= start; i-- {
+		dst[i] = alphabet[n%base]
+		n /= base
+	}
+	return dst
+}
+
+// Order tells which key a request uses: a number in 0..space-1.
+type Order interface {
+	// Key gives the key number of a request. It is safe for concurrent use.
+	Key(request int) uint64
+}
+
+// NewOrder gives the sequential order, or a random one that the seed decides. Both use each key of the
+// space once before any key a second time, so a space as large as the number of requests makes every
+// key different. space must be positive.
+func NewOrder(space int, sequential bool, seed int64) Order {
+	if sequential {
+		return cyclic(space)
+	}
+	return newShuffled(uint64(space), uint64(seed))
+}
+
+type cyclic uint64
+
+func (c cyclic) Key(request int) uint64 { return uint64(request) % uint64(c) }
+
+// shuffled is a random permutation of 0..space-1 that needs no table: a four-round Feistel network over
+// the next even number of bits, walked on until it lands inside the space again. Black and Rogaway,
+// 'Ciphers with Arbitrary Finite Domains', CT-RSA 2002, section 4.
+type shuffled struct {
+	space uint64
+	half  uint   // bits of each half
+	mask  uint64 // of one half
+	seed  uint64
+}
+
+func newShuffled(space, seed uint64) *shuffled {
+	s := &shuffled{space: space, half: 1, seed: seed}
+	for uint64(1)<<(2*s.half) < space {
+		s.half++
+	}
+	s.mask = 1<<s.half - 1
+	return s
+}
+
+func (s *shuffled) Key(request int) uint64 {
+	round, n := uint64(request)/s.space, uint64(request)%s.space
+	for {
+		left, right := n>>s.half, n&s.mask
+		for i := range uint64(4) {
+			left, right = right, left^mix(s.seed+mix(round<<2|i)+right)&s.mask
+		}
+		if n = left<<s.half | right; n < s.space {
+			return n
+		}
+	}
+}
+
+// mix is the finalizer of SplitMix64. Steele, Lea, Flood, 'Fast Splittable Pseudorandom Number
+// Generators', OOPSLA 2014, figure 16.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,192 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// fake is a transport whose answers a function gives.
+type fake func(ctx context.Context, client int, r *Request) (int64, error)
+
+func (f fake) Drive(ctx context.Context, clients int, run *Run) {
+	var running sync.WaitGroup
+	for client := range clients {
+		running.Go(func() {
+			for {
+				r, more := run.Next(client)
+				if !more {
+					return
+				}
+				found, err := f(ctx, client, r)
+				run.Done(r, found, err)
+			}
+		})
+	}
+	running.Wait()
+}
+
+func options(total, clients int) Options {
+	return Options{
+		Total: total, Clients: clients, Pacer: ClosedLoop{total},
+		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
+	}
+}
+
+func TestEachRequestIsSentOnceAndRecorded(t *testing.T) {
+	const total = 1000
+	var sent [total]atomic.Int32
+	result := NewRun(options(total, 7)).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+		sent[r.Number].Add(1)
+		if want := string(keys.Append(nil, uint64(r.Number), 4)); string(r.Key) != want || len(r.Value) != 8 || r.Kind != Put {
+			t.Errorf("request %d writes %d bytes to %q", r.Number, len(r.Value), r.Key)
+		}
+		if r.Number%10 == 0 {
+			return 0, errors.New("no")
+		}
+		return 0, nil
+	}))
+	ok := 0
+	for i, record := range result.Records {
+		if sent[i].Load() != 1 || !record.Done() || record.Latency() < 1 || record.OK() == (i%10 == 0) {
+			t.Errorf("request %d was sent %d times, record %+v", i, sent[i].Load(), record)
+		}
+		if record.OK() {
+			ok++
+		}
+		if record.Start+record.Latency() > result.Took {
+			t.Errorf("request %d ended after the run", i)
+		}
+	}
+	if ok != 900 || result.Failed != 100 || result.Errors["no"] != 100 || result.Reason != "" || result.Empty != 0 {
+		t.Errorf("ok %d, result %+v", ok, result.Errors)
+	}
+}
+
+func TestReadsThatFindNothing(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		o := options(10, 2)
+		o.Targeter, o.RequireFound = &Reads{Span: Request{Key: []byte("k")}}, required
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			return int64(r.Number % 2), nil
+		}))
+		failed := 0
+		if required {
+			failed = 5
+		}
+		if result.Empty != 5 || result.Failed != failed || result.Errors[ErrNotFound.Error()] != failed {
+			t.Errorf("required %v: %d empty, %d failed, %v", required, result.Empty, result.Failed, result.Errors)
+		}
+	}
+}
+
+func TestARunThatIsEndedEarlyKeepsWhatItHas(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	result := NewRun(options(1000, 3)).Attack(ctx, fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
+		if r.Number < 100 {
+			return 0, nil
+		}
+		cancel(errors.New("enough"))
+		<-ctx.Done()
+		return 0, ErrAbandoned
+	}))
+	done := 0
+	for _, record := range result.Records {
+		if record.Done() {
+			done++
+		}
+	}
+	if done != 100 || result.Failed != 0 || result.Reason != "enough" {
+		t.Errorf("%d done, %d failed, reason %q", done, result.Failed, result.Reason)
+	}
+}
+
+func TestARunWithoutAnySuccessEnds(t *testing.T) {
+	o := options(1_000_000, 2)
+	o.Stall = 50 * time.Millisecond
+	result := NewRun(o).Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
+		if r.Number < 10 {
+			return 0, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ErrAbandoned
+		case <-time.After(5 * time.Millisecond):
+			return 0, errors.New("no")
+		}
+	}))
+	if !strings.Contains(result.Reason, "no request succeeded for 50ms") || result.Failed == 0 {
+		t.Errorf("reason %q, %d failed", result.Reason, result.Failed)
+	}
+}
+
+// slowStart is a schedule with all requests late but the last, which is early.
+type slowStart struct{}
+
+func (slowStart) Pace(number int, _ time.Duration) (time.Duration, bool) {
+	if number == 2 {
+		return 30 * time.Millisecond, true
+	}
+	return 0, number < 3
+}
+
+func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
+	o := options(3, 1)
+	o.Pacer = slowStart{}
+	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+		if r.Number == 0 {
+			<-time.After(10 * time.Millisecond)
+		}
+		return 0, nil
+	}))
+	late, early := result.Records[1], result.Records[2]
+	if late.Start != 0 || late.Latency() < 10*time.Millisecond {
+		t.Errorf("a request that starts 10 ms late has the record %+v", late)
+	}
+	if early.Start != 30*time.Millisecond || result.Took < 30*time.Millisecond {
+		t.Errorf("a request that is due at 30 ms has the record %+v, the run took %v", early, result.Took)
+	}
+}
+
+func TestErrorTextsAreBounded(t *testing.T) {
+	result := NewRun(options(100, 1)).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+		return 0, fmt.Errorf("error %d", r.Number)
+	}))
+	if len(result.Errors) != maxErrors+1 || result.Errors[otherErrors] != 100-maxErrors {
+		t.Errorf("%d texts, %d others", len(result.Errors), result.Errors[otherErrors])
+	}
+}
+
+func TestReadersAskForTheKeysThatWritersMade(t *testing.T) {
+	const space, size = 50, 3
+	writer := &Puts{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1), Values: keys.NewValues(1, 1)}
+	reader := &Reads{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1), Span: Request{Serializable: true, Limit: 3}}
+	for i := range 2 * space {
+		w, r := Request{Number: i}, Request{Number: i, Value: []byte("old")}
+		writer.Target(&w)
+		reader.Target(&r)
+		if string(w.Key) != string(r.Key) || r.Kind != Range || !r.Serializable || r.Limit != 3 || r.Number != i || r.Value != nil {
+			t.Errorf("request %d writes %q and reads %+v", i, w.Key, r)
+		}
+	}
+}
+
+func BenchmarkNextAndDone(b *testing.B) {
+	run := NewRun(options(b.N, 1))
+	run.epoch = time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		r, more := run.Next(0)
+		if !more {
+			break
+		}
+		run.Done(r, 0, nil)
+	}
+}

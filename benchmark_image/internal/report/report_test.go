@@ -1,0 +1,175 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fixed is a result with the given latencies, as a run would leave it.
+func fixed(operation string, took time.Duration, latencies []time.Duration, errs map[string]int) *Result {
+	r := &Result{Schema: Schema, Operation: operation, TotalS: took.Seconds(), Errors: errs, OK: len(latencies)}
+	for _, n := range errs {
+		r.Failed += n
+	}
+	r.Done = r.OK + r.Failed
+	r.Requests = r.Done
+	r.sorted = slices.Sorted(slices.Values(latencies))
+	if r.OK > 0 {
+		r.summarize()
+	}
+	return r
+}
+
+// spread gives n latencies from 1 ms up, most of them small.
+func spread(n int) []time.Duration {
+	var latencies []time.Duration
+	for i := range n {
+		x := float64(i) / float64(n-1)
+		latencies = append(latencies, time.Millisecond+time.Duration(17e6*math.Pow(x, 8)))
+	}
+	return latencies
+}
+
+func TestTextIsThatOfEtcdsTool(t *testing.T) {
+	sampled := fixed("range", 2*time.Second, spread(50), nil)
+	sampled.series = []second{{1700000000, 30, 1e6, 5e6, 60e6}, {unix: 1700000001}, {1700000002, 20, 1e6, 18e6, 90e6}}
+	for name, c := range map[string]struct {
+		result  *Result
+		options TextOptions
+	}{
+		"put":       {fixed("put", 14826700*time.Microsecond, spread(10000), nil), TextOptions{}},
+		"range":     {fixed("range", time.Second, spread(100), nil), TextOptions{}},
+		"precise":   {fixed("range", time.Second, spread(100), nil), TextOptions{Precise: true}},
+		"one":       {fixed("put", 3*time.Millisecond, []time.Duration{2 * time.Millisecond}, nil), TextOptions{}},
+		"errors":    {fixed("put", time.Second, spread(5), map[string]int{"b: rare": 1, "a: often": 20, "a: also rare": 1}), TextOptions{}},
+		"no-answer": {fixed("range", time.Second, nil, map[string]int{"m: Unavailable: gone": 3}), TextOptions{}},
+		"sample":    {sampled, TextOptions{Sample: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			if err := c.result.Text(&got, c.options); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+			}
+		})
+	}
+}
+
+// TestPercentiles compares with the definition of the nearest rank, counted out.
+func TestPercentiles(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 3, 10, 11, 99, 100, 101, 999, 1000, 1001, 10000} {
+		latencies := make([]time.Duration, n)
+		for i := range latencies {
+			latencies[i] = time.Duration(random.IntN(n)+1) * time.Microsecond
+		}
+		slices.Sort(latencies)
+		for _, p := range append([]float64{0.001, 100}, Percentiles...) {
+			got := nearestRank(latencies, p)
+			want := slices.IndexFunc(latencies, func(candidate time.Duration) bool {
+				within := 0
+				for _, other := range latencies {
+					if other <= candidate {
+						within++
+					}
+				}
+				return within*100_000 >= int(math.Round(p*1000))*n
+			})
+			if got != latencies[want] {
+				t.Errorf("%v%% of %d is %v, want %v", p, n, got, latencies[want])
+			}
+		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	r := fixed("put", 2*time.Second, []time.Duration{4e6, 2e6, 4e6, 4e6, 5e6, 5e6, 7e6, 9e6}, nil)
+	for _, c := range []struct{ got, want float64 }{
+		{*r.AverageS, 0.005}, {*r.StddevS, 0.002}, {*r.FastestS, 0.002}, {*r.SlowestS, 0.009},
+		{r.RequestsPerS, 4}, {r.PercentilesS["50"], 0.004}, {r.PercentilesS["99.9"], 0.009},
+	} {
+		if math.Abs(c.got-c.want) > 1e-15 {
+			t.Errorf("got %v, want %v", c.got, c.want)
+		}
+	}
+	if len(r.PercentilesS) != len(Percentiles) {
+		t.Errorf("percentiles %v", r.PercentilesS)
+	}
+}
+
+// instant is a transport that fails every third request.
+type instant struct{}
+
+func (instant) Drive(_ context.Context, _ int, run *load.Run) {
+	for {
+		r, more := run.Next(0)
+		if !more {
+			return
+		}
+		var err error
+		if r.Number%3 == 0 {
+			err = errors.New("no")
+		}
+		run.Done(r, 1, err)
+	}
+}
+
+func TestFiguresComeFromTheRecords(t *testing.T) {
+	run := load.NewRun(load.Options{
+		Total: 30, Clients: 1, Pacer: load.ClosedLoop{Total: 30}, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
+	}).Attack(t.Context(), instant{})
+	r := New(Setting{Operation: "range", Requests: 30, Clients: 1, Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1"}, run)
+	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if want := "10 of 30 requests failed (10 times: no)"; r.Problem() != want {
+		t.Errorf("problem %q, want %q", r.Problem(), want)
+	}
+	sum := 0
+	for _, s := range r.series {
+		sum += s.count
+	}
+	if sum != r.OK {
+		t.Errorf("the seconds hold %d requests of %d", sum, r.OK)
+	}
+}
+
+func TestJSONOfARunWithoutAnswers(t *testing.T) {
+	r := New(Setting{Operation: "put", Requests: 5, Clients: 1, Endpoints: []string{"a:1"}, Reason: "cancelled"}, load.Result{})
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"schema":1,"operation":"put","requests":5,"done":0,"ok":0,"failed":0,"empty":0,"connections":0,"clients":1,` +
+		`"endpoints":["a:1"],"leader":null,"total_s":0,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
+		`"requests_per_s":0,"percentiles_s":null,"errors":{},"reason":"cancelled"}`
+	if string(encoded) != want {
+		t.Errorf("got  %s\nwant %s", encoded, want)
+	}
+}

@@ -1,0 +1,116 @@
+package spec
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEndpointsThatAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "empty",
+		"a:1,":                              "not host:port",
+		",a:1":                              "not host:port",
+		"a:1,a:1":                           "twice",
+		"a":                                 "not host:port",
+		"a:":                                "port",
+		"a:0":                               "port",
+		"a:65536":                           "port",
+		"a:+1":                              "port",
+		"a:01":                              "port",
+		"a:http":                            "port",
+		":2379":                             "valid",
+		"10.0.0.999:1":                      "valid IP",
+		"10.0.0:1":                          "valid IP",
+		"1:2:3":                             "not host:port",
+		"[::g]:1":                           "valid IP",
+		"http://a:1":                        "scheme",
+		"https://a:1":                       "TLS",
+		"a:1, b:1":                          "valid host",
+		"a b:1":                             "valid host",
+		"-a:1":                              "valid host",
+		"a..b:1":                            "valid host",
+		strings.Repeat("a", 64) + ":1":      "valid host",
+		strings.Repeat("h:1,", 100) + "h:1": "101 endpoints",
+	} {
+		if _, err := ParseEndpoints(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("ParseEndpoints(%.40q) says %v, want something with %q", text, err, want)
+		}
+	}
+}
+
+func TestEndpointsKeepTheirOrder(t *testing.T) {
+	const text = "10.0.0.251:2379,etcd_2.example:1,localhost:65535,[::1]:2379"
+	endpoints, err := ParseEndpoints(text)
+	if err != nil || len(endpoints) != 4 || JoinEndpoints(endpoints) != text {
+		t.Errorf("ParseEndpoints(%q) = %q, %v", text, endpoints, err)
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	put, read := Default(Put), Default(Range)
+	read.Key = "k"
+	for _, s := range []Spec{put, read} {
+		if problem := s.Validate(); problem != nil {
+			t.Errorf("default %s: %v", s.Operation, problem)
+		}
+	}
+}
+
+func TestValidateNamesTheProblem(t *testing.T) {
+	for _, c := range []struct {
+		operation Operation
+		change    func(*Spec)
+		field     string
+		flag      string
+		allowed   string
+	}{
+		{Put, func(s *Spec) { s.Endpoints = nil }, "endpoints", "--endpoints", "host:port"},
+		{Put, func(s *Spec) { s.Clients = 0 }, "clients", "--clients", "1..10000"},
+		{Put, func(s *Spec) { s.Clients = 10001 }, "clients", "--clients", "1..10000"},
+		{Put, func(s *Spec) { s.Conns = -1 }, "conns", "--conns", "1..10000"},
+		{Put, func(s *Spec) { s.Total = 0 }, "total", "--total", "1..10000000"},
+		{Put, func(s *Spec) { s.Seed = -1 }, "seed", "--seed", "0.."},
+		{Put, func(s *Spec) { s.KeySpace = -1 }, "keySpace", "--key-space-size", "0.."},
+		{Put, func(s *Spec) { s.KeySize = 0 }, "keySize", "--key-size", "1..1024"},
+		{Put, func(s *Spec) { s.ValSize = -1 }, "valSize", "--val-size", "0..1048576"},
+		{Put, func(s *Spec) { s.KeySize, s.Total = 1, 63 }, "keySize", "--key-size", "at least 2 bytes"},
+		{Put, func(s *Spec) { s.Prefix = strings.Repeat("p", MaxKeyText+1) }, "keyPrefix", "--prefix", "4096"},
+		{Put, func(s *Spec) { s.RequestTimeout = 0 }, "requestTimeout", "--request-timeout", "0.001..3600"},
+		{Put, func(s *Spec) { s.DialTimeout = time.Hour }, "dialTimeout", "--dial-timeout", "0.001..600"},
+		{Put, func(s *Spec) { s.RunTimeout = -time.Second }, "runTimeout", "--run-timeout", "seconds"},
+		{Range, func(s *Spec) { s.Key = "" }, "key", "KEY", "at least 1 byte"},
+		{Range, func(s *Spec) { s.Key = "a\x00" }, "key", "KEY", "zero"},
+		{Range, func(s *Spec) { s.End = "k" }, "endRange", "END", "after"},
+		{Range, func(s *Spec) { s.End = "a" }, "endRange", "END", "after"},
+		{Range, func(s *Spec) { s.End, s.FromKey = "z", true }, "endRange", "END", "one of"},
+		{Range, func(s *Spec) { s.Consistency = "x" }, "consistency", "--consistency", "serializable"},
+		{Range, func(s *Spec) { s.Limit = -1 }, "limit", "--limit", "0"},
+		{Range, func(s *Spec) { s.CountOnly, s.KeysOnly = true, true }, "keysOnly", "--keys-only", "--count-only"},
+		{Range, func(s *Spec) { s.KeySize = 8 }, "keySize", "--key-size", "either"},
+		{Range, func(s *Spec) { s.KeySpace = 8 }, "keySpace", "--key-space-size", "together"},
+		{Range, func(s *Spec) { s.Key, s.KeySize, s.KeySpace = "", 2, 3845 }, "keySize", "--key-size", "at least 3"},
+	} {
+		s := Default(c.operation)
+		if c.operation == Range {
+			s.Key = "k"
+		}
+		c.change(&s)
+		problem := s.Validate()
+		if problem == nil {
+			t.Errorf("%s: a bad %s is accepted", c.operation, c.field)
+			continue
+		}
+		if problem.Field != c.field || problem.Flag != c.flag || !strings.Contains(problem.Allowed, c.allowed) {
+			t.Errorf("%s: a bad %s gives %+v, want flag %s and allowed with %q", c.operation, c.field, problem, c.flag, c.allowed)
+		}
+	}
+}
+
+func TestSecondsThatNoDurationHolds(t *testing.T) {
+	for in, want := range map[float64]time.Duration{0.001: time.Millisecond, 60: time.Minute, 1e300: 1<<63 - 1, 1e10: 1<<63 - 1, -1e300: 1<<63 - 1} {
+		if got := Seconds(in); got != want {
+			t.Errorf("Seconds(%g) = %d, want %d", in, got, want)
+		}
+	}
+}
