@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -15,13 +16,13 @@ const statusTimeout = 5 * time.Second
 // about a second.
 const leaderPoll = 50 * time.Millisecond
 
-// findLeader asks the members until one of them says that it leads, or ctx ends. probes has one
-// connection for each member; those that are not ready are left out.
-func findLeader(ctx context.Context, probes []*connection) (*connection, error) {
+// findLeader asks the members until the leader's endpoint is known, or ctx ends. probes has one connection
+// for each member; those that are not ready are left out.
+func findLeader(ctx context.Context, probes []*connection) (string, error) {
 	problem := fmt.Errorf("no member could be reached")
 	for {
 		leader, err := askForLeader(ctx, probes)
-		if leader != nil {
+		if leader != "" {
 			return leader, nil
 		}
 		if err != nil {
@@ -31,14 +32,15 @@ func findLeader(ctx context.Context, probes []*connection) (*connection, error) 
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, problem
+			return "", problem
 		case <-timer.C:
 		}
 	}
 }
 
-// askForLeader asks each ready member once. It returns nil and nil when none was ready.
-func askForLeader(ctx context.Context, probes []*connection) (*connection, error) {
+// askForLeader asks each ready member once; it returns the leader's endpoint, and "" with nil when no
+// member was ready. A leader that is not among the members asked is looked up in the cluster's own list.
+func askForLeader(ctx context.Context, probes []*connection) (string, error) {
 	type reply struct {
 		from   *connection
 		status *etcdserverpb.StatusResponse
@@ -59,6 +61,7 @@ func askForLeader(ctx context.Context, probes []*connection) (*connection, error
 		}()
 	}
 	var problem error
+	var follower reply
 	for range asked {
 		r := <-replies
 		switch {
@@ -67,10 +70,33 @@ func askForLeader(ctx context.Context, probes []*connection) (*connection, error
 		case r.status.Leader == 0:
 			problem = fmt.Errorf("no leader was found: %s knows of none", r.from.member)
 		case r.status.Header.GetMemberId() == r.status.Leader:
-			return r.from, nil
+			return r.from.member, nil
 		default:
-			problem = fmt.Errorf("the leader (member id %x) is not among the endpoints that answered", r.status.Leader)
+			follower = r
 		}
 	}
-	return nil, problem
+	if follower.status != nil {
+		return advertised(ctx, follower.from, follower.status.Leader)
+	}
+	return "", problem
+}
+
+// advertised is the endpoint at which the member with that id says that clients reach it.
+func advertised(ctx context.Context, c *connection, id uint64) (string, error) {
+	list, err := etcdserverpb.NewClusterClient(c.client).MemberList(ctx, &etcdserverpb.MemberListRequest{})
+	if err != nil {
+		return "", fmt.Errorf("no leader was found: %s", describe(c.member, err, statusTimeout))
+	}
+	for _, member := range list.Members {
+		if member.ID != id {
+			continue
+		}
+		for _, address := range member.ClientURLs {
+			if parsed, err := url.Parse(address); err == nil && parsed.Scheme == "http" && parsed.Host != "" {
+				return parsed.Host, nil
+			}
+		}
+		return "", fmt.Errorf("the leader %s advertises no address for clients without TLS: %v", member.Name, member.ClientURLs)
+	}
+	return "", fmt.Errorf("the leader (member id %x) is not in the member list of %s", id, c.member)
 }

@@ -81,9 +81,7 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	if t.leader == "" {
 		// Only for the report: a cluster without a leader still answers serializable reads.
-		if leader, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
-			t.leader = leader.member
-		}
+		t.leader, _ = askForLeader(ctx, t.connections[:len(members)])
 	}
 	return nil
 }
@@ -107,11 +105,7 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 			_ = c.wait(ctx)
 		})
 	}
-	leader, err := findLeader(ctx, probes)
-	if err != nil {
-		return "", err
-	}
-	return leader.member, nil
+	return findLeader(ctx, probes)
 }
 
 // waitAll waits for all connections at once and returns one error for each member that failed.

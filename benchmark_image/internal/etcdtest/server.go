@@ -29,6 +29,7 @@ type Cluster struct {
 type Member struct {
 	etcdserverpb.UnimplementedKVServer
 	etcdserverpb.UnimplementedMaintenanceServer
+	etcdserverpb.UnimplementedClusterServer
 
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
@@ -55,6 +56,7 @@ func Start(t testing.TB, n int) *Cluster {
 		m.connections = &countingListener{Listener: listener}
 		etcdserverpb.RegisterKVServer(m.server, m)
 		etcdserverpb.RegisterMaintenanceServer(m.server, m)
+		etcdserverpb.RegisterClusterServer(m.server, m)
 		go func() {
 			if err := m.server.Serve(m.connections); err != nil {
 				t.Errorf("member %d: %v", m.id, err)
@@ -130,6 +132,15 @@ func (m *Member) admit(ctx context.Context) error {
 		return *err
 	}
 	return nil
+}
+
+// MemberList implements etcdserverpb.ClusterServer.
+func (m *Member) MemberList(context.Context, *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+	var list etcdserverpb.MemberListResponse
+	for _, member := range m.cluster.Members {
+		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{"http://" + member.Endpoint}})
+	}
+	return &list, nil
 }
 
 // Put implements etcdserverpb.KVServer.
