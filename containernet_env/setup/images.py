@@ -1,0 +1,164 @@
+"""The images of the hosts: which ones the sources demand, building what is missing, removing our older ones.
+
+An image's tag is the hash of everything it is made from, so that a tag that exists is the right image.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from docker.errors import APIError, ImageNotFound
+
+from containernet_env import engine
+from containernet_env.errors import MissingRequirementError
+from containernet_env.setup import base_image, image_build, sources
+from containernet_env.setup.binaries import Binaries
+from containernet_env.setup.sources import GoModule
+
+NAMESPACE = "containernet-env"
+REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
+_TAG_DIGITS = 12
+_DOCKERFILE = "Dockerfile"
+# What our Dockerfiles run needs no network, and an engine may have none to give.
+_NETWORK = "none"
+
+
+@dataclass(frozen=True)
+class Images:
+    """The tags of the images that the sources now demand."""
+
+    etcd: str
+    benchmark: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is made on the base: ``files`` maps names in the build context to files of the project."""
+
+    name: str
+    source: str
+    files: Mapping[str, Path]
+
+    @property
+    def tag(self) -> str:
+        return tag_of(self.name, self.source)
+
+
+def tag_of(name: str, source: str) -> str:
+    """The tag of image ``name`` made from the sources with hash ``source``."""
+    return f"{NAMESPACE}/{name}:{source[:_TAG_DIGITS]}"
+
+
+def base_tag() -> str:
+    """The tag of the base image that is demanded now."""
+    return tag_of("base", base_image.source_hash())
+
+
+def recipe(module: GoModule, scripts: tuple[str, ...], go_version: str, bin_folder: Path) -> Recipe:
+    """The image that holds ``module``'s programs and ``scripts`` from its folder."""
+    own = {name: module.folder / name for name in (_DOCKERFILE, *scripts)}
+    try:
+        files_hash = sources.hash_files(module.folder, own.values())
+    except FileNotFoundError as error:
+        raise MissingRequirementError(
+            f"{error.filename} is missing: this clone is not complete",
+            "Restore it (git checkout), or clone the project again.",
+        ) from error
+    source = sources.combine(module.name, base_image.source_hash(), module.source_hash(go_version), files_hash)
+    return Recipe(module.name, source, {**own, **{name: bin_folder / name for name in module.packages}})
+
+
+def recipes(go_version: str, root: Path = sources.ROOT) -> tuple[Recipe, Recipe]:
+    """The recipes of the etcd and the benchmark image; ``go_version`` as in the hashes of their programs."""
+    by_name = {module.name: module for module in sources.modules(root)}
+    return (
+        recipe(by_name["etcd"], ("start-etcd",), go_version, root / "bin"),
+        recipe(by_name["benchmark"], (), go_version, root / "bin"),
+    )
+
+
+def required_images() -> Images:
+    """The tags that a run has to use. Raises ``MissingRequirementError`` before anything was ever built."""
+    go_version = Binaries().go_version()
+    if go_version is None:
+        raise MissingRequirementError("nothing has been built yet", "Run ./build.sh.")
+    etcd, benchmark = recipes(go_version)
+    return Images(etcd=etcd.tag, benchmark=benchmark.tag)
+
+
+def present() -> set[str]:
+    """The tags of all images that carry our label."""
+    rows = engine.client().api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"})
+    return {tag for row in rows for tag in row.get("RepoTags") or ()}
+
+
+def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
+    """Build one image on the base image, which must be there; ``stopping`` ends it early with ``Stopped``.
+
+    Raises ``MissingRequirementError`` with the builder's last lines.
+    """
+    labels = image_build.image_labels(wanted.source)
+    client = image_build.patient_client()
+    try:
+        build_context = image_build.context({}, wanted.files)
+        image_build.build(
+            client,
+            wanted.tag,
+            build_context,
+            labels=labels,
+            network=_NETWORK,
+            base=base_tag(),
+            stopping=stopping,
+        )
+    except (image_build.BuildError, *engine.UNREACHABLE) as error:
+        log.write_text(f"{error}\n", encoding="utf-8")
+        raise MissingRequirementError(
+            f"the image {wanted.tag} was not built: {error}",
+            f"Look at the engine's log and its free disk, then run again. Details: {log}",
+        ) from error
+    finally:
+        client.close()
+
+
+def remove_older(keep: set[str], root: Path = sources.ROOT) -> list[str]:
+    """Remove images of ours that are none of ``keep`` and that no container uses; returns their tags.
+
+    Ours are those made by the clone at ``root``, and those whose clone is gone.
+    Only tags of our repositories on images with our label are touched: a user's image that was made from one
+    of ours inherits the label, but not the name.
+    """
+    api = engine.client().api
+    in_use = {row["ImageID"] for row in api.containers(all=True)}
+    rows = [
+        row
+        for row in api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"})
+        if row["Id"] not in in_use and not _belongs_to_another(row, root)
+    ]
+    tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
+    # Images made on the base go before it, as it cannot go while they stand.
+    ordered = [tag for name in REPOSITORIES for tag in tags if tag.rpartition(":")[0] == name]
+    return [tag for tag in ordered if _remove(tag)]
+
+
+def _remove(tag: str) -> bool:
+    """Remove one tag; False where it is gone already or still needed."""
+    try:
+        engine.client().api.remove_image(tag)
+    except ImageNotFound:
+        return False
+    except APIError as error:
+        # 409: a container began to use it, or another image stands on it. It goes with those.
+        if error.status_code != 409:
+            raise
+        return False
+    return True
+
+
+def _belongs_to_another(row: Mapping[str, Any], root: Path) -> bool:
+    """Whether the image was made by the set-up of another clone that still stands."""
+    clone = (row.get("Labels") or {}).get(image_build.LABEL_CLONE, "")
+    return clone not in ("", str(root)) and (Path(clone) / "etcd_image" / "go.mod").exists()

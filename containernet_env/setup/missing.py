@@ -1,0 +1,85 @@
+"""What the machine still lacks for a run; looked at in a fraction of a second when nothing is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from containernet_env import engine
+from containernet_env.setup import base_image, disk, go, images, packages, sources
+from containernet_env.setup.binaries import Binaries
+from containernet_env.setup.disk import Need
+from containernet_env.setup.images import Images
+from containernet_env.setup.sources import GoModule
+
+# Where the engine keeps images unless told otherwise; only asked for free space before there is an engine.
+_ENGINE_DATA = Path("/var/lib/docker")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Everything that a set-up has to do, in the order in which it is done."""
+
+    packages: tuple[str, ...] = ()
+    engine: bool = False
+    modules: tuple[GoModule, ...] = ()
+    images: tuple[str, ...] = ()
+    required: Images | None = field(default=None, compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.engine or self.modules or self.images)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.packages:
+            parts.append(f"packages: {', '.join(self.packages)}")
+        if self.engine:
+            parts.append("a running Docker engine")
+        parts += [f"{name} as the sources now make it" for module in self.modules for name in module.packages]
+        parts += [f"the {name} image" for name in self.images]
+        return "; ".join(parts) or "nothing"
+
+    def disk_needs(self) -> list[Need]:
+        """What will be written where."""
+        needs = [Need(Path("/usr"), disk.packages_size(self.packages))] if self.packages else []
+        if self.modules:
+            caches = sum(disk.GO_MODULES[module.name] for module in self.modules)
+            needs.append(Need(Path(go.home()), caches))
+            if go.find() is None:
+                needs.append(Need(sources.ROOT, disk.GO_TOOLCHAIN))
+        if self.images:
+            needs.append(Need(engine_data(), sum(disk.IMAGES[name] for name in self.images)))
+        if "base" in self.images:
+            needs.append(Need(base_image.WORK, disk.BASE_WORK))
+        return needs
+
+
+def look() -> Missing:
+    """What is missing now. Starts and changes nothing."""
+    binaries = Binaries()
+    version = binaries.go_version()
+    modules = sources.modules()
+    if version is None:
+        stale = modules
+    else:
+        stale = tuple(module for module in modules if not binaries.is_fresh(module, version))
+    running = engine.is_reachable()
+    present = images.present() if running else set()
+    required = None
+    absent: list[str] = []
+    if version is None:
+        absent = ["etcd", "benchmark"]
+    else:
+        recipes = images.recipes(version)
+        required = Images(*(recipe.tag for recipe in recipes))
+        absent = [recipe.name for recipe in recipes if recipe.tag not in present]
+    if absent and images.base_tag() not in present:
+        absent.insert(0, "base")
+    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required)
+
+
+def engine_data() -> Path:
+    """Where the engine keeps its images."""
+    if engine.is_reachable():
+        return Path(engine.client().info().get("DockerRootDir") or _ENGINE_DATA)
+    return _ENGINE_DATA

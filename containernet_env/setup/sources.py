@@ -1,0 +1,121 @@
+"""What is built from what: the contents of sources as hashes, and the one place where etcd's version stands.
+
+A hash covers contents and relative paths, never times or git: a clone by another user is the same source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from containernet_env.errors import MissingRequirementError
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = ROOT / "bin"
+
+BUILD_ENVIRONMENT = {
+    "CGO_ENABLED": "0",
+    "GOFLAGS": "-mod=readonly -buildvcs=false",
+    "GOTOOLCHAIN": "local",
+    "GOWORK": "off",
+}
+BUILD_FLAGS = ("-trimpath", "-ldflags")
+LINKER_FLAGS = "-s -w"
+
+# What stands in a Go module's folder and does not reach its binaries.
+_NOT_COMPILED = ("*_test.go", "*.md", "Dockerfile", "testdata/*", "*/testdata/*", ".*", "*/.*")
+_ETCD_MODULE = "go.etcd.io/etcd/server/v3"
+
+
+@dataclass(frozen=True)
+class GoModule:
+    """One Go module of the project and the programs built from it.
+
+    ``packages`` maps the program's name in bin/ to its package path; ``only`` names the files that its hash
+    covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
+    """
+
+    name: str
+    folder: Path
+    packages: Mapping[str, str]
+    only: tuple[str, ...] = ()
+    ours: bool = True
+
+    def source_hash(self, go_version: str) -> str:
+        """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
+        if not (self.folder / "go.mod").is_file():
+            raise MissingRequirementError(
+                f"{self.folder / 'go.mod'} is missing: this clone is not complete",
+                "Restore it (git checkout), or clone the project again.",
+            )
+        paths = [self.folder / name for name in self.only] if self.only else compiled_files(self.folder)
+        settings = {"go": go_version, "flags": [*BUILD_FLAGS, LINKER_FLAGS], "env": BUILD_ENVIRONMENT}
+        return combine(hash_files(self.folder, paths), json.dumps(settings, sort_keys=True))
+
+
+def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
+    """Every Go module of the project, the slowest to build first."""
+    return (
+        GoModule(
+            "etcd",
+            root / "etcd_image",
+            {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"},
+            only=("go.mod", "go.sum"),
+            ours=False,
+        ),
+        GoModule(
+            "benchmark",
+            root / "benchmark_image",
+            {"benchmark-client": "./cmd/benchmark-client", "benchmark-server": "./cmd/benchmark-server"},
+        ),
+        GoModule("emulator", root / "link_emulator", {"link-emulator": "."}),
+    )
+
+
+def compiled_files(folder: Path) -> list[Path]:
+    """The files below ``folder`` that its programs are made from: no tests, documentation or hidden files."""
+    found = []
+    for path in folder.rglob("*"):
+        relative = path.relative_to(folder).as_posix()
+        if path.is_file() and not any(fnmatchcase(relative, pattern) for pattern in _NOT_COMPILED):
+            found.append(path)
+    return found
+
+
+def hash_files(base: Path, paths: Iterable[Path]) -> str:
+    """SHA-256 over the sorted paths relative to ``base``, with their contents. OSError if one is missing."""
+    total = hashlib.sha256()
+    for path in sorted(paths, key=lambda path: path.relative_to(base).as_posix()):
+        content = path.read_bytes()
+        # Lengths keep the boundaries: no two different trees give the same stream.
+        total.update(f"{path.relative_to(base).as_posix()}\0{len(content)}\0".encode())
+        total.update(content)
+    return total.hexdigest()
+
+
+def combine(*parts: str) -> str:
+    """One hash over several hashes or texts, their order and boundaries included."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of one file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def etcd_version(root: Path = ROOT) -> str:
+    """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
+    path = root / "etcd_image" / "go.mod"
+    found = re.search(rf"^\s*{re.escape(_ETCD_MODULE)} v(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise MissingRequirementError(
+            f"{path} does not require {_ETCD_MODULE}",
+            "Restore it (git checkout), or clone the project again.",
+        )
+    return found.group(1)

@@ -1,0 +1,118 @@
+"""The images on a real engine: what is in them, their gate, and which ones a clean-up leaves alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from containernet_env import engine, setup
+from containernet_env.setup import images, missing, sources
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts containers of an image, without a network; they are removed at the end."""
+    started: list[str] = []
+
+    def run(image: str, *arguments: str) -> Any:
+        name = f"cnenv-test-{secrets.token_hex(3)}"
+        started.append(name)
+        return engine.client().containers.run(
+            image, list(arguments), name=name, detach=True, network_mode="none", labels=engine.labels()
+        )
+
+    yield run
+    engine.remove_containers(started)
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
+        time.sleep(0.01)
+
+
+def open_gate(container: Any) -> None:
+    """Write the line that the first process waits for."""
+    container.reload()
+    gate = Path("/proc", str(container.attrs["State"]["Pid"]), "root", "run", "gate")
+
+    def written() -> bool:
+        try:
+            pipe = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            assert error.errno == errno.ENXIO, "the pipe is in the image; only its reader may still be missing"
+            return False
+        os.write(pipe, b"go\n")
+        os.close(pipe)
+        return True
+
+    wait_until(written, "the container reads its gate")
+
+
+def ended(container: Any) -> bool:
+    container.reload()
+    return bool(container.status == "exited")
+
+
+def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: Start) -> None:
+    image = setup.ready_images().etcd
+    first, second = start(image, "--version"), start(image, "--version")
+    open_gate(first)
+    wait_until(lambda: ended(first), "etcd --version ends")
+    assert f"etcd Version: {sources.etcd_version()}" in first.logs().decode()
+    assert not ended(second), "opening one gate opened another"
+    second.stop(timeout=10)
+    second.reload()
+    assert second.attrs["State"]["ExitCode"] == 143, "the waiting first process does not hear SIGTERM"
+
+
+def test_images_carry_the_hash_of_their_sources(start: Start) -> None:
+    required = setup.ready_images()
+    for tag in (required.etcd, required.benchmark, images.base_tag()):
+        labels = engine.client().images.get(tag).labels
+        assert labels[engine.LABEL] == "1"
+        assert labels[engine.LABEL_SOURCE].startswith(tag.partition(":")[2])
+    assert start(required.benchmark, "benchmark-client", "--version").wait(timeout=20)["StatusCode"] == 0
+
+
+def test_clean_up_removes_only_older_images_under_our_names() -> None:
+    client = engine.client()
+    mark = secrets.token_hex(3)
+    ours, foreign = f"containernet-env/etcd:test-{mark}", f"test-{mark}/etcd:1"
+    base = client.images.get(images.base_tag())
+    try:
+        base.tag(f"test-{mark}/etcd", "1")
+        base.tag("containernet-env/etcd", f"test-{mark}")
+        keep = images.present() - {ours}
+        assert foreign in keep, "an image made from ours carries our label"
+        assert images.remove_older(keep - {foreign}) == [ours]
+        assert images.present() == keep
+    finally:
+        for tag in images.present() & {ours, foreign}:
+            client.images.remove(tag)
+
+
+def test_complete_set_up_is_seen_quickly_and_told_in_one_line() -> None:
+    assert setup.is_ready(), str(missing.look())
+    seconds = []
+    for _ in range(5):
+        began = time.monotonic()
+        missing.look()
+        seconds.append(time.monotonic() - began)
+    assert median(seconds) < 0.3, seconds
+    done = subprocess.run([sources.ROOT / "build.sh"], capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Set-up: nothing to do (")
+    assert done.stdout.count("\n") == 1

@@ -1,0 +1,147 @@
+"""The set-up as a whole: quick when nothing is missing, clear when it cannot be done."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env import setup
+from containernet_env.cli import setup as cli_setup
+from containernet_env.errors import MissingRequirementError
+from containernet_env.report import SilentReporter
+from containernet_env.setup import missing, sources
+from containernet_env.setup.images import Images
+from containernet_env.setup.missing import Missing
+
+ROOT = sources.ROOT
+IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
+
+
+def lacking(monkeypatch: pytest.MonkeyPatch, found: Missing) -> None:
+    monkeypatch.setattr(missing, "look", lambda: found)
+
+
+def test_nothing_missing_is_ready_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking(monkeypatch, Missing(required=IMAGES))
+    monkeypatch.setattr(setup, "_Work", None)
+    assert setup.is_ready()
+    assert setup.ready_images() == IMAGES
+    assert setup.set_up(SilentReporter()) is False
+
+
+def test_everything_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Missing(("mininet",), True, sources.modules()[:1], ("base", "etcd"), IMAGES)
+    lacking(monkeypatch, found)
+    assert not setup.is_ready()
+    with pytest.raises(MissingRequirementError) as caught:
+        setup.ready_images()
+    for text in ("mininet", "running Docker engine", "etcdctl", "base image", "./build.sh"):
+        assert text in str(caught.value)
+
+
+def test_set_up_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking(monkeypatch, Missing(packages=("mininet",)))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(MissingRequirementError, match=r"needs root\n.*sudo"):
+        setup.set_up(SilentReporter())
+
+
+def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missing, "engine_data", lambda: Path("/var/lib/docker"))
+    assert Missing(engine=True).disk_needs() == []
+    some = Missing(images=("etcd",)).disk_needs()
+    everything = Missing(("docker.io", "mininet"), True, sources.modules(), ("base", "etcd", "benchmark"))
+    assert sum(need.size for need in some) < 100_000_000
+    assert 1_000_000_000 < sum(need.size for need in everything.disk_needs()) < 4_000_000_000
+
+
+def test_second_set_up_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(first, fcntl.LOCK_EX)
+    told: list[str] = []
+
+    def note(text: str) -> None:
+        told.append(text)
+        threading.Timer(0.05, os.close, [first]).start()
+
+    with setup._only_one(note, path, deadline_s=20):
+        assert told == ["waiting for another set-up on this machine to end"]
+
+
+def test_waiting_for_another_set_up_has_a_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(first, fcntl.LOCK_EX)
+    with (
+        pytest.raises(MissingRequirementError, match="another set-up holds"),
+        setup._only_one(lambda text: None, path, deadline_s=0),
+    ):
+        pass
+    os.close(first)
+
+
+def test_nothing_to_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking(monkeypatch, Missing(required=IMAGES))
+    result = CliRunner().invoke(cli_setup.command, [], standalone_mode=False)
+    assert result.exception is None
+    assert result.output.count("\n") == 1
+    assert result.output.startswith("Set-up: nothing to do (")
+
+
+def test_the_verb_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking(monkeypatch, Missing(required=IMAGES))
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))
+    result = CliRunner().invoke(cli_setup.command, ["--", "run", "a.json", "out.csv", "--quick"], standalone_mode=False)
+    assert result.exception is None
+    assert result.output == ""
+    assert [argv[1:] for argv in became] == [["run", "a.json", "out.csv", "--quick"]]
+
+
+@pytest.mark.parametrize("script", ["build.sh", "test.sh", "check.sh"])
+def test_scripts_have_help(script: str) -> None:
+    done = subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: sudo ./{script}")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"), [("build.sh", ["--what"]), ("test.sh", ["only-one"]), ("check.sh", ["x"])]
+)
+def test_scripts_refuse_what_they_do_not_know(script: str, arguments: list[str]) -> None:
+    done = subprocess.run([ROOT / script, *arguments], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage:")
+
+
+def test_build_without_root_says_sudo_and_leaves_3(tmp_path: Path) -> None:
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run([ROOT / "build.sh"], capture_output=True, text=True, timeout=20, check=False, env=environment)
+    assert done.returncode == 3
+    assert "needs root" in done.stderr
+    assert "sudo" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_what_is_built_is_ignored_by_git() -> None:
+    names = [".venv/x", "bin/etcd", ".build/etcd.log", "out.csv", "results/out.csv", "containernet_env.egg-info/x"]
+    done = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "check-ignore", "--no-index", *names],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert done.stdout.split() == names

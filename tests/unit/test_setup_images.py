@@ -1,0 +1,217 @@
+"""Images: tags from contents, building on the base, and never removing what is not ours."""
+
+from __future__ import annotations
+
+import tarfile
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from docker.errors import APIError, ImageNotFound
+
+from containernet_env.errors import MissingRequirementError
+from containernet_env.setup import base_image, image_build, images
+from containernet_env.setup.commands import CommandError, Commands
+from containernet_env.setup.sources import GoModule
+
+LISTED = """\
+http://mirror.example/debian/ bookworm main Debian
+http://mirror.example/debian/ bookworm contrib Debian
+http://mirror.example/debian/ bookworm-updates main Debian
+http://mirror.example/debian-security/ bookworm-security main Debian
+https://vendor.example/apt bookworm main Vendor
+http://mirror.example/debian/ trixie main Debian
+http://mirror.example/debian/ bookworm main Debian
+"""
+
+
+class Response:
+    """The part of an HTTP response that the SDK's errors look at."""
+
+    def __init__(self, status: int) -> None:
+        self.status_code = status
+
+
+class Engine:
+    """An engine's image store; refuses to remove ``refused`` with 409 and ``gone`` with 404."""
+
+    def __init__(
+        self, rows: list[dict[str, Any]], used: set[str] = frozenset(), refused: str = "", gone: str = ""
+    ) -> None:  # type: ignore[assignment]
+        self.rows = rows
+        self.used = used
+        self.refused = refused
+        self.gone = gone
+        self.removed: list[str] = []
+
+    def images(self, filters: dict[str, str]) -> list[dict[str, Any]]:
+        assert filters == {"label": "containernet-env=1"}
+        return self.rows
+
+    def containers(self, **options: bool) -> list[dict[str, Any]]:
+        assert options == {"all": True}, "stopped containers use their image too"
+        return [{"ImageID": image} for image in self.used]
+
+    def remove_image(self, tag: str) -> None:
+        if tag == self.refused:
+            raise APIError("conflict", Response(409))
+        if tag == self.gone:
+            raise ImageNotFound("gone", Response(404))
+        self.removed.append(tag)
+
+
+def row(image: str, *tags: str, clone: str = "") -> dict[str, Any]:
+    labels = {"containernet-env": "1", "containernet-env.clone": clone}
+    return {"Id": image, "RepoTags": list(tags) or None, "Labels": labels}
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(engine: Engine) -> Engine:
+        monkeypatch.setattr(images.engine, "client", lambda: SimpleNamespace(api=engine))
+        return engine
+
+    return install
+
+
+def test_older_images_of_ours_go_children_before_their_base(use: Any) -> None:
+    engine = use(
+        Engine(
+            [
+                row("sha256:1", "containernet-env/base:old"),
+                row("sha256:2", "containernet-env/etcd:old"),
+                row("sha256:3", "containernet-env/etcd:new"),
+                row("sha256:4", "containernet-env/base:new"),
+            ]
+        )
+    )
+    removed = images.remove_older({"containernet-env/etcd:new", "containernet-env/base:new"})
+    assert removed == engine.removed == ["containernet-env/etcd:old", "containernet-env/base:old"]
+
+
+def test_images_of_others_stay_even_with_our_inherited_label(use: Any) -> None:
+    engine = use(
+        Engine(
+            [
+                row("sha256:1", "mine/etcd:old"),
+                row("sha256:2", "registry:5000/containernet-env/etcd:old"),
+                row("sha256:3", "containernet-env/notes:1"),
+                row("sha256:4"),
+                row("sha256:5", "mine/keep:1", "containernet-env/etcd:old"),
+            ]
+        )
+    )
+    assert images.remove_older(set()) == ["containernet-env/etcd:old"]
+    assert engine.removed == ["containernet-env/etcd:old"]
+
+
+def test_images_that_a_container_uses_or_that_vanish_meanwhile_are_left(use: Any) -> None:
+    rows = [row(f"sha256:{n}", f"containernet-env/etcd:{n}") for n in range(4)]
+    engine = use(Engine(rows, {"sha256:0"}, refused="containernet-env/etcd:1", gone="containernet-env/etcd:2"))
+    assert images.remove_older(set()) == ["containernet-env/etcd:3"]
+    assert engine.removed == ["containernet-env/etcd:3"]
+
+
+def test_images_of_another_clone_stay_until_that_clone_is_gone(use: Any, tmp_path: Path) -> None:
+    mine, other, gone = (tmp_path / name for name in ("mine", "other", "gone"))
+    for clone in (mine, other):
+        (clone / "etcd_image").mkdir(parents=True)
+        (clone / "etcd_image" / "go.mod").touch()
+    rows = [row(f"sha256:{c.name}", f"containernet-env/etcd:{c.name}", clone=str(c)) for c in (mine, other, gone)]
+    use(Engine(rows))
+    assert images.remove_older(set(), mine) == ["containernet-env/etcd:mine", "containernet-env/etcd:gone"]
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> GoModule:
+    folder = tmp_path / "etcd_image"
+    folder.mkdir()
+    for name in ("go.mod", "Dockerfile", "start-etcd"):
+        (folder / name).write_text(name)
+    return GoModule("etcd", folder, {"etcd": "./etcd"}, only=("go.mod",))
+
+
+def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule, tmp_path: Path) -> None:
+    tags = [images.recipe(module, ("start-etcd",), "go1.26.1", tmp_path).tag]
+    tags.append(images.recipe(module, ("start-etcd",), "go1.26.2", tmp_path).tag)
+    for name in ("go.mod", "Dockerfile", "start-etcd"):
+        (module.folder / name).write_text(f"{name} changed")
+        tags.append(images.recipe(module, ("start-etcd",), "go1.26.1", tmp_path).tag)
+    assert len(set(tags)) == 5
+    assert all(tag.startswith("containernet-env/etcd:") and len(tag.partition(":")[2]) == 12 for tag in tags)
+
+
+def test_missing_dockerfile_is_named(module: GoModule, tmp_path: Path) -> None:
+    (module.folder / "Dockerfile").unlink()
+    with pytest.raises(MissingRequirementError, match="Dockerfile is missing"):
+        images.recipe(module, (), "go1.26.1", tmp_path)
+
+
+def test_build_failure_names_the_image_and_the_reason(
+    module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def events(**_: Any) -> list[dict[str, str]]:
+        return [{"stream": "Step 1/3"}, {"error": "no space left on device"}]
+
+    client = SimpleNamespace(api=SimpleNamespace(build=events), close=lambda: None)
+    monkeypatch.setattr(image_build, "patient_client", lambda: client)
+    recipe = images.Recipe("etcd", "a" * 64, {"Dockerfile": module.folder / "Dockerfile"})
+    with pytest.raises(MissingRequirementError, match=r"etcd:a{12} was not built(.|\n)*no space left"):
+        images.build(recipe, threading.Event(), tmp_path / "log")
+
+
+def test_context_is_the_same_for_the_same_contents(tmp_path: Path) -> None:
+    (tmp_path / "program").write_bytes(b"\x7fELF")
+    contexts = [image_build.context({"Dockerfile": b"FROM x"}, {"program": tmp_path / "program"}) for _ in "12"]
+    first, second = (context.read() for context in contexts)
+    assert first == second
+    contexts[0].seek(0)
+    with tarfile.open(fileobj=contexts[0]) as archive:
+        assert {entry.name: (entry.mode, entry.mtime) for entry in archive} == {
+            "Dockerfile": (0o755, 0),
+            "program": (0o755, 0),
+        }
+    for context in contexts:
+        context.close()
+
+
+def test_base_is_made_from_the_machines_own_sources_of_its_distribution() -> None:
+    lines = base_image.source_lines("debian", "bookworm", LISTED)
+    assert [line.rpartition("] ")[2].removeprefix("deb ") for line in lines] == [
+        "http://mirror.example/debian/ bookworm main",
+        "http://mirror.example/debian/ bookworm-updates main",
+        "http://mirror.example/debian-security/ bookworm-security main",
+    ]
+
+
+def test_without_the_suites_own_source_the_default_is_taken() -> None:
+    assert base_image.source_lines("debian", "bookworm", LISTED.replace(" bookworm main", " sid main")) == []
+    assert base_image.source_lines("ubuntu", "noble", "") == []
+
+
+def test_base_falls_back_to_packages_and_tells_where_both_ways_fail(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Offline(Commands):
+        def run(self, argv: Any, log: Path, **_: object) -> None:  # type: ignore[override]
+            raise CommandError(argv, "ended with exit status 25", log, ["E: apt-get update failed"])
+
+    monkeypatch.setattr(base_image, "registry_problem", lambda: "no such host")
+    monkeypatch.setattr(base_image, "WORK", tmp_path)
+    monkeypatch.setattr(base_image.packages, "find", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(base_image, "apt_sources", lambda: ("debian", "bookworm", []))
+    log = tmp_path / "log"
+    with pytest.raises(MissingRequirementError, match=r"base image was not made(.|\n)*docker load"):
+        base_image.make("containernet-env/base:x", Offline(), log, lambda text: None)
+    assert "no such host" in log.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_leftovers_of_a_killed_set_up_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(base_image, "WORK", tmp_path)
+    (tmp_path / "containernet-env-base.abc" / "root").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    base_image.remove_leftovers()
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
