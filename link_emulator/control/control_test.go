@@ -1,0 +1,349 @@
+package control
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/emulator"
+	"containernet-env/link_emulator/refusal"
+)
+
+// deadline bounds every wait; it is far beyond what anything here takes.
+const deadline = 10 * time.Second
+
+// session is a server on an emulator whose TAPs are socket pairs, and a process that plays the host.
+type session struct {
+	t        testing.TB
+	requests io.WriteCloser
+	lines    chan string
+	served   chan error
+	host     *exec.Cmd
+}
+
+func start(t testing.TB) *session {
+	t.Helper()
+	s := &session{t: t, lines: make(chan string, 100), served: make(chan error, 1), host: exec.Command("sleep", "1000")}
+	if err := s.host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	input, requests := io.Pipe()
+	replies, output := io.Pipe()
+	s.requests = requests
+	server := New("dev", output)
+	e := startEmulator(t, server)
+	go func() { s.served <- server.Serve(e, input) }()
+	go func() {
+		scanner := bufio.NewScanner(replies)
+		scanner.Buffer(nil, 1<<20)
+		for scanner.Scan() {
+			s.lines <- scanner.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		requests.Close()
+		replies.Close()
+		_ = s.host.Process.Kill() // it may have ended in the test
+		_ = s.host.Wait()
+	})
+	return s
+}
+
+func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
+	t.Helper()
+	taken := map[string]bool{}
+	e, err := emulator.Start(emulator.Options{
+		OpenTap: func(spec device.TapSpec) (device.Device, error) {
+			if taken[spec.IfName] {
+				return nil, refusal.New("ifname", "interface %q exists already", spec.IfName)
+			}
+			near, far, err := device.NewFakePair()
+			if err != nil {
+				return nil, err
+			}
+			taken[spec.IfName] = spec.IfName == "taken"
+			t.Cleanup(func() { far.Close() })
+			return near, nil
+		},
+		PortDown: server.PortDown,
+		Failed:   func(err error) { t.Errorf("the data path failed: %v", err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// localize puts the pid of the session's host where an example has its own.
+func (s *session) localize(line string) string {
+	return strings.ReplaceAll(line, "4242", strconv.Itoa(s.host.Process.Pid))
+}
+
+func (s *session) send(line string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.requests, s.localize(line)+"\n"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *session) receive() string {
+	s.t.Helper()
+	select {
+	case line := <-s.lines:
+		return line
+	case err := <-s.served:
+		s.t.Fatalf("the server ended: %v", err)
+	case <-time.After(deadline):
+		s.t.Fatal("no line came within the deadline")
+	}
+	return ""
+}
+
+func (s *session) ask(line string) string {
+	s.t.Helper()
+	s.send(line)
+	return s.receive()
+}
+
+// TestREADME runs every example of the protocol in README.md, in order.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t)
+	used := map[string]bool{}
+	for i, line := range strings.Split(string(text), "\n") {
+		where := fmt.Sprintf("README.md:%d", i+1)
+		switch {
+		case strings.HasPrefix(line, "> {"):
+			var request struct{ Op string }
+			if err := json.Unmarshal([]byte(line[2:]), &request); err != nil {
+				t.Fatalf("%s: %v", where, err)
+			}
+			used[request.Op] = true
+			s.send(line[2:])
+		case strings.HasPrefix(line, "< {"):
+			compare(t, where, decode(t, s.localize(line[2:])), decode(t, s.receive()))
+		case line == "! the process 4242 ends":
+			if err := s.host.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		case strings.HasPrefix(line, "! "):
+			t.Fatalf("%s: the test does not know how to do %q", where, line)
+		}
+	}
+	for op := range operations {
+		if !used[op] {
+			t.Errorf("README.md has no example of %q", op)
+		}
+	}
+}
+
+// varies are the fields whose values differ from run to run; their types do not.
+var varies = map[string]bool{
+	"at_ns": true, "pid": true, "realtime": true, "realtime_reason": true, "memory_locked": true, "memory_locked_reason": true, "turns": true, "rests": true,
+}
+
+func compare(t *testing.T, path string, want, got any) {
+	t.Helper()
+	if reflect.TypeOf(want) != reflect.TypeOf(got) {
+		t.Errorf("%s: got %v, the example has %v", path, got, want)
+		return
+	}
+	wantMap, isMap := want.(map[string]any)
+	if !isMap {
+		if name := path[strings.LastIndex(path, ".")+1:]; !varies[name] && !reflect.DeepEqual(want, got) {
+			t.Errorf("%s: got %v, the example has %v", path, got, want)
+		}
+		return
+	}
+	gotMap := got.(map[string]any)
+	for name := range gotMap {
+		if _, ok := wantMap[name]; !ok {
+			t.Errorf("%s: the example lacks %q", path, name)
+		}
+	}
+	for name, value := range wantMap {
+		if _, ok := gotMap[name]; !ok {
+			t.Errorf("%s: the answer lacks %q", path, name)
+			continue
+		}
+		compare(t, path+"."+name, value, gotMap[name])
+	}
+}
+
+func decode(t *testing.T, line string) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(line), &value); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	return value
+}
+
+func TestRefusals(t *testing.T) {
+	s := start(t)
+	for _, line := range []string{
+		`{"id":1,"op":"add_switch","name":"s1"}`,
+		`{"id":2,"op":"add_switch","name":"s2"}`,
+		`{"id":3,"op":"add_port","name":"p","pid":4242,"ifname":"e1","mac":"02:00:00:00:00:01"}`,
+		`{"id":3,"op":"add_port","name":"other","pid":4242,"ifname":"taken"}`,
+		`{"id":4,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}}`,
+		`{"id":5,"op":"add_link","name":"s1-s2","a":{"switch":"s1"},"b":{"switch":"s2"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}}`,
+	} {
+		if reply := s.ask(line); !strings.Contains(reply, `"ok":true`) {
+			t.Fatalf("%s: %s", line, reply)
+		}
+	}
+	link := func(rest string) string { return `{"id":9,"op":"add_link","name":"x",` + rest + `}` }
+	ends := `"a":{"port":"other"},"b":{"switch":"s1"},`
+	for request, field := range map[string]string{
+		`not JSON`:                      "",
+		`[]`:                            "",
+		`{"op":"hello"}`:                "id",
+		`{"id":-1,"op":"hello"}`:        "id",
+		`{"id":1.5,"op":"hello"}`:       "id",
+		`{"id":"1","op":"hello"}`:       "id",
+		`{"id":9}`:                      "op",
+		`{"id":9,"op":7}`:               "op",
+		`{"id":9,"op":"nonsense"}`:      "op",
+		`{"id":9,"op":"hello","x":1}`:   "x",
+		`{"id":9,"id":9,"op":"hello"}`:  "id",
+		`{"id":9,"op":"hello"} {}`:      "",
+		`{"id":9,"op":"stats","all":1}`: "all",
+
+		`{"id":9,"op":"add_switch"}`:              "name",
+		`{"id":9,"op":"add_switch","name":""}`:    "name",
+		`{"id":9,"op":"add_switch","name":null}`:  "name",
+		`{"id":9,"op":"add_switch","name":"s1"}`:  "name",
+		`{"id":9,"op":"add_switch","Name":"new"}`: "name",
+
+		`{"id":9,"op":"add_port","name":"p","pid":4242,"ifname":"e9"}`:                           "name",
+		`{"id":9,"op":"add_port","name":"q","pid":0,"ifname":"e9"}`:                              "pid",
+		`{"id":9,"op":"add_port","name":"q","pid":4194303,"ifname":"e9"}`:                        "pid",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"sixteen-bytes-xx"}`:             "ifname",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"taken"}`:                        "ifname",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","mac":"02:00:00:00:00:01"}`: "mac",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","mac":"03:00:00:00:00:01"}`: "mac",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","mac":"zz"}`:                "mac",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","mtu":67}`:                  "mtu",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","mtu":65522}`:               "mtu",
+		`{"id":9,"op":"add_port","name":"q","pid":4242,"ifname":"e9","delay":1}`:                 "delay",
+
+		link(`"a":{"port":"other"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0}`):                         "b_to_a",
+		link(`"a":{},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}`):               "a",
+		link(`"a":{"port":"other","switch":"s1"},"b":{"switch":"s1"},"a_to_b":{},"b_to_a":{}`):           "a",
+		link(`"a":{"port":"none"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}`):  "a.port",
+		link(`"a":{"port":"other"},"b":{"switch":"s9"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}`): "b.switch",
+		link(`"a":{"switch":"s2"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}`):  "",
+		link(ends + `"a_to_b":{},"b_to_a":{"delay_ns":0}`):                                               "a_to_b.delay_ns",
+		link(ends + `"a_to_b":{"delay_ns":-1},"b_to_a":{"delay_ns":0}`):                                  "a_to_b.delay_ns",
+		link(ends + `"a_to_b":{"delay_ns":null},"b_to_a":{"delay_ns":0}`):                                "a_to_b.delay_ns",
+		link(ends + `"a_to_b":{"delay_ns":3e6},"b_to_a":{"delay_ns":0}`):                                 "a_to_b.delay_ns",
+		link(ends + `"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0,"rate_bps":0}`):                      "b_to_a.rate_bps",
+		link(ends + `"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0,"queue_frames":0}`):                  "b_to_a.queue_frames",
+		link(ends + `"a_to_b":{"delay_ns":0,"loss":1},"b_to_a":{"delay_ns":0}`):                          "a_to_b.loss",
+
+		`{"id":9,"op":"read_link","name":"none"}`:                         "name",
+		`{"id":9,"op":"set_link","name":"l"}`:                             "a_to_b",
+		`{"id":9,"op":"set_link","name":"none","a_to_b":{"delay_ns":1}}`:  "name",
+		`{"id":9,"op":"set_link","name":"l","a_to_b":{"delay_ns":"3ms"}}`: "a_to_b.delay_ns",
+		`{"id":9,"op":"set_link","name":"l","a_to_b":[]}`:                 "a_to_b",
+		`{"id":9,"op":"link_state","name":"l"}`:                           "up",
+		`{"id":9,"op":"link_state","name":"l","up":1}`:                    "up",
+		`{"id":9,"op":"link_state","name":"none","up":true}`:              "name",
+		`{"id":9,"op":"remove_link","name":"none"}`:                       "name",
+		`{"id":9,"op":"remove_port","name":"none"}`:                       "name",
+		`{"id":9,"op":"remove_port","name":"p"}`:                          "name",
+		`{"id":9,"op":"remove_switch","name":"none"}`:                     "name",
+		`{"id":9,"op":"remove_switch","name":"s1"}`:                       "name",
+	} {
+		var reply struct {
+			ID    *int64
+			OK    bool
+			Error string
+			Field *string
+		}
+		line := s.ask(request)
+		if err := json.Unmarshal([]byte(line), &reply); err != nil {
+			t.Fatal(err)
+		}
+		if reply.OK || reply.Error == "" || strings.Contains(reply.Error, "\n") || reply.Field == nil || *reply.Field != field {
+			t.Errorf("%s\n got %s\nwant a refusal of field %q", request, line, field)
+		}
+		if wantID := strings.HasPrefix(request, `{"id":9`) && json.Valid([]byte(request)) && field != "id"; wantID != (reply.ID != nil) {
+			t.Errorf("%s\n got %s, id expected: %v", request, line, wantID)
+		}
+	}
+}
+
+func TestOverlongLineIsRefusedAndTheNextOneServed(t *testing.T) {
+	s := start(t)
+	if reply := s.ask(strings.Repeat("x", maxLineBytes+10)); !strings.Contains(reply, "longer than") {
+		t.Errorf("got %s", reply)
+	}
+	if reply := s.ask(`{"id":2,"op":"hello"}`); !strings.Contains(reply, `"id":2,"ok":true`) {
+		t.Errorf("got %s", reply)
+	}
+}
+
+func TestServeEndsWithItsInput(t *testing.T) {
+	s := start(t)
+	s.requests.Close()
+	select {
+	case err := <-s.served:
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(deadline):
+		t.Fatal("it goes on")
+	}
+}
+
+func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
+	s := start(t)
+	for _, line := range []string{
+		`{"id":1,"op":"add_switch","name":"s1"}`,
+		`{"id":2,"op":"add_switch","name":"s2"}`,
+		`{"id":3,"op":"add_link","name":"l","a":{"switch":"s1"},"b":{"switch":"s2"},"a_to_b":{"delay_ns":5,"rate_bps":1000000,"queue_frames":7},"b_to_a":{"delay_ns":6}}`,
+	} {
+		s.ask(line)
+	}
+	reply := s.ask(`{"id":4,"op":"set_link","name":"l","a_to_b":{"delay_ns":9}}`)
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":1000000,"queue_frames":7`) || !strings.Contains(reply, `"b_to_a":{"delay_ns":6,"rate_bps":null`) {
+		t.Errorf("got %s", reply)
+	}
+	reply = s.ask(`{"id":5,"op":"set_link","name":"l","a_to_b":{"rate_bps":null,"queue_frames":null}}`)
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"queue_frames":1000`) {
+		t.Errorf("got %s", reply)
+	}
+}
+
+// FuzzAnswer: no line crashes the server or is left without one reply line of JSON.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"id":1,"op":"hello"}`))
+	f.Add([]byte(`{"id":1,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s"},"a_to_b":{"delay_ns":1},"b_to_a":{"delay_ns":1}}`))
+	f.Add([]byte(`{"id":1,"op":"add_switch","name":"s"}`))
+	f.Add([]byte(`{"id":1,"op":"set_link","name":"l","a_to_b":{"rate_bps":null}}`))
+	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"\\u0000\xff\"}"))
+	server := New("dev", io.Discard)
+	server.emulator = startEmulator(f, server)
+	f.Fuzz(func(t *testing.T, line []byte) {
+		reply := server.Answer(line, false)
+		if !json.Valid(reply) || strings.Count(string(reply), "\n") != 1 {
+			t.Errorf("reply %q", reply)
+		}
+		server.emulator.Tidy()
+	})
+}

@@ -1,0 +1,179 @@
+package control
+
+import (
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/emulator"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/histogram"
+)
+
+// The types here are the "result" objects of the protocol, field for field.
+
+type helloResult struct {
+	Version            string `json:"version"`
+	Realtime           bool   `json:"realtime"`
+	RealtimeReason     string `json:"realtime_reason"`
+	MemoryLocked       bool   `json:"memory_locked"`
+	MemoryLockedReason string `json:"memory_locked_reason"`
+	PID                int    `json:"pid"`
+}
+
+type portResult struct {
+	IfName     string `json:"ifname"`
+	MAC        string `json:"mac"`
+	MTU        int    `json:"mtu"`
+	TxQueueLen int    `json:"tx_queue_len"`
+}
+
+type linkResult struct {
+	Up      bool            `json:"up"`
+	AdminUp bool            `json:"admin_up"`
+	AToB    directionResult `json:"a_to_b"`
+	BToA    directionResult `json:"b_to_a"`
+}
+
+type directionResult struct {
+	DelayNS        int64             `json:"delay_ns"`
+	RateBPS        *int64            `json:"rate_bps"`
+	QueueFrames    int               `json:"queue_frames"`
+	Offered        uint64            `json:"offered"`
+	Frames         uint64            `json:"frames"`
+	Bytes          uint64            `json:"bytes"`
+	InFlight       int               `json:"in_flight"`
+	QueueHighWater int               `json:"queue_high_water"`
+	Drops          map[string]uint64 `json:"drops"`
+}
+
+func newLinkResult(s fabric.LinkState) linkResult {
+	return linkResult{Up: s.Up, AdminUp: s.AdminUp, AToB: newDirectionResult(s.AToB), BToA: newDirectionResult(s.BToA)}
+}
+
+func newDirectionResult(s fabric.DirectionState) directionResult {
+	result := directionResult{
+		DelayNS:        s.Params.DelayNS,
+		QueueFrames:    s.Params.QueueFrames,
+		Offered:        s.Offered,
+		Frames:         s.Frames,
+		Bytes:          s.Bytes,
+		InFlight:       s.InFlight,
+		QueueHighWater: s.QueueHighWater,
+		Drops:          s.Drops,
+	}
+	if s.Params.RateBPS != 0 {
+		result.RateBPS = &s.Params.RateBPS
+	}
+	return result
+}
+
+type statsResult struct {
+	Links    map[string]linkResult        `json:"links"`
+	Ports    map[string]portStatsResult   `json:"ports"`
+	Switches map[string]switchStatsResult `json:"switches"`
+	Lateness latenessResult               `json:"lateness"`
+	Loop     loopResult                   `json:"loop"`
+	Buffers  buffersResult                `json:"buffers"`
+}
+
+type portStatsResult struct {
+	Alive          bool           `json:"alive"`
+	PID            int            `json:"pid"`
+	IfName         string         `json:"ifname"`
+	MAC            string         `json:"mac"`
+	MTU            int            `json:"mtu"`
+	ReceivedFrames uint64         `json:"received_frames"`
+	ReceivedBytes  uint64         `json:"received_bytes"`
+	SentFrames     uint64         `json:"sent_frames"`
+	SentBytes      uint64         `json:"sent_bytes"`
+	Drops          portDrops      `json:"drops"`
+	TapDrops       *tapDrops      `json:"tap_drops"`
+	TapDropsError  string         `json:"tap_drops_error"`
+	Lateness       latenessResult `json:"lateness"`
+}
+
+type portDrops struct {
+	Malformed uint64 `json:"malformed"`
+	Oversize  uint64 `json:"oversize"`
+	NoLink    uint64 `json:"no_link"`
+}
+
+type tapDrops struct {
+	Queue   uint64 `json:"queue"`
+	Receive uint64 `json:"receive"`
+}
+
+type switchStatsResult struct {
+	Forwarded     uint64 `json:"forwarded"`
+	Flooded       uint64 `json:"flooded"`
+	Filtered      uint64 `json:"filtered"`
+	InvalidSource uint64 `json:"invalid_source"`
+	NotLearned    uint64 `json:"not_learned"`
+}
+
+type latenessResult struct {
+	Count uint64 `json:"count"`
+	P50NS int64  `json:"p50_ns"`
+	P99NS int64  `json:"p99_ns"`
+	MaxNS int64  `json:"max_ns"`
+}
+
+type loopResult struct {
+	Turns uint64 `json:"turns"`
+	Rests uint64 `json:"rests"`
+}
+
+type buffersResult struct {
+	Frames      int   `json:"frames"`
+	MappedBytes int64 `json:"mapped_bytes"`
+	LimitBytes  int64 `json:"limit_bytes"`
+}
+
+func newStatsResult(s *emulator.Stats) statsResult {
+	result := statsResult{
+		Links:    make(map[string]linkResult, len(s.Fabric.Links)),
+		Ports:    make(map[string]portStatsResult, len(s.Ports)),
+		Switches: make(map[string]switchStatsResult, len(s.Fabric.Switches)),
+		Lateness: newLatenessResult(&s.Lateness),
+		Loop:     loopResult(s.Loop),
+		Buffers:  buffersResult(s.Buffers),
+	}
+	for name, link := range s.Fabric.Links {
+		result.Links[name] = newLinkResult(link)
+	}
+	for name, sw := range s.Fabric.Switches {
+		result.Switches[name] = switchStatsResult(sw)
+	}
+	for name, p := range s.Ports {
+		result.Ports[name] = newPortStatsResult(p, s.Fabric.Ports[name])
+	}
+	return result
+}
+
+func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStatsResult {
+	return portStatsResult{
+		Alive:          counted.Alive,
+		PID:            p.PID,
+		IfName:         p.IfName,
+		MAC:            p.MAC.String(),
+		MTU:            p.MTU,
+		ReceivedFrames: counted.ReceivedFrames,
+		ReceivedBytes:  counted.ReceivedBytes,
+		SentFrames:     counted.SentFrames,
+		SentBytes:      counted.SentBytes,
+		Drops:          portDrops(counted.Dropped),
+		TapDrops:       newTapDrops(p.Kernel),
+		TapDropsError:  p.KernelError,
+		Lateness:       newLatenessResult(&p.Lateness),
+	}
+}
+
+func newTapDrops(d *device.Drops) *tapDrops {
+	if d == nil {
+		return nil
+	}
+	drops := tapDrops(*d)
+	return &drops
+}
+
+func newLatenessResult(h *histogram.Histogram) latenessResult {
+	return latenessResult{Count: h.Count(), P50NS: h.PercentileNS(50), P99NS: h.PercentileNS(99), MaxNS: h.MaxNS()}
+}

@@ -1,0 +1,166 @@
+package device
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/refusal"
+)
+
+// TxQueueLen is the length of a TAP's queue towards the emulator, in frames. The queue fills only while the data thread
+// does not get to read: at 400,000 frames/s it covers 25 ms.
+const TxQueueLen = 10_000
+
+// Range of MTUs: the least that IPv4 asks of a link (RFC 791), and the most that the tun driver takes (65535 less the Ethernet header).
+const (
+	MinMTU = 68
+	MaxMTU = 65521
+)
+
+// TapSpec is the TAP that is asked for.
+type TapSpec struct {
+	PID    int    // the interface is made in this process's network namespace
+	PIDFD  int    // of the same process; < 0: not checked
+	IfName string // 1..15 bytes
+	MAC    net.HardwareAddr
+	MTU    int
+}
+
+// Tap is a TAP interface in some network namespace. It is not persistent: it goes when the fd is closed. While the fd is open it
+// has carrier, and the fd pins its namespace.
+type Tap struct {
+	frameFD
+	pid int
+}
+
+// OpenTap makes the interface, which is down until somebody brings it up. The device node is opened inside the namespace: a tun
+// fd belongs to the namespace of whoever called open().
+func OpenTap(spec TapSpec) (*Tap, error) {
+	tap := &Tap{frameFD: -1, pid: spec.PID}
+	err := netns.Do(spec.PID, spec.PIDFD, func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open /dev/net/tun: %w", err)
+		}
+		if err := configure(fd, spec); err != nil {
+			unix.Close(fd)
+			return err
+		}
+		tap.frameFD = frameFD(fd)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tap, nil
+}
+
+// configure attaches fd to a new interface. No IFF_VNET_HDR: with it a read may return a 64 KiB super-frame, one loss would then take
+// 44 segments and rate and queue limits would be coarse.
+func configure(fd int, spec TapSpec) error {
+	request, err := unix.NewIfreq(spec.IfName)
+	if err != nil {
+		return refusal.New("ifname", "got %q, allowed: 1 to 15 bytes", spec.IfName)
+	}
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+			return refusal.New("ifname", "interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
+		}
+		if errors.Is(err, unix.EINVAL) {
+			return refusal.New("ifname", "the kernel refuses the interface name %q", spec.IfName)
+		}
+		return fmt.Errorf("make TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
+	}
+	control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket to configure %q: %w", spec.IfName, err)
+	}
+	defer unix.Close(control)
+	if err := setMAC(control, spec); err != nil {
+		return err
+	}
+	for _, setting := range [...]struct {
+		name    string
+		request uint
+		value   int
+	}{{"MTU", unix.SIOCSIFMTU, spec.MTU}, {"queue length", unix.SIOCSIFTXQLEN, TxQueueLen}} {
+		request, err := unix.NewIfreq(spec.IfName)
+		if err != nil {
+			return err
+		}
+		request.SetUint32(uint32(setting.value))
+		if err := unix.IoctlIfreq(control, setting.request, request); err != nil {
+			return fmt.Errorf("set the %s of %q to %d: %w", setting.name, spec.IfName, setting.value, err)
+		}
+	}
+	return nil
+}
+
+// setMAC: struct ifreq with a sockaddr, which x/sys does not offer (netdevice(7)).
+func setMAC(control int, spec TapSpec) error {
+	var request struct {
+		name   [unix.IFNAMSIZ]byte
+		family uint16
+		data   [22]byte
+	}
+	copy(request.name[:], spec.IfName)
+	request.family = unix.ARPHRD_ETHER
+	copy(request.data[:], spec.MAC)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(control), unix.SIOCSIFHWADDR, uintptr(unsafe.Pointer(&request)))
+	if errno != 0 {
+		return fmt.Errorf("set the MAC address of %q to %s: %w", spec.IfName, spec.MAC, errno)
+	}
+	return nil
+}
+
+// KernelDrops reads the kernel's counters. The interface is looked up by its present name, so renaming it does not matter.
+func (t *Tap) KernelDrops() (Drops, error) {
+	request, err := unix.NewIfreq("-")
+	if err != nil {
+		return Drops{}, err
+	}
+	if err := unix.IoctlIfreq(t.FD(), unix.TUNGETIFF, request); err != nil {
+		return Drops{}, fmt.Errorf("ask the TAP for its name: %w", err)
+	}
+	file, err := os.Open(fmt.Sprintf("/proc/%d/net/dev", t.pid))
+	if err != nil {
+		return Drops{}, fmt.Errorf("read the counters of %q: %w", request.Name(), err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		name, counters, ok := strings.Cut(lines.Text(), ":")
+		if ok && strings.TrimSpace(name) == request.Name() {
+			return parseDrops(counters)
+		}
+	}
+	return Drops{}, fmt.Errorf("interface %q is not in /proc/%d/net/dev", request.Name(), t.pid)
+}
+
+// parseDrops reads one line of /proc/net/dev after the colon: 8 columns of receive, 8 of transmit, "drop" is the fourth of each
+// (Linux net/core/net-procfs.c). Transmit is from the host to us.
+func parseDrops(counters string) (Drops, error) {
+	columns := strings.Fields(counters)
+	if len(columns) < 16 {
+		return Drops{}, fmt.Errorf("%d columns in /proc/net/dev, want 16", len(columns))
+	}
+	receive, err := strconv.ParseUint(columns[3], 10, 64)
+	if err != nil {
+		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
+	}
+	queue, err := strconv.ParseUint(columns[11], 10, 64)
+	if err != nil {
+		return Drops{}, fmt.Errorf("/proc/net/dev: %w", err)
+	}
+	return Drops{Queue: queue, Receive: receive}, nil
+}

@@ -1,0 +1,261 @@
+// Package emulator is the running emulator: the fabric, the loop that moves its frames, and the devices at its ports.
+// Its methods are what the control protocol offers. They may be called from one goroutine at a time.
+package emulator
+
+import (
+	"fmt"
+	"net"
+	"runtime/metrics"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/loop"
+	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/refusal"
+)
+
+// Default sizes of the frame memory: the limit covers 2 s of one link at 1 Gbit/s; the reserve is mapped at start.
+const (
+	DefaultBufferBytes = int64(512 << 20)
+	reserveBytes       = int64(16 << 20)
+)
+
+// collectBytes is how much of the Go heap requests may use before it is collected. Frames are not on that heap.
+const collectBytes = 64 << 20
+
+// PortDown is the event that a port has lost its host or its interface.
+type PortDown struct {
+	Port   string
+	Reason string
+	AtNS   int64
+}
+
+// Options of New. Zero values stand for the defaults.
+type Options struct {
+	BufferBytes int64
+	OpenTap     func(device.TapSpec) (device.Device, error) // default: a TAP of the kernel
+	PortDown    func(PortDown)                              // called on the data thread: it must not block
+	Failed      func(error)                                 // called, at most once, when the data path cannot go on
+}
+
+// Emulator is a running emulator. Make it with Start.
+type Emulator struct {
+	fabric  *fabric.Fabric
+	loop    *loop.Loop
+	pool    *framepool.Pool
+	grant   loop.Grant
+	openTap func(device.TapSpec) (device.Device, error)
+	down    func(PortDown)
+	ports   map[string]*port
+}
+
+// port is what was asked for beside what runs.
+type port struct {
+	PortSpec
+	running *loop.Port
+}
+
+// PortSpec is a port that is asked for.
+type PortSpec struct {
+	Name   string
+	PID    int
+	IfName string
+	MAC    net.HardwareAddr // nil: derived from Name and IfName
+	MTU    int
+}
+
+// Start maps the frame memory and starts the data thread.
+func Start(options Options) (*Emulator, error) {
+	if options.BufferBytes == 0 {
+		options.BufferBytes = DefaultBufferBytes
+	}
+	if options.OpenTap == nil {
+		options.OpenTap = func(spec device.TapSpec) (device.Device, error) { return device.OpenTap(spec) }
+	}
+	pool, err := framepool.New(options.BufferBytes, min(reserveBytes, options.BufferBytes/4))
+	if err != nil {
+		return nil, err
+	}
+	e := &Emulator{
+		fabric:  fabric.New(pool),
+		pool:    pool,
+		openTap: options.OpenTap,
+		down:    options.PortDown,
+		ports:   map[string]*port{},
+	}
+	if e.loop, err = loop.New(e.fabric, options.Failed); err != nil {
+		return nil, err
+	}
+	if e.grant, err = e.loop.Start(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Stop ends the data thread and frees the frame memory. It does not close devices: they go with the process.
+func (e *Emulator) Stop() {
+	e.loop.Stop()
+	e.pool.Close()
+}
+
+// Grant says what the kernel granted the data thread.
+func (e *Emulator) Grant() loop.Grant { return e.grant }
+
+// Now waits for the data thread's next turn and returns its time.
+func (e *Emulator) Now() int64 { return e.loop.Do(func(int64) {}) }
+
+// Tidy collects garbage when requests have left much of it. To be called between requests.
+func (e *Emulator) Tidy() {
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(heap)
+	if heap[0].Value.Uint64() > collectBytes {
+		e.loop.Collect()
+	}
+}
+
+// AddSwitch adds a learning switch.
+func (e *Emulator) AddSwitch(name string) (atNS int64, err error) {
+	atNS = e.loop.Do(func(int64) { err = e.fabric.AddSwitch(name) })
+	return atNS, err
+}
+
+// AddPort makes a TAP in the network namespace of spec.PID and joins it to the fabric as a port. It returns the spec with
+// the MAC address filled in. The interface is down until somebody brings it up inside that namespace.
+func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
+	if _, taken := e.ports[spec.Name]; taken {
+		return spec, 0, refusal.New("name", "a port %q exists already", spec.Name)
+	}
+	if spec.MAC == nil {
+		spec.MAC = e.deriveMAC(spec.Name, spec.IfName)
+	} else if owner := e.ownerOf(spec.MAC); owner != "" {
+		return spec, 0, refusal.New("mac", "%s is the address of port %q", spec.MAC, owner)
+	}
+	pidfd, err := netns.OpenProcess(spec.PID)
+	if err != nil {
+		return spec, 0, err
+	}
+	tap, err := e.openTap(device.TapSpec{PID: spec.PID, PIDFD: pidfd, IfName: spec.IfName, MAC: spec.MAC, MTU: spec.MTU})
+	if err != nil {
+		unix.Close(pidfd)
+		return spec, 0, err
+	}
+	added := &port{PortSpec: spec}
+	died := func(gone unix.Errno, atNS int64) {
+		reason := fmt.Sprintf("host process %d ended", spec.PID)
+		if gone != 0 {
+			reason = fmt.Sprintf("interface %s has gone: %v", spec.IfName, gone)
+		}
+		e.down(PortDown{Port: spec.Name, Reason: reason, AtNS: atNS})
+	}
+	atNS := e.loop.Do(func(int64) { added.running, err = e.loop.Attach(spec.Name, spec.MTU, tap, pidfd, died) })
+	if err != nil {
+		tap.Close()
+		unix.Close(pidfd)
+		return spec, 0, err
+	}
+	e.ports[spec.Name] = added
+	return spec, atNS, nil
+}
+
+// RemovePort removes a port without a link and waits until the kernel has removed its interface.
+func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
+	p, ok := e.ports[name]
+	if !ok {
+		return 0, refusal.New("name", "there is no port %q", name)
+	}
+	atNS = e.loop.Do(func(int64) { err = e.loop.Detach(p.running) })
+	if err != nil {
+		return atNS, err
+	}
+	<-p.running.Closed()
+	delete(e.ports, name)
+	return atNS, nil
+}
+
+// AddLink joins two ends. The parameters must have passed Check.
+func (e *Emulator) AddLink(name string, a, b fabric.End, aToB, bToA model.Params) (atNS int64, err error) {
+	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.AddLink(name, a, b, aToB, bToA, nowNS) })
+	return atNS, err
+}
+
+// Change of one direction: fields that are nil stay as they are.
+type Change struct {
+	DelayNS     *int64
+	RateBPS     *int64
+	QueueFrames *int
+}
+
+func (c *Change) apply(p model.Params) (*model.Params, error) {
+	if c == nil {
+		return nil, nil
+	}
+	if c.DelayNS != nil {
+		p.DelayNS = *c.DelayNS
+	}
+	if c.RateBPS != nil {
+		p.RateBPS = *c.RateBPS
+	}
+	if c.QueueFrames != nil {
+		p.QueueFrames = *c.QueueFrames
+	}
+	return &p, p.Check()
+}
+
+// SetLink changes what a link is asked to be, both directions at one moment, and returns it as held afterwards.
+func (e *Emulator) SetLink(name string, aToB, bToA *Change) (state fabric.LinkState, atNS int64, err error) {
+	atNS = e.loop.Do(func(nowNS int64) {
+		state, err = e.setLink(name, aToB, bToA, nowNS)
+	})
+	return state, atNS, err
+}
+
+func (e *Emulator) setLink(name string, aToB, bToA *Change, nowNS int64) (fabric.LinkState, error) {
+	oldAToB, oldBToA, err := e.fabric.LinkParams(name)
+	if err != nil {
+		return fabric.LinkState{}, err
+	}
+	newAToB, err := aToB.apply(oldAToB)
+	if err != nil {
+		return fabric.LinkState{}, refusal.Under("a_to_b", err)
+	}
+	newBToA, err := bToA.apply(oldBToA)
+	if err != nil {
+		return fabric.LinkState{}, refusal.Under("b_to_a", err)
+	}
+	if err := e.fabric.SetLink(name, newAToB, newBToA, nowNS); err != nil {
+		return fabric.LinkState{}, err
+	}
+	return e.fabric.LinkState(name)
+}
+
+// SetLinkUp takes a link down or up.
+func (e *Emulator) SetLinkUp(name string, up bool) (state fabric.LinkState, atNS int64, err error) {
+	atNS = e.loop.Do(func(nowNS int64) {
+		if err = e.fabric.SetLinkUp(name, up, nowNS); err == nil {
+			state, err = e.fabric.LinkState(name)
+		}
+	})
+	return state, atNS, err
+}
+
+// ReadLink reads a link as it is now.
+func (e *Emulator) ReadLink(name string) (state fabric.LinkState, atNS int64, err error) {
+	atNS = e.loop.Do(func(int64) { state, err = e.fabric.LinkState(name) })
+	return state, atNS, err
+}
+
+// RemoveLink takes a link away; what travels on it is lost.
+func (e *Emulator) RemoveLink(name string) (atNS int64, err error) {
+	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.RemoveLink(name, nowNS) })
+	return atNS, err
+}
+
+// RemoveSwitch takes a switch without links away.
+func (e *Emulator) RemoveSwitch(name string) (atNS int64, err error) {
+	atNS = e.loop.Do(func(int64) { err = e.fabric.RemoveSwitch(name) })
+	return atNS, err
+}

@@ -1,0 +1,57 @@
+package emulator
+
+import (
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/histogram"
+	"containernet-env/link_emulator/loop"
+)
+
+// Stats is everything that is counted, read between two frames; only the kernel's counters are read just after.
+type Stats struct {
+	Fabric   fabric.State
+	Ports    map[string]PortStats
+	Lateness histogram.Histogram
+	Loop     loop.Counts
+	Buffers  BufferStats
+}
+
+// PortStats is what is known of a port beyond what the fabric counts.
+type PortStats struct {
+	PortSpec
+	Lateness    histogram.Histogram
+	Kernel      *device.Drops // nil when they could not be read: KernelError says why
+	KernelError string
+}
+
+// BufferStats is the use of the frame memory.
+type BufferStats struct {
+	Frames      int
+	MappedBytes int64
+	LimitBytes  int64
+}
+
+// Stats reads all counters.
+func (e *Emulator) Stats() (*Stats, int64) {
+	stats := &Stats{Ports: make(map[string]PortStats, len(e.ports))}
+	atNS := e.loop.Do(func(int64) {
+		stats.Fabric = e.fabric.State()
+		stats.Lateness = *e.loop.Lateness()
+		stats.Loop = e.loop.Counts()
+		stats.Buffers.Frames, stats.Buffers.MappedBytes, stats.Buffers.LimitBytes = e.pool.Usage()
+		for name, p := range e.ports {
+			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, Lateness: *p.running.Lateness()}
+		}
+	})
+	for name, p := range stats.Ports {
+		if !stats.Fabric.Ports[name].Alive {
+			p.KernelError = "the interface has gone"
+		} else if drops, err := e.ports[name].running.Device().KernelDrops(); err != nil {
+			p.KernelError = err.Error()
+		} else {
+			p.Kernel = &drops
+		}
+		stats.Ports[name] = p
+	}
+	return stats, atNS
+}

@@ -1,0 +1,157 @@
+// Package fabric is the network inside the emulator: ports, learning switches and links, and the frames on their way between them.
+//
+// It does no I/O and knows no clock. Frames come in through Ingress with the time they were read, move from link to link at
+// their scheduled times, and leave through the Sink of a port. A frame enters its next link at the time it was due
+// at the end of the one before, however late the caller was, so lateness never adds up over hops.
+//
+// A Fabric is not safe for concurrent use: all of it belongs to the thread that runs the data path.
+package fabric
+
+import (
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/model"
+)
+
+// Sizes of an Ethernet header and of what may come on top of a port's MTU: the header and one VLAN tag.
+const (
+	headerBytes   = 14
+	frameOverhead = headerBytes + 4
+)
+
+// Outcome is what became of a frame that a Sink was given.
+type Outcome uint8
+
+const (
+	Delivered Outcome = iota
+	SinkDown          // the interface is not up
+	SinkFull          // the kernel had no room for it now
+	SinkError         // any other refusal
+)
+
+// Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get it. frame is
+// valid during the call only.
+type Sink interface {
+	Deliver(frame []byte, dueNS int64) Outcome
+}
+
+// Fabric is the graph and everything that travels on it. Make it with New.
+type Fabric struct {
+	pool      *framepool.Pool
+	ports     map[string]*Port
+	switches  map[string]*Switch
+	links     map[string]*Link
+	schedule  []*Direction // heap: the direction whose oldest frame is due first is on top
+	nextOrder uint64       // creation order of directions, the tie-break of the schedule
+}
+
+// New makes an empty network whose frames live in pool.
+func New(pool *framepool.Pool) *Fabric {
+	return &Fabric{
+		pool:     pool,
+		ports:    map[string]*Port{},
+		switches: map[string]*Switch{},
+		links:    map[string]*Link{},
+	}
+}
+
+// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied. Call Advance(nowNS) first, so that
+// frames due earlier enter shared links earlier.
+func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
+	port.received.add(len(frame))
+	switch {
+	case len(frame) < headerBytes:
+		port.dropped.Malformed++
+	case len(frame) > port.maxFrame:
+		port.dropped.Oversize++
+	case port.out == nil:
+		port.dropped.NoLink++
+	default:
+		f.offerNew(port.out, frame, nowNS)
+	}
+}
+
+// NextDue is when the next frame is due anywhere; false when nothing travels.
+func (f *Fabric) NextDue() (dueNS int64, ok bool) {
+	if len(f.schedule) == 0 {
+		return 0, false
+	}
+	return f.schedule[0].dueNS, true
+}
+
+// Advance carries out everything that is due up to and including nowNS, in the order of the due times.
+func (f *Fabric) Advance(nowNS int64) {
+	for len(f.schedule) > 0 && f.schedule[0].dueNS <= nowNS {
+		direction := f.schedule[0]
+		frame := direction.line.Pop()
+		f.reschedule(direction)
+		f.arrive(direction, frame)
+	}
+}
+
+// offerNew stores a frame and puts it on its first link. Nothing is stored for a frame that will not travel.
+func (f *Fabric) offerNew(d *Direction, frame []byte, nowNS int64) {
+	if !d.link.Up() {
+		d.offered++
+		d.drop(DropDown)
+		return
+	}
+	handle, ok := f.pool.Store(frame)
+	if !ok {
+		d.offered++
+		d.drop(DropBuffers)
+		return
+	}
+	f.offer(d, handle, len(frame), nowNS)
+}
+
+// offer puts a stored frame on a link at nowNS and takes over one hold on the handle.
+func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS int64) {
+	d.offered++
+	if !d.link.Up() {
+		d.drop(DropDown)
+		f.pool.Release(handle)
+		return
+	}
+	switch d.line.Offer(nowNS, uint32(handle), bytes) {
+	case model.Accepted:
+		if d.line.Len() == 1 {
+			f.reschedule(d)
+		}
+	case model.QueueFull:
+		d.drop(DropQueue)
+		f.pool.Release(handle)
+	case model.LineFull:
+		d.drop(DropBuffers)
+		f.pool.Release(handle)
+	}
+}
+
+// arrive hands a frame that has come to the end of a direction to what is there.
+func (f *Fabric) arrive(d *Direction, frame model.Frame) {
+	handle, bytes := framepool.Handle(frame.Handle), int(frame.Bytes)
+	if d.to.sw != nil {
+		d.delivered.add(bytes)
+		f.forward(d.to.sw, d, handle, bytes, frame.DueNS)
+		return
+	}
+	port := d.to.port
+	switch {
+	case bytes > port.maxFrame:
+		d.drop(DropOversize)
+	case !port.alive:
+		d.drop(DropDown)
+	default:
+		switch port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS) {
+		case Delivered:
+			d.delivered.add(bytes)
+			port.sent.add(bytes)
+		case SinkDown:
+			d.drop(DropDown)
+		case SinkFull:
+			d.drop(DropDevice)
+		case SinkError:
+			d.drop(DropError)
+		}
+	}
+	f.pool.Release(handle)
+}

@@ -1,0 +1,433 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/refusal"
+)
+
+const ms = int64(1e6)
+
+// network is a fabric under test whose ports record what they are given.
+type network struct {
+	*Fabric
+	t     *testing.T
+	pool  *framepool.Pool
+	sinks map[string]*fakeSink
+}
+
+type fakeSink struct {
+	frames  []delivery
+	outcome Outcome
+}
+
+type delivery struct {
+	dueNS int64
+	frame string
+}
+
+func (s *fakeSink) Deliver(frame []byte, dueNS int64) Outcome {
+	if s.outcome == Delivered {
+		s.frames = append(s.frames, delivery{dueNS, string(frame)})
+	}
+	return s.outcome
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	pool, err := framepool.New(64<<20, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return &network{Fabric: New(pool), t: t, pool: pool, sinks: map[string]*fakeSink{}}
+}
+
+func (n *network) must(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *network) addPort(name string) *Port {
+	n.t.Helper()
+	n.sinks[name] = &fakeSink{}
+	port, err := n.AddPort(name, 1500, n.sinks[name])
+	n.must(err)
+	return port
+}
+
+func (n *network) addLink(name string, a, b End, params model.Params) {
+	n.t.Helper()
+	n.must(n.AddLink(name, a, b, params, params, 0))
+}
+
+func port(name string) End { return End{Port: name} }
+
+func sw(name string) End { return End{Switch: name} }
+
+// star is a switch s1 with one port h0, h1, ... for each delay, by the links l0, l1, ...
+func star(t *testing.T, delays ...int64) *network {
+	t.Helper()
+	n := newNetwork(t)
+	n.must(n.AddSwitch("s1"))
+	for i, delay := range delays {
+		n.addPort(fmt.Sprintf("h%d", i))
+		n.addLink(fmt.Sprintf("l%d", i), port(fmt.Sprintf("h%d", i)), sw("s1"), model.Params{DelayNS: delay})
+	}
+	return n
+}
+
+// frame is an Ethernet frame between stations that are named by small numbers; 255 is broadcast.
+func frame(to, from byte, payload string) []byte {
+	f := []byte{2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x88, 0xb5}
+	if to == 255 {
+		copy(f, "\xff\xff\xff\xff\xff\xff")
+	}
+	return append(f, payload...)
+}
+
+func (n *network) send(portName string, f []byte, nowNS int64) {
+	n.Advance(nowNS)
+	n.Ingress(n.ports[portName], f, nowNS)
+}
+
+// received takes what the port has got: "payload@due" in order.
+func (n *network) received(portName string) string {
+	var texts []string
+	for _, d := range n.sinks[portName].frames {
+		texts = append(texts, fmt.Sprintf("%s@%d", d.frame[headerBytes:], d.dueNS))
+	}
+	n.sinks[portName].frames = nil
+	return strings.Join(texts, " ")
+}
+
+func (n *network) expect(portName, want string) {
+	n.t.Helper()
+	if got := n.received(portName); got != want {
+		n.t.Errorf("%s received %q, want %q", portName, got, want)
+	}
+}
+
+func (n *network) drops(link string) map[string]uint64 {
+	n.t.Helper()
+	state, err := n.LinkState(link)
+	n.must(err)
+	return state.AToB.Drops
+}
+
+func TestUnknownIsFloodedKnownIsNot(t *testing.T) {
+	n := star(t, 0, 0, 0)
+	n.send("h0", frame(1, 0, "a"), 0) // station 1 is unknown yet
+	n.Advance(0)
+	n.expect("h0", "")
+	n.expect("h1", "a@0")
+	n.expect("h2", "a@0")
+	n.send("h1", frame(0, 1, "b"), 10) // station 0 was learned from a
+	n.send("h0", frame(1, 0, "c"), 20)
+	n.Advance(20)
+	n.expect("h0", "b@10")
+	n.expect("h1", "c@20")
+	n.expect("h2", "")
+}
+
+func TestGroupAddressesAreFlooded(t *testing.T) {
+	n := star(t, 0, 0, 0)
+	multicast := frame(0, 0, "m")
+	copy(multicast, "\x33\x33\x00\x00\x00\x01") // IPv6 all nodes
+	for _, f := range [][]byte{frame(255, 0, "b"), multicast} {
+		n.send("h0", f, 0)
+	}
+	n.Advance(0)
+	n.expect("h0", "")
+	n.expect("h1", "b@0 m@0")
+	n.expect("h2", "b@0 m@0")
+}
+
+func TestAgeing(t *testing.T) {
+	n := star(t, 0, 0, 0)
+	n.send("h1", frame(0, 1, "x"), 0)
+	n.send("h0", frame(1, 0, "in time"), ageingNS)
+	n.send("h0", frame(1, 0, "aged"), ageingNS+1)
+	n.Advance(ageingNS + 1)
+	n.expect("h2", fmt.Sprintf("x@0 aged@%d", ageingNS+1))
+}
+
+func TestStationThatMovesIsLearnedAnew(t *testing.T) {
+	n := star(t, 0, 0, 0)
+	n.send("h1", frame(255, 9, "x"), 0)
+	n.send("h2", frame(255, 9, "y"), 1)
+	n.send("h0", frame(9, 0, "z"), 2)
+	n.Advance(2)
+	n.expect("h1", "y@1")
+	n.expect("h2", "x@0 z@2")
+}
+
+func TestFrameToItsOwnSideIsFiltered(t *testing.T) {
+	n := star(t, 0, 0)
+	n.send("h0", frame(255, 7, ""), 0)
+	n.send("h0", frame(7, 8, "x"), 1)
+	n.Advance(1)
+	n.received("h1")
+	if got := n.State().Switches["s1"].Filtered; got != 1 {
+		t.Errorf("filtered: got %d, want 1", got)
+	}
+}
+
+func TestInvalidSourceIsDropped(t *testing.T) {
+	n := star(t, 0, 0)
+	bad := frame(255, 0, "x")
+	bad[6] |= 1
+	n.send("h0", bad, 0)
+	n.Advance(0)
+	n.expect("h1", "")
+	if got := n.State().Switches["s1"].InvalidSource; got != 1 {
+		t.Errorf("invalid source: got %d, want 1", got)
+	}
+}
+
+// The caller is up to 5 ms late at every step, yet the frame arrives stamped with the sum of the delays, over three links.
+func TestLatenessNeverAddsUpOverHops(t *testing.T) {
+	n := newNetwork(t)
+	n.must(n.AddSwitch("s1"))
+	n.must(n.AddSwitch("s2"))
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("a-s1", port("a"), sw("s1"), model.Params{DelayNS: 3 * ms})
+	n.addLink("s1-s2", sw("s1"), sw("s2"), model.Params{DelayNS: 10 * ms})
+	n.addLink("s2-b", sw("s2"), port("b"), model.Params{DelayNS: 4 * ms})
+	n.send("a", frame(1, 0, "x"), 100)
+	for now := int64(0); now < 40*ms; now += 5 * ms {
+		if due, ok := n.NextDue(); ok && due <= now-5*ms {
+			t.Fatalf("at %d something is still due at %d", now, due)
+		}
+		n.Advance(now)
+	}
+	n.expect("b", fmt.Sprintf("x@%d", 17*ms+100))
+}
+
+func TestAdvanceStopsAtNow(t *testing.T) {
+	n := star(t, 3*ms, 3*ms)
+	n.send("h0", frame(1, 0, "x"), 0)
+	n.Advance(6*ms - 1)
+	n.expect("h1", "")
+	if due, ok := n.NextDue(); !ok || due != 6*ms {
+		t.Errorf("next due: got %d (%v), want %d", due, ok, 6*ms)
+	}
+	n.Advance(6 * ms)
+	n.expect("h1", fmt.Sprintf("x@%d", 6*ms))
+}
+
+func TestPortToPortLinkWithAsymmetricDelays(t *testing.T) {
+	n := newNetwork(t)
+	n.addPort("a")
+	n.addPort("b")
+	n.must(n.AddLink("l", port("a"), port("b"), model.Params{DelayNS: 1}, model.Params{DelayNS: 5}, 0))
+	n.send("a", frame(1, 0, "x"), 0)
+	n.send("b", frame(0, 1, "y"), 0)
+	n.Advance(5)
+	n.expect("b", "x@1")
+	n.expect("a", "y@5")
+}
+
+func TestMalformedAndOversizeAreDroppedByRule(t *testing.T) {
+	n := star(t, 0, 0)
+	n.send("h0", nil, 0)
+	n.send("h0", make([]byte, headerBytes-1), 0)
+	n.send("h0", frame(1, 0, strings.Repeat("x", 1504)), 0) // MTU and a VLAN tag
+	n.send("h0", frame(1, 0, strings.Repeat("x", 1505)), 0)
+	n.Advance(0)
+	if got, want := n.State().Ports["h0"].Dropped, (PortDrops{Malformed: 2, Oversize: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := len(n.sinks["h1"].frames); got != 1 {
+		t.Errorf("h1 received %d frames, want the one that fits", got)
+	}
+	lone := n.addPort("lone")
+	n.Ingress(lone, frame(1, 0, "x"), 0)
+	if got := n.State().Ports["lone"].Dropped.NoLink; got != 1 {
+		t.Errorf("no link: got %d, want 1", got)
+	}
+}
+
+func TestFrameTooLongForTheFarPort(t *testing.T) {
+	n := newNetwork(t)
+	n.sinks["jumbo"] = &fakeSink{}
+	_, err := n.AddPort("jumbo", 9000, n.sinks["jumbo"])
+	n.must(err)
+	n.addPort("b")
+	n.addLink("l", port("jumbo"), port("b"), model.Params{})
+	n.send("jumbo", frame(1, 0, strings.Repeat("x", 9000)), 0)
+	n.Advance(0)
+	if got := n.drops("l")["oversize"]; got != 1 {
+		t.Errorf("oversize: got %d, want 1", got)
+	}
+}
+
+func TestSinkOutcomesAreCounted(t *testing.T) {
+	n := newNetwork(t)
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), model.Params{})
+	for _, outcome := range []Outcome{SinkDown, SinkFull, SinkError, Delivered} {
+		n.sinks["b"].outcome = outcome
+		n.send("a", frame(1, 0, "x"), 0)
+		n.Advance(0)
+	}
+	state, _ := n.LinkState("l")
+	if d := state.AToB.Drops; d["down"] != 1 || d["device"] != 1 || d["error"] != 1 || state.AToB.Frames != 1 {
+		t.Errorf("got %+v", state.AToB)
+	}
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
+	n := star(t, 3*ms, 3*ms, 0)
+	n.send("h1", frame(255, 1, "hello"), 0)
+	n.Advance(10 * ms)
+	n.received("h0")
+	n.received("h2")
+	n.send("h0", frame(1, 0, "in flight"), 10*ms)
+	n.must(n.SetLinkUp("l0", false, 11*ms))
+	n.send("h0", frame(1, 0, "while down"), 12*ms)
+	n.Advance(20 * ms)
+	n.expect("h1", "")
+	if got := n.drops("l0"); got["cut"] != 1 || got["down"] != 1 {
+		t.Errorf("drops of l0: %v, want cut 1 and down 1", got)
+	}
+	// What was learned behind l0 is forgotten: this frame is flooded, and lost on l0 only.
+	n.send("h1", frame(0, 1, "to nobody"), 20*ms)
+	n.Advance(30 * ms)
+	n.expect("h2", fmt.Sprintf("to nobody@%d", 23*ms))
+	n.must(n.SetLinkUp("l0", true, 30*ms))
+	n.send("h0", frame(1, 0, "again"), 30*ms)
+	n.Advance(40 * ms)
+	n.expect("h1", fmt.Sprintf("again@%d", 36*ms))
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestHostDeathTakesItsLinkDownAndNothingElse(t *testing.T) {
+	n := star(t, 0, 3*ms, 0)
+	n.send("h0", frame(255, 0, "x"), 0)
+	n.Advance(ms)
+	n.PortDied(n.ports["h1"], 2*ms)
+	n.Advance(10 * ms)
+	n.expect("h1", "")
+	n.expect("h2", "x@0")
+	n.send("h0", frame(255, 0, "y"), 10*ms)
+	n.Advance(20 * ms)
+	n.expect("h2", fmt.Sprintf("y@%d", 10*ms))
+	state, _ := n.LinkState("l1")
+	if state.Up || !state.AdminUp || state.BToA.Drops["cut"] != 1 || state.BToA.Drops["down"] != 1 {
+		t.Errorf("got %+v", state)
+	}
+	if err := n.RemovePort("h1"); err == nil {
+		t.Error("a port with a link was removed")
+	}
+	n.must(n.RemoveLink("l1", 20*ms))
+	n.must(n.RemovePort("h1"))
+	n.addPort("h1")
+	n.addLink("l1", port("h1"), sw("s1"), model.Params{})
+	n.send("h0", frame(255, 0, "z"), 20*ms)
+	n.Advance(20 * ms)
+	n.expect("h1", fmt.Sprintf("z@%d", 20*ms))
+}
+
+func TestRefusals(t *testing.T) {
+	n := star(t, 0, 0)
+	n.must(n.AddSwitch("s2"))
+	n.must(n.AddSwitch("s3"))
+	n.addLink("s1-s2", sw("s1"), sw("s2"), model.Params{})
+	n.addLink("s2-s3", sw("s2"), sw("s3"), model.Params{})
+	n.addPort("free")
+	none := model.Params{}
+	_, portTwice := n.AddPort("h0", 1500, nil)
+	cases := map[string]struct {
+		err   error
+		field string
+	}{
+		"switch twice":          {n.AddSwitch("s1"), "name"},
+		"port twice":            {portTwice, "name"},
+		"link twice":            {n.AddLink("l0", port("free"), sw("s1"), none, none, 0), "name"},
+		"loop":                  {n.AddLink("x", sw("s3"), sw("s1"), none, none, 0), ""},
+		"parallel links":        {n.AddLink("x", sw("s1"), sw("s2"), none, none, 0), ""},
+		"link to itself":        {n.AddLink("x", sw("s1"), sw("s1"), none, none, 0), "b"},
+		"unknown switch":        {n.AddLink("x", port("free"), sw("s9"), none, none, 0), "b.switch"},
+		"unknown port":          {n.AddLink("x", port("p9"), sw("s1"), none, none, 0), "a.port"},
+		"second link of port":   {n.AddLink("x", port("h0"), sw("s2"), none, none, 0), "a.port"},
+		"remove used port":      {n.RemovePort("h0"), "name"},
+		"remove used switch":    {n.RemoveSwitch("s1"), "name"},
+		"remove unknown port":   {n.RemovePort("p9"), "name"},
+		"remove unknown link":   {n.RemoveLink("l9", 0), "name"},
+		"unknown link to set":   {n.SetLink("l9", nil, nil, 0), "name"},
+		"unknown link to cut":   {n.SetLinkUp("l9", false, 0), "name"},
+		"remove unknown switch": {n.RemoveSwitch("s9"), "name"},
+	}
+	for name, c := range cases {
+		var refused *refusal.Error
+		if !errors.As(c.err, &refused) || refused.Field != c.field {
+			t.Errorf("%s: got %v, want a refusal of field %q", name, c.err, c.field)
+		}
+	}
+	// A refused link leaves no trace: the same ends can be joined another way.
+	n.addLink("free-s3", port("free"), sw("s3"), none)
+}
+
+func TestSetLinkAppliesAtOnce(t *testing.T) {
+	n := star(t, 0, 0)
+	n.must(n.SetLink("l0", &model.Params{DelayNS: 7}, nil, 0))
+	n.send("h0", frame(1, 0, "x"), 0)
+	n.send("h1", frame(0, 1, "y"), 0)
+	n.Advance(7)
+	n.expect("h1", "x@7")
+	n.expect("h0", "y@0")
+}
+
+func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
+	pool, err := framepool.New(256<<10, 0) // one chunk: 128 ordinary frames
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	n := &network{Fabric: New(pool), t: t, pool: pool, sinks: map[string]*fakeSink{}}
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), model.Params{DelayNS: ms})
+	for range 130 {
+		n.send("a", frame(1, 0, strings.Repeat("x", 1000)), 0)
+	}
+	n.Advance(ms)
+	state, _ := n.LinkState("l")
+	if state.AToB.Drops["buffers"] != 2 || state.AToB.Frames != 128 || state.AToB.Offered != 130 {
+		t.Errorf("got %+v", state.AToB)
+	}
+}
+
+func TestAddressTableIsBounded(t *testing.T) {
+	n := star(t, 0, 0)
+	f := frame(255, 0, "")
+	for i := range uint32(maxAddresses + 100) {
+		binary.BigEndian.PutUint32(f[8:], i)
+		n.send("h0", f, int64(i))
+	}
+	n.Advance(ms)
+	if got := len(n.switches["s1"].addresses); got != maxAddresses {
+		t.Errorf("learned %d addresses, want %d", got, maxAddresses)
+	}
+	n.send("h0", f, 2*ageingNS) // the old ones have aged
+	n.Advance(2 * ageingNS)
+	if got := len(n.switches["s1"].addresses); got != 1 {
+		t.Errorf("after ageing: %d addresses, want 1", got)
+	}
+}

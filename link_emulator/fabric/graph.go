@@ -1,0 +1,268 @@
+package fabric
+
+import (
+	"fmt"
+
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/refusal"
+)
+
+// End names one end of a link: a port or a switch, the other name empty.
+type End struct{ Port, Switch string }
+
+func (e End) String() string {
+	if e.Port != "" {
+		return fmt.Sprintf("port %q", e.Port)
+	}
+	return fmt.Sprintf("switch %q", e.Switch)
+}
+
+// AddSwitch adds a switch without links.
+func (f *Fabric) AddSwitch(name string) error {
+	if _, taken := f.switches[name]; taken {
+		return refusal.New("name", "a switch %q exists already", name)
+	}
+	f.switches[name] = &Switch{name: name, addresses: map[uint64]learned{}}
+	return nil
+}
+
+// AddPort adds a port without a link whose host is reached through sink. mtu is the interface's.
+func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
+	if _, taken := f.ports[name]; taken {
+		return nil, refusal.New("name", "a port %q exists already", name)
+	}
+	port := &Port{name: name, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	f.ports[name] = port
+	return port, nil
+}
+
+// AddLink joins a and b. aToB and bToA must have passed Check. Refused: unknown ends, a port that has a link already, and a
+// link that would close a loop (frames would circle for ever, there is no spanning tree).
+func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS int64) error {
+	if _, taken := f.links[name]; taken {
+		return refusal.New("name", "a link %q exists already", name)
+	}
+	endA, err := f.end("a", a)
+	if err != nil {
+		return err
+	}
+	endB, err := f.end("b", b)
+	if err != nil {
+		return err
+	}
+	if endA == endB {
+		return refusal.New("b", "%s is at both ends", b)
+	}
+	if f.connected(endA, endB) {
+		return refusal.New("", "link %q would close a loop: %s and %s are connected already", name, a, b)
+	}
+	link := &Link{name: name, adminUp: true}
+	link.aToB = f.newDirection(link, endA, endB, aToB, nowNS)
+	link.bToA = f.newDirection(link, endB, endA, bToA, nowNS)
+	link.aToB.back, link.bToA.back = link.bToA, link.aToB
+	f.links[name] = link
+	return nil
+}
+
+func (f *Fabric) newDirection(link *Link, from, to end, params model.Params, nowNS int64) *Direction {
+	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
+	f.nextOrder++
+	d.line.Set(nowNS, params)
+	if from.port != nil {
+		from.port.out = d
+	} else {
+		from.sw.out = append(from.sw.out, d)
+	}
+	return d
+}
+
+func (f *Fabric) end(field string, e End) (end, error) {
+	if e.Switch != "" {
+		sw, ok := f.switches[e.Switch]
+		if !ok {
+			return end{}, refusal.New(field+".switch", "there is no switch %q", e.Switch)
+		}
+		return end{sw: sw}, nil
+	}
+	port, ok := f.ports[e.Port]
+	if !ok {
+		return end{}, refusal.New(field+".port", "there is no port %q", e.Port)
+	}
+	if port.out != nil {
+		return end{}, refusal.New(field+".port", "port %q carries link %q already; a port carries one link", e.Port, port.out.link.name)
+	}
+	return end{port: port}, nil
+}
+
+// connected reports whether a path of links joins a and b. The graph is a forest, so the search needs no marks beyond
+// where it came from.
+func (f *Fabric) connected(a, b end) bool {
+	var reaches func(at end, cameBy *Direction) bool
+	reaches = func(at end, cameBy *Direction) bool {
+		if at == b {
+			return true
+		}
+		for _, out := range at.directions() {
+			if (cameBy == nil || out != cameBy.back) && reaches(out.to, out) {
+				return true
+			}
+		}
+		return false
+	}
+	return reaches(a, nil)
+}
+
+func (e end) directions() []*Direction {
+	switch {
+	case e.sw != nil:
+		return e.sw.out
+	case e.port.out != nil:
+		return []*Direction{e.port.out}
+	}
+	return nil
+}
+
+// SetLink changes the directions for which parameters are given, at nowNS; see model.Line.Set for what becomes of frames under way.
+func (f *Fabric) SetLink(name string, aToB, bToA *model.Params, nowNS int64) error {
+	link, err := f.link(name)
+	if err != nil {
+		return err
+	}
+	for _, change := range [...]struct {
+		direction *Direction
+		params    *model.Params
+	}{{link.aToB, aToB}, {link.bToA, bToA}} {
+		if change.params != nil {
+			change.direction.line.Set(nowNS, *change.params)
+			f.reschedule(change.direction)
+		}
+	}
+	return nil
+}
+
+// SetLinkUp takes a link down or up. Going down loses what travels on it, as a cut cable does; frames offered while it is down
+// are dropped and counted.
+func (f *Fabric) SetLinkUp(name string, up bool, nowNS int64) error {
+	link, err := f.link(name)
+	if err != nil {
+		return err
+	}
+	if !up && link.adminUp {
+		f.cut(link, nowNS)
+	}
+	link.adminUp = up
+	return nil
+}
+
+// PortDied marks a port whose device has gone: its link goes down for good, the rest carries on.
+func (f *Fabric) PortDied(port *Port, nowNS int64) {
+	port.alive = false
+	if port.out != nil {
+		f.cut(port.out.link, nowNS)
+	}
+}
+
+// RemoveLink takes a link away; what travels on it is lost.
+func (f *Fabric) RemoveLink(name string, nowNS int64) error {
+	link, err := f.link(name)
+	if err != nil {
+		return err
+	}
+	f.cut(link, nowNS)
+	for _, d := range [...]*Direction{link.aToB, link.bToA} {
+		from := d.back.to
+		if from.port != nil {
+			from.port.out = nil
+			continue
+		}
+		for i, out := range from.sw.out {
+			if out == d {
+				from.sw.out = append(from.sw.out[:i], from.sw.out[i+1:]...)
+				break
+			}
+		}
+	}
+	delete(f.links, name)
+	return nil
+}
+
+// RemovePort takes a port away that carries no link.
+func (f *Fabric) RemovePort(name string) error {
+	port, ok := f.ports[name]
+	if !ok {
+		return refusal.New("name", "there is no port %q", name)
+	}
+	if port.out != nil {
+		return refusal.New("name", "port %q carries link %q: remove the link first", name, port.out.link.name)
+	}
+	delete(f.ports, name)
+	return nil
+}
+
+// RemoveSwitch takes a switch away that has no links.
+func (f *Fabric) RemoveSwitch(name string) error {
+	sw, ok := f.switches[name]
+	if !ok {
+		return refusal.New("name", "there is no switch %q", name)
+	}
+	if len(sw.out) > 0 {
+		return refusal.New("name", "switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
+	}
+	delete(f.switches, name)
+	return nil
+}
+
+// LinkState reads one link.
+func (f *Fabric) LinkState(name string) (LinkState, error) {
+	link, err := f.link(name)
+	if err != nil {
+		return LinkState{}, err
+	}
+	return link.state(), nil
+}
+
+// LinkParams are the parameters of a link as they were asked for: QueueFrames is 0 where the default was.
+func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
+	link, err := f.link(name)
+	if err != nil {
+		return model.Params{}, model.Params{}, err
+	}
+	return link.aToB.line.Asked(), link.bToA.line.Asked(), nil
+}
+
+// State is everything the fabric counts, by name.
+type State struct {
+	Links    map[string]LinkState
+	Ports    map[string]PortState
+	Switches map[string]SwitchCounts
+}
+
+// State reads everything at one moment.
+func (f *Fabric) State() State {
+	s := State{
+		Links:    make(map[string]LinkState, len(f.links)),
+		Ports:    make(map[string]PortState, len(f.ports)),
+		Switches: make(map[string]SwitchCounts, len(f.switches)),
+	}
+	for name, link := range f.links {
+		s.Links[name] = link.state()
+	}
+	for name, port := range f.ports {
+		s.Ports[name] = port.state()
+	}
+	for name, sw := range f.switches {
+		s.Switches[name] = sw.counts
+	}
+	return s
+}
+
+func (f *Fabric) link(name string) (*Link, error) {
+	link, ok := f.links[name]
+	if !ok {
+		return nil, refusal.New("name", "there is no link %q", name)
+	}
+	return link, nil
+}
+
+func (f *Fabric) releaseFrame(frame model.Frame) { f.pool.Release(framepool.Handle(frame.Handle)) }

@@ -1,0 +1,119 @@
+package fabric
+
+import "containernet-env/link_emulator/model"
+
+// Drop is why a direction lost a frame.
+type Drop uint8
+
+const (
+	DropQueue    Drop = iota // the queue limit was reached
+	DropDown                 // the link was down when the frame came, or the far interface when it arrived
+	DropCut                  // it was on its way when the link went down
+	DropBuffers              // the emulator's frame memory was used up
+	DropOversize             // longer than the far port's MTU allows
+	DropDevice               // the kernel had no room for it at the far port
+	DropError                // the kernel refused it for another reason
+	dropCauses
+)
+
+// dropNames are the names of the causes in the control protocol.
+var dropNames = [dropCauses]string{"queue", "down", "cut", "buffers", "oversize", "device", "error"}
+
+// Link is a cable: two directions that share being up.
+type Link struct {
+	name    string
+	adminUp bool
+	aToB    *Direction
+	bToA    *Direction
+}
+
+// Direction is one direction of a link: the model of its line, where it leads, and what it did.
+type Direction struct {
+	line model.Line
+	link *Link
+	to   end
+	back *Direction // the other direction of the link
+
+	dueNS    int64 // of the oldest frame, while scheduled
+	position int   // in the schedule
+	order    uint64
+
+	offered   uint64
+	delivered tally
+	drops     [dropCauses]uint64
+}
+
+// end is one end of a link: exactly one of the two is set.
+type end struct {
+	port *Port
+	sw   *Switch
+}
+
+type tally struct{ frames, bytes uint64 }
+
+func (t *tally) add(bytes int) {
+	t.frames++
+	t.bytes += uint64(bytes)
+}
+
+func (d *Direction) drop(cause Drop) { d.drops[cause]++ }
+
+// Up reports whether the link carries frames: it was not taken down and no port at its ends has died.
+func (l *Link) Up() bool {
+	return l.adminUp && l.aToB.to.alive() && l.bToA.to.alive()
+}
+
+func (e end) alive() bool { return e.port == nil || e.port.alive }
+
+// cut loses what travels on l and forgets what was learned through it.
+func (f *Fabric) cut(l *Link, nowNS int64) {
+	for _, d := range [...]*Direction{l.aToB, l.bToA} {
+		d.line.Cut(nowNS, func(frame model.Frame) {
+			d.drop(DropCut)
+			f.releaseFrame(frame)
+		})
+		f.reschedule(d)
+		if sw := d.back.to.sw; sw != nil {
+			sw.forgetBehind(d)
+		}
+	}
+}
+
+// DirectionState is what a direction holds and what it did. Offered = Frames + the sum of Drops + InFlight.
+type DirectionState struct {
+	Params         model.Params // the default queue limit filled in
+	Offered        uint64       // frames that came to the direction
+	Frames         uint64       // frames that arrived at its far end
+	Bytes          uint64       // their bytes
+	InFlight       int          // frames that wait or travel now
+	QueueHighWater int          // the most frames that ever waited at once
+	Drops          map[string]uint64
+}
+
+// LinkState is a link as it is now.
+type LinkState struct {
+	Up      bool // carries frames
+	AdminUp bool // was not taken down
+	AToB    DirectionState
+	BToA    DirectionState
+}
+
+func (l *Link) state() LinkState {
+	return LinkState{Up: l.Up(), AdminUp: l.adminUp, AToB: l.aToB.state(), BToA: l.bToA.state()}
+}
+
+func (d *Direction) state() DirectionState {
+	drops := make(map[string]uint64, dropCauses)
+	for cause, n := range d.drops {
+		drops[dropNames[cause]] = n
+	}
+	return DirectionState{
+		Params:         d.line.Params(),
+		Offered:        d.offered,
+		Frames:         d.delivered.frames,
+		Bytes:          d.delivered.bytes,
+		InFlight:       d.line.Len(),
+		QueueHighWater: d.line.HighWater(),
+		Drops:          drops,
+	}
+}

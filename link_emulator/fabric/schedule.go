@@ -1,0 +1,72 @@
+package fabric
+
+// The schedule is a heap over directions, not over frames: each direction hands its frames out in order, so only its
+// oldest one can be next. Its size is the number of directions that carry something.
+
+const unscheduled = -1
+
+// reschedule puts d where its oldest frame belongs, or takes it out when it is empty. To be called whenever the
+// oldest frame of d, or its due time, has changed.
+func (f *Fabric) reschedule(d *Direction) {
+	dueNS, some := d.line.Next()
+	switch {
+	case !some && d.position == unscheduled:
+	case !some:
+		f.unschedule(d)
+	case d.position == unscheduled:
+		d.dueNS = dueNS
+		d.position = len(f.schedule)
+		f.schedule = append(f.schedule, d)
+		f.siftUp(d.position)
+	default:
+		d.dueNS = dueNS
+		f.siftDown(d.position)
+		f.siftUp(d.position)
+	}
+}
+
+func (f *Fabric) unschedule(d *Direction) {
+	hole, last := d.position, len(f.schedule)-1
+	f.swap(hole, last)
+	f.schedule[last] = nil
+	f.schedule = f.schedule[:last]
+	d.position = unscheduled
+	if hole < last {
+		f.siftDown(hole)
+		f.siftUp(hole)
+	}
+}
+
+func (f *Fabric) before(i, j int) bool {
+	a, b := f.schedule[i], f.schedule[j]
+	return a.dueNS < b.dueNS || a.dueNS == b.dueNS && a.order < b.order
+}
+
+func (f *Fabric) swap(i, j int) {
+	s := f.schedule
+	s[i], s[j] = s[j], s[i]
+	s[i].position, s[j].position = i, j
+}
+
+func (f *Fabric) siftUp(i int) {
+	for i > 0 && f.before(i, (i-1)/2) {
+		f.swap(i, (i-1)/2)
+		i = (i - 1) / 2
+	}
+}
+
+func (f *Fabric) siftDown(i int) {
+	for {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(f.schedule); child++ {
+			if f.before(child, first) {
+				first = child
+			}
+		}
+		if first == i {
+			return
+		}
+		f.swap(i, first)
+		i = first
+	}
+}

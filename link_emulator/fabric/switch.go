@@ -1,0 +1,122 @@
+package fabric
+
+import (
+	"encoding/binary"
+
+	"containernet-env/link_emulator/framepool"
+)
+
+// ageingNS is how long an address is remembered without being seen: the default of IEEE 802.1Q (table 8-6) and of
+// Linux' bridge.
+const ageingNS = int64(300e9)
+
+// refreshNS is how old an entry may be before it is written again: saves a map write for nearly every frame.
+const refreshNS = int64(1e9)
+
+// maxAddresses bounds a switch's table, so that a host that sends from random addresses cannot eat memory. Addresses
+// beyond it are not learned: frames to them are flooded.
+const maxAddresses = 8192
+
+// groupBit marks broadcast and multicast addresses (lowest bit of the first octet on the wire).
+const groupBit = uint64(1) << 40
+
+// Switch is a learning Ethernet switch. It forwards in no time; all delay is in the links. Every group address is flooded, the
+// reserved ones (LLDP, spanning tree, pause) too. It runs no spanning tree: a link that would close a loop is refused.
+type Switch struct {
+	name      string
+	out       []*Direction // directions that leave the switch
+	addresses map[uint64]learned
+	sweptNS   int64 // when aged addresses were last removed because the table was full
+	counts    SwitchCounts
+}
+
+// SwitchCounts is what a switch did with the frames that came to it.
+type SwitchCounts struct {
+	Forwarded     uint64 // to the one link where the destination was learned
+	Flooded       uint64 // unknown or group destination: to every other link
+	Filtered      uint64 // the destination is behind the link that the frame came from, or there is no other link
+	InvalidSource uint64 // the source is a group address or all zero: dropped, as Linux' bridge does
+	NotLearned    uint64 // the address table is full
+}
+
+type learned struct {
+	out    *Direction
+	seenNS int64
+}
+
+// forward takes a frame that came to sw by the direction from, at atNS, and one hold on the handle.
+func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, bytes int, atNS int64) {
+	frame := f.pool.Frame(handle, bytes)
+	destination, source := address(frame[0:]), address(frame[6:])
+	if source&groupBit != 0 || source == 0 {
+		sw.counts.InvalidSource++
+		f.pool.Release(handle)
+		return
+	}
+	sw.learn(source, from.back, atNS)
+	if destination&groupBit == 0 {
+		if entry, ok := sw.addresses[destination]; ok && atNS-entry.seenNS <= ageingNS {
+			if entry.out == from.back {
+				sw.counts.Filtered++
+				f.pool.Release(handle)
+				return
+			}
+			sw.counts.Forwarded++
+			f.offer(entry.out, handle, bytes, atNS)
+			return
+		}
+	}
+	if len(sw.out) > 1 {
+		sw.counts.Flooded++
+	} else {
+		sw.counts.Filtered++
+	}
+	for _, out := range sw.out {
+		if out != from.back {
+			f.pool.Retain(handle)
+			f.offer(out, handle, bytes, atNS)
+		}
+	}
+	f.pool.Release(handle)
+}
+
+func (sw *Switch) learn(source uint64, out *Direction, atNS int64) {
+	entry, known := sw.addresses[source]
+	if known && entry.out == out && atNS-entry.seenNS < refreshNS {
+		return
+	}
+	if !known && len(sw.addresses) >= maxAddresses {
+		if atNS-sw.sweptNS >= refreshNS {
+			sw.sweptNS = atNS
+			sw.forgetOlderThan(atNS - ageingNS)
+		}
+		if len(sw.addresses) >= maxAddresses {
+			sw.counts.NotLearned++
+			return
+		}
+	}
+	sw.addresses[source] = learned{out, atNS}
+}
+
+// forgetOlderThan removes the entries last seen before seenNS.
+func (sw *Switch) forgetOlderThan(seenNS int64) {
+	for a, entry := range sw.addresses {
+		if entry.seenNS < seenNS {
+			delete(sw.addresses, a)
+		}
+	}
+}
+
+// forgetBehind removes what was learned behind a link that has gone down or away.
+func (sw *Switch) forgetBehind(out *Direction) {
+	for a, entry := range sw.addresses {
+		if entry.out == out {
+			delete(sw.addresses, a)
+		}
+	}
+}
+
+// address reads 6 octets; the caller guarantees them.
+func address(b []byte) uint64 {
+	return uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
+}

@@ -1,0 +1,152 @@
+// Package framepool keeps frames in memory that the garbage collector never sees.
+//
+// Frames are referred to by handles; a handle is counted, so that a flooded frame is stored once however many links
+// it travels on. Memory comes in chunks, grows on demand up to a hard limit and is kept until the process ends.
+// A pool is not safe for concurrent use: it belongs to the thread that runs the data path.
+package framepool
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handle names one stored frame: the size class in the top two bits, the slot within the class below them.
+type Handle uint32
+
+// MaxFrame is the longest frame that can be stored: the largest MTU of a TAP (65521), the Ethernet header and a VLAN tag, rounded up.
+const MaxFrame = 66048
+
+const (
+	classShift = 30
+	slotMask   = 1<<classShift - 1
+)
+
+// sizes are the slot sizes. Small frames (ACKs, ARP, heartbeats) have their own class so that a queue full of them
+// does not cost 2 KiB each. Slots per chunk are powers of two; a chunk is about 256 KiB, small enough
+// to be mapped within tens of microseconds when the pool has to grow while frames are due.
+var sizes = [...]struct{ bytes, chunkShift int }{{256, 10}, {2048, 7}, {16384, 4}, {MaxFrame, 2}}
+
+// Pool stores frames. Make it with New.
+type Pool struct {
+	limit   int64
+	mapped  int64
+	inUse   int
+	classes [len(sizes)]class
+}
+
+type class struct {
+	bytes      int
+	chunkShift int
+	chunks     [][]byte
+	free       []uint32 // stack of unused slots
+	refs       []int32  // by slot
+}
+
+// New makes a pool that maps at most limit bytes. It maps reserve bytes of ordinary-frame slots at once, so that
+// the first burst does not wait for page faults.
+func New(limit, reserve int64) (*Pool, error) {
+	p := &Pool{limit: limit}
+	for i, s := range sizes {
+		p.classes[i] = class{bytes: s.bytes, chunkShift: s.chunkShift}
+	}
+	ordinary := &p.classes[1]
+	for p.mapped < min(reserve, limit) {
+		if !p.grow(ordinary) {
+			return nil, fmt.Errorf("map frame memory: got %d of %d bytes", p.mapped, reserve)
+		}
+	}
+	return p, nil
+}
+
+// Store copies frame into a slot held once. It reports false, and stores nothing, when the limit is reached
+// or the frame is longer than MaxFrame.
+func (p *Pool) Store(frame []byte) (Handle, bool) {
+	for i := range p.classes {
+		c := &p.classes[i]
+		if len(frame) > c.bytes {
+			continue
+		}
+		if len(c.free) == 0 && !p.grow(c) {
+			return 0, false
+		}
+		slot := c.free[len(c.free)-1]
+		c.free = c.free[:len(c.free)-1]
+		c.refs[slot] = 1
+		p.inUse++
+		copy(c.at(slot), frame)
+		return Handle(uint32(i)<<classShift | slot), true
+	}
+	return 0, false
+}
+
+// Frame is the first length bytes of a stored frame. It stays valid until the last Release; it must not be written to.
+func (p *Pool) Frame(h Handle, length int) []byte {
+	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
+}
+
+// Retain adds one holder.
+func (p *Pool) Retain(h Handle) { p.classes[h>>classShift].refs[h&slotMask]++ }
+
+// Release takes one holder away; the last one frees the slot.
+func (p *Pool) Release(h Handle) {
+	c := &p.classes[h>>classShift]
+	slot := uint32(h) & slotMask
+	c.refs[slot]--
+	switch {
+	case c.refs[slot] == 0:
+		c.free = append(c.free, slot)
+		p.inUse--
+	case c.refs[slot] < 0:
+		panic("framepool: a frame was released more often than it was held")
+	}
+}
+
+// Usage says how many frames are held, how many bytes are mapped for them, and the limit on the latter.
+func (p *Pool) Usage() (frames int, mappedBytes, limitBytes int64) { return p.inUse, p.mapped, p.limit }
+
+// Close gives the memory back; no frame may be used afterwards.
+func (p *Pool) Close() {
+	for i := range p.classes {
+		for _, chunk := range p.classes[i].chunks {
+			// munmap(2) fails only for ranges that were not mapped.
+			_, _, _ = unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(chunk))), uintptr(len(chunk)), 0)
+		}
+	}
+	*p = Pool{}
+}
+
+func (c *class) at(slot uint32) []byte {
+	chunk := c.chunks[slot>>c.chunkShift]
+	start := int(slot&(1<<c.chunkShift-1)) * c.bytes
+	return chunk[start : start+c.bytes : start+c.bytes]
+}
+
+// grow maps one more chunk for a class. The raw system call is deliberate: the caller is pinned to its thread
+// (see package loop) and must not meet the scheduler, nor the mutex inside unix.Mmap.
+func (p *Pool) grow(c *class) bool {
+	perChunk := 1 << c.chunkShift
+	length := perChunk * c.bytes
+	if p.mapped+int64(length) > p.limit {
+		return false
+	}
+	address, _, errno := unix.RawSyscall6(unix.SYS_MMAP, 0, uintptr(length), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE, ^uintptr(0), 0)
+	if errno != 0 {
+		return false
+	}
+	// The pointer is read through its own address because vet cannot know that memory mapped by the kernel, not by Go, never moves.
+	chunk := unsafe.Slice(*(**byte)(unsafe.Pointer(&address)), length)
+	p.mapped += int64(length)
+	first := len(c.chunks) * perChunk
+	c.chunks = append(c.chunks, chunk)
+	c.refs = append(c.refs, make([]int32, perChunk)...)
+	if cap(c.free) < len(c.refs) {
+		c.free = append(make([]uint32, 0, 2*len(c.refs)), c.free...)
+	}
+	for slot := first + perChunk - 1; slot >= first; slot-- {
+		c.free = append(c.free, uint32(slot))
+	}
+	return true
+}

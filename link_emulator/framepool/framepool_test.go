@@ -1,0 +1,82 @@
+package framepool
+
+import (
+	"bytes"
+	"testing"
+)
+
+func newPool(t *testing.T, limit int64) *Pool {
+	t.Helper()
+	pool, err := New(limit, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
+	pool := newPool(t, 16<<20)
+	var handles []Handle
+	lengths := []int{0, 1, 14, 255, 256, 257, 1514, 2048, 2049, 9018, 16384, 16385, MaxFrame}
+	for i, length := range lengths {
+		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length))
+		if !ok {
+			t.Fatalf("%d bytes were refused", length)
+		}
+		handles = append(handles, handle)
+	}
+	for i, length := range lengths {
+		if !bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)) {
+			t.Errorf("the frame of %d bytes was changed", length)
+		}
+		pool.Release(handles[i])
+	}
+	if frames, _, _ := pool.Usage(); frames != 0 {
+		t.Errorf("%d frames are still held", frames)
+	}
+	if _, ok := pool.Store(make([]byte, MaxFrame+1)); ok {
+		t.Error("a frame beyond MaxFrame was stored")
+	}
+}
+
+func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
+	pool := newPool(t, 1<<20)
+	handle, _ := pool.Store([]byte("frame"))
+	pool.Retain(handle)
+	pool.Release(handle)
+	if string(pool.Frame(handle, 5)) != "frame" {
+		t.Error("the frame was lost while still held")
+	}
+	pool.Release(handle)
+	defer func() {
+		if recover() == nil {
+			t.Error("a third release went unnoticed")
+		}
+	}()
+	pool.Release(handle)
+}
+
+func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
+	const limit = 1 << 20 // four chunks of 128 slots
+	pool := newPool(t, limit)
+	frame := make([]byte, 1514)
+	var handles []Handle
+	for {
+		handle, ok := pool.Store(frame)
+		if !ok {
+			break
+		}
+		handles = append(handles, handle)
+	}
+	if len(handles) != 512 {
+		t.Errorf("stored %d frames in 1 MiB, want 512", len(handles))
+	}
+	if _, mapped, _ := pool.Usage(); mapped > limit {
+		t.Errorf("mapped %d of %d bytes", mapped, limit)
+	}
+	pool.Release(handles[7])
+	if _, ok := pool.Store(frame); !ok {
+		t.Error("a freed slot was not used again")
+	}
+}

@@ -1,0 +1,336 @@
+// Package loop carries frames between devices and the fabric on one OS thread.
+//
+// The thread waits in epoll for readable devices, for the time of the next frame (a timerfd) and for requests. Between two
+// frames it carries out requests (Do), so a change of the network is atomic with respect to traffic. It asks for
+// real-time priority; it does not wait by spinning for more than microseconds, and rests when it had no reason to sleep for long.
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/histogram"
+)
+
+const (
+	// readBatch bounds what is read from one device before the next one's turn.
+	readBatch = 64
+	// After busyNS without a sleep the loop rests for restNS, 6 % of the time with the waking. The kernel stops real-time threads that use
+	// more than 95 % of a core for the rest of each second (sched_rt_runtime_us); many short rests are better than a gap of 50 ms. A
+	// thread that was pushed off this core holding a lock, such as a receiver its socket's, gets on with it meanwhile.
+	busyNS = int64(1e6)
+	restNS = int64(60e3)
+	// soonNS: a frame that is due sooner is waited for by looking again, because falling asleep and waking takes about as long.
+	soonNS = int64(3e3)
+	// pollNS: while frames are due one after the other, devices are looked at this often; it costs half as much as a frame.
+	pollNS = int64(15e3)
+	// processors is GOMAXPROCS: the data thread keeps one to itself for good, the others serve requests.
+	processors = 4
+	// sleptNS: a wait longer than this was a sleep.
+	sleptNS = int64(20e3)
+)
+
+// Loop is the data path. Make it with New, start it with Start.
+type Loop struct {
+	fabric *fabric.Fabric
+	epoll  int
+	timer  int
+	wake   int // eventfd
+
+	sources    []*source // by index; nil: free
+	generation int32
+
+	mutex   sync.Mutex // guards mailbox
+	mailbox []func(nowNS int64)
+
+	relaxed   bool  // see Collect
+	moved     bool  // the last turn had events
+	armedNS   int64 // what the timer is set to; it may have fired; 0: not set
+	polledNS  int64 // when the devices were last looked at
+	sleptAtNS int64 // when the thread last slept
+	lateness  histogram.Histogram
+	counts    Counts
+	grant     Grant
+	failed    func(error)
+	stopping  bool
+	stopped   chan struct{}
+
+	events  [64]unix.EpollEvent
+	scratch [framepool.MaxFrame]byte
+}
+
+// Counts tell how the loop spends its turns.
+type Counts struct {
+	Turns uint64 // waits for events
+	Rests uint64 // times that it rested because it had been busy for long
+}
+
+type kind uint8
+
+const (
+	kindTimer kind = iota
+	kindWake
+	kindDevice
+	kindProcess
+)
+
+type source struct {
+	kind       kind
+	generation int32
+	port       *Port
+}
+
+// New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
+func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
+	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, failed: failed, stopped: make(chan struct{})}
+	var err error
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if l.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		l.closeAll()
+		return nil, fmt.Errorf("timerfd_create: %w", err)
+	}
+	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		l.closeAll()
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake} {
+		if _, err := l.watch(fd, &source{kind: kind}); err != nil {
+			l.closeAll()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (l *Loop) closeAll() {
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// Start runs the data thread. It returns when the thread runs, with what the kernel granted it.
+//
+// It changes the process: garbage is collected by Collect only from now on, because a collection of the runtime's own would wait for the
+// pinned thread, and GOMAXPROCS is fixed, because following a change of the cgroup's quota would too.
+func (l *Loop) Start() (Grant, error) {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(math.MaxInt64)
+	runtime.GOMAXPROCS(processors)
+	ready := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
+		if err := blockSignals(); err != nil {
+			ready <- err
+			return
+		}
+		l.grant = ask()
+		ready <- nil
+		l.run()
+	}()
+	err := <-ready
+	return l.grant, err
+}
+
+// Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do must
+// not be called afterwards.
+func (l *Loop) Stop() {
+	l.Do(func(int64) { l.stopping = true })
+	<-l.stopped
+}
+
+// Do runs fn on the data thread, between two frames, and returns the time (CLOCK_MONOTONIC, ns) at which it ran. Everything
+// that is due by then has been carried out. fn should be short: frames wait for it.
+func (l *Loop) Do(fn func(nowNS int64)) (atNS int64) {
+	done := make(chan int64, 1)
+	l.mutex.Lock()
+	l.mailbox = append(l.mailbox, func(nowNS int64) {
+		fn(nowNS)
+		done <- nowNS
+	})
+	l.mutex.Unlock()
+	one := [8]byte{0: 1}
+	// The only error is EAGAIN, when the counter is full: then the thread will wake anyway.
+	_, _ = unix.Write(l.wake, one[:])
+	return <-done
+}
+
+// Collect runs a garbage collection. The collector has to stop every goroutine for moments, which a pinned thread would not
+// let happen, so the loop is unpinned as long as it takes (a few ms).
+func (l *Loop) Collect() {
+	l.Do(func(int64) { l.relaxed = true })
+	runtime.GC()
+	l.Do(func(int64) { l.relaxed = false })
+}
+
+// Lateness of all frames delivered so far: time of the write less the scheduled time. To be called inside Do.
+func (l *Loop) Lateness() *histogram.Histogram { return &l.lateness }
+
+// Counts of the loop so far. To be called inside Do.
+func (l *Loop) Counts() Counts { return l.counts }
+
+// run alternates between moving frames, pinned, and carrying out requests, unpinned, because those may block for moments.
+func (l *Loop) run() {
+	defer close(l.stopped)
+	defer l.closeAll()
+	l.sleptAtNS = clock.Now()
+	for !l.stopping {
+		relaxed := l.relaxed
+		if !relaxed {
+			pin()
+		}
+		requests, err := false, error(nil)
+		for !requests && err == nil {
+			requests, err = l.turn()
+		}
+		if !relaxed {
+			unpin()
+		}
+		if err != nil {
+			l.failed(err)
+			return
+		}
+		l.handleRequests()
+	}
+}
+
+// turn waits for events and moves frames: what is due goes out, what is readable comes in. It reports whether there are requests.
+func (l *Loop) turn() (requests bool, err error) {
+	l.counts.Turns++
+	beforeNS := clock.Now()
+	n, err := l.await(beforeNS)
+	if err != nil {
+		return false, err
+	}
+	nowNS := clock.Now()
+	if nowNS-beforeNS > sleptNS {
+		l.sleptAtNS = nowNS
+	} else if nowNS-l.sleptAtNS > busyNS {
+		sleep(restNS)
+		l.counts.Rests++
+		nowNS = clock.Now()
+		l.sleptAtNS = nowNS
+	}
+	l.fabric.Advance(nowNS)
+	for i := range l.events[:n] {
+		event := &l.events[i]
+		s := l.sources[event.Fd]
+		if s == nil || s.generation != event.Pad {
+			continue
+		}
+		switch s.kind {
+		case kindDevice:
+			if !l.read(s.port) {
+				s.port.broken = true
+				requests = true
+			}
+		case kindProcess:
+			s.port.ended = true
+			requests = true
+		case kindWake:
+			requests = true
+		case kindTimer: // served by Advance
+		}
+	}
+	l.fabric.Advance(clock.Now())
+	l.moved = n > 0
+	return requests, nil
+}
+
+// await returns the number of events, at once if a frame is due within soonNS or if there are events; otherwise it sets the
+// timer to the next frame and sleeps. After a turn that had events it looks before it sets the timer: under load there mostly are
+// more, and setting the timer costs more than anything else in a turn.
+func (l *Loop) await(nowNS int64) (int, error) {
+	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
+	soon := some && dueNS <= nowNS+soonNS
+	if soon && nowNS-l.polledNS < pollNS {
+		return 0, nil
+	}
+	l.polledNS = nowNS
+	if soon || l.moved {
+		n, errno := l.wait(0)
+		if errno != 0 && errno != unix.EINTR {
+			return 0, fmt.Errorf("epoll_wait: %w", errno)
+		}
+		if soon || n > 0 {
+			return n, nil
+		}
+	}
+	if dueNS != l.armedNS {
+		if errno := armTimer(l.timer, dueNS); errno != 0 {
+			return 0, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
+		}
+		l.armedNS = dueNS
+	}
+	n, errno := l.wait(-1)
+	if errno != 0 && errno != unix.EINTR {
+		return 0, fmt.Errorf("epoll_wait: %w", errno)
+	}
+	return n, nil
+}
+
+// wait is the only place where the thread sleeps for long. Relaxed, the scheduler is told about it.
+func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
+	if !l.relaxed {
+		return epollWait(l.epoll, l.events[:], timeoutMS)
+	}
+	n, err := unix.EpollWait(l.epoll, l.events[:], timeoutMS)
+	if err != nil {
+		var errno unix.Errno
+		errors.As(err, &errno)
+		return 0, errno
+	}
+	return n, 0
+}
+
+// read takes what a device has, up to a batch; false when the device has gone. Frames that fall due meanwhile go
+// out first, so that frames enter a shared link in the order of their times.
+func (l *Loop) read(port *Port) bool {
+	for range readBatch {
+		length, errno := port.device.Read(l.scratch[:])
+		switch errno {
+		case 0:
+			nowNS := clock.Now()
+			l.fabric.Advance(nowNS)
+			l.fabric.Ingress(port.fabricPort, l.scratch[:length], nowNS)
+		case unix.EAGAIN, unix.EINTR:
+			return true
+		default:
+			port.gone = errno
+			return false
+		}
+	}
+	return true
+}
+
+// handleRequests buries ports that have died and empties the mailbox.
+func (l *Loop) handleRequests() {
+	for _, s := range l.sources {
+		if s != nil && s.kind == kindDevice && (s.port.broken || s.port.ended) {
+			l.portDied(s.port, clock.Now())
+		}
+	}
+	var counter [8]byte
+	_, _ = unix.Read(l.wake, counter[:]) // EAGAIN: it was not a request that woke us
+	l.mutex.Lock()
+	requests := l.mailbox
+	l.mailbox = nil
+	l.mutex.Unlock()
+	for _, request := range requests {
+		nowNS := clock.Now()
+		l.fabric.Advance(nowNS)
+		request(nowNS)
+	}
+}

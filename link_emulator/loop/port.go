@@ -1,0 +1,154 @@
+package loop
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/device"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/histogram"
+)
+
+// Port is a device that the loop reads and writes, and the process it belongs to. Its methods are for the data thread.
+type Port struct {
+	loop       *Loop
+	fabricPort *fabric.Port
+	device     device.Device
+	pidfd      int // < 0: no process is watched
+	died       Died
+	closed     chan struct{}
+	sources    []int
+
+	broken, ended bool
+	gone          unix.Errno
+	lateness      histogram.Histogram
+}
+
+// Died is told, on the data thread, that a port has died at atNS: gone is what reading its interface answered, or 0 when its
+// process has ended. It must not block.
+type Died func(gone unix.Errno, atNS int64)
+
+// Attach joins a device to the fabric as a new port and takes over the device and pidfd (which may be < 0), unless it returns an
+// error. When the device goes, or the process behind pidfd ends, the port dies: its device is closed and died is
+// called. To be called inside Do.
+func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
+	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{})}
+	fabricPort, err := l.fabric.AddPort(name, mtu, port)
+	if err != nil {
+		return nil, err
+	}
+	port.fabricPort = fabricPort
+	err = port.watch(d.FD(), kindDevice)
+	if err == nil && pidfd >= 0 {
+		err = port.watch(pidfd, kindProcess)
+	}
+	if err != nil {
+		port.unwatch()
+		_ = l.fabric.RemovePort(name) // it exists and has no link
+		return nil, err
+	}
+	return port, nil
+}
+
+// Detach removes a port, dead or alive, from the fabric and closes its device. Refused while it carries a link. To be called inside Do.
+func (l *Loop) Detach(port *Port) error {
+	if err := l.fabric.RemovePort(port.fabricPort.Name()); err != nil {
+		return err
+	}
+	port.shut()
+	return nil
+}
+
+// Closed is closed when the device is: only then the kernel has removed a TAP.
+func (p *Port) Closed() <-chan struct{} { return p.closed }
+
+// Device that the port was attached with; closed when the port has died.
+func (p *Port) Device() device.Device { return p.device }
+
+// Lateness of the frames delivered to the port. To be called inside Do.
+func (p *Port) Lateness() *histogram.Histogram { return &p.lateness }
+
+// Deliver implements fabric.Sink.
+func (p *Port) Deliver(frame []byte, dueNS int64) fabric.Outcome {
+	lateNS := clock.Now() - dueNS
+	p.lateness.Record(lateNS)
+	p.loop.lateness.Record(lateNS)
+	switch p.device.Write(frame) {
+	case 0:
+		return fabric.Delivered
+	case unix.EIO: // the interface is down (tun_get_user)
+		return fabric.SinkDown
+	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
+		return fabric.SinkFull
+	}
+	return fabric.SinkError
+}
+
+func (l *Loop) portDied(port *Port, nowNS int64) {
+	l.fabric.Advance(nowNS)
+	l.fabric.PortDied(port.fabricPort, nowNS)
+	port.shut()
+	if port.ended {
+		port.gone = 0
+	}
+	port.died(port.gone, nowNS)
+}
+
+// shut closes what the port holds, once. Closing a TAP waits for the kernel to unregister the interface, tens of
+// milliseconds, so another thread does it.
+func (p *Port) shut() {
+	if len(p.sources) == 0 {
+		return
+	}
+	p.unwatch()
+	go func() {
+		defer close(p.closed)
+		_ = p.device.Close() // nothing can be done about an error, and Linux closes the fd all the same
+		if p.pidfd >= 0 {
+			_ = unix.Close(p.pidfd)
+		}
+	}()
+}
+
+func (p *Port) watch(fd int, kind kind) error {
+	index, err := p.loop.watch(fd, &source{kind: kind, port: p})
+	if err == nil {
+		p.sources = append(p.sources, index)
+	}
+	return err
+}
+
+func (p *Port) unwatch() {
+	fds := [...]int{p.device.FD(), p.pidfd}
+	for i, index := range p.sources {
+		// An fd that is closed leaves the epoll set by itself; this one may live on in a fork, so it is taken out.
+		_ = unix.EpollCtl(p.loop.epoll, unix.EPOLL_CTL_DEL, fds[i], nil)
+		p.loop.sources[index] = nil
+	}
+	p.sources = nil
+}
+
+// watch adds fd to the epoll set under a free index. The generation tells events of an index's former owner apart.
+func (l *Loop) watch(fd int, s *source) (int, error) {
+	index := 0
+	for index < len(l.sources) && l.sources[index] != nil {
+		index++
+	}
+	l.generation++
+	s.generation = l.generation
+	events := uint32(unix.EPOLLIN)
+	if s.kind == kindTimer {
+		events |= unix.EPOLLET // told once per firing: nobody reads the timer
+	}
+	event := unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		return 0, fmt.Errorf("epoll_ctl add: %w", err)
+	}
+	if index == len(l.sources) {
+		l.sources = append(l.sources, nil)
+	}
+	l.sources[index] = s
+	return index, nil
+}

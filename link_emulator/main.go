@@ -1,0 +1,57 @@
+// Command link-emulator is the network between the hosts of a run: switches and links with a delay and a rate, in one
+// process that holds a TAP interface in each host's network namespace. See README.md.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// sourceHash identifies the sources of the build: -ldflags "-X main.sourceHash=...".
+var sourceHash = "dev"
+
+const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N]
+       link-emulator rtt < hosts.json > pairs.json
+       link-emulator --version | --help
+
+serve   runs the emulator; FD is a stream socket that carries the control protocol. Ends when FD ends, or on SIGTERM.
+rtt     measures the round-trip time of every pair of hosts with ICMP echo, from inside their network namespaces.
+
+exit status: 0 done, 1 failed, 2 wrong usage or input
+`
+
+// Exit statuses.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	verb := ""
+	if len(arguments) > 0 {
+		verb = arguments[0]
+	}
+	switch {
+	case verb == "serve":
+		return serve(arguments[1:], stderr)
+	case verb == "rtt" && len(arguments) == 1:
+		return measure(stdin, stdout, stderr)
+	case verb == "--version" && len(arguments) == 1:
+		fmt.Fprintln(stdout, "link-emulator", sourceHash)
+		return exitDone
+	case verb == "--help" || verb == "-h":
+		fmt.Fprint(stdout, usage)
+		return exitDone
+	}
+	fmt.Fprint(stderr, usage)
+	return exitUsage
+}
+
+func complain(stderr io.Writer, status int, err error) int {
+	fmt.Fprintln(stderr, "link-emulator:", err)
+	return status
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		arguments string
+		stdin     string
+		status    int
+		stdout    string // what it begins with
+		stderr    string // what it contains
+	}{
+		{arguments: "--version", stdout: "link-emulator dev\n"},
+		{arguments: "--help", stdout: "usage:"},
+		{arguments: "", status: exitUsage, stderr: "usage:"},
+		{arguments: "nonsense", status: exitUsage, stderr: "usage:"},
+		{arguments: "--version x", status: exitUsage, stderr: "usage:"},
+		{arguments: "serve", status: exitUsage, stderr: "--control-fd"},
+		{arguments: "serve --control-fd 1", status: exitUsage, stderr: "--control-fd"},
+		{arguments: "serve --control-fd 9999", status: exitUsage, stderr: "--control-fd"},
+		{arguments: "serve --control-fd 3 more", status: exitUsage, stderr: `"more"`},
+		{arguments: "serve --control-fd 3 --buffer-bytes 1", status: exitUsage, stderr: "--buffer-bytes"},
+		{arguments: "serve --nonsense", status: exitUsage, stderr: "nonsense"},
+		{arguments: "rtt", stdin: "{}", status: exitUsage, stderr: "hosts: the field is missing"},
+		{arguments: "rtt more", status: exitUsage, stderr: "usage:"},
+	} {
+		var stdout, stderr bytes.Buffer
+		status := run(strings.Fields(c.arguments), strings.NewReader(c.stdin), &stdout, &stderr)
+		if status != c.status || !strings.HasPrefix(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit %d, %q, %q",
+				c.arguments, status, stdout.String(), stderr.String(), c.status, c.stdout, c.stderr)
+		}
+	}
+}

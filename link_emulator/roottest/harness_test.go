@@ -1,0 +1,335 @@
+//go:build root
+
+// Package roottest runs the built emulator on real namespaces and TAPs. It needs root and leaves nothing behind.
+package roottest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/netns"
+)
+
+// deadline bounds every wait; it is far beyond what anything here takes.
+const deadline = 20 * time.Second
+
+// hostRole marks a process that this test started to hold a network namespace.
+const hostRole = "LINK_EMULATOR_TEST_HOST"
+
+// Flags of struct arpreq (linux/if_arp.h: ATF_COM, ATF_PERM).
+const (
+	arpComplete  = 0x02
+	arpPermanent = 0x04
+)
+
+var binary string // the built emulator
+
+func TestMain(m *testing.M) {
+	if os.Getenv(hostRole) != "" {
+		// A host lives until its parent closes the pipe, so it never outlives the test.
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}
+	os.Exit(runAll(m))
+}
+
+func runAll(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		fmt.Println("roottest: skipped, it needs root")
+		return 0
+	}
+	directory, err := os.MkdirTemp("", "link-emulator-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(directory)
+	binary = filepath.Join(directory, "link-emulator")
+	build := exec.Command("go", "build", "-o", binary, "..")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// host is a process with a network namespace of its own, and the port that the emulator has made there.
+type host struct {
+	t       testing.TB
+	name    string
+	ip      net.IP
+	ifName  string
+	mac     net.HardwareAddr // known once the port is added
+	process *exec.Cmd
+}
+
+func (h *host) pid() int { return h.process.Process.Pid }
+
+func startHost(t testing.TB, index int) *host {
+	t.Helper()
+	h := &host{
+		t:       t,
+		name:    fmt.Sprintf("h%d", index),
+		ip:      net.IPv4(10, 0, 0, byte(index+1)),
+		ifName:  fmt.Sprintf("lt%xe%d", os.Getpid(), index),
+		process: exec.Command(os.Args[0]),
+	}
+	h.process.Env = append(os.Environ(), hostRole+"=1")
+	h.process.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	life, err := h.process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		life.Close()
+		_ = h.process.Wait() // some tests kill it
+	})
+	return h
+}
+
+// inside runs fn on a thread in the host's namespace.
+func (h *host) inside(fn func() error) {
+	h.t.Helper()
+	if err := netns.Do(h.pid(), -1, fn); err != nil {
+		h.t.Fatalf("%s: %v", h.name, err)
+	}
+}
+
+// bringUp gives the host's interface its address and brings it up (netdevice(7)).
+func (h *host) bringUp() {
+	h.t.Helper()
+	h.inside(func() error {
+		control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(control)
+		request, err := unix.NewIfreq(h.ifName)
+		if err != nil {
+			return err
+		}
+		if err := request.SetInet4Addr(h.ip.To4()); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(control, unix.SIOCSIFADDR, request); err != nil {
+			return fmt.Errorf("set the address: %w", err)
+		}
+		if err := request.SetInet4Addr([]byte{255, 255, 255, 0}); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(control, unix.SIOCSIFNETMASK, request); err != nil {
+			return fmt.Errorf("set the netmask: %w", err)
+		}
+		request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+		if err := unix.IoctlIfreq(control, unix.SIOCSIFFLAGS, request); err != nil {
+			return fmt.Errorf("bring the interface up: %w", err)
+		}
+		return nil
+	})
+}
+
+// know gives the host a permanent neighbour entry (arp(7)) for each of the others. Reason: the kernel bounds the entries that it has
+// resolved itself over all namespaces together (gc_thresh3, 1024), too few for all pairs of more than 32 hosts.
+func (h *host) know(others []*host) {
+	h.t.Helper()
+	h.inside(func() error {
+		control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(control)
+		for _, other := range others {
+			if other == h {
+				continue
+			}
+			var request struct { // struct arpreq
+				protocol, hardware struct {
+					family uint16
+					data   [14]byte
+				}
+				flags   int32
+				netmask [16]byte
+				device  [16]byte
+			}
+			request.protocol.family = unix.AF_INET
+			copy(request.protocol.data[2:], other.ip.To4())
+			request.hardware.family = unix.ARPHRD_ETHER
+			copy(request.hardware.data[:], other.mac)
+			request.flags = arpComplete | arpPermanent
+			copy(request.device[:], h.ifName)
+			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(control), unix.SIOCSARP, uintptr(unsafe.Pointer(&request)))
+			if errno != 0 {
+				return fmt.Errorf("add a neighbour: %w", errno)
+			}
+		}
+		return nil
+	})
+}
+
+// hasInterface reports whether the emulator's interface exists in the host's namespace.
+func (h *host) hasInterface() (has bool) {
+	h.t.Helper()
+	h.inside(func() error {
+		_, err := net.InterfaceByName(h.ifName)
+		has = err == nil
+		return nil
+	})
+	return has
+}
+
+// emulator is a running `link-emulator serve` and its control connection.
+type emulator struct {
+	t       testing.TB
+	process *exec.Cmd
+	control *os.File
+	lines   chan map[string]any
+	id      int
+	ended   chan error
+}
+
+func startEmulator(t testing.TB) *emulator {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := os.NewFile(uintptr(fds[1]), "control of the emulator")
+	defer far.Close()
+	e := &emulator{
+		t:       t,
+		process: exec.Command(binary, "serve", "--control-fd", "3"),
+		control: os.NewFile(uintptr(fds[0]), "control"),
+		lines:   make(chan map[string]any, 100),
+		ended:   make(chan error, 1),
+	}
+	e.process.ExtraFiles = []*os.File{far}
+	e.process.Stderr = os.Stderr
+	if err := e.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { e.ended <- e.process.Wait() }()
+	go func() {
+		defer close(e.lines)
+		scanner := bufio.NewScanner(e.control)
+		scanner.Buffer(nil, 1<<22)
+		for scanner.Scan() {
+			var line map[string]any
+			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+				t.Errorf("the emulator wrote %q: %v", scanner.Text(), err)
+				return
+			}
+			e.lines <- line
+		}
+	}()
+	t.Cleanup(func() { e.stop() })
+	return e
+}
+
+// stop closes the control connection, as the death of the driver does, and waits for the end.
+func (e *emulator) stop() {
+	if e.control == nil {
+		return
+	}
+	// Shutdown, not only close: the reading goroutine still holds the file.
+	_ = unix.Shutdown(int(e.control.Fd()), unix.SHUT_RDWR)
+	e.control.Close()
+	e.control = nil
+	e.awaitEnd(0)
+}
+
+// awaitEnd waits until the process has ended and compares its exit status.
+func (e *emulator) awaitEnd(status int) {
+	e.t.Helper()
+	select {
+	case <-e.ended:
+		if got := e.process.ProcessState.ExitCode(); got != status {
+			e.t.Errorf("the emulator ended with status %d, want %d", got, status)
+		}
+	case <-time.After(deadline):
+		e.t.Error("the emulator goes on without its driver")
+		_ = e.process.Process.Kill()
+	}
+}
+
+func (e *emulator) next() map[string]any {
+	e.t.Helper()
+	select {
+	case line, ok := <-e.lines:
+		if !ok {
+			e.t.Fatal("the emulator closed the connection")
+		}
+		return line
+	case <-time.After(deadline):
+		e.t.Fatal("no line came within the deadline")
+	}
+	return nil
+}
+
+type fields map[string]any
+
+// ask sends a request and returns the result; a refusal ends the test.
+func (e *emulator) ask(op string, more fields) map[string]any {
+	e.t.Helper()
+	e.id++
+	request := fields{"id": e.id, "op": op}
+	for name, value := range more {
+		request[name] = value
+	}
+	line, err := json.Marshal(request)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := e.control.Write(append(line, '\n')); err != nil {
+		e.t.Fatal(err)
+	}
+	reply := e.next()
+	if reply["ok"] != true {
+		e.t.Fatalf("%s: %v", line, reply)
+	}
+	return reply["result"].(map[string]any)
+}
+
+func (e *emulator) addPort(h *host) {
+	e.t.Helper()
+	result := e.ask("add_port", fields{"name": h.name, "pid": h.pid(), "ifname": h.ifName})
+	var err error
+	if h.mac, err = net.ParseMAC(result["mac"].(string)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *emulator) addLink(h *host, delay time.Duration, rateBPS any) {
+	e.t.Helper()
+	direction := fields{"delay_ns": delay.Nanoseconds(), "rate_bps": rateBPS}
+	e.ask("add_link", fields{"name": h.name, "a": fields{"port": h.name}, "b": fields{"switch": "s1"}, "a_to_b": direction, "b_to_a": direction})
+}
+
+// star starts an emulator with one switch, and hosts that are up, one for each delay.
+func star(t testing.TB, rateBPS any, delays ...time.Duration) (*emulator, []*host) {
+	t.Helper()
+	e := startEmulator(t)
+	e.ask("add_switch", fields{"name": "s1"})
+	var hosts []*host
+	for i, delay := range delays {
+		h := startHost(t, i)
+		e.addPort(h)
+		e.addLink(h, delay, rateBPS)
+		h.bringUp()
+		hosts = append(hosts, h)
+	}
+	return e, hosts
+}

@@ -1,0 +1,305 @@
+//go:build root
+
+package roottest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/rtt"
+)
+
+// measure runs `link-emulator rtt` over hosts.
+func measure(t testing.TB, hosts []*host, more fields) rtt.Result {
+	t.Helper()
+	var list []fields
+	for _, h := range hosts {
+		list = append(list, fields{"name": h.name, "pid": h.pid(), "ip": h.ip.String()})
+	}
+	request := fields{"hosts": list}
+	for name, value := range more {
+		request[name] = value
+	}
+	input, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(binary, "rtt")
+	command.Stdin = bytes.NewReader(input)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("rtt: %v: %s", err, stderr.String())
+	}
+	var result rtt.Result
+	if err := json.Unmarshal(output, &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// The medians are of an idle path; the bound is wide because other programs may be at work.
+func TestRoundTripTimes(t *testing.T) {
+	delays := []time.Duration{0, 3 * time.Millisecond, 3 * time.Millisecond, 50 * time.Millisecond}
+	_, hosts := star(t, nil, delays...)
+	result := measure(t, hosts, fields{"probes": 50})
+	if len(result.Pairs) != 6 || result.FrameBytes != 98 {
+		t.Fatalf("%d pairs of frames of %d bytes, want 6 of 98", len(result.Pairs), result.FrameBytes)
+	}
+	index := 0
+	for i := range hosts {
+		for j := i + 1; j < len(hosts); j++ {
+			pair := result.Pairs[index]
+			index++
+			want := 2 * (delays[i] + delays[j])
+			if pair.A != hosts[i].name || pair.B != hosts[j].name || pair.MedianNS == nil || pair.Lost > 0 {
+				t.Fatalf("got %+v", pair)
+			}
+			got := time.Duration(*pair.MedianNS)
+			t.Logf("%s - %s: median %v, asked for %v", pair.A, pair.B, got, want)
+			if got < want || got > want+time.Millisecond {
+				t.Errorf("%s - %s: median %v, want %v to %v", pair.A, pair.B, got, want, want+time.Millisecond)
+			}
+			for _, ns := range pair.SamplesNS {
+				if time.Duration(ns) < want {
+					t.Errorf("%s - %s: a sample of %v is early", pair.A, pair.B, time.Duration(ns))
+				}
+			}
+		}
+	}
+}
+
+// What arrives at the far end of a link of 100 Mbit/s under a heavier UDP load is 100 Mbit/s, by the receiver's clock.
+func TestRateIsKept(t *testing.T) {
+	const rateBPS, payload, frames = 100_000_000, 1472, 5000
+	_, hosts := star(t, rateBPS, time.Millisecond, time.Millisecond)
+	measure(t, hosts, fields{"probes": 1}) // resolves addresses
+	receiver, sender := udpSocket(hosts[1], true), udpSocket(hosts[0], false)
+	defer receiver.Close()
+	defer sender.Close()
+	if err := receiver.SetReadBuffer(8 << 20); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		data := make([]byte, payload)
+		to := &net.UDPAddr{IP: hosts[1].ip, Port: 5000}
+		for end := time.Now().Add(deadline); time.Now().Before(end); {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := sender.WriteTo(data, to); err != nil {
+				t.Errorf("send: %v", err)
+				return
+			}
+			_, _ = unix.Poll(nil, 0) // lets the receiver in on a machine with one core
+		}
+	}()
+	buffer := make([]byte, 2048)
+	var first, last time.Time
+	for i := range frames {
+		if err := receiver.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := receiver.ReadFrom(buffer); err != nil {
+			t.Fatalf("after %d frames: %v", i, err)
+		}
+		last = time.Now()
+		if i == 0 {
+			first = last
+		}
+	}
+	close(stop)
+	<-finished
+	got := float64(frames-1) * (payload + 42) * 8 / last.Sub(first).Seconds()
+	t.Logf("%.2f Mbit/s", got/1e6)
+	if got < 0.95*rateBPS || got > 1.05*rateBPS {
+		t.Errorf("got %.2f Mbit/s, want 100 within 5 %%", got/1e6)
+	}
+}
+
+func udpSocket(h *host, receive bool) (socket *net.UDPConn) {
+	h.t.Helper()
+	port := 0
+	if receive {
+		port = 5000
+	}
+	h.inside(func() (err error) {
+		socket, err = net.ListenUDP("udp4", &net.UDPAddr{IP: h.ip, Port: port})
+		return err
+	})
+	return socket
+}
+
+func TestHostDeath(t *testing.T) {
+	e, hosts := star(t, nil, 0, 0, 0)
+	victim := hosts[2]
+	if err := victim.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	event := e.next()
+	if event["event"] != "port_down" || event["port"] != victim.name || event["reason"] != fmt.Sprintf("host process %d ended", victim.pid()) {
+		t.Errorf("got event %v", event)
+	}
+	if link := e.ask("read_link", fields{"name": victim.name}); link["up"] != false {
+		t.Errorf("the link of the dead host: %v", link)
+	}
+	if result := measure(t, hosts[:2], fields{"probes": 3}); result.Pairs[0].MedianNS == nil {
+		t.Error("the others cannot reach each other any more")
+	}
+	e.ask("remove_link", fields{"name": victim.name})
+	e.ask("remove_port", fields{"name": victim.name})
+	again := startHost(t, 2)
+	e.addPort(again)
+	e.addLink(again, 0, nil)
+	again.bringUp()
+	if result := measure(t, []*host{hosts[0], again}, fields{"probes": 3}); result.Pairs[0].MedianNS == nil {
+		t.Error("the new host cannot be reached")
+	}
+}
+
+func TestDriverDeathLeavesNothing(t *testing.T) {
+	e, hosts := star(t, nil, 0, 0)
+	for _, h := range hosts {
+		if !h.hasInterface() {
+			t.Fatalf("%s has no interface to begin with", h.name)
+		}
+	}
+	// The terminal's Ctrl-C and hang-up go to the whole process group: it must survive them.
+	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGHUP} {
+		if err := e.process.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.ask("hello", nil)
+	e.stop()
+	for _, h := range hosts {
+		if h.hasInterface() {
+			t.Errorf("%s still has its interface", h.name)
+		}
+	}
+}
+
+// The driver is killed with an event unread: its socket answers with a reset, which is an end like any other.
+func TestDriverDeathWithSomethingUnread(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := os.NewFile(uintptr(fds[1]), "control of the emulator")
+	process := exec.Command(binary, "serve", "--control-fd", "3")
+	process.ExtraFiles = []*os.File{far}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	far.Close()
+	if _, err := unix.Write(fds[0], []byte("{\"id\":1,\"op\":\"hello\"}\n")); err != nil {
+		t.Fatal(err)
+	}
+	readable := []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
+	for n := 0; n == 0; {
+		if n, err = unix.Poll(readable, int(deadline.Milliseconds())); err != nil && err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(fds[0])
+	if err := process.Wait(); err != nil {
+		t.Errorf("the emulator ended with %v, want status 0", err)
+	}
+}
+
+func TestTerminate(t *testing.T) {
+	e, hosts := star(t, nil, 0)
+	if err := e.process.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	e.awaitEnd(0)
+	e.control.Close()
+	e.control = nil
+	if hosts[0].hasInterface() {
+		t.Error("the interface is still there")
+	}
+}
+
+func TestRemovedPortFreesTheNameAtOnce(t *testing.T) {
+	e, hosts := star(t, nil, 0)
+	h := hosts[0]
+	for range 3 {
+		e.ask("remove_link", fields{"name": h.name})
+		e.ask("remove_port", fields{"name": h.name})
+		if h.hasInterface() {
+			t.Fatal("the interface is still there")
+		}
+		e.addPort(h)
+		e.addLink(h, 0, nil)
+	}
+}
+
+func TestInterfaceAsAsked(t *testing.T) {
+	e := startEmulator(t)
+	h := startHost(t, 0)
+	e.ask("add_port", fields{"name": "p", "pid": h.pid(), "ifname": h.ifName, "mac": "02:00:00:00:00:07", "mtu": 9000})
+	h.inside(func() error {
+		made, err := net.InterfaceByName(h.ifName)
+		if err != nil {
+			return err
+		}
+		if made.MTU != 9000 || made.HardwareAddr.String() != "02:00:00:00:00:07" || made.Flags&net.FlagUp != 0 {
+			t.Errorf("got %+v", made)
+		}
+		return nil
+	})
+}
+
+func TestFrameToAnInterfaceThatIsDownIsCounted(t *testing.T) {
+	e, hosts := star(t, nil, 0)
+	down := startHost(t, 1)
+	e.addPort(down)
+	e.addLink(down, 0, nil)
+	result := measure(t, []*host{hosts[0], down}, fields{"probes": 1, "timeout_ms": 100})
+	if result.Pairs[0].MedianNS != nil || result.Pairs[0].Lost == 0 {
+		t.Errorf("got %+v", result.Pairs[0])
+	}
+	link := e.ask("read_link", fields{"name": down.name})
+	if drops := link["b_to_a"].(map[string]any)["drops"].(map[string]any); drops["down"] == 0.0 {
+		t.Errorf("drops: %v", drops)
+	}
+}
+
+func TestFiftyHosts(t *testing.T) {
+	delays := make([]time.Duration, 50)
+	for i := range delays {
+		delays[i] = time.Millisecond
+	}
+	e, hosts := star(t, nil, delays...)
+	for _, h := range hosts {
+		h.know(hosts)
+	}
+	result := measure(t, hosts, fields{"probes": 3, "warmup": 1})
+	if len(result.Pairs) != 1225 {
+		t.Fatalf("%d pairs, want 1225", len(result.Pairs))
+	}
+	lost := 0
+	for _, pair := range result.Pairs {
+		lost += pair.Lost
+		if pair.MedianNS == nil || *pair.MedianNS < 4e6 {
+			t.Errorf("got %+v", pair)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d probes were lost: %v", lost, e.ask("stats", nil)["loop"])
+	}
+}

@@ -1,0 +1,77 @@
+package rtt
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// ICMP types (RFC 792).
+const (
+	typeEchoReply   = 0
+	typeEchoRequest = 8
+)
+
+const icmpHeaderBytes = 8
+
+// mark is what a probe's payload starts with, so that replies are told from other ICMP traffic: a number drawn for the run, the pair
+// and the probe.
+type mark struct {
+	run   uint64
+	pair  uint32
+	probe uint32
+}
+
+const markBytes = 16
+
+// encode fills message, an ICMP message of its final length, as an echo request.
+func (m mark) encode(message []byte) {
+	clear(message[:icmpHeaderBytes])
+	message[0] = typeEchoRequest
+	binary.BigEndian.PutUint16(message[4:], uint16(m.run))
+	binary.BigEndian.PutUint16(message[6:], uint16(m.probe))
+	binary.BigEndian.PutUint64(message[8:], m.run)
+	binary.BigEndian.PutUint32(message[16:], m.pair)
+	binary.BigEndian.PutUint32(message[20:], m.probe)
+	binary.BigEndian.PutUint16(message[2:], checksum(message))
+}
+
+// decodeReply reads the mark of an echo reply out of an IPv4 packet as a raw socket gives it; false for anything else.
+func decodeReply(packet []byte) (mark, bool) {
+	if len(packet) < 1 {
+		return mark{}, false
+	}
+	header := int(packet[0]&0x0f) * 4
+	if len(packet) < header+icmpHeaderBytes+markBytes {
+		return mark{}, false
+	}
+	message := packet[header:]
+	if message[0] != typeEchoReply || checksum(message) != 0 {
+		return mark{}, false
+	}
+	return mark{
+		run:   binary.BigEndian.Uint64(message[8:]),
+		pair:  binary.BigEndian.Uint32(message[16:]),
+		probe: binary.BigEndian.Uint32(message[20:]),
+	}, true
+}
+
+// checksum is the Internet checksum (RFC 1071); 0 over a message whose checksum field is right.
+func checksum(message []byte) uint16 {
+	var sum uint32
+	for len(message) >= 2 {
+		sum += uint32(binary.BigEndian.Uint16(message))
+		message = message[2:]
+	}
+	if len(message) == 1 {
+		sum += uint32(message[0]) << 8
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// payloadFill makes the rest of the payload recognizable in a capture.
+func payloadFill(bytesWanted int) []byte {
+	return bytes.Repeat([]byte("rtt."), bytesWanted/4+1)[:bytesWanted]
+}

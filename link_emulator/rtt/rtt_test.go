@@ -1,0 +1,201 @@
+package rtt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/link_emulator/refusal"
+)
+
+const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]`
+
+func TestParseDefaults(t *testing.T) {
+	r, err := Parse([]byte(`{` + twoHosts + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Probes != 25 || r.Warmup != 3 || r.Interval != 10*time.Millisecond || r.PayloadBytes != 56 || r.Timeout != 5*time.Second || len(r.Hosts) != 2 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestParseRefusals(t *testing.T) {
+	for input, field := range map[string]string{
+		`[]`: "",
+		`{}`: "hosts",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:                                            "hosts",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1].name",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:       "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:     "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"::1"}]}`:            "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`:     "hosts[0].pid",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: "hosts[0].x",
+		`{` + twoHosts + `,"probes":0}`:         "probes",
+		`{` + twoHosts + `,"payload_bytes":15}`: "payload_bytes",
+		`{` + twoHosts + `,"interval":10}`:      "interval",
+	} {
+		_, err := Parse([]byte(input))
+		var refused *refusal.Error
+		if !errors.As(err, &refused) || refused.Field != field {
+			t.Errorf("%s: got %v, want a refusal of field %q", input, err, field)
+		}
+	}
+}
+
+func TestEchoRoundTrip(t *testing.T) {
+	m := mark{run: 0x0123456789abcdef, pair: 7, probe: warmupMark | 3}
+	message := append(make([]byte, icmpHeaderBytes), payloadFill(57)...) // odd: the checksum pads
+	m.encode(message)
+	if checksum(message) != 0 {
+		t.Error("the checksum of a request is wrong")
+	}
+	reply := append([]byte{0x46, 23: 0}, message...) // an IPv4 header with one option word
+	if _, ok := decodeReply(reply); ok {
+		t.Error("a request was taken for a reply")
+	}
+	reply[24] = typeEchoReply
+	binary.BigEndian.PutUint16(reply[26:], 0)
+	binary.BigEndian.PutUint16(reply[26:], checksum(reply[24:]))
+	if got, ok := decodeReply(reply); !ok || got != m {
+		t.Errorf("got %+v (%v), want %+v", got, ok, m)
+	}
+	reply[40]++
+	if _, ok := decodeReply(reply); ok {
+		t.Error("a damaged reply was accepted")
+	}
+	for length := range len(reply) {
+		decodeReply(reply[:length]) // must not crash
+	}
+}
+
+// simulate runs one pair in simulated time over a network with a round trip; lose says which probe is lost.
+func simulate(r *Request, roundTrip time.Duration, lose func(probe uint32) bool) *pair {
+	p := &pair{deadline: r.Timeout}
+	type flight struct {
+		probe uint32
+		at    time.Duration
+	}
+	var flights []flight
+	for now := time.Duration(0); !p.over && now < time.Hour; now += 100 * time.Microsecond {
+		for len(flights) > 0 && flights[0].at <= now {
+			at := stamp{wallNS: int64(1e18) + flights[0].at.Nanoseconds(), monotonicNS: now.Nanoseconds()}
+			p.replied(r, flights[0].probe, at.wallNS, at)
+			flights = flights[1:]
+		}
+		if probe, send := p.tick(r, now, r.Interval); send {
+			if probe&warmupMark == 0 {
+				p.sent(r, stamp{wallNS: int64(1e18) + now.Nanoseconds(), monotonicNS: now.Nanoseconds()}, now)
+			}
+			if !lose(probe) {
+				flights = append(flights, flight{probe, now + roundTrip})
+			}
+		}
+	}
+	return p
+}
+
+func TestPairMeasuresInAPipeline(t *testing.T) {
+	r := &Request{Probes: 25, Warmup: 3, Interval: 10 * time.Millisecond, Timeout: time.Second}
+	p := simulate(r, 200*time.Millisecond, func(uint32) bool { return false })
+	result := summarize("a", p)
+	if result.Sent != 25 || result.Lost != 0 || *result.MedianNS != 200e6 {
+		t.Errorf("got %+v", result)
+	}
+	if p.warmupSent < 20 || p.warmupSent > 22 { // repeated at the interval until the first reply, 200 ms later
+		t.Errorf("warm-up of %d probes, want about 20", p.warmupSent)
+	}
+}
+
+func TestPairCountsLosses(t *testing.T) {
+	r := &Request{Probes: 10, Warmup: 1, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond}
+	result := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe == 2 || probe == 9 }))
+	if result.Sent != 10 || result.Lost != 2 || len(result.SamplesNS) != 8 || *result.MedianNS != 6e6 {
+		t.Errorf("got %+v", result)
+	}
+}
+
+func TestReplyAfterTheTimeoutIsALoss(t *testing.T) {
+	r := &Request{Probes: 3, Warmup: 0, Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond}
+	result := summarize("a", simulate(r, 60*time.Millisecond, func(uint32) bool { return false }))
+	if result.Lost != 3 || result.MedianNS != nil {
+		t.Errorf("got %+v", result)
+	}
+}
+
+func TestSilentPairEndsAtTheTimeout(t *testing.T) {
+	r := &Request{Probes: 10, Warmup: 3, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond}
+	result := summarize("a", simulate(r, time.Millisecond, func(uint32) bool { return true }))
+	if result.Sent != 10 || result.Lost != 10 || result.MedianNS != nil { // 100 ms of warm-up
+		t.Errorf("got %+v", result)
+	}
+}
+
+func TestWallClockThatIsSetDoesNotSpoilASample(t *testing.T) {
+	r := &Request{Probes: 1, Timeout: time.Second}
+	for _, step := range []int64{int64(-3600e9), int64(3600e9), int64(5e6)} {
+		p := &pair{warm: true}
+		p.sent(r, stamp{wallNS: 1e18, monotonicNS: 0}, 0)
+		p.replied(r, 0, 1e18+step+6e6, stamp{wallNS: 1e18 + step + 6e6 + 1000, monotonicNS: 6e6 + 1000})
+		if got := p.samplesNS[0]; got != 6e6+1000 {
+			t.Errorf("step of %d ns: got a sample of %d ns, want 6001000", step, got)
+		}
+	}
+}
+
+func TestDuplicatesAndStrangersAreIgnored(t *testing.T) {
+	r := &Request{Probes: 2, Timeout: time.Second}
+	p := &pair{warm: true}
+	p.sent(r, stamp{wallNS: 1e18}, 0)
+	for range 2 {
+		p.replied(r, 0, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5})
+	}
+	p.replied(r, 1, 1e18+5, stamp{wallNS: 1e18 + 5, monotonicNS: 5}) // not sent yet
+	if p.open != 0 || p.over || p.samplesNS[0] != 5 {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestFiftyHostsAreSpreadOut(t *testing.T) {
+	var hosts []string
+	for i := range 50 {
+		hosts = append(hosts, fmt.Sprintf(`{"name":"h%d","pid":1,"ip":"10.0.0.%d"}`, i, i+1))
+	}
+	r, err := Parse([]byte(`{"hosts":[` + strings.Join(hosts, ",") + `]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	interval, probers := plan(&r, 1)
+	if interval != 1225*minSpacing {
+		t.Errorf("interval: got %v, want %v", interval, 1225*minSpacing)
+	}
+	seen := map[time.Duration]bool{}
+	for _, p := range probers {
+		for _, pair := range p.pairs {
+			if pair.next >= interval || seen[pair.next] {
+				t.Fatalf("pair %d starts at %v", pair.index, pair.next)
+			}
+			seen[pair.next] = true
+		}
+	}
+	if len(seen) != 1225 {
+		t.Errorf("%d pairs, want 1225", len(seen))
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		samples []int64
+		want    int64
+	}{{[]int64{5}, 5}, {[]int64{9, 1}, 5}, {[]int64{3, 1, 2}, 2}, {[]int64{4, 1, 3, 2}, 2}} {
+		if got := median(c.samples); got == nil || *got != c.want {
+			t.Errorf("%v: got %v, want %d", c.samples, got, c.want)
+		}
+	}
+	if median(nil) != nil {
+		t.Error("there is a median of nothing")
+	}
+}

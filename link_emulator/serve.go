@@ -1,0 +1,62 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/control"
+	"containernet-env/link_emulator/emulator"
+)
+
+const minBufferBytes = 4 << 20
+
+// serve runs the emulator until the control connection ends. It ends the process itself on SIGTERM and when the data path fails.
+func serve(arguments []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	fd := flags.Int("control-fd", -1, "file descriptor of the control connection")
+	bufferBytes := flags.Int64("buffer-bytes", emulator.DefaultBufferBytes, "most memory for frames, in bytes")
+	if err := flags.Parse(arguments); err != nil {
+		return exitUsage
+	}
+	switch {
+	case flags.NArg() > 0:
+		return complain(stderr, exitUsage, fmt.Errorf("serve: unexpected argument %q", flags.Arg(0)))
+	case *fd < 3:
+		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd: got %d, allowed: an open descriptor from 3 on", *fd))
+	case *bufferBytes < minBufferBytes:
+		return complain(stderr, exitUsage, fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
+	}
+	if _, err := unix.FcntlInt(uintptr(*fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
+		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd %d: %w", *fd, err))
+	}
+
+	// The terminal's Ctrl-C and hang-up are the driver's business; it ends us by closing the connection.
+	signal.Ignore(unix.SIGINT, unix.SIGHUP)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, unix.SIGTERM)
+	go func() {
+		<-terminated
+		os.Exit(exitDone)
+	}()
+
+	connection := os.NewFile(uintptr(*fd), "control connection")
+	server := control.New(sourceHash, connection)
+	running, err := emulator.Start(emulator.Options{
+		BufferBytes: *bufferBytes,
+		PortDown:    server.PortDown,
+		Failed:      func(err error) { os.Exit(complain(stderr, exitFailed, err)) },
+	})
+	if err != nil {
+		return complain(stderr, exitFailed, err)
+	}
+	if err := server.Serve(running, connection); err != nil {
+		return complain(stderr, exitFailed, err)
+	}
+	return exitDone
+}
