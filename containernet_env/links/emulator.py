@@ -1,0 +1,192 @@
+"""Links carried out by the project's own link emulator: one process with a TAP in each host's namespace."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import threading
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from containernet_env.errors import MissingRequirementError, RunError
+from containernet_env.links.base import EventHandler, ShapedLink, check_held
+from containernet_env.links.control import ControlClient
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+
+_START_DEADLINE_S = 10.0
+_END_DEADLINE_S = 5.0
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+def default_binary() -> Path:
+    """Where the set-up puts the emulator."""
+    return _PROJECT / "bin" / "link-emulator"
+
+
+def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
+    """One direction as the control protocol has it."""
+    return {
+        "delay_ns": direction.delay_ns,
+        "rate_bps": direction.rate_bps,
+        "queue_frames": direction.queue_frames,
+    }
+
+
+def direction_from_json(value: dict[str, Any]) -> DirectionSpec:
+    """What the emulator says it holds; its counters are left out."""
+    return DirectionSpec(int(value["delay_ns"]), value.get("rate_bps"), value.get("queue_frames"))
+
+
+class LinkEmulator:
+    """The emulator's process. It ends with its control connection, so it never outlives this process.
+
+    ``on_event`` hears of ports whose host has ended, and of the emulator's own unexpected end. ``hello`` holds
+    what the emulator said of itself (version, realtime, pid).
+    """
+
+    def __init__(self, binary: Path | str | None, on_event: EventHandler) -> None:
+        self._binary = Path(binary) if binary is not None else default_binary()
+        self._on_event = on_event
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client: ControlClient | None = None
+        self._said: deque[str] = deque(maxlen=20)
+        self._stopping = False
+        self._lock = threading.Lock()
+        self.hello: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start the process unless it runs already. Raises ``MissingRequirementError`` where it is not built."""
+        with self._lock:
+            if self._client is not None:
+                return
+            if not os.access(self._binary, os.X_OK):
+                raise MissingRequirementError(
+                    f"the link emulator is missing: {self._binary}", "Run ./build.sh as root: it builds it."
+                )
+            ours, theirs = socket.socketpair()
+            try:
+                # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
+                # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
+                self._process = subprocess.Popen(
+                    [str(self._binary), "serve", "--control-fd", str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                raise RunError(f"the link emulator cannot be started: {error}") from error
+            finally:
+                theirs.close()
+            threading.Thread(target=self._listen, args=(self._process,), name="link-emulator-log", daemon=True).start()
+            self._client = ControlClient(ours, self._event, self._lost)
+        self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
+
+    def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
+        """One request (see ``ControlClient.call``)."""
+        if self._client is None:
+            raise RunError(f"link emulator: {op}: it has not been started")
+        return self._client.call(op, deadline_s, **fields)
+
+    def stop(self) -> None:
+        """End the process: its interfaces vanish with it. Idempotent."""
+        self._stopping = True
+        if self._client is not None:
+            self._client.close()
+        if self._process is None:
+            return
+        try:
+            self._process.wait(_END_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_END_DEADLINE_S)
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for line in lines:
+                self._said.append(line.decode(errors="replace").rstrip())
+
+    def _event(self, message: dict[str, Any]) -> None:
+        if self._stopping:
+            return  # hosts end in a tear-down: no news
+        kind = str(message.get("event", "unknown"))
+        about = message.get("port") or message.get("link") or ""
+        self._on_event(kind, f"{about}: {message.get('reason', kind)}" if about else str(message))
+
+    def _lost(self) -> None:
+        if self._stopping or self._process is None:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_DEADLINE_S)
+        status = self._process.poll()
+        said = f": {self._said[-1]}" if self._said else ""
+        self._on_event("emulator_died", f"the link emulator ended with status {status}{said}")
+
+
+class EmulatedLink(ShapedLink):
+    """A link inside the emulator; its ends are TAPs in hosts' namespaces or ports of the emulator's switches.
+
+    ``ends`` are the two ends as the protocol names them, such as {"port": "d1-eth0"} or {"switch": "s1"}.
+    """
+
+    def __init__(
+        self, emulator: LinkEmulator, name: str, ends: tuple[dict[str, str], dict[str, str]], spec: LinkSpec
+    ) -> None:
+        super().__init__(name, spec)
+        self._emulator = emulator
+        self._ends = ends
+        self._made = False
+        self._ports: list[str] = []
+
+    def add_port(self, port: str, pid: int, ifname: str, mac: str, mtu: int) -> None:
+        """Make the TAP of one end; it stays down until it is brought up. Taken away by ``clear``."""
+        self._emulator.call("add_port", name=port, pid=pid, ifname=ifname, mac=mac, mtu=mtu)
+        self._ports.append(port)
+
+    def apply(self, spec: LinkSpec) -> None:
+        """See ``LinkImplementation``."""
+        directions: dict[str, Any] = {
+            "a_to_b": direction_to_json(spec.a_to_b),
+            "b_to_a": direction_to_json(spec.b_to_a),
+        }
+        if self._made:
+            self._emulator.call("set_link", name=self.name, **directions)
+        else:
+            self._emulator.call("add_link", name=self.name, a=self._ends[0], b=self._ends[1], **directions)
+            self._made = True
+        check_held(self.name, spec, self.read_back())
+        self.spec = spec
+
+    def read_back(self) -> LinkSpec:
+        """See ``LinkImplementation``."""
+        held = self.statistics()
+        return LinkSpec(direction_from_json(held["a_to_b"]), direction_from_json(held["b_to_a"]))
+
+    def statistics(self) -> dict[str, Any]:
+        """The emulator's whole answer: state, both directions as held, with counters of frames, bytes and drops."""
+        return self._emulator.call("read_link", name=self.name)
+
+    def set_up(self, up: bool) -> None:
+        """See ``ShapedLink``."""
+        self._emulator.call("link_state", name=self.name, up=up)
+
+    def clear(self) -> None:
+        """See ``LinkImplementation``. Nothing is asked of an emulator that has ended: all of it is gone then."""
+        if self._emulator.pid is not None:
+            if self._made:
+                self._emulator.call("remove_link", name=self.name)
+            for port in self._ports:
+                self._emulator.call("remove_port", name=port)
+        self._made = False
+        self._ports.clear()

@@ -1,0 +1,273 @@
+"""The proof of a network: the RTT of every pair of hosts, measured all at once, beside what the links ask for."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from containernet_env.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.links.emulator import default_binary
+from containernet_env.units import format_ms, parse_cpus, parse_duration
+
+PROBES = 25
+WARMUP_PROBES = 3
+INTERVAL_MS = 10
+PAYLOAD_BYTES = 56
+_SPARE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeHost:
+    """A host that takes part: its first process's id on this machine and its address."""
+
+    name: str
+    pid: int
+    ip: str
+
+
+class Expectation(Protocol):
+    """What is expected of a pair (``containernet_env.topology.RttExpectation``)."""
+
+    @property
+    def a(self) -> str: ...
+
+    @property
+    def b(self) -> str: ...
+
+    @property
+    def propagation_ns(self) -> int: ...
+
+    @property
+    def expected_ns(self) -> int: ...
+
+
+class ProbedTopology(Protocol):
+    """What ``measure_rtt`` needs of a topology (``containernet_env.topology.Topology``)."""
+
+    @property
+    def hosts(self) -> Sequence[Any]: ...
+
+    def rtt_pairs(self, frame_bytes: int = ...) -> Sequence[Expectation]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far a measured RTT may be from the expected one: the larger of both."""
+
+    absolute_ns: int = 500_000
+    ratio: float = 0.10
+
+    @classmethod
+    def parse(cls, text: str) -> Tolerance:
+        """Read "1ms", "15%" or both, "1ms,15%"; of one given alone the other is 0. Raises ``UsageError``."""
+        absolute_ns, ratio = 0, 0.0
+        words = [word.strip() for word in text.split(",")]
+        try:
+            if len(words) > 2 or len({word.endswith("%") for word in words}) != len(words):
+                raise ValueError("one of each")
+            for word in words:
+                if word.endswith("%"):
+                    ratio = float(parse_cpus(word[:-1])) / 100
+                else:
+                    absolute_ns = parse_duration(word)
+        except ValueError as error:
+            raise UsageError(f"RTT tolerance {text!r}; allowed: a duration, a percentage, or both: 1ms,15%") from error
+        return cls(absolute_ns, ratio)
+
+    def allowed_ns(self, expected_ns: int) -> int:
+        """Nanoseconds either way for one expected RTT."""
+        return max(self.absolute_ns, round(expected_ns * self.ratio))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    """One pair of hosts. ``samples_ns`` are the RTTs of the probes that were answered, in the order they were sent.
+
+    ``measured_ns`` is their median, ``None`` where none was answered; ``expected_ns`` is propagation plus the probe's
+    own serialization at each link's rate.
+    """
+
+    a: str
+    b: str
+    propagation_ns: int
+    expected_ns: int
+    measured_ns: int | None
+    sent: int
+    lost: int
+    samples_ns: tuple[int, ...]
+
+    def problem(self, tolerance: Tolerance) -> str | None:
+        """What is wrong with it in one line; ``None`` when it is as expected."""
+        if self.measured_ns is None:
+            return f"{self.a}-{self.b}: none of {self.sent} probes was answered"
+        off = self.measured_ns - self.expected_ns
+        if abs(off) <= tolerance.allowed_ns(self.expected_ns):
+            return None
+        return (
+            f"{self.a}-{self.b}: {format_ms(self.measured_ns)} ms measured, {format_ms(self.expected_ns)} ms expected, "
+            f"off by {off / 1e6:+.3f} ms, allowed {format_ms(tolerance.allowed_ns(self.expected_ns))} ms"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RttTable:
+    """All pairs, in host order; each unordered pair once."""
+
+    pairs: tuple[MeasuredPair, ...]
+
+    def problems(self, tolerance: Tolerance = Tolerance()) -> list[str]:
+        """One line per pair that is outside ``tolerance``; empty when the network is as asked."""
+        return [problem for pair in self.pairs if (problem := pair.problem(tolerance)) is not None]
+
+    def worst(self) -> MeasuredPair:
+        """The pair farthest from what is expected; an unanswered one before all others. Needs a pair."""
+        return max(self.pairs, key=_distance)
+
+    def pair(self, a: str, b: str) -> MeasuredPair:
+        """The pair of these hosts, in either order; ``KeyError`` when it was not measured."""
+        for pair in self.pairs:
+            if {pair.a, pair.b} == {a, b}:
+                return pair
+        raise KeyError(f"{a}-{b}")
+
+    def measured_ns(self, expectation: Expectation) -> int | None:
+        """The median of the pair that ``expectation`` is about."""
+        return self.pair(expectation.a, expectation.b).measured_ns
+
+    def render(self, tolerance: Tolerance = Tolerance()) -> str:
+        """A text table, expected and measured side by side, in ms."""
+        rows = [("pair", "expected", "measured", "min", "max", "off", "lost", "")]
+        for pair in self.pairs:
+            samples = pair.samples_ns
+            known = pair.measured_ns is not None
+            rows.append(
+                (
+                    f"{pair.a} - {pair.b}",
+                    format_ms(pair.expected_ns),
+                    format_ms(pair.measured_ns) if pair.measured_ns is not None else "-",
+                    format_ms(min(samples)) if samples else "-",
+                    format_ms(max(samples)) if samples else "-",
+                    f"{((pair.measured_ns or 0) - pair.expected_ns) / 1e6:+.3f}" if known else "-",
+                    f"{pair.lost}/{pair.sent}",
+                    "ok" if pair.problem(tolerance) is None else "WRONG",
+                )
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = []
+        for row in rows:
+            cells = [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """JSON values for a run's record, samples included."""
+        return [{**asdict(pair), "samples_ns": list(pair.samples_ns)} for pair in self.pairs]
+
+
+def _distance(pair: MeasuredPair) -> float:
+    return float("inf") if pair.measured_ns is None else abs(pair.measured_ns - pair.expected_ns)
+
+
+def measure_rtt(
+    topology: ProbedTopology,
+    pids: Mapping[str, int],
+    *,
+    binary: Path | str | None = None,
+    probes: int = PROBES,
+) -> RttTable:
+    """Measure every pair of ``topology``'s hosts; ``pids`` are their first processes by name. See ``measure``."""
+    hosts = [ProbeHost(host.name, pids[host.name], str(host.ip)) for host in topology.hosts]
+    return measure(hosts, topology.rtt_pairs(), binary=binary, probes=probes)
+
+
+def measure(
+    hosts: Sequence[ProbeHost],
+    expectations: Iterable[Expectation],
+    *,
+    binary: Path | str | None = None,
+    probes: int = PROBES,
+    timeout_ms: int | None = None,
+) -> RttTable:
+    """Send ``probes`` echoes between every two hosts, all pairs at once, once the first of a warm-up was answered.
+
+    ``timeout_ms`` bounds the wait for an answer (default: 5 s and ten times the largest expected RTT). Raises
+    ``RunError`` where the prober fails; a pair without an answer is no failure here (see ``RttTable.problems``).
+    """
+    expected = {frozenset((item.a, item.b)): item for item in expectations}
+    if len(hosts) < 2:
+        return RttTable(())
+    timeout = timeout_ms or 5000 + max(item.expected_ns for item in expected.values()) * 10 // 10**6
+    request = {
+        "hosts": [{"name": host.name, "pid": host.pid, "ip": host.ip} for host in hosts],
+        "probes": probes,
+        "warmup": WARMUP_PROBES,
+        "interval_ms": INTERVAL_MS,
+        "payload_bytes": PAYLOAD_BYTES,
+        "timeout_ms": timeout,
+    }
+    limit_s = _SPARE_S + 2 * timeout / 1000 + probes * INTERVAL_MS / 1000
+    answer = _probe(Path(binary) if binary is not None else default_binary(), request, limit_s)
+    return table_from_answer(answer, expected)
+
+
+def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str], Expectation]) -> RttTable:
+    """Join the prober's answer with what is expected; the median is taken from the samples themselves."""
+    pairs = []
+    for entry in answer["pairs"]:
+        wanted = expected[frozenset((entry["a"], entry["b"]))]
+        samples = tuple(int(sample) for sample in entry.get("samples_ns") or ())
+        median = round(statistics.median(samples)) if samples else None
+        pairs.append(
+            MeasuredPair(
+                a=entry["a"],
+                b=entry["b"],
+                propagation_ns=wanted.propagation_ns,
+                expected_ns=wanted.expected_ns,
+                measured_ns=median,
+                sent=int(entry["sent"]),
+                lost=int(entry["lost"]),
+                samples_ns=samples,
+            )
+        )
+    return RttTable(tuple(pairs))
+
+
+def _probe(binary: Path, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+    try:
+        process = subprocess.Popen(
+            [str(binary), "rtt"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise MissingRequirementError(
+            f"the RTT prober cannot be started: {binary}: {error.strerror}",
+            "Run ./build.sh as root: it builds it.",
+        ) from error
+    with process:
+        try:
+            out, err = process.communicate(json.dumps(request), timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise RunError(f"the RTT measurement took more than {limit_s:.0f} s") from error
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        said = (err.strip() or "no message").splitlines()[-1]
+        raise RunError(f"the RTT measurement failed with status {process.returncode}: {said}")
+    try:
+        return dict(json.loads(out))
+    except ValueError as error:
+        raise RunError(f"the RTT measurement's answer cannot be read: {out[:80]!r}") from error

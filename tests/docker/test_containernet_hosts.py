@@ -1,0 +1,315 @@
+"""Docker hosts: what they are given, what they are not, how they end. Each test counts what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env import engine, netns
+from containernet_env.containernet import Containernet, Docker
+from containernet_env.errors import RunError, UsageError
+from containernet_env.links.rtt import ProbeHost, measure
+from containernet_env.links.spec import DirectionSpec
+from containernet_env.topology import RttExpectation
+
+pytestmark = [pytest.mark.docker, pytest.mark.root]
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    """The newest base image that the set-up has made."""
+    images = engine.client().images.list(name="containernet-env/base")
+    if not images:
+        pytest.skip("there is no containernet-env/base image: ./build.sh has not been run")
+    newest = max(images, key=lambda entry: str(entry.attrs["Created"]))
+    return str(newest.tags[0])
+
+
+def left_of(run_id: str, containers: list[str]) -> list[str]:
+    """What of a run is there: its containers, interfaces, their cgroups, and programs that were started in them."""
+    found = [container.name for container in engine.list_ours(run_id)]
+    found += [entry.name for entry in Path("/sys/class/net").iterdir() if entry.name.startswith(run_id)]
+    for container in containers:
+        for pattern in (f"*/docker/{container}", f"system.slice/docker-{container}*"):
+            found += [str(path) for path in Path("/sys/fs/cgroup").glob(pattern)]
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes().decode(errors="replace")
+            found += [line] if any(container in line for container in containers) else []
+    return found
+
+
+@pytest.fixture
+def net() -> Iterator[Containernet]:
+    network = Containernet()
+    try:
+        yield network
+    finally:
+        containers = [host.did for host in network.hosts if host.did is not None]
+        network.stop()
+    deadline = time.monotonic() + 5
+    while left_of(network.run_id, containers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left_of(network.run_id, containers) == []
+
+
+def test_bring_up_gives_what_was_asked_and_nothing_more(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", ip="10.0.0.1/24", dimage=image, mem_limit="64m", cpus=0.5)
+    state = engine.client().api.inspect_container(host.container_id)
+    assert state["Name"] == f"/cnenv-{net.run_id}-d1"
+    assert state["Config"]["Labels"].items() >= engine.labels(net.run_id, "d1").items()
+    assert state["HostConfig"]["NetworkMode"] == "none"
+    assert state["HostConfig"]["CapAdd"] is None
+    assert not state["HostConfig"]["Privileged"]
+    assert not state["HostConfig"]["PublishAllPorts"]
+    assert state["HostConfig"]["LogConfig"]["Type"] == "none"
+    limits = host.limits()
+    assert (limits.cpu_quota_us, limits.cpu_period_us) == (50_000, 100_000)
+    assert limits.memory_bytes == 64 * MIB
+    assert limits.memswap_bytes in (64 * MIB, None)
+    assert host.alive
+    assert not host.died()
+    assert host.exit_state().exit_code is None
+    assert host.oom_kills() == 0
+
+
+def test_more_cpus_than_the_machine_has_are_a_limit_that_cannot_bind(net: Containernet, image: str) -> None:
+    cores = os.cpu_count() or 1
+    host = net.addDocker("d1", dimage=image, cpus=cores + 1.5)
+    assert host.limits().cpus == cores + 1.5
+
+
+def test_the_shell_and_what_it_gives_back(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, environment={"GREETING": "hello there"})
+    assert host.run("echo $GREETING; false") == (1, "hello there\n")
+    assert host.run("hostname") == (0, "d1\n")
+    assert host.cmd("echo one;", "echo two") == "one\r\ntwo\r\n"
+    assert host.run("exit 9") == (9, "")
+    assert host.run("echo a new one") == (0, "a new one\n")
+    host.cmd("sleep 60 &")
+    assert host.lastPid is not None
+    assert host.run(f"kill -0 {host.lastPid}")[0] == 0
+    host.sendCmd("echo started; sleep 60")
+    said = ""
+    while "started" not in said:
+        said += host.monitor(5000)
+    deadline = time.monotonic() + 5
+    while host.waiting and time.monotonic() < deadline:
+        # One alone can be lost, as in every shell, when it meets a program that is just being started.
+        host.sendInt()
+        host.monitor(100)
+    assert host.last_status == 130
+
+
+def test_programs_beside_the_shell(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image)
+    assert host.pexec("sh -c exit") == ("", "", 0)
+    out, err, status = host.pexec(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (out, err, status) == ("out\n", "err\n", 3)
+    assert host.pexec("nosuchprogram")[2] == 127
+    process = host.popen(["sh", "-c", "echo started; exec sleep 60"])
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(5) == 128 + signal.SIGTERM
+    with host.popen("cat", stdin=subprocess.PIPE, text=True) as cat:
+        assert cat.communicate("through\n", timeout=5)[0] == "through\n"
+    shell = host.popen("echo $X; pwd", shell=True, env={"X": "5"}, cwd="/tmp", text=True)
+    assert shell.communicate(timeout=5)[0] == "5\n/tmp\n"
+
+
+def test_commands_count_against_the_limits_and_get_no_more_capabilities(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, mem_limit="32m", cap_drop=["ALL"])
+    inside = host.run("cat /proc/self/cgroup")[1]
+    outside = Path(f"/proc/{host.pid}/cgroup").read_text()
+    assert inside.splitlines()[0].split(":")[2] in (outside.splitlines()[0].split(":")[2], "/")
+    assert "CapEff:\t0000000000000000" in host.run("cat /proc/self/status")[1]
+    assert host.run("ip link set dev lo down")[0] != 0
+    assert host.oom_kills() == 0
+    # tail keeps the line that never ends in memory.
+    assert host.run("tail /dev/zero")[0] == 137
+    assert host.oom_kills() == 1
+    assert host.alive
+
+
+def test_limits_change_while_it_runs_and_are_read_back(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, cpus=1, mem_limit="64m")
+    host.updateCpuLimit(cpu_quota=20_000)
+    host.updateMemoryLimit("96m")
+    limits = host.limits()
+    assert (limits.cpu_quota_us, limits.memory_bytes) == (20_000, 96 * MIB)
+    host.updateCpuLimit(cpu_quota=-1)
+    assert host.limits().cpu_quota_us is None
+    with pytest.raises(RunError, match="d1"):
+        host.updateMemoryLimit(1)
+
+
+def test_links_with_delay_between_four_hosts(net: Containernet, image: str) -> None:
+    hosts = [net.addDocker(f"d{number}", ip=f"10.0.0.{number}/24", dimage=image) for number in range(1, 5)]
+    net.addSwitch("s1")
+    for host in hosts:
+        net.addLink(host, "s1", delay="3ms", bw=1000)
+    net.start()
+    frame_ns = 4 * DirectionSpec(0, 10**9).serialization_ns(98)
+    expectations = [
+        RttExpectation(a.name, b.name, 12_000_000, 12_000_000 + frame_ns)
+        for a in hosts
+        for b in hosts
+        if a.name < b.name
+    ]
+    table = measure([ProbeHost(host.name, host.pid, host.IP()) for host in hosts], expectations)
+    assert len(table.pairs) == 6
+    assert table.problems() == [], table.render()
+    # What was asked of one link changes; the rest of it stays.
+    net.links[0].intf1.config(delay="10ms")
+    assert net.links[0].read_back().a_to_b.rate_bps == 10**9
+
+
+def test_interfaces_are_named_and_addressed_from_outside(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", ip="10.0.0.1/24", dimage=image, cap_drop=["ALL"])
+    other = net.addDocker("d2", ip="10.0.0.2/24", dimage=image, mac="02:00:00:00:00:42", defaultRoute="via 10.0.0.1")
+    net.addSwitch("s1")
+    net.addLink(host, "s1")
+    net.addLink(other, "s1")
+    net.start()
+    assert host.intf().name.startswith(net.run_id)
+    assert host.intf("d1-eth0") is host.intf()
+    assert host.intf().updateIP() == "10.0.0.1"
+    assert other.intf().updateMAC() == "02:00:00:00:00:42"
+    assert "default via 10.0.0.1" in netns.run(other.pid, ["ip", "route"]).stdout
+    host.setIP("10.0.0.77/24")
+    assert host.intf().updateIP() == host.IP() == "10.0.0.77"
+
+
+def test_an_image_that_is_missing_is_an_error_that_names_it(net: Containernet) -> None:
+    host = net.addDocker("d1", dimage="containernet-env/nosuch:1")
+    net.addSwitch("s1")
+    with pytest.raises(RunError, match=r"host d1 \(image containernet-env/nosuch:1\)"):
+        net.addLink(host, "s1")
+    with pytest.raises(RunError, match="d1"):
+        net.start()
+
+
+def test_a_first_process_that_fails_is_an_error_with_its_last_words(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, dcmd=["sh", "-c", "echo this is why; exit 4"], logs=True)
+    try:
+        host.wait_up()
+    except RunError as error:
+        assert "exit code 4" in str(error)
+        assert "this is why" in str(error)
+    else:
+        # It was seen running before it ended.
+        deadline = time.monotonic() + 10
+        while host.alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert host.exit_state().exit_code == 4
+        assert "this is why" in host.logs()
+    missing = net.addDocker("d2", dimage=image, dcmd=["/nonexistent"])
+    with pytest.raises(RunError, match=r"d2.*nonexistent"):
+        missing.wait_up()
+
+
+def test_the_end_of_a_host_is_seen_and_only_its_own_link_goes(net: Containernet, image: str) -> None:
+    hosts = [net.addDocker(f"d{number}", dimage=image, logs=True) for number in (1, 2, 3)]
+    net.addSwitch("s1")
+    for host in hosts:
+        net.addLink(host, "s1")
+    net.start()
+    os.kill(hosts[0].pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while hosts[0].alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert hosts[0].died()
+    assert hosts[0].exit_state().exit_code == 137
+    with pytest.raises(RunError, match="d1: its container has ended"):
+        hosts[0].cmd("echo hi")
+    assert net.ping(hosts[1:], timeout="2") == 0
+    assert net.ping(hosts[:2], timeout="1") == 100
+    # Mininet's CLI must not end over it.
+    hosts[0].sendCmd("echo hi")
+    assert "has ended" in hosts[0].waitOutput()
+
+
+def test_unknown_keywords_and_impossible_ones_are_refused_before_anything_is_made(
+    net: Containernet, image: str
+) -> None:
+    for options, words in (
+        ({"mem_limt": "64m"}, "did you mean mem_limit"),
+        ({"ports": [80]}, "published"),
+        ({"network_mode": "host"}, "network_mode"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            net.addDocker("d1", dimage=image, **options)
+    with pytest.raises(UsageError, match="image"):
+        net.addDocker("d1")
+    assert "d1" not in net
+    assert engine.list_ours(net.run_id) == []
+
+
+def test_removing_a_host_while_it_runs(net: Containernet, image: str) -> None:
+    hosts = [net.addDocker(f"d{number}", dimage=image) for number in (1, 2)]
+    net.addSwitch("s1")
+    for host in hosts:
+        net.addLink(host, "s1")
+    net.start()
+    net.removeDocker("d1")
+    assert [container.host for container in engine.list_ours(net.run_id)] == ["d2"]
+    assert len(net.links) == 1
+    again = net.addDocker("d1", dimage=image)
+    net.addLink(again, "s1")
+    assert net.ping([again, hosts[1]], timeout="2") == 0
+
+
+def test_the_images_own_command_is_run_by_start(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, logs=True)
+    host.start()
+    assert host.alive
+
+
+# What was just being started when the interrupt struck is left to the garbage collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.2, 0.4])
+def test_an_interrupt_at_any_moment_leaves_nothing(image: str, after_s: float) -> None:
+    network = Containernet()
+    main = threading.get_ident()
+    timer = threading.Timer(after_s, lambda: signal.pthread_kill(main, signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        try:
+            timer.start()
+            for number in range(4):
+                network.addDocker(f"d{number}", dimage=image)
+            network.addSwitch("s1")
+            for host in list(network.hosts):
+                network.addLink(host, "s1", delay="1ms")
+            network.start()
+            time.sleep(5)
+        finally:
+            again = threading.Timer(0.02, lambda: signal.pthread_kill(main, signal.SIGINT))
+            again.start()
+            network.stop()
+            again.join()
+    network.stop()
+    assert engine.list_ours(network.run_id) == []
+    assert network.factory.emulator.pid is None
+
+
+def test_a_host_of_its_own_without_a_network(image: str) -> None:
+    host = Docker("d1", dimage=image)
+    try:
+        assert host.run("echo hi") == (0, "hi\n")
+    finally:
+        host.terminate()
+    host.terminate()
+    assert engine.list_ours(host.context.run_id) == []
+    with pytest.raises(RunError, match="removed"):
+        _: Any = host.pid

@@ -1,0 +1,110 @@
+"""Two namespaces and a link between them, made by hand: no hosts, no engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from containernet_env import netns
+from containernet_env.errors import RunError
+from containernet_env.links.emulator import EmulatedLink, LinkEmulator, default_binary
+from containernet_env.links.namespace import ThrowawayNamespace
+from containernet_env.links.select import kernel_has_netem
+from containernet_env.links.spec import LinkSpec
+from containernet_env.links.tc import End, VethLink
+
+ADDRESSES = ("10.9.0.1", "10.9.0.2")
+INTERFACES = ("tst0e0", "tst0e1")
+MACS = ("02:00:00:00:09:01", "02:00:00:00:09:02")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+needs_emulator = pytest.mark.skipif(not os.access(default_binary(), os.X_OK), reason="bin/link-emulator is not built")
+
+
+def has_netem() -> bool:
+    """Whether links with a delay can be carried out by tc here; false where it cannot be found out."""
+    with suppress(RunError, OSError):
+        return os.geteuid() == 0 and kernel_has_netem()
+    return False
+
+
+@contextmanager
+def namespaces() -> Iterator[tuple[int, int]]:
+    """Two fresh network namespaces, as processes that are in them."""
+    with ThrowawayNamespace() as one, ThrowawayNamespace() as two:
+        yield one.pid, two.pid
+
+
+def bring_up(pids: tuple[int, int]) -> None:
+    """Addresses on both ends."""
+    for pid, interface, address in zip(pids, INTERFACES, ADDRESSES, strict=True):
+        netns.ip_batch(pid, [f"address add {address}/24 dev {interface}", f"link set dev {interface} up"])
+
+
+@contextmanager
+def veth(spec: LinkSpec) -> Iterator[tuple[VethLink, tuple[int, int]]]:
+    """A link by HTB and netem, up and with addresses."""
+    with namespaces() as pids:
+        ends = [End(interface, pid) for interface, pid in zip(INTERFACES, pids, strict=True)]
+        link = VethLink("test", ends[0], ends[1], spec)
+        link.make(*MACS, 1500)
+        link.apply(spec)
+        bring_up(pids)
+        yield link, pids
+        link.clear()
+
+
+@contextmanager
+def emulated(spec: LinkSpec) -> Iterator[tuple[EmulatedLink, tuple[int, int]]]:
+    """A link inside the link emulator, up and with addresses."""
+    emulator = LinkEmulator(None, lambda kind, text: None)
+    with namespaces() as pids:
+        try:
+            emulator.start()
+            link = EmulatedLink(emulator, "test", ({"port": "one"}, {"port": "two"}), spec)
+            for port, pid, interface, mac in zip(("one", "two"), pids, INTERFACES, MACS, strict=True):
+                link.add_port(port, pid, interface, mac, 1500)
+            link.apply(spec)
+            bring_up(pids)
+            yield link, pids
+            link.clear()
+        finally:
+            emulator.stop()
+
+
+def interfaces_of(pid: int) -> set[str]:
+    """The names of the interfaces in a namespace."""
+    output = netns.run(pid, ["ip", "-o", "link"]).stdout
+    return {line.split(":")[1].strip().split("@")[0] for line in output.splitlines()}
+
+
+def machine_interfaces() -> set[str]:
+    """The names of the machine's own interfaces."""
+    return {entry.name for entry in Path("/sys/class/net").iterdir()}
+
+
+def answers(sender_pid: int, receiver_pid: int, address: str, deadline_s: float = 1.0) -> bool:
+    """Whether a datagram from one namespace reaches ``address`` in the other, and its answer comes back in time."""
+    with (
+        netns.socket_in(receiver_pid, socket.AF_INET, socket.SOCK_DGRAM) as there,
+        netns.socket_in(sender_pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
+    ):
+        there.bind((address, 0))
+        here.connect(there.getsockname())
+        for side in (here, there):
+            side.settimeout(0.05)
+        end = time.monotonic() + deadline_s
+        while time.monotonic() < end:
+            with suppress(OSError):  # no route yet, or lost
+                here.send(b"ask")
+                _, asker = there.recvfrom(10)
+                there.sendto(b"answer", asker)
+                here.recv(10)
+                return True
+    return False

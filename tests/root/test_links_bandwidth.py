@@ -1,0 +1,34 @@
+"""HTB alone, on this machine's kernel: what TCP gets of the bandwidth that was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from containernet_env.links.spec import LinkSpec
+from tests.root.network import ADDRESSES, needs_root, veth
+from tests.root.pump import goodput_bps
+
+pytestmark = [pytest.mark.root, needs_root]
+
+# Payload of a full frame: 1500 bytes less the headers of IPv4 and TCP with timestamps; and the frame itself.
+PAYLOAD_RATIO = 1448 / 1514
+
+
+@pytest.mark.parametrize("mbps", [100, 1000, 2500])
+def test_goodput_is_what_the_bandwidth_allows(mbps: int) -> None:
+    with veth(LinkSpec.symmetric(0, mbps * 10**6)) as (_, pids):
+        # A busy machine slows some windows down, so the best of three medians counts for the lower bound.
+        medians = [goodput_bps(*pids, ADDRESSES[1]) / 1e6 for _ in range(3)]
+    theory = mbps * PAYLOAD_RATIO
+    figures = f"asked {mbps} Mbit/s, theory {theory:.0f}, medians {[round(median) for median in medians]}"
+    assert max(medians) <= theory * 1.02, figures
+    assert max(medians) >= theory * 0.85, figures
+
+
+def test_the_other_direction_has_its_own_bandwidth() -> None:
+    spec = LinkSpec.symmetric(0, 100 * 10**6)
+    with veth(LinkSpec(a_to_b=spec.a_to_b)) as (_, pids):
+        limited = goodput_bps(*pids, ADDRESSES[1]) / 1e6
+        free = goodput_bps(pids[1], pids[0], ADDRESSES[0]) / 1e6
+    assert limited <= 100, f"{limited:.0f} Mbit/s"
+    assert free >= 300, f"{free:.0f} Mbit/s"

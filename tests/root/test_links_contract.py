@@ -1,0 +1,122 @@
+"""What every implementation of a link promises, asked of each; and of HTB alone where the kernel has no netem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from containernet_env import netns
+from containernet_env.errors import RunError
+from containernet_env.links import tc
+from containernet_env.links.base import ShapedLink, check_held
+from containernet_env.links.rtt import ProbeHost, measure
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.topology import RttExpectation
+from tests.root.network import (
+    ADDRESSES,
+    INTERFACES,
+    answers,
+    emulated,
+    has_netem,
+    interfaces_of,
+    machine_interfaces,
+    needs_emulator,
+    needs_root,
+    veth,
+)
+
+pytestmark = [pytest.mark.root, needs_root]
+
+Made = AbstractContextManager[tuple[ShapedLink, tuple[int, int]]]
+Maker = Callable[[LinkSpec], Made]
+
+EMULATOR = pytest.param(emulated, id="emulator", marks=needs_emulator)
+HTB = pytest.param(veth, id="tc")
+NETEM = pytest.param(veth, id="netem", marks=pytest.mark.skipif(not has_netem(), reason="this kernel has no netem"))
+
+MBIT = 1_000_000
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("make", [EMULATOR, HTB])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LinkSpec(),
+        LinkSpec.symmetric(0, 100 * MBIT),
+        LinkSpec.symmetric(0, 2500 * MBIT),
+        LinkSpec(DirectionSpec(0, 10 * MBIT, 33), DirectionSpec()),
+        LinkSpec.symmetric(0, 123_456_784),
+    ],
+)
+def test_what_is_applied_is_read_back(make: Maker, spec: LinkSpec) -> None:
+    with make(spec) as (link, _):
+        check_held("test", spec, link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
+
+
+@pytest.mark.parametrize("make", [EMULATOR, NETEM])
+def test_a_change_of_one_value_keeps_the_others(make: Maker) -> None:
+    with make(LinkSpec.symmetric(3 * MS, 100 * MBIT)) as (link, _):
+        link.intf1 = object()
+        link.change(link.intf1, delay_ns=20 * MS)
+        asked = LinkSpec(DirectionSpec(20 * MS, 100 * MBIT), DirectionSpec(3 * MS, 100 * MBIT))
+        assert link.spec == asked
+        check_held("test", asked, link.read_back(), tc.DELAY_TOLERANCE_NS)
+
+
+@pytest.mark.parametrize("make", [EMULATOR, HTB])
+def test_applying_again_replaces_everything(make: Maker) -> None:
+    with make(LinkSpec.symmetric(0, 10 * MBIT)) as (link, _):
+        for spec in (LinkSpec.symmetric(0, 900 * MBIT), LinkSpec(), LinkSpec.symmetric(0, 5 * MBIT, 9)):
+            link.apply(spec)
+            check_held("test", spec, link.read_back())
+
+
+@pytest.mark.parametrize("make", [EMULATOR, HTB])
+def test_clearing_leaves_nothing_and_may_be_repeated(make: Maker) -> None:
+    before = machine_interfaces()
+    with make(LinkSpec.symmetric(0, 10 * MBIT)) as (link, pids):
+        assert all(interface in interfaces_of(pid) for interface, pid in zip(INTERFACES, pids, strict=True))
+        # Neither end was ever the machine's.
+        assert machine_interfaces() == before
+        link.clear()
+        link.clear()
+        assert [interfaces_of(pid) for pid in pids] == [{"lo"}, {"lo"}]
+    assert machine_interfaces() == before
+
+
+@pytest.mark.parametrize("make", [EMULATOR, HTB])
+def test_a_pulled_cable_loses_frames_and_keeps_the_first_ends_address(make: Maker) -> None:
+    with make(LinkSpec()) as (link, pids):
+        assert answers(*pids, ADDRESSES[1])
+        link.set_up(False)
+        assert not answers(*pids, ADDRESSES[1])
+        assert ADDRESSES[0] in netns.run(pids[0], ["ip", "-br", "address"]).stdout
+        link.set_up(True)
+        assert answers(*pids, ADDRESSES[1], deadline_s=5)
+
+
+@pytest.mark.parametrize("make", [EMULATOR, NETEM])
+def test_the_rtt_is_the_one_that_was_asked_for(make: Maker) -> None:
+    spec = LinkSpec(DirectionSpec(3 * MS, 100 * MBIT), DirectionSpec(5 * MS, 10 * MBIT))
+    expected_ns = 8 * MS + spec.a_to_b.serialization_ns(98) + spec.b_to_a.serialization_ns(98)
+    with make(spec) as (_, pids):
+        hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
+        table = measure(hosts, [RttExpectation("a", "b", 8 * MS, expected_ns)])
+    assert table.problems() == [], table.render()
+    assert table.pairs[0].lost == 0
+
+
+def test_a_tc_error_is_fatal_and_says_what_tc_said() -> None:
+    with veth(LinkSpec()) as (link, pids):
+        netns.ip_batch(pids[0], [f"link delete dev {INTERFACES[0]}"])
+        with pytest.raises(RunError, match="Cannot find device"):
+            link.apply(LinkSpec.symmetric(0, 10 * MBIT))
+
+
+@pytest.mark.skipif(has_netem(), reason="this kernel has netem")
+def test_a_delay_without_netem_is_an_error_and_not_a_link_without_delay() -> None:
+    with veth(LinkSpec()) as (link, _), pytest.raises(RunError, match="netem"):
+        link.apply(LinkSpec.symmetric(3 * MS))

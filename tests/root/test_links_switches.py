@@ -1,0 +1,212 @@
+"""Whole networks of plain Mininet hosts, on both kinds of switches: no engine is needed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mininet.link import TCLink
+from mininet.node import Controller, OVSSwitch
+from mininet.topo import Topo
+
+from containernet_env import netns
+from containernet_env.containernet import Containernet
+from containernet_env.errors import RunError, UsageError
+from tests.root.network import answers, machine_interfaces, needs_emulator, needs_root
+
+pytestmark = [
+    pytest.mark.root,
+    needs_root,
+    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
+    # Mininet leaves its shells' files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+RAISED_BY_STOCK_MININET = (
+    "net/core/rmem_max",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/neigh/default/gc_thresh1",
+    "kernel/pty/max",
+)
+
+
+@pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
+def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
+    kind = "emulator" if request.param == "emulator" else "netem"
+    # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
+    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: kind)
+    monkeypatch.setattr("containernet_env.links.factory.ovs_works", lambda: False)
+    before = machine_interfaces()
+    with Containernet(controller=Controller) as network:
+        yield network
+    assert machine_interfaces() == before
+
+
+def test_two_switches_and_their_names(net: Containernet) -> None:
+    net.addController("c0")
+    long = net.addHost("a-host-whose-name-is-longer-than-any-interface-name")
+    h2 = net.addHost("h2", ip="10.0.0.7/8")
+    s1, s2 = net.addSwitch("s1"), net.addSwitch("core", cls=OVSSwitch)
+    net.addLink(long, s1, bw=100)
+    net.addLink("s1", "core", cls=TCLink, bw=50)
+    net.addLink(h2, s2)
+    net.start()
+    assert reach(*net.hosts)
+    for link in net.links:
+        for intf in (link.intf1, link.intf2):
+            assert intf.name.startswith(net.run_id)
+            assert len(intf.name) <= 15
+            assert intf.status() == "OK"
+    assert h2.intf("h2-eth0") is h2.defaultIntf()
+    assert netns.run(h2.pid, ["ip", "link", "show", "dev", "h2-eth0"]).returncode == 0
+    assert h2.defaultIntf().updateIP() == "10.0.0.7"
+    assert net.links[1].read_back().a_to_b.rate_bps == 50_000_000
+
+
+def test_the_cable_and_the_switch(net: Containernet) -> None:
+    hosts = [net.addHost(f"h{number}") for number in (1, 2, 3)]
+    s1 = net.addSwitch("s1")
+    for host in hosts:
+        net.addLink(host, s1)
+    net.start()
+    assert reach(*hosts)
+    net.configLinkStatus("h1", "s1", "down")
+    assert reach(*hosts[1:])
+    assert not reach(*hosts[:2], deadline_s=0.5)
+    net.configLinkStatus("h1", "s1", "up")
+    assert reach(*hosts[:2])
+    s1.stop()
+    assert not reach(*hosts[:2], deadline_s=0.5)
+    s1.start([])
+    assert reach(*hosts[:2])
+
+
+def test_links_come_and_go_while_it_runs(net: Containernet) -> None:
+    h1, s1 = net.addHost("h1"), net.addSwitch("s1")
+    net.addLink(h1, s1)
+    net.start()
+    h2 = net.addHost("h2")
+    net.addLink(h2, s1, params1={"ip": "10.0.0.9/8"})
+    assert h2.IP() == "10.0.0.9"
+    assert reach(h1, h2)
+    h3 = net.addHost("h3")
+    net.addLink(s1, h3)  # no address given: the host's own
+    assert reach(h1, h3)
+    net.removeLink(node1="h2", node2="s1")
+    assert h2.intfs == {}
+    net.addLink(h2, s1)
+    assert reach(h1, h2)
+    net.delHost(h2)
+    assert "h2" not in net
+    assert reach(h1, h3)
+
+
+def test_a_topology_object(net: Containernet) -> None:
+    class Pair(Topo):  # type: ignore[misc]
+        def build(self, **_options: Any) -> None:
+            self.addSwitch("s1")
+            for name in ("h1", "h2"):
+                self.addHost(name)
+                self.addLink(name, "s1", bw=10)
+
+    net.topo = Pair()
+    net.start()
+    assert reach(*net.hosts)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda net: net.addLink("h1", "s1", dealy="3ms"), "did you mean delay"),
+        (lambda net: net.addLink("h1", "s1", loss=3), "loss"),
+        (lambda net: net.addLink("h1", "s9"), "no node called 's9'"),
+        (lambda net: net.addLink("h1", "h1"), "itself"),
+        (lambda net: net.addLink("s2", "s1"), "loop"),
+        (lambda net: net.addLink("h1", "s1", cls=int), "not offered"),
+        (lambda net: net.addLink("h1", "s1", params1={"ip": "10.0.0.999/8"}), "not an IPv4 address"),
+        (lambda net: net.addHost("h1"), "two nodes"),
+        (lambda net: net.addSwitch("h1"), "two nodes"),
+        (lambda net: net.addHost("h9", ip="10.0.0.1/8"), "is h1's already"),
+        (lambda net: net.addSwitch("s9", stp=True), "unknown keyword stp"),
+        (lambda net: net.addSwitch("s9", cls=int), "not a switch class"),
+        (lambda net: net.set_link_up("h1", "s2", True), "no link between"),
+    ],
+)
+def test_mistakes_are_errors_and_leave_nothing(net: Containernet, change: Any, words: str) -> None:
+    net.addHost("h1", ip="10.0.0.1/8")
+    s1, s2 = net.addSwitch("s1"), net.addSwitch("s2")
+    net.addLink(s1, s2)
+    with pytest.raises(UsageError, match=words):
+        change(net)
+    assert len(net.links) == 1
+    net.addLink("h1", "s1")
+    net.start()
+
+
+def test_the_machines_sysctls_are_not_touched(net: Containernet) -> None:
+    paths = [Path("/proc/sys", name) for name in RAISED_BY_STOCK_MININET]
+    before = [path.read_text() for path in paths]
+    h1, s1 = net.addHost("h1"), net.addSwitch("s1")
+    net.addLink(h1, s1)
+    net.start()
+    assert [path.read_text() for path in paths] == before
+
+
+def test_stopping_twice_and_then_using_it(net: Containernet) -> None:
+    net.addHost("h1")
+    net.stop()
+    net.stop()
+    with pytest.raises(UsageError, match="stopped"):
+        net.addHost("h2")
+
+
+@needs_emulator
+def test_the_death_of_the_emulator_is_told_at_once() -> None:
+    heard: list[tuple[str, str]] = []
+    with Containernet(links="emulator") as net:
+        net.on_event(lambda kind, text: heard.append((kind, text)))
+        h1, s1 = net.addHost("h1"), net.addSwitch("s1")
+        net.addLink(h1, s1)
+        pid = net.factory.emulator.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: any(kind == "emulator_died" for kind, _ in heard))
+        with pytest.raises(RunError, match="it has ended"):
+            net.addSwitch("s2")
+
+
+@needs_emulator
+def test_a_host_that_ends_takes_its_link_along_and_nothing_else() -> None:
+    heard: list[tuple[str, str]] = []
+    with Containernet(links="emulator") as net:
+        net.on_event(lambda kind, text: heard.append((kind, text)))
+        hosts = [net.addHost(f"h{number}") for number in (1, 2, 3)]
+        s1 = net.addSwitch("s1")
+        for host in hosts:
+            net.addLink(host, s1, delay="1ms")
+        net.start()
+        hosts[0].terminate()
+        assert eventually(lambda: ("port_down", "h1-eth0") in [(kind, text.split(":")[0]) for kind, text in heard])
+        assert reach(*hosts[1:])
+
+
+def eventually(condition: Any, deadline_s: float = 5.0) -> bool:
+    """Whether the condition holds before the deadline."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def reach(*hosts: Any, deadline_s: float = 5.0) -> bool:
+    """Whether every two of the hosts reach each other."""
+    return all(answers(a.pid, b.pid, b.IP(), deadline_s) for a, b in combinations(hosts, 2))

@@ -1,0 +1,186 @@
+"""The shell protocol on this machine's own sh and bash, without a container."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from containernet_env.container_shell import SENTINEL, Shell, User, find_user, one_line
+from containernet_env.errors import RunError
+
+PASSWD = "root:x:0:0:root:/root:/bin/sh\netcd:x:101:102:etcd:/var/lib/etcd:/bin/false\n"
+GROUP = "root:x:0:\netcd:x:102:\ndata:x:300:other,etcd\n"
+
+# What nsexec does with a terminal and descriptors, without entering anything.
+_STARTER = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+commands, statuses = (fcntl.fcntl(int(number), fcntl.F_DUPFD_CLOEXEC, 64) for number in sys.argv[1:3])
+os.dup2(commands, 3)
+os.dup2(statuses, 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+class LocalProcesses:
+    """Runs the shell on this machine; ``program`` takes the place of sh."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def argv(self, argv: Sequence[str], *, tty: bool, descriptors: Mapping[int, int]) -> list[str]:
+        assert tty
+        numbers = [str(descriptors[3]), str(descriptors[4])]
+        applet = ["sh"] if self.program == "busybox" else []
+        program = shutil.which(self.program) or self.program
+        return [sys.executable, "-c", _STARTER, *numbers, program, *applet, *argv[1:]]
+
+
+@pytest.fixture(params=["dash", "bash", "busybox"])
+def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not on this machine")
+    processes: Any = LocalProcesses(request.param)
+    started = Shell(processes, "local")
+    yield started
+    started.close()
+
+
+def run(shell: Shell, command: str) -> tuple[int, str]:
+    shell.send(command)
+    return finish(shell)
+
+
+def finish(shell: Shell, said: str = "") -> tuple[int, str]:
+    while not said.endswith(SENTINEL):
+        said += shell.read().decode()
+    return shell.status(), said.rstrip(SENTINEL).replace("\r\n", "\n")
+
+
+def test_output_and_exit_status(shell: Shell) -> None:
+    assert run(shell, "echo out; echo err >&2") == (0, "out\nerr\n")
+    assert run(shell, "false") == (1, "")
+    assert run(shell, "(exit 42)") == (42, "")
+    assert run(shell, ":") == (0, "")
+
+
+def test_state_is_kept_from_command_to_command(shell: Shell) -> None:
+    run(shell, "cd /tmp; X=5; f() { echo f; }")
+    assert run(shell, "pwd; echo $X; f") == (0, "/tmp\n5\nf\n")
+    run(shell, "(exit 3)")
+    assert run(shell, "echo $?") == (0, "3\n")
+
+
+def test_a_syntax_error_does_not_end_it(shell: Shell) -> None:
+    status, said = run(shell, "if ; then")
+    assert status == 2
+    assert "yntax error" in said
+    assert run(shell, "echo alive") == (0, "alive\n")
+
+
+def test_commands_of_several_lines_and_of_any_length(shell: Shell) -> None:
+    text = "x=$(printf 'a\\tb')\ncat <<'END'\nit's \\n \"quoted\"\nEND\necho $x"
+    assert run(shell, text) == (0, 'it\'s \\n "quoted"\na b\n')
+    long = "y" * 20_000
+    assert run(shell, f"z={long}; echo ${{#z}}") == (0, "20000\n")
+
+
+def test_what_is_typed_goes_to_the_running_command(shell: Shell) -> None:
+    shell.send("echo ready; read line; echo got $line")
+    said = ""
+    while "ready" not in said:
+        said += shell.read().decode()
+    os.write(shell.terminal, b"hello\n")
+    assert finish(shell, said) == (0, "ready\ngot hello\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "while :; do sleep 60; done; echo not reached",
+        "sleep 60; echo not reached",
+        "for x in 1 2 3; do while :; do sleep 60; done; done; echo not reached",
+        "{ sleep 60; echo not reached; } && echo not reached",
+    ],
+)
+def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> None:
+    shell.send(f"echo ready; {command}")
+    said = ""
+    while "ready" not in said:
+        said += shell.read().decode()
+    finished = threading.Event()
+
+    def interrupt() -> None:
+        # A single one can be lost, as in every shell, when it meets a program that is just being started.
+        while not finished.wait(0.1):
+            os.write(shell.terminal, b"\x03")
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, said = finish(shell, said)
+    finished.set()
+    thread.join()
+    assert status == 130
+    if not shell.process.args[5].endswith("busybox"):
+        assert "not reached" not in said
+    assert run(shell, "echo alive; (exit 5)") == (5, "alive\n")
+    assert run(shell, "echo $?") == (0, "5\n")
+
+
+def test_an_interrupt_that_crosses_the_end_of_its_command_confuses_nobody(shell: Shell) -> None:
+    run(shell, "echo before")
+    os.write(shell.terminal, b"\x03")
+    # It is answered although nobody asked; the next command drops that answer.
+    assert select.select([shell.terminal], [], [], 5)[0]
+    assert run(shell, "echo alive; (exit 3)") == (3, "alive\n")
+    assert run(shell, "echo $?") == (0, "3\n")
+
+
+def test_its_end_reads_as_the_end_of_the_command(shell: Shell) -> None:
+    assert run(shell, "exit 7") == (7, "")
+    shell.process.wait(5)
+    assert not shell.alive
+    with pytest.raises(RunError, match="has ended"):
+        run(shell, "echo too late")
+
+
+def test_no_shell_is_an_error_that_says_why() -> None:
+    processes: Any = LocalProcesses("/nonexistent/sh")
+    with pytest.raises(RunError, match="no shell could be started"):
+        Shell(processes, "local")
+
+
+def test_single_lines_stay_as_they_are() -> None:
+    assert one_line("echo 'a' \\ $x\n") == "echo 'a' \\ $x"
+    assert "\n" not in one_line("a\nb")
+
+
+@pytest.mark.parametrize(
+    ("asked", "user"),
+    [
+        ("", User(0, 0, "/root", (0,))),
+        ("root", User(0, 0, "/root", (0,))),
+        ("etcd", User(101, 102, "/var/lib/etcd", (102, 300))),
+        ("101", User(101, 102, "/var/lib/etcd", (102, 300))),
+        ("etcd:data", User(101, 300, "/var/lib/etcd", (300,))),
+        ("1234", User(1234, 0, "/", (0,))),
+        ("1234:77", User(1234, 77, "/", (77,))),
+    ],
+)
+def test_the_images_user(asked: str, user: User) -> None:
+    assert find_user(asked, PASSWD, GROUP) == user
+
+
+def test_an_image_without_accounts_runs_as_root() -> None:
+    assert find_user("", "", "") == User(0, 0, "/root", (0,))
+    with pytest.raises(RunError, match="'etcd'"):
+        find_user("etcd", "", "")
+    with pytest.raises(RunError, match="'nogroup'"):
+        find_user("root:nogroup", PASSWD, GROUP)

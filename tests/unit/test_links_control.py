@@ -1,0 +1,126 @@
+"""The control connection, against the other end of a socket pair in this process."""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from containernet_env.errors import MissingRequirementError, RunError
+from containernet_env.links.control import ControlClient
+from containernet_env.links.emulator import LinkEmulator, direction_from_json, direction_to_json
+from containernet_env.links.spec import DirectionSpec
+
+
+class Emulator:
+    """The other end: takes requests and answers by hand."""
+
+    def __init__(self) -> None:
+        ours, self.socket = socket.socketpair()
+        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.lost = threading.Event()
+        self.lines = self.socket.makefile("rb")
+        self.client = ControlClient(ours, self.events.put, self.lost.set)
+
+    def request(self) -> dict[str, Any]:
+        return dict(json.loads(self.lines.readline()))
+
+    def send(self, **message: Any) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def end(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    fake = Emulator()
+    yield fake
+    fake.client.close()
+    fake.end()
+
+
+def ask(emulator: Emulator, op: str, answers: dict[str, Any], key: str) -> threading.Thread:
+    def work() -> None:
+        try:
+            answers[key] = emulator.client.call(op, name=key)
+        except RunError as error:
+            answers[key] = str(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
+    answers: dict[str, Any] = {}
+    threads = [ask(emulator, "read_link", answers, key) for key in ("one", "two")]
+    requests = {request["name"]: request["id"] for request in (emulator.request(), emulator.request())}
+    emulator.send(id=requests["two"], ok=True, at_ns=1, result={"is": 2})
+    emulator.send(id=requests["one"], ok=True, at_ns=2, result={"is": 1})
+    for thread in threads:
+        thread.join(5)
+    assert answers == {"one": {"is": 1}, "two": {"is": 2}}
+
+
+def test_a_refusal_is_an_error_that_names_the_operation_and_the_field(emulator: Emulator) -> None:
+    answers: dict[str, Any] = {}
+    thread = ask(emulator, "add_link", answers, "x")
+    emulator.send(id=emulator.request()["id"], ok=False, error="no such port", field="a.port")
+    thread.join(5)
+    assert answers["x"] == "link emulator: add_link: no such port (a.port)"
+
+
+def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
+    with pytest.raises(RunError, match=r"no answer after 0\.05 s"):
+        emulator.client.call("hello", deadline_s=0.05)
+    emulator.send(id=emulator.request()["id"], ok=True, result={})
+    answers: dict[str, Any] = {}
+    thread = ask(emulator, "hello", answers, "later")
+    emulator.send(id=emulator.request()["id"], ok=True)
+    thread.join(5)
+    assert answers == {"later": {}}
+
+
+def test_events_are_handed_on(emulator: Emulator) -> None:
+    event = {"event": "port_down", "port": "d1-eth0", "reason": "host process 123 ended", "at_ns": 5}
+    emulator.send(**event)
+    assert emulator.events.get(timeout=5) == event
+
+
+def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> None:
+    answers: dict[str, Any] = {}
+    thread = ask(emulator, "stats", answers, "x")
+    emulator.request()
+    emulator.end()
+    thread.join(5)
+    assert emulator.lost.wait(5)
+    assert answers["x"] == "link emulator: stats: it has ended"
+    with pytest.raises(RunError, match="it has ended"):
+        emulator.client.call("stats")
+
+
+def test_closing_is_no_loss(emulator: Emulator) -> None:
+    emulator.client.close()
+    emulator.client.close()
+    assert not emulator.lost.is_set()
+
+
+def test_directions_cross_the_protocol_unchanged() -> None:
+    for direction in (DirectionSpec(), DirectionSpec(3_000_000, 10**9, 77)):
+        assert direction_from_json({**direction_to_json(direction), "frames": 12, "drops": {}}) == direction
+
+
+def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
+    emulator = LinkEmulator("/nonexistent/link-emulator", lambda kind, text: None)
+    with pytest.raises(MissingRequirementError, match=r"build\.sh"):
+        emulator.start()
+    with pytest.raises(RunError, match="not been started"):
+        emulator.call("hello")
+    emulator.stop()

@@ -1,0 +1,91 @@
+"""The table of RTTs: joining the prober's answer with what is expected, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from containernet_env.errors import UsageError
+from containernet_env.links.rtt import MeasuredPair, RttTable, Tolerance, table_from_answer
+
+
+@dataclass(frozen=True)
+class Expected:
+    a: str
+    b: str
+    propagation_ns: int
+    expected_ns: int
+
+
+def pair(measured_ns: int | None, expected_ns: int = 12_000_000, name: str = "d2") -> MeasuredPair:
+    samples = () if measured_ns is None else (measured_ns,)
+    return MeasuredPair("d1", name, expected_ns, expected_ns, measured_ns, 25, 0 if samples else 25, samples)
+
+
+def test_the_median_is_of_the_samples() -> None:
+    answer = {
+        "frame_bytes": 98,
+        "pairs": [
+            {"a": "d1", "b": "d2", "sent": 4, "lost": 1, "samples_ns": [12_100_000, 12_300_000, 50_000_000]},
+            {"a": "d1", "b": "d3", "sent": 4, "lost": 4, "samples_ns": [], "median_ns": None},
+        ],
+    }
+    expected = {
+        frozenset(("d1", "d2")): Expected("d1", "d2", 12_000_000, 12_003_136),
+        # Asked the other way round: the pair is the same.
+        frozenset(("d3", "d1")): Expected("d3", "d1", 6_000_000, 6_000_000),
+    }
+    table = table_from_answer(answer, expected)
+    assert table.pair("d2", "d1").measured_ns == 12_300_000
+    assert table.measured_ns(expected[frozenset(("d1", "d2"))]) == 12_300_000
+    assert table.pairs[1].measured_ns is None
+    assert table.worst() is table.pairs[1]
+    with pytest.raises(KeyError):
+        table.pair("d2", "d3")
+    assert table.to_list()[0]["samples_ns"] == [12_100_000, 12_300_000, 50_000_000]
+
+
+@pytest.mark.parametrize(
+    ("measured_ns", "expected_ns", "good"),
+    [
+        (12_000_000, 12_000_000, True),
+        (13_200_000, 12_000_000, True),
+        (13_200_001, 12_000_000, False),
+        (10_799_999, 12_000_000, False),  # too early is as wrong as too late
+        (500_000, 0, True),
+        (500_001, 0, False),
+        (None, 12_000_000, False),
+    ],
+)
+def test_the_larger_of_half_a_millisecond_and_ten_percent(
+    measured_ns: int | None, expected_ns: int, good: bool
+) -> None:
+    problems = RttTable((pair(measured_ns, expected_ns),)).problems()
+    assert bool(problems) is not good
+    assert all("d1-d2" in problem for problem in problems)
+
+
+def test_the_table_shows_both_sides_and_the_verdict() -> None:
+    text = RttTable((pair(12_060_000), pair(60_000, name="d3"), pair(None, name="d4"))).render()
+    lines = text.splitlines()
+    assert lines[0].split() == ["pair", "expected", "measured", "min", "max", "off", "lost"]
+    assert lines[1].split() == ["d1", "-", "d2", "12.000", "12.060", "12.060", "12.060", "+0.060", "0/25", "ok"]
+    assert lines[2].split()[-3:] == ["-11.940", "0/25", "WRONG"]
+    assert lines[3].split()[3:] == ["12.000", "-", "-", "-", "-", "25/25", "WRONG"]
+
+
+@pytest.mark.parametrize(
+    ("text", "absolute_ns", "ratio"),
+    [("1ms", 1_000_000, 0.0), ("15%", 0, 0.15), ("1ms,15%", 1_000_000, 0.15), ("7.5%, 200us", 200_000, 0.075)],
+)
+def test_a_tolerance_as_users_write_it(text: str, absolute_ns: int, ratio: float) -> None:
+    tolerance = Tolerance.parse(text)
+    assert tolerance.absolute_ns == absolute_ns
+    assert tolerance.ratio == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("text", ["", "1", "ms", "1ms,2ms", "5%,5%", "1ms,5%,1%", "-5%", "nan%"])
+def test_what_is_no_tolerance(text: str) -> None:
+    with pytest.raises(UsageError, match="allowed"):
+        Tolerance.parse(text)

@@ -1,0 +1,34 @@
+"""Work in namespaces, as far as it goes without root: the machine's own namespace and the refusals."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from containernet_env import netns
+from containernet_env.errors import RunError
+
+
+@pytest.mark.parametrize("name", ["kernel.hostname", "net..ipv4", "net/../kernel/x", "", "../net.ipv4"])
+def test_only_sysctls_of_the_network_are_touched(name: str) -> None:
+    with pytest.raises(ValueError, match=r"net\.\*"):
+        netns.read_sysctl(os.getpid(), name)
+    with pytest.raises(ValueError, match=r"net\.\*"):
+        netns.write_sysctl(os.getpid(), name, "1")
+
+
+def test_the_machines_own_sysctls_are_never_written() -> None:
+    with pytest.raises(RunError, match="own network namespace"):
+        netns.write_sysctl(os.getpid(), "net.ipv4.tcp_congestion_control", "reno")
+
+
+def test_a_process_that_is_gone_is_an_error() -> None:
+    with pytest.raises(RunError, match="process 4194304"):
+        netns.is_own(4194304)
+    with pytest.raises(RunError, match="cannot enter the network namespace of process 4194304"):
+        netns.call_in(4194304, lambda: None)
+
+
+def test_nothing_is_run_for_no_lines() -> None:
+    netns.ip_batch(4194304, [])
