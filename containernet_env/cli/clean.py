@@ -1,0 +1,27 @@
+"""`containernet-env clean`: remove what a killed run left behind."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from containernet_env import clean, engine
+from containernet_env.errors import MissingRequirementError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Remove what killed runs left behind: only what carries our label and whose run is over."""
+    if os.geteuid() != 0:
+        raise MissingRequirementError("clean must be run as root", "Run it again with sudo, or as root.")
+    if not engine.is_reachable():
+        click.echo("no engine is running, so there is nothing to remove")
+        return
+    found = clean.remove_leftovers()
+    for name in found.removed:
+        click.echo(f"removed container {name}")
+    for name in found.in_use:
+        click.echo(f"kept container {name}: its run is still on")
+    if not found.removed and not found.in_use:
+        click.echo("nothing was left behind")

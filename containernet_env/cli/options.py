@@ -1,0 +1,70 @@
+"""Options that every verb which brings a testbed up has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from containernet_env.errors import UsageError
+from containernet_env.links.rtt import Tolerance
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class ToleranceType(click.ParamType[Tolerance]):
+    """How far an RTT may be off: a duration, a percentage, or both with a comma ("1ms,15%": the larger counts)."""
+
+    name = "tolerance"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Tolerance:
+        """A Tolerance."""
+        if isinstance(value, Tolerance):
+            return value
+        try:
+            return Tolerance.parse(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def testbed_options(command: _Command) -> _Command:
+    """Add --links, --rtt-tolerance, --congestion-control and --port."""
+    options = (
+        click.option(
+            "--links",
+            type=click.Choice(["auto", "netem", "emulator"]),
+            default="auto",
+            show_default=True,
+            help="What carries out delay and bandwidth.",
+        ),
+        click.option(
+            "--rtt-tolerance",
+            type=ToleranceType(),
+            default="0.5ms,10%",
+            show_default=True,
+            metavar="SPEC",
+            help="How far a measured RTT may be off: '1ms', '15%', or '1ms,15%' (the larger counts).",
+        ),
+        click.option(
+            "--congestion-control",
+            "tcp_congestion_control",
+            default="cubic",
+            show_default=True,
+            metavar="NAME",
+            help="TCP congestion control of every host.",
+        ),
+        click.option(
+            "--port",
+            type=click.IntRange(1, 65535),
+            default=8080,
+            show_default=True,
+            help="Port of the benchmark server on 127.0.0.1; another one if taken.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with

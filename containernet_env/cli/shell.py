@@ -1,0 +1,108 @@
+"""`containernet-env shell`: bring a topology up and talk to it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from containernet_env.cli.options import testbed_options
+from containernet_env.cli.progress import TerminalReporter
+from containernet_env.cli.run import require_root
+from containernet_env.signals import StopSignals
+
+if TYPE_CHECKING:
+    from containernet_env.links.rtt import Tolerance
+    from containernet_env.plan import LinksChoice
+    from containernet_env.testbed import Testbed
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
+              "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
+@testbed_options
+def command(
+    config: Path,
+    commands: tuple[str, ...],
+    links: LinksChoice,
+    rtt_tolerance: Tolerance,
+    tcp_congestion_control: str,
+    port: int,
+) -> int:
+    """Bring the topology of CONFIG up and open the Containernet command line on it; `exit` tears it down.
+
+    Node names stand for nodes: `etcd1 etcdctl member list`, `etcd1 ping -c 3 etcd2`, `pingall`, `link etcd1 s1 down`,
+    `dump`. The benchmark server answers at 127.0.0.1:8080.
+    """
+    from containernet_env import clean
+    from containernet_env.config import load_config
+    from containernet_env.lock import RunLock
+    from containernet_env.plan import PlanOptions, build_plan
+    from containernet_env.setup import ready_images
+    from containernet_env.testbed import Testbed
+
+    console = Console(highlight=False, stderr=True)
+    options = PlanOptions(
+        machine_cores=os.cpu_count() or 1,
+        run_id=secrets.token_hex(3),
+        links=links,
+        tcp_congestion_control=tcp_congestion_control,
+    )
+    plan = build_plan(load_config(config), None, options)
+    require_root()
+    reporter = TerminalReporter(console)
+    with StopSignals() as stop, RunLock():
+        images = ready_images()
+        clean.remove_leftovers()
+        for note in plan.notes:
+            reporter.note(note)
+        testbed = Testbed(plan, images, reporter, port=port, tolerance=rtt_tolerance)
+        status = 0
+        try:
+            try:
+                testbed.up()
+                assert testbed.relay is not None
+                reporter.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
+                status = _run_commands(testbed, commands) if commands else _interact(testbed)
+            finally:
+                stop.shield()
+        finally:
+            stop.shield()
+            with reporter.stage("tear-down") as stage:
+                testbed.down()
+                stage.done("nothing of this run is left")
+    return 128 + stop.received if stop.received is not None and status == 0 else status
+
+
+def _interact(testbed: Testbed) -> int:
+    """Mininet's command line on the testbed's network; Ctrl-C ends a command, not the session."""
+    from containernet_env.cli.commandline import CommandLine, show_on_standard_output
+
+    show_on_standard_output()
+
+    # The command line expects Ctrl-C as KeyboardInterrupt; SIGTERM and SIGHUP still end the session.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        CommandLine(testbed.net)
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    return 0
+
+
+def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
+    """Run each command as the command line would; the exit status of the first that fails, else 0."""
+    from containernet_env.cli.commandline import run_command, show_on_standard_output
+
+    show_on_standard_output()
+
+    for line in commands:
+        status = run_command(testbed.net, line)
+        if status != 0:
+            return status
+    return 0

@@ -1,0 +1,14 @@
+"""Where the command begins: before anything is imported that takes time, Ctrl-C ends the process without a word."""
+
+from __future__ import annotations
+
+import signal
+
+
+def main() -> None:
+    """Import and run the command line; until that has taken over, a SIGINT kills as it does any small program."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from containernet_env import cli
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main()

@@ -1,0 +1,223 @@
+"""A topology brought to life: hosts, links, the proof of the network, the cluster, the benchmark server."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from containernet_env import engine, netns, tcp
+from containernet_env.benchmark import SERVER_PORT, BenchmarkServer
+from containernet_env.containernet import Containernet
+from containernet_env.docker_host import Docker
+from containernet_env.errors import RunError
+from containernet_env.etcd import Cluster, Member
+from containernet_env.links.rtt import RttTable, Tolerance, measure_rtt
+from containernet_env.plan import Plan
+from containernet_env.relay import Relay
+from containernet_env.report import Reporter
+from containernet_env.setup.images import Images
+from containernet_env.units import format_ms
+
+HOST_UP_TIMEOUT_S = 60.0
+CLUSTER_TIMEOUT_S = 60.0
+SERVER_TIMEOUT_S = 20.0
+
+# The first process of each image, which the host's command follows.
+ENTRY_POINTS = {"etcd": "start-etcd", "benchmark": "benchmark-server"}
+
+# What decides how TCP behaves on the emulated path; read back from every host into the run's record.
+TCP_SYSCTLS = (
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_no_metrics_save",
+)
+
+
+class Testbed:
+    """Brings a plan up step by step and takes it down as a whole.
+
+    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind.
+    """
+
+    __test__ = False  # not a test class, whatever its name begins with
+
+    def __init__(
+        self,
+        plan: Plan,
+        images: Images,
+        reporter: Reporter,
+        *,
+        port: int,
+        tolerance: Tolerance,
+        logs: bool = True,
+    ) -> None:
+        self.plan = plan
+        self._images = {"etcd": images.etcd, "benchmark": images.benchmark}
+        self._reporter = reporter
+        self._port = port
+        self._tolerance = tolerance
+        self.net = Containernet(links=plan.options.links, run_id=plan.run_id, controller=None)
+        self.hosts: dict[str, Docker] = {}
+        self.relay: Relay | None = None
+        self._cluster: Cluster | None = None
+        self._server: BenchmarkServer | None = None
+        self.rtt: RttTable | None = None
+        self.leader_at_start: str | None = None
+        self.network_failure: str | None = None
+        self._congestion_control: dict[str, str] = {}
+        self.net.on_event(self._on_network_event)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster; only after `up`."""
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def server(self) -> BenchmarkServer:
+        """The benchmark server; only after `up`."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def client_host(self) -> Docker:
+        """The host that makes the load; only after `up`."""
+        return self.hosts[self.plan.config.client.name]
+
+    def up(self) -> None:
+        """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
+        with self._reporter.stage("hosts") as stage:
+            self._start_hosts()
+            stage.done(f"{len(self.hosts)} containers, limits read back")
+        with self._reporter.stage("network") as stage:
+            self._connect()
+            stage.done(self._prove_network())
+        with self._reporter.stage("cluster") as stage:
+            self.leader_at_start = self._start_cluster()
+            timing = self.plan.timing
+            stage.done(
+                f"{len(self.cluster.members)} members, leader {self.leader_at_start}, "
+                f"heartbeat {timing.heartbeat_ms} ms, election {timing.election_ms} ms"
+            )
+        self._start_relay()
+
+    def down(self) -> None:
+        """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        steps: list[Callable[[], None]] = [self.net.stop]
+        if self._cluster is not None:
+            steps.insert(0, self._cluster.close)
+        if self.relay is not None:
+            steps.insert(0, self.relay.close)
+        problems = []
+        for step in steps:
+            try:
+                step()
+            except (RunError, OSError) as error:
+                problems.append(str(error))
+        if problems:
+            raise RunError("not everything could be removed:\n" + "\n".join(problems))
+
+    def _start_hosts(self) -> None:
+        for plan in self.plan.hosts:
+            self.hosts[plan.name] = self.net.addDocker(
+                plan.name,
+                ip=f"{plan.ip}/{plan.prefix_length}",
+                dimage=self._images[plan.image],
+                dcmd=[ENTRY_POINTS[plan.image], *plan.command],
+                environment=dict(plan.environment),
+                tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
+                mem_limit=plan.memory_bytes,
+                memswap_limit=plan.memswap_bytes,
+                cpu_period=plan.cpu_period_us,
+                cpu_quota=plan.cpu_quota_us,
+                cap_drop=["ALL"],
+                logs=True,
+            )
+        for plan in self.plan.hosts:
+            self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
+
+    def _connect(self) -> None:
+        for switch in self.plan.switches:
+            self.net.addSwitch(switch.name)
+        for link in self.plan.links:
+            self.net.addSpecLink(link.a, link.b, link.spec)
+        self.net.start()
+        self._set_tcp()
+
+    def _set_tcp(self) -> None:
+        """Give every host the TCP that was asked for, and see that its connections use it."""
+        subnet = str(self.plan.config.subnet)
+        for plan in self.plan.hosts:
+            host = self.hosts[plan.name]
+            interface = host.defaultIntf().name
+            tcp.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
+        peers = (*self.plan.hosts[1:], self.plan.hosts[0])
+        for plan, peer in zip(self.plan.hosts, peers, strict=True):
+            held = tcp.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)
+            if held != plan.tcp_congestion_control:
+                raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
+            self._congestion_control[plan.name] = held
+
+    def _prove_network(self) -> str:
+        self.rtt = measure_rtt(self.plan.topology, {name: host.pid for name, host in self.hosts.items()})
+        problems = self.rtt.problems(self._tolerance)
+        if problems:
+            raise RunError(
+                "the network is not the one that was asked for: "
+                + "; ".join(problems)
+                + "\n"
+                + self.rtt.render(self._tolerance)
+            )
+        worst = self.rtt.worst()
+        assert worst.measured_ns is not None, "a pair without an answer is a problem"
+        return (
+            f"links by {self.net.links_kind}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
+            f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
+        )
+
+    def _start_cluster(self) -> str:
+        limits = {plan.name: plan.memory_bytes for plan in self.plan.hosts}
+        self._cluster = Cluster(
+            [Member(self.hosts[host.name], str(host.ip), limits[host.name]) for host in self.plan.topology.members]
+        )
+        return self._cluster.start(CLUSTER_TIMEOUT_S)
+
+    def _start_relay(self) -> None:
+        pid = self.client_host.pid
+        self._server = BenchmarkServer(pid)
+        self._server.wait_ready(SERVER_TIMEOUT_S)
+        self.relay = Relay(pid, SERVER_PORT, self._port)
+        self.relay.start()
+        if self.relay.port_taken:
+            self._reporter.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
+
+    def _on_network_event(self, kind: str, text: str) -> None:
+        if kind == "emulator_died":
+            self.network_failure = text
+
+    def facts(self) -> dict[str, Any]:
+        """What this testbed held when it was up, as JSON values for the run's record."""
+        info = engine.client().info()
+        return {
+            "machine": {
+                "kernel": platform.release(),
+                "cores": os.cpu_count(),
+                "engine": info.get("ServerVersion"),
+                "cgroup_driver": info.get("CgroupDriver"),
+                "cgroup_version": info.get("CgroupVersion"),
+                "storage_driver": info.get("Driver"),
+            },
+            "images": dict(self._images),
+            "links": self.net.links_kind,
+            "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},
+            "tcp": {
+                name: {"congestion_control": self._congestion_control.get(name)}
+                | {sysctl: netns.read_sysctl(host.pid, sysctl) for sysctl in TCP_SYSCTLS}
+                for name, host in self.hosts.items()
+            },
+            "rtt": self.rtt.to_list() if self.rtt else [],
+            "leader_at_start": self.leader_at_start,
+        }

@@ -1,0 +1,69 @@
+"""The docker ring: the whole job, on a machine where ./build.sh has been run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+COMMAND = PROJECT / ".venv" / "bin" / "containernet-env"
+
+TINY_SCENARIOS = {
+    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
+    "scenarios": [
+        {
+            "type": "write",
+            "load": [{"total": 20, "clients": 1, "conns": 1}],
+            "data": [{"keySize": 8, "valSize": 256}],
+            "target": ["leader", "cluster"],
+        },
+        {"type": "read", "load": [{"total": 20, "clients": 1, "conns": 1}], "consistency": ["l", "s"]},
+    ],
+}
+LONG_SCENARIOS = {
+    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
+    "scenarios": [
+        {
+            "type": "write",
+            "load": [{"total": 5000, "clients": 1, "conns": 1}],
+            "data": [{"keySize": 8, "valSize": 256}],
+            "target": ["leader", "cluster"],
+        }
+    ],
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip this ring, with the reason printed, where it cannot run."""
+    from containernet_env import engine
+
+    if os.geteuid() != 0:
+        reason = "not root"
+    elif not COMMAND.exists() or not (PROJECT / "bin" / "link-emulator").exists():
+        reason = "./build.sh has not been run"
+    elif not engine.is_reachable():
+        reason = "no Docker engine is running"
+    else:
+        return
+    for item in items:
+        if "docker" in Path(item.fspath).parts:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A scenario file of four scenarios that take a second together."""
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(TINY_SCENARIOS))
+    return path
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A scenario file whose first scenario takes more than a minute: to be interrupted."""
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(LONG_SCENARIOS))
+    return path

@@ -1,0 +1,78 @@
+"""What is on the machine: counted before and after a run, so that nothing of it can stay unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from containernet_env import engine
+
+
+def _output(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def _processes() -> set[str]:
+    """Command lines of every process but kernel threads, this test's own and its ancestors'; with their pids."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        if command and int(entry.name) != os.getpid() and "containernet-env" in _traces(entry, command):
+            found.add(f"{entry.name} {command[:120]}")
+    return found
+
+
+def _traces(entry: Path, command: str) -> str:
+    """What of a process can betray that it is ours: its command line, its program, its working folder's name."""
+    try:
+        program = os.readlink(entry / "exe")
+    except OSError:
+        program = ""
+    ours = (
+        "link-emulator",
+        "benchmark-server",
+        "benchmark-client",
+        "start-etcd",
+        "/etcd",
+        "containernet-env",
+        "mnexec",
+    )
+    return "containernet-env" if any(name in f"{command} {program}" for name in ours) else ""
+
+
+def snapshot() -> dict[str, set[str]]:
+    """Kind of resource -> what there is of it. Namespaces and links are those of the whole machine."""
+    links = {line.split(":")[1].strip() for line in _output("ip", "-o", "link").splitlines()}
+    namespaces = set(_output("lsns", "-n", "-o", "NS,TYPE", "-t", "net").split("\n"))
+    cgroups = {str(path) for path in Path("/sys/fs/cgroup").glob("*/docker/*") if path.is_dir()}
+    cgroups |= {str(path) for path in Path("/sys/fs/cgroup").glob("system.slice/docker-*") if path.is_dir()}
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    return {
+        "containers": {container.name for container in engine.list_ours()},
+        "all containers": {c["Id"][:12] for c in engine.client().api.containers(all=True)},
+        "named namespaces": set(_output("ip", "netns").split()),
+        "namespaces": namespaces,
+        "links": links,
+        "qdiscs": set(_output("tc", "qdisc").splitlines()),
+        "cgroups": cgroups,
+        "mounts": mounts,
+        "processes": _processes(),
+    }
+
+
+def left_over(before: dict[str, set[str]], deadline_s: float = 5.0) -> dict[str, set[str]]:
+    """What is there now and was not in `before`, once the kernel had `deadline_s` to finish what it does lazily."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        now = snapshot()
+        more = {kind: now[kind] - before[kind] for kind in now if now[kind] - before[kind]}
+        if not more or time.monotonic() > deadline:
+            return more
+        time.sleep(0.1)

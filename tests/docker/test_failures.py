@@ -1,0 +1,90 @@
+"""Members that die, limits that do not hold, networks that are not as asked: the rows and the exit code say so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docker.conftest import COMMAND, PROJECT
+from tests.docker.machine_state import left_over, snapshot
+
+pytestmark = pytest.mark.docker
+
+
+def topology(path: Path, **changes: Any) -> Path:
+    """A three-member topology with `changes` to every node, as a file."""
+    node = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"} | changes
+    path.write_text(json.dumps([{"ip": f"10.0.0.{251 + i}", **node} for i in range(3)]))
+    return path
+
+
+def run(config: Path, out: Path, *options: str, timeout_s: float = 200) -> subprocess.CompletedProcess[str]:
+    argv = [str(COMMAND), "run", str(config), str(out), "--port", "18080", *options]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(out.read_text().splitlines()))
+
+
+def test_oom_killed_members_are_named_and_the_rest_is_not_run(tmp_path: Path) -> None:
+    before = snapshot()
+    config = topology(tmp_path / "small.json", mem="32m")
+    done = run(config, tmp_path / "out.csv", "--only", "write-*100000x1000x100*", "--only", "read-*-1000x1x1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    errors = [row["Error"] for row in rows(tmp_path / "out.csv")]
+    assert len(errors) == 6
+    killed = next(index for index, error in enumerate(errors) if "was OOM-killed (memory limit 32m)" in error)
+    assert all("OOM-killed" in error for error in errors[killed:]), errors
+    assert errors[-1].startswith("not run: "), errors
+    assert left_over(before) == {}
+
+
+def test_a_network_that_is_not_as_asked_stops_the_run_with_the_table(tiny: Path, tmp_path: Path) -> None:
+    before = snapshot()
+    config = topology(tmp_path / "config.json")
+    done = run(config, tmp_path / "out.csv", "--scenarios", str(tiny), "--rtt-tolerance", "1ns")
+    assert done.returncode == 1
+    assert "the network is not the one that was asked for" in done.stderr
+    assert "WRONG" in done.stderr
+    assert rows(tmp_path / "out.csv") == []
+    assert left_over(before) == {}
+
+
+def test_an_unknown_congestion_control_is_refused_with_what_there_is(tiny: Path, tmp_path: Path) -> None:
+    config = topology(tmp_path / "config.json")
+    done = run(config, tmp_path / "out.csv", "--scenarios", str(tiny), "--congestion-control", "swift")
+    assert done.returncode == 1
+    assert "no TCP congestion control 'swift'; it has: " in done.stderr
+
+
+def test_a_fifth_of_a_core_per_member_keeps_its_leader(tmp_path: Path) -> None:
+    config = topology(tmp_path / "config.json", cpus=0.2)
+    done = run(config, tmp_path / "out.csv", "--quick", "--only", "write-*2000x1000x100*")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [row for row in rows(tmp_path / "out.csv") if ">" in row["Leader"]]
+
+
+def test_bandwidth_and_delay_show_in_the_rtt_column(tiny: Path, tmp_path: Path) -> None:
+    done = run(PROJECT / "configs" / "slow-10mbit.json", tmp_path / "out.csv", "--scenarios", str(tiny))
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = rows(tmp_path / "out.csv")[0]
+    expected, measured = float(row["RttExpected_ms"]), float(row["RttMeasured_ms"])
+    assert abs(measured - expected) <= max(0.5, 0.1 * expected), row
+
+
+def test_a_record_stands_beside_the_rows(tiny: Path, tmp_path: Path) -> None:
+    done = run(topology(tmp_path / "config.json"), tmp_path / "out.csv", "--scenarios", str(tiny))
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = rows(tmp_path / "out.csv")[0]
+    record = json.loads((tmp_path / "out.runs" / f"{first['RunId']}.json").read_text())
+    assert len(record["rtt"]) == 6
+    assert all(len(pair["samples_ns"]) >= 20 for pair in record["rtt"])
+    assert {host["congestion_control"] for host in record["tcp"].values()} == {"cubic"}
+    assert record["limits"]["etcd1"]["memory_bytes"] == 512 << 20
+    assert [entry["result"]["ok"] for entry in record["scenarios"]] == [20] * 4

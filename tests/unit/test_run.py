@@ -1,0 +1,308 @@
+"""The matrix on a testbed of fakes: every scenario leaves its row, whatever happens to it."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env import run as run_module
+from containernet_env.benchmark import Outcome, Progress
+from containernet_env.config import load_config
+from containernet_env.errors import Interrupted, RunError
+from containernet_env.record import RunRecord
+from containernet_env.report import SilentReporter
+from containernet_env.results import ResultsFile
+from containernet_env.rows import RunFacts
+from containernet_env.run import Run
+from containernet_env.scenarios import Dataset, Scenario, ScheduledScenario
+from containernet_env.signals import StopSignals
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+
+
+def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
+    return Scenario(name, "write", total, 10, 2, key_size, val_size, key_space=total, target="leader")
+
+
+def read(name: str) -> Scenario:
+    return Scenario(name, "read", 500, 10, 2, 8, 256, key_space=1000, consistency="l")
+
+
+def result_of(ok: int = 1000, failed: int = 0) -> dict[str, Any]:
+    percentiles = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
+    return {
+        "ok": ok,
+        "failed": failed,
+        "requests_per_s": 100.5,
+        "total_s": 10.0,
+        "slowest_s": 0.05,
+        "fastest_s": 0.018,
+        "average_s": 0.02,
+        "stddev_s": 0.001,
+        "percentiles_s": percentiles if ok else None,
+    }
+
+
+class FakeCluster:
+    """Three members; `dead` names those that died and why."""
+
+    def __init__(self) -> None:
+        self.dead: dict[str, str] = {}
+        self.leaders: Iterator[str | None] = iter(())
+        self.answering = True
+
+    def living(self) -> list[Any]:
+        names = [name for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead]
+        return [SimpleNamespace(name=name, endpoint=f"{name}:2379") for name in names]
+
+    def deaths(self) -> dict[str, str]:
+        return dict(self.dead)
+
+    def has_quorum(self) -> bool:
+        return len(self.dead) <= 1
+
+    def answers(self, timeout_s: float) -> bool:
+        return self.answering and self.has_quorum()
+
+    def leader(self) -> Any:
+        name = next(self.leaders, "etcd1")
+        return SimpleNamespace(name=name) if name else None
+
+
+class FakeServer:
+    """Answers each benchmark by `behave(path, body)`; `cancel` sets `cancelled`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled = threading.Event()
+        self.behave: Callable[[str, dict[str, Any]], Outcome] = lambda path, body: Outcome(result_of(), None)
+
+    def run(self, path: str, body: dict[str, Any], timeout_s: float) -> Outcome:
+        self.asked.append((path, body))
+        return self.behave(path, body)
+
+    def progress(self) -> Progress | None:
+        return Progress(True, 1, 10, 0)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+class Bench:
+    """A run on fakes, and its rows."""
+
+    def __init__(self, tmp_path: Path, *scenarios: Scenario) -> None:
+        self.cluster, self.server = FakeCluster(), FakeServer()
+        self.testbed: Any = SimpleNamespace(
+            cluster=self.cluster,
+            server=self.server,
+            client_host=SimpleNamespace(alive=True),
+            network_failure=None,
+            leader_at_start="etcd1",
+            plan=SimpleNamespace(
+                dataset=Dataset(8, 256, 1000),
+                scenarios=[SimpleNamespace(scheduled=ScheduledScenario(s, 1)) for s in scenarios],
+            ),
+        )
+        self.path = tmp_path / "out.csv"
+        self._results = ResultsFile(self.path)
+        self._results.open()
+        facts = RunFacts(load_config(CONFIG), None, None, "docker", "emulator", "3.7.3", "run-1")
+        self.stop = StopSignals()
+        self.run = Run(
+            self.testbed,
+            self._results,
+            RunRecord(self.path, "run-1"),
+            facts,
+            SilentReporter(),
+            self.stop.deferred,
+        )
+
+    def rows(self) -> list[dict[str, str]]:
+        return list(csv.DictReader(self.path.read_text().splitlines()))
+
+    def errors(self) -> list[str]:
+        return [row["Error"] for row in self.rows()]
+
+
+@pytest.fixture(autouse=True)
+def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 0.05)
+
+
+def test_every_scenario_leaves_a_row_with_its_settings_and_figures(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), read("r"))
+    bench.run.matrix()
+    first, second = bench.rows()
+    assert (first["TestType"], first["KeySize"], first["Consistency"], first["Target"]) == (
+        "write",
+        "8",
+        "-",
+        "leader",
+    )
+    assert (second["TestType"], second["KeySize"], second["Consistency"], second["Target"]) == (
+        "read",
+        "-",
+        "l",
+        "cluster",
+    )
+    assert (first["Total"], first["Requests/sec"], first["50%"], first["99.9%"]) == (
+        "10.000000",
+        "100.5000",
+        "0.020000",
+        "0.020000",
+    )
+    assert (first["LinkDelay_ms"], first["Bandwidth_mbps"], first["Leader"], first["Error"]) == (
+        "3",
+        "1000",
+        "etcd1",
+        "-",
+    )
+    assert bench.run.failed_rows == 0
+
+
+def test_reads_need_no_load_where_a_write_made_their_keys(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), read("r"), read("r2"))
+    bench.run.matrix()
+    assert [path for path, _ in bench.server.asked] == [
+        "/benchmark/write",
+        "/benchmark/read",
+        "/benchmark/read",
+    ]
+
+
+@pytest.mark.parametrize("before", [[], [write("other", key_size=4, val_size=64)], [write("few", total=999)]])
+def test_the_data_set_is_loaded_once_unmeasured_where_no_write_made_it(tmp_path: Path, before: list[Scenario]) -> None:
+    bench = Bench(tmp_path, *before, read("r"), read("r2"))
+    bench.run.matrix()
+    loads = bench.server.asked[len(before) :]
+    assert [path for path, _ in loads] == ["/benchmark/write", "/benchmark/read", "/benchmark/read"]
+    assert (loads[0][1]["total"], loads[0][1]["keySize"], loads[0][1]["valSize"]) == (1000, 8, 256)
+    assert len(bench.rows()) == len(before) + 2
+
+
+def test_a_write_of_the_same_keys_with_other_values_spoils_the_data_set(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("spoiler", val_size=64), read("r"))
+    bench.run.matrix()
+    assert [path for path, _ in bench.server.asked][-2:] == ["/benchmark/write", "/benchmark/read"]
+    assert len(bench.server.asked) == 4
+
+
+def test_a_failed_scenario_leaves_its_reason_and_the_matrix_goes_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+    outcomes = iter([Outcome(result_of(ok=990, failed=10), "10 of 1000 requests failed"), Outcome(result_of(), None)])
+    bench.server.behave = lambda path, body: next(outcomes)
+    bench.run.matrix()
+    assert bench.errors() == ["10 of 1000 requests failed", "-"]
+    assert bench.rows()[0]["Errors"] == "10"
+    assert bench.run.failed_rows == 1
+
+
+def test_a_member_that_dies_is_named_and_left_out_of_later_scenarios(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
+        return Outcome(result_of(), None)
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    assert bench.errors() == ["etcd2 was OOM-killed", "etcd2 was OOM-killed earlier"]
+    assert bench.server.asked[1][1]["endpoints"] == "etcd1:2379,etcd3:2379"
+
+
+def test_a_lost_quorum_ends_the_scenario_and_the_rest_is_not_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"), read("r"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
+        assert bench.server.cancelled.wait(10), "nobody ended a benchmark that nobody can answer"
+        return Outcome(result_of(ok=5), "cancelled after 5 of 1000 requests")
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    why = "etcd1 was OOM-killed; etcd3 was OOM-killed"
+    assert bench.errors() == [
+        f"{why}; cancelled after 5 of 1000 requests",
+        f"not run: {why}",
+        f"not run: {why}",
+    ]
+    assert bench.run.failed_rows == 3
+
+
+def test_a_scenario_whose_member_died_is_ended_though_a_quorum_lives(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.cluster.dead["etcd1"] = "etcd1 was OOM-killed"
+        assert bench.server.cancelled.wait(10), "nobody ended a benchmark whose member is dead"
+        return Outcome(result_of(ok=400), "cancelled")
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    assert bench.errors() == ["etcd1 was OOM-killed; cancelled"]
+
+
+def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.testbed.network_failure = "the link emulator ended"
+        return Outcome(result_of(), None)
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    assert bench.errors()[1] == "not run: the link emulator ended"
+    assert "the link emulator ended" in bench.errors()[0]
+
+
+def test_a_data_set_that_cannot_be_loaded_leaves_rows_not_run(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, read("r"), read("r2"))
+    bench.server.behave = lambda path, body: Outcome(None, "no leader")
+    bench.run.matrix()
+    assert bench.errors() == ["not run: the data set could not be loaded: no leader"] * 2
+
+
+def test_a_leader_change_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"), write("w3"))
+    bench.cluster.leaders = iter(["etcd1", "etcd3", None])
+    bench.run.matrix()
+    assert [row["Leader"] for row in bench.rows()] == ["etcd1", "etcd1>etcd3", "etcd3>none"]
+
+
+def test_a_signal_leaves_a_row_interrupted_for_the_running_scenario_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"), write("w3"))
+    released = threading.Event()
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        if len(bench.server.asked) == 2:
+            signal.raise_signal(signal.SIGINT)
+            released.wait(10)
+        return Outcome(result_of(), None)
+
+    bench.server.behave = behave
+    with bench.stop, pytest.raises(Interrupted):
+        bench.run.matrix()
+    released.set()
+    assert bench.errors() == ["-", "interrupted"]
+    assert bench.rows()[1]["Scenario"] == "w2"
+
+
+def test_an_unexpected_failure_leaves_a_row_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        raise RunError("the namespace is gone")
+
+    bench.server.behave = behave
+    with pytest.raises(RunError):
+        bench.run.matrix()
+    assert bench.errors() == ["the namespace is gone"]
