@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,29 +93,6 @@ def client() -> docker.DockerClient:
         ) from error
 
 
-def ensure_running(report: Callable[[str], None] | None = None) -> str:
-    """Make sure that an engine on this machine answers, starting the installed one if need be; says how.
-
-    ``report`` gets one line about each thing worth telling on the way. Returns a short text such as
-    "already running". Raises ``MissingRequirementError`` when none is installed, none comes up, or the one
-    that answers runs somewhere else.
-    """
-    if is_reachable():
-        how = "already running"
-    else:
-        # Imported here: what only talks to a running engine needs nothing of how one is started.
-        from containernet_env.setup import dockerd
-
-        how = dockerd.start(report or _tell_nobody)
-        client.cache_clear()
-    require_local(client().info())
-    return how
-
-
-def _tell_nobody(_line: str) -> None:
-    """For callers that do not want to know."""
-
-
 def require_local(info: dict[str, Any]) -> None:
     """Refuse an engine whose containers are not processes here: links are made in their namespaces.
 
@@ -134,7 +111,8 @@ def require_local(info: dict[str, Any]) -> None:
 
 def list_ours(run: str | None = None) -> list[OurContainer]:
     """Our containers in any state, of one run if ``run`` is given, in the engine's order (newest first)."""
-    wanted = [f"{LABEL}={LABEL_VALUE}"] + ([f"{LABEL_RUN}={run}"] if run is not None else [])
+    # By the run's label and not by LABEL: a container that somebody makes from an image of ours inherits that one.
+    wanted = [LABEL_RUN if run is None else f"{LABEL_RUN}={run}"]
     rows = client().api.containers(all=True, filters={"label": wanted})
     return [
         OurContainer(

@@ -43,33 +43,39 @@ class Relay:
             self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="relay", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to accept; returns at once (the socket listens already when this returns)."""
+        """Begin to accept; returns when it does."""
         self._listener.listen(MAX_CONNECTIONS)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="relay", daemon=True)
+        serving = threading.Event()
+        self._loop.call_soon(serving.set)
         self._thread.start()
+        serving.wait()
 
     def close(self) -> None:
         """Stop accepting, drop every connection, end the thread."""
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(timeout=5)
+            self._thread.join()
+            self._thread = None
         self._listener.close()
 
     def _serve(self) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._handle, sock=self._listener))
-        try:
-            self._loop.run_forever()
-        finally:
-            server.close()
-            self._loop.run_until_complete(self._end_connections())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
+        server = self._loop.create_task(asyncio.start_server(self._handle, sock=self._listener))
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._end(server))
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _end(self, starting: asyncio.Task[asyncio.Server]) -> None:
+        (await starting).close()
+        await self._end_connections()
 
     async def _end_connections(self) -> None:
-        connections = asyncio.all_tasks(self._loop) - {asyncio.current_task(self._loop)}
+        connections = asyncio.all_tasks() - {asyncio.current_task()}
         for connection in connections:
             connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
@@ -82,8 +88,9 @@ class Relay:
             await self._relay(reader, writer)
         except (OSError, RunError):
             # The host is gone or refuses: the caller sees its connection closed, as on a real network.
-            writer.close()
+            return
         finally:
+            writer.close()
             self._slots.release()
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +98,7 @@ class Relay:
         inside.setblocking(False)
         try:
             await self._loop.sock_connect(inside, ("127.0.0.1", self._target_port))
-        except OSError:
+        except BaseException:
             inside.close()
             raise
         inner_reader, inner_writer = await asyncio.open_connection(sock=inside)
@@ -99,7 +106,6 @@ class Relay:
             await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
         finally:
             inner_writer.close()
-            writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from containernet_env import engine
 from containernet_env.errors import MissingRequirementError
-from containernet_env.setup import base_image, binaries, disk, go, images, missing, packages, sources
+from containernet_env.setup import base_image, binaries, disk, dockerd, go, images, missing, packages, sources
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.setup.sources import GoModule
@@ -69,7 +68,7 @@ def _start_engine(report: SetupReport) -> None:
 
     def start() -> None:
         with steps.step("engine") as step:
-            step.done(engine.ensure_running(step.note))
+            step.done(dockerd.ensure_running(step.note))
 
     steps.run(start)
 
@@ -89,7 +88,7 @@ class _Work:
         if self._missing.engine:
             _start_engine(self._report)
         else:
-            engine.ensure_running()
+            dockerd.ensure_running()
         # Side by side: the base image waits for the network and for dpkg, the compilers for the processors.
         jobs = [self._base_image] if "base" in self._missing.images else []
         if self._missing.modules:

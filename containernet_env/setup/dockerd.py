@@ -44,6 +44,22 @@ class _Died(Exception):
     """dockerd ended before it answered; carries its last log lines."""
 
 
+def ensure_running(report: Callable[[str], None] | None = None) -> str:
+    """Make sure that an engine on this machine answers, starting the installed one if need be; says how.
+
+    ``report`` gets one line about each thing worth telling on the way. Returns a short text such as
+    "already running". Raises ``MissingRequirementError`` when none is installed, none comes up, or the one
+    that answers runs somewhere else.
+    """
+    if engine.is_reachable():
+        how = "already running"
+    else:
+        how = start(report or (lambda line: None))
+        engine.client.cache_clear()
+    engine.require_local(engine.client().info())
+    return how
+
+
 def start(report: Callable[[str], None]) -> str:
     """Start the installed engine and wait until it answers; says how it was started.
 

@@ -14,37 +14,29 @@ def _output(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout
 
 
+# Programs that only runs start; and those that count where they are in a network namespace of their own, since
+# anybody may run an etcd on this machine.
+_OURS = ("link-emulator serve", "link-emulator rtt", "start-etcd", "containernet-env run", "containernet-env shell")
+_OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "mnexec", "sh")
+
+
 def _processes() -> set[str]:
-    """Command lines of every process but kernel threads, this test's own and its ancestors'; with their pids."""
+    """Processes of runs: pid and command line."""
+    here = os.readlink("/proc/self/ns/net")
     found = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         try:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            elsewhere = os.readlink(entry / "ns" / "net") != here
         except OSError:
             continue
-        if command and int(entry.name) != os.getpid() and "containernet-env" in _traces(entry, command):
+        command = " ".join(words)
+        inside = elsewhere and os.path.basename(words[0]) in _OURS_IN_NAMESPACES
+        if inside or any(name in command for name in _OURS):
             found.add(f"{entry.name} {command[:120]}")
     return found
-
-
-def _traces(entry: Path, command: str) -> str:
-    """What of a process can betray that it is ours: its command line, its program, its working folder's name."""
-    try:
-        program = os.readlink(entry / "exe")
-    except OSError:
-        program = ""
-    ours = (
-        "link-emulator",
-        "benchmark-server",
-        "benchmark-client",
-        "start-etcd",
-        "/etcd",
-        "containernet-env",
-        "mnexec",
-    )
-    return "containernet-env" if any(name in f"{command} {program}" for name in ours) else ""
 
 
 def snapshot() -> dict[str, set[str]]:

@@ -100,6 +100,7 @@ def test_a_stopped_run_leaves_a_row_interrupted(signum: int, code: int, long: Pa
     wait_until_measuring(run, tmp_path / "out.csv")
     time.sleep(1)
     os.kill(run.pid, signum)
+    time.sleep(0.05)  # pending together, the lower number would be handled first
     os.kill(run.pid, signal.SIGINT)  # an impatient second one changes nothing
     output = end(run)
     assert run.returncode == code, output
@@ -114,7 +115,7 @@ def test_after_kill_9_the_next_run_cleans_up(whole_group: bool, long: Path, tiny
     wait_until_measuring(run, out)
     time.sleep(0.5)
     (os.killpg if whole_group else os.kill)(run.pid, signal.SIGKILL)
-    run.wait(10)
+    end(run)
     following = start(tiny, out)
     output = end(following)
     assert following.returncode == 0, output
@@ -135,7 +136,7 @@ def test_clean_removes_what_is_ours_and_only_that(long: Path, tmp_path: Path) ->
         kept = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True).stdout
         assert kept.count("kept container") == 4, kept
         os.killpg(run.pid, signal.SIGKILL)
-        run.wait(10)
+        end(run)
         removed = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True).stdout
         assert removed.count("removed container") == 4, removed
         theirs.reload()
