@@ -7,7 +7,6 @@ socket that was made inside the host's namespace.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 import threading
@@ -24,7 +23,7 @@ class Relay:
     """Listens on 127.0.0.1 and relays each connection to 127.0.0.1:`target_port` in the namespace of `pid`.
 
     `port` is the one asked for, or another where that is taken (`port_taken` says so). Only loopback is ever
-    bound. `close` ends every connection; it is idempotent.
+    bound. Two threads serve a connection, at most `MAX_CONNECTIONS` of them at once; more are closed at once.
     """
 
     def __init__(self, pid: int, target_port: int, port: int) -> None:
@@ -42,76 +41,83 @@ class Relay:
             self.port_taken = True
             self._listener.bind(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closing = False
+        self._connections: set[socket.socket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._acceptor = threading.Thread(target=self._accept, name="relay", daemon=True)
 
     def start(self) -> None:
-        """Begin to accept; returns when it does."""
+        """Begin to accept; the port answers when this returns."""
         self._listener.listen(MAX_CONNECTIONS)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="relay", daemon=True)
-        serving = threading.Event()
-        self._loop.call_soon(serving.set)
-        self._thread.start()
-        serving.wait()
+        self._acceptor.start()
 
     def close(self) -> None:
-        """Stop accepting, drop every connection, end the thread."""
-        if self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._thread = None
+        """Stop accepting, cut every connection, wait for the threads; idempotent."""
+        self._closing = True
+        if self._acceptor.is_alive():
+            _cut(self._listener)
+            self._acceptor.join()
         self._listener.close()
+        with self._lock:
+            threads = list(self._threads)
+            for end in self._connections:
+                _cut(end)
+        for thread in threads:
+            thread.join()
 
-    def _serve(self) -> None:
-        server = self._loop.create_task(asyncio.start_server(self._handle, sock=self._listener))
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._end(server))
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:  # cut by close
+                return
+            thread = threading.Thread(target=self._serve, args=(caller,), name="relay", daemon=True)
+            with self._lock:
+                full = len(self._threads) >= MAX_CONNECTIONS
+                if not full:
+                    self._threads.add(thread)
+            if full:
+                caller.close()
+            else:
+                thread.start()
 
-    async def _end(self, starting: asyncio.Task[asyncio.Server]) -> None:
-        (await starting).close()
-        await self._end_connections()
-
-    async def _end_connections(self) -> None:
-        connections = asyncio.all_tasks() - {asyncio.current_task()}
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._slots.acquire(blocking=False):
-            writer.close()
-            return
+    def _serve(self, caller: socket.socket) -> None:
         try:
-            await self._relay(reader, writer)
-        except (OSError, RunError):
-            # The host is gone or refuses: the caller sees its connection closed, as on a real network.
-            return
+            # Where the host is gone or refuses, the caller sees its connection closed, as on a real network.
+            with caller, suppress(OSError, RunError):
+                self._relay(caller)
         finally:
-            writer.close()
-            self._slots.release()
+            with self._lock:
+                self._threads.discard(threading.current_thread())
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inside = await self._loop.run_in_executor(None, netns.socket_in, self._pid, socket.AF_INET, socket.SOCK_STREAM)
-        inside.setblocking(False)
-        try:
-            await self._loop.sock_connect(inside, ("127.0.0.1", self._target_port))
-        except BaseException:
-            inside.close()
-            raise
-        inner_reader, inner_writer = await asyncio.open_connection(sock=inside)
-        try:
-            await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
-        finally:
-            inner_writer.close()
+    def _relay(self, caller: socket.socket) -> None:
+        with netns.socket_in(self._pid, socket.AF_INET, socket.SOCK_STREAM) as inside:
+            inside.connect(("127.0.0.1", self._target_port))
+            with self._lock:
+                if self._closing:
+                    return
+                self._connections |= {caller, inside}
+            try:
+                back = threading.Thread(target=_pump, args=(inside, caller), name="relay", daemon=True)
+                back.start()
+                _pump(caller, inside)
+                back.join()
+            finally:
+                with self._lock:
+                    self._connections -= {caller, inside}
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the reader ends, then end the writer's direction only (half close)."""
-    while data := await reader.read(_CHUNK_BYTES):
-        writer.write(data)
-        await writer.drain()
+def _cut(end: socket.socket) -> None:
+    """Wake whoever waits on a socket, and let nothing more pass."""
+    with suppress(OSError):  # not connected any more
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Copy until the source ends, then end the sink's direction only (half close)."""
+    with suppress(OSError):  # either end was cut
+        while data := source.recv(_CHUNK_BYTES):
+            sink.sendall(data)
     with suppress(OSError):
-        writer.write_eof()
+        sink.shutdown(socket.SHUT_WR)
