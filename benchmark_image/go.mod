@@ -10,6 +10,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.2.0
 	github.com/golang/protobuf v1.5.4 // indirect

@@ -13,6 +13,7 @@ import (
 	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -216,6 +217,7 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 			t.Errorf("%q: %v", c.args, err)
 		}
+		reporttest.Check(t, []byte(stdout))
 		if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
 			t.Errorf("%q: status %d, stderr %q, want %q", c.args, status, stderr, c.problem)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
 )
 
 func callJSON(t *testing.T, args ...string) (status int, result report.Result, stderr string) {
@@ -17,6 +18,7 @@ func callJSON(t *testing.T, args ...string) (status int, result report.Result, s
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 		t.Fatalf("%q: %v, stdout %q, stderr %s", args, err, stdout, stderr)
 	}
+	reporttest.Check(t, []byte(stdout))
 	return status, result, stderr
 }
 

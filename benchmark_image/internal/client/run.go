@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/report"
@@ -23,9 +24,12 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 		}
 	}
 	if s.RunTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.RunTimeout, fmt.Errorf("the run timeout of %v was reached", s.RunTimeout))
-		defer cancel()
+		// No deadline of the context: requests would see it a moment before its end is seen by those who ask, and
+		// would count as failed.
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer time.AfterFunc(s.RunTimeout, func() { cancel(fmt.Errorf("the run timeout of %v was reached", s.RunTimeout)) }).Stop()
 	}
 	result := measure(ctx, s, d, stderr)
 	problem := result.Problem()

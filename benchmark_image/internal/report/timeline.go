@@ -36,7 +36,8 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 	epoch := parts[0].Run.Epoch
 	last := parts[len(parts)-1].Run
 	whole := last.Epoch.Sub(epoch) + last.Took
-	intervalS = max(int((whole.Seconds()+float64(rows)-1)/float64(rows)), 1)
+	widest := time.Duration(rows) * time.Second
+	intervalS = max(int((whole+widest-1)/widest), 1)
 	interval := time.Duration(intervalS) * time.Second
 	n := int((whole + interval - 1) / interval)
 	latencies := make([][]time.Duration, n)

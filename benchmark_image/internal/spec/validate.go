@@ -131,11 +131,17 @@ func (s *Spec) validateRange() *Problem {
 	if s.Verify && (s.CountOnly || s.KeysOnly) {
 		return &Problem{"verify", "--verify", true, "not together with --count-only or --keys-only: there would be no values"}
 	}
+	if s.ValSize != Default(Range).ValSize && !s.Verify {
+		return &Problem{"valSize", "--val-size", s.ValSize, "only together with verify: a read does not choose the size of values"}
+	}
 	if s.KeySize > 0 {
 		if s.Key != "" || s.End != "" || s.FromKey || s.KeyIsPrefix {
 			return &Problem{"keySize", "--key-size", s.KeySize, "either a key to read, or the size of generated keys"}
 		}
 		return s.validateKeySpace()
+	}
+	if s.Prefix != "" {
+		return &Problem{"keyPrefix", "--key-prefix", clipped(s.Prefix), "only together with a key size"}
 	}
 	if s.Verify {
 		return &Problem{"verify", "--verify", true, "only together with a key size: what was written is known of generated keys"}

@@ -20,6 +20,9 @@ func (s *Spec) validateLoad() *Problem {
 	if s.Arrival != Constant && s.Arrival != Poisson {
 		return &Problem{"arrival", "--arrival", s.Arrival, `"constant" or "poisson"`}
 	}
+	if s.Arrival != Constant && s.Rate == 0 && s.Steps.Kind != StepRate {
+		return &Problem{"arrival", "--arrival", s.Arrival, "only together with a rate: a closed loop has no arrivals"}
+	}
 	if p := s.validateSteps(); p != nil {
 		return p
 	}
@@ -117,6 +120,9 @@ func (s *Spec) validateKeyOrder() *Problem {
 	}
 	if !(s.ZipfExponent > 0 && s.ZipfExponent <= MaxZipf) {
 		return &Problem{"zipfExponent", "--zipf-exponent", s.ZipfExponent, fmt.Sprintf("more than 0, at most %d", MaxZipf)}
+	}
+	if s.ZipfExponent != DefaultZipfExponent && s.KeyOrder != Zipfian {
+		return &Problem{"zipfExponent", "--zipf-exponent", s.ZipfExponent, "only together with the key order zipfian"}
 	}
 	drawn := s.KeyOrder == Uniform || s.KeyOrder == Zipfian || s.Operation != Put
 	if s.KeySize > 0 && s.KeySpace == 0 && s.Duration > 0 && drawn {
