@@ -76,7 +76,8 @@ func checkRoom(result load.Result, options load.Options) load.Result {
 func (b *benchmark) options(step spec.Step, pacer load.Pacer, targets load.Targeter, room int) load.Options {
 	s := b.spec
 	timeout := s.RequestTimeout
-	stall := timeout + min(timeout/10, time.Second) // later than the last deadline
+	// Later than the last deadline, also on a busy machine.
+	stall := timeout + min(max(timeout/10, 100*time.Millisecond), time.Second)
 	if step.Rate > 0 {
 		// Where requests are rare, so are answers: of exponential distances, one in 10^8 is longer than 20 means.
 		stall += time.Duration(20 / step.Rate * float64(time.Second))

@@ -184,12 +184,9 @@ func (r *Result) Note() string {
 	if r.Schedule == nil || !r.Schedule.Behind {
 		return ""
 	}
-	why := "all clients were busy"
-	if !r.Schedule.ClientsShort && r.Schedule.Late > 0 {
-		why = "the generator itself was too slow"
-	}
-	return fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s (%s); %d were never sent",
-		r.Schedule.Late, LateAfter, r.Schedule.WorstLagS, why, r.Schedule.Unsent)
+	return fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; all clients were busy for %d of them, "+
+		"for %d the generator itself was too slow; %d were never sent",
+		r.Schedule.Late, LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent)
 }
 
 // Problem says in one line why the benchmark is not what was asked for; empty if it is.
