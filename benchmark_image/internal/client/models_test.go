@@ -60,7 +60,7 @@ var stallArgs = []string{"put", "--total=2000", "--rate=500", "--clients=8", "--
 
 // measureStall runs stallArgs while stall makes the member stand still for 1 s. Of a machine that is busy with other
 // things the report tells: the generator itself is late, or many more than the 500 requests are, because what the stall
-// left is sent slowly. It gets more chances.
+// left is sent slowly. It gets more chances; with none left there is nothing to judge.
 func measureStall(t *testing.T, endpoint string, stall func()) {
 	t.Helper()
 	const chances = 4
@@ -72,8 +72,8 @@ func measureStall(t *testing.T, endpoint string, stall func()) {
 		}()
 		status, result, stderr := callJSON(t, append(stallArgs, "--endpoints="+endpoint)...)
 		<-stalled
-		if s := result.Schedule; (s.LateOwn > 20 || s.Late > 650) && chance < chances-1 {
-			t.Logf("the machine is busy: %d requests were late, %d of them by the generator; once more", s.Late, s.LateOwn)
+		if s := result.Schedule; s.LateOwn > 20 || s.Late > 650 {
+			t.Logf("chance %d: the machine is busy: %d requests were late, %d of them by the generator", chance+1, s.Late, s.LateOwn)
 			continue
 		}
 		if status != ExitOK {
@@ -82,6 +82,7 @@ func measureStall(t *testing.T, endpoint string, stall func()) {
 		checkStall(t, result, stderr)
 		return
 	}
+	t.Skip("the machine is too busy with other things to keep a schedule of 500/s")
 }
 
 func TestAStallShowsInTheResponseTime(t *testing.T) {
