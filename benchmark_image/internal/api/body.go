@@ -25,53 +25,6 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-// field is one field of a benchmark's body.
-type field struct {
-	operations []spec.Operation // whose bodies have it
-	allowed    string           // its type, for a value of another one
-	set        func(s *spec.Spec, raw json.RawMessage) error
-}
-
-var (
-	both   = []spec.Operation{spec.Put, spec.Range}
-	writes = []spec.Operation{spec.Put}
-	reads  = []spec.Operation{spec.Range}
-)
-
-// fields are all fields, by their names in the body.
-var fields = map[string]field{
-	"endpoints": {both, "a string: host:port of the members, comma-separated", func(s *spec.Spec, raw json.RawMessage) error {
-		text, err := textOf(raw)
-		if err == nil {
-			s.Endpoints = strings.Split(text, ",")
-		}
-		return err
-	}},
-	"clients":      integer(both, func(s *spec.Spec, n int64) { s.Clients = int(n) }),
-	"conns":        integer(both, func(s *spec.Spec, n int64) { s.Conns = int(n) }),
-	"total":        integer(both, func(s *spec.Spec, n int64) { s.Total = int(n) }),
-	"seed":         integer(both, func(s *spec.Spec, n int64) { s.Seed = n }),
-	"keySize":      integer(both, func(s *spec.Spec, n int64) { s.KeySize = int(n) }),
-	"keySpace":     integer(both, func(s *spec.Spec, n int64) { s.KeySpace = int(n) }),
-	"valSize":      integer(writes, func(s *spec.Spec, n int64) { s.ValSize = int(n) }),
-	"targetLeader": boolean(both, func(s *spec.Spec, b bool) { s.TargetLeader = b }),
-
-	"requestTimeout": seconds(both, func(s *spec.Spec, n float64) { s.RequestTimeout = spec.Seconds(n) }),
-	"runTimeout":     seconds(both, func(s *spec.Spec, n float64) { s.RunTimeout = spec.Seconds(n) }),
-	"dialTimeout":    seconds(both, func(s *spec.Spec, n float64) { s.DialTimeout = spec.Seconds(n) }),
-
-	"sequentialKeys": boolean(writes, func(s *spec.Spec, b bool) { s.Sequential = b }),
-	"requireFound":   boolean(reads, func(s *spec.Spec, b bool) { s.RequireFound = b }),
-	"key":            text(reads, func(s *spec.Spec, t string) { s.Key = t }),
-	"consistency":    text(reads, func(s *spec.Spec, t string) { s.Consistency = t }),
-	"endRange": text(reads, func(s *spec.Spec, t string) {
-		// etcd's API writes 'all keys from key on' as a range that ends with one zero byte.
-		if s.FromKey = t == "\x00"; !s.FromKey {
-			s.End = t
-		}
-	}),
-}
-
 // required are the fields without a default.
 var required = []string{"endpoints"}
 
@@ -88,6 +41,9 @@ func ParseBody(operation spec.Operation, body []byte) (*spec.Spec, *Refusal) {
 	s := spec.Default(operation)
 	if given(values, "keySpace") && operation == spec.Range && !given(values, "keySize") {
 		return nil, missing("keySize", "the size in bytes of the keys that keySpace counts")
+	}
+	if given(values, "duration") {
+		s.Total = 0 // a total beside it is refused below
 	}
 	for _, name := range sortedNames(values) {
 		f := fields[name]
@@ -117,6 +73,23 @@ func checkZeros(s *spec.Spec, values map[string]json.RawMessage) *Refusal {
 	}
 	if given(values, "runTimeout") && s.RunTimeout == 0 {
 		return refuse("runTimeout", 0, fmt.Sprintf("%v..%v seconds", spec.MinTimeout.Seconds(), spec.MaxRunTimeout.Seconds()))
+	}
+	duration := fmt.Sprintf("%v..%v seconds", spec.MinTimeout.Seconds(), spec.MaxRunTimeout.Seconds())
+	for _, value := range []struct {
+		name    string
+		zero    bool
+		allowed string
+	}{
+		{"total", s.Total == 0, fmt.Sprintf("an integer in 1..%d", spec.MaxTotal)},
+		{"duration", s.Duration == 0, duration},
+		{"warmupDuration", s.WarmupDuration == 0, duration},
+		{"steps", s.Steps.Kind == "", fields["steps"].allowed},
+		{"keyOrder", s.KeyOrder == "", fields["keyOrder"].allowed},
+		{"targetMember", s.TargetMember == "", fields["targetMember"].allowed},
+	} {
+		if given(values, value.name) && value.zero {
+			return refuse(value.name, show(values[value.name]), value.allowed)
+		}
 	}
 	return nil
 }
@@ -172,15 +145,12 @@ func parseObject(body []byte) (map[string]json.RawMessage, *Refusal) {
 // checkNames refuses fields that this operation does not have. A field of the other operation most
 // likely means that the request went to the wrong path.
 func checkNames(operation spec.Operation, values map[string]json.RawMessage) *Refusal {
-	here, there := "/benchmark/write", "/benchmark/read"
-	if operation == spec.Range {
-		here, there = there, here
-	}
+	here := paths[operation]
 	for _, name := range sortedNames(values) {
 		f, known := fields[name]
 		if known && !slices.Contains(f.operations, operation) {
 			r := refuse(name, show(values[name]), "fields of "+here+": "+namesOf(operation))
-			r.Message = fmt.Sprintf("%q belongs to POST %s; this is %s", name, there, here)
+			r.Message = fmt.Sprintf("%q belongs to POST %s; this is %s", name, paths[f.operations[0]], here)
 			return r
 		}
 	}
@@ -209,49 +179,6 @@ func refuse(name string, got any, allowed string) *Refusal {
 
 func missing(name, allowed string) *Refusal {
 	return &Refusal{Message: fmt.Sprintf("%s is missing: %s", name, allowed), Field: name, Allowed: allowed, status: 400}
-}
-
-func integer(operations []spec.Operation, set func(*spec.Spec, int64)) field {
-	return field{operations, "an integer", func(s *spec.Spec, raw json.RawMessage) error {
-		var n *int64
-		if err := json.Unmarshal(raw, &n); err != nil || n == nil {
-			return fmt.Errorf("not an integer")
-		}
-		set(s, *n)
-		return nil
-	}}
-}
-
-func seconds(operations []spec.Operation, set func(*spec.Spec, float64)) field {
-	return field{operations, "a number of seconds", func(s *spec.Spec, raw json.RawMessage) error {
-		var n *float64
-		if err := json.Unmarshal(raw, &n); err != nil || n == nil {
-			return fmt.Errorf("not a number")
-		}
-		set(s, *n)
-		return nil
-	}}
-}
-
-func boolean(operations []spec.Operation, set func(*spec.Spec, bool)) field {
-	return field{operations, "true or false", func(s *spec.Spec, raw json.RawMessage) error {
-		var b *bool
-		if err := json.Unmarshal(raw, &b); err != nil || b == nil {
-			return fmt.Errorf("not a boolean")
-		}
-		set(s, *b)
-		return nil
-	}}
-}
-
-func text(operations []spec.Operation, set func(*spec.Spec, string)) field {
-	return field{operations, "a string of Unicode text", func(s *spec.Spec, raw json.RawMessage) error {
-		t, err := textOf(raw)
-		if err == nil {
-			set(s, t)
-		}
-		return err
-	}}
 }
 
 // textOf refuses U+FFFD: encoding/json puts it where an escape is half a surrogate pair.

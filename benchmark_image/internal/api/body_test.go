@@ -40,6 +40,19 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second || cycle.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", cycle)
 	}
+	open, refusal := ParseBody(spec.Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
+		"zipfExponent":1.5,"ratio":0.25,"verify":true,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if open.Total != 0 || open.Duration != 2500*time.Millisecond || open.Rate != 100.5 || open.Arrival != "poisson" || open.KeyOrder != "zipfian" ||
+		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond || open.TargetMember != "b:2" || open.Prefix != "p/" {
+		t.Errorf("%+v", open)
+	}
+	stepped, refusal := ParseBody(spec.Range, []byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"steps":"clients=1,10,100","warmupRequests":10}`))
+	if refusal != nil || !stepped.KeyIsPrefix || stepped.Limit != 5 || stepped.Steps.String() != "clients=1,10,100" || stepped.WarmupRequests != 10 {
+		t.Errorf("%+v, %v", stepped, refusal)
+	}
 	all, refusal := ParseBody(spec.Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
 	if refusal != nil || !all.FromKey || all.End != "" {
 		t.Errorf("%+v, %v", all, refusal)
@@ -99,7 +112,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
 		{put, seedRead, "consistency", "POST /benchmark/read"},
 		{read, seedWrite, "sequentialKeys", "POST /benchmark/write"},
-		{read, `{"endpoints":"a:1","valSize":1,"nonsense":1}`, "valSize", "POST /benchmark/write"},
+		{read, `{"endpoints":"a:1","sequentialKeys":true,"nonsense":1}`, "sequentialKeys", "POST /benchmark/write"},
 		{read, `{"endpoints":"a:1"}`, "key", "missing"},
 		{read, `{"endpoints":"a:1","key":""}`, "key", "at least 1 byte"},
 		{read, `{"endpoints":"a:1","key":5}`, "key", "a string"},
@@ -109,6 +122,34 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{read, `{"endpoints":"a:1","key":"k","consistency":"x"}`, "consistency", "serializable"},
 		{read, `{"endpoints":"a:1","key":"k","keySize":8}`, "keySize", "either"},
 		{read, `{"endpoints":"a:1","key":"k","keySpace":8}`, "keySize", "missing"},
+		{put, `{"endpoints":"a:1","rate":0.01}`, "rate", "0.1.."},
+		{put, `{"endpoints":"a:1","rate":"5"}`, "rate", "a number"},
+		{put, `{"endpoints":"a:1","rate":1e999}`, "rate", "a number"},
+		{put, `{"endpoints":"a:1","arrival":"burst"}`, "arrival", "poisson"},
+		{put, `{"endpoints":"a:1","duration":5,"total":5}`, "duration", "either"},
+		{put, `{"endpoints":"a:1","duration":0}`, "duration", "0.001.."},
+		{put, `{"endpoints":"a:1","duration":1e300}`, "duration", "0.001.."},
+		{put, `{"endpoints":"a:1","duration":86400,"rate":1000}`, "duration", "10000000 requests"},
+		{put, `{"endpoints":"a:1","steps":"rate=1,2,0"}`, "steps", "rate=R1"},
+		{put, `{"endpoints":"a:1","steps":""}`, "steps", "rate=R1"},
+		{put, `{"endpoints":"a:1","steps":[1]}`, "steps", "rate=R1"},
+		{put, `{"endpoints":"a:1","steps":"clients=1,2","clients":5}`, "steps", "not together"},
+		{put, `{"endpoints":"a:1","total":10000000,"steps":"clients=1,2"}`, "total", "all steps together"},
+		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
+		{put, `{"endpoints":"a:1","warmupDuration":-1}`, "warmupDuration", "0.001.."},
+		{put, `{"endpoints":"a:1","targetMember":"b:1"}`, "targetMember", "a:1"},
+		{put, `{"endpoints":"a:1","targetMember":""}`, "targetMember", "one of the endpoints"},
+		{put, `{"endpoints":"a:1","keyOrder":"random"}`, "keyOrder", "zipfian"},
+		{put, `{"endpoints":"a:1","zipfExponent":0}`, "zipfExponent", "more than 0"},
+		{put, `{"endpoints":"a:1","ratio":0.5}`, "ratio", "POST /benchmark/mixed"},
+		{spec.Mixed, `{"endpoints":"a:1","ratio":-0.5}`, "ratio", "0..1"},
+		{spec.Mixed, `{"endpoints":"a:1","key":"k"}`, "key", "POST /benchmark/read"},
+		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "key size"},
+		{put, `{"endpoints":"a:1","arrival":"poisson"}`, "arrival", "closed loop"},
+		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
+		{read, `{"endpoints":"a:1","keySize":8,"valSize":64}`, "valSize", "verify"},
+		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
+		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
 		{read, `{"endpoints":"a:1","keySize":1,"keySpace":63}`, "keySize", "at least 2 bytes"},
 	} {
 		s, refusal := ParseBody(c.operation, []byte(c.body))

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -12,6 +15,7 @@ import (
 	"testing"
 
 	"containernet-env/benchmark_image/internal/etcdtest"
+	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -22,6 +26,8 @@ var (
 	curl    = regexp.MustCompile(`^curl (?:-X (\w+) )?(?:-d '([^']*)' )?http://localhost:8080(/\S*)$`)
 	row     = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:string|integer|number|boolean) \\|")
 )
+
+var update = flag.Bool("update", false, "write the answers of the examples anew")
 
 func readDocs(t *testing.T) string {
 	t.Helper()
@@ -62,6 +68,11 @@ func TestExamplesInTheDocs(t *testing.T) {
 			t.Errorf("%s\nanswers %d %s", e[1], status, answer)
 			continue
 		}
+		if *update {
+			written := strings.NewReplacer(toDocs...).Replace(string(bytes.TrimSpace(answer)))
+			text = strings.Replace(text, e[0], strings.Replace(e[0], e[3], written, 1), 1)
+			continue
+		}
 		var got, want any
 		if err := json.Unmarshal([]byte(strings.NewReplacer(toDocs...).Replace(string(answer))), &got); err != nil {
 			t.Fatal(err)
@@ -69,13 +80,22 @@ func TestExamplesInTheDocs(t *testing.T) {
 		if err := json.Unmarshal([]byte(e[3]), &want); err != nil {
 			t.Errorf("the answer of %s in the docs: %v", e[1], err)
 		}
+		if object := want.(map[string]any); object["schema"] != nil {
+			reporttest.Check(t, []byte(e[3]))
+		}
 		if got, want := withoutFigures(got), withoutFigures(want); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\nanswers   %v\nin the docs %v", e[1], got, want)
 		}
 	}
+	if *update {
+		if err := os.WriteFile(docs, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// withoutFigures replaces what a measurement gives: numbers in fields that end in _s.
+// withoutFigures replaces what a measurement gives: numbers in fields that end in _s, also within objects of that
+// name, histograms, and how many rows a timeline has and what they count. A schedule is judged by other tests.
 func withoutFigures(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -84,11 +104,22 @@ func withoutFigures(v any) any {
 	for name, value := range object {
 		switch value := value.(type) {
 		case float64:
-			if strings.HasSuffix(name, "_s") && value != 0 {
+			if strings.HasSuffix(name, "_s") && value != 0 && name != "rate_offered_per_s" && name != "rate_per_s" {
 				object[name] = "a figure"
 			}
+		case string:
+			if name == "histogram" {
+				object[name] = "a figure"
+			}
+		case []any:
+			if name == "timeline" && len(value) > 0 {
+				object[name] = slices.Sorted(maps.Keys(value[0].(map[string]any)))
+			}
+			for i := range value {
+				value[i] = withoutFigures(value[i])
+			}
 		case map[string]any:
-			if name == "percentiles_s" {
+			if strings.HasPrefix(name, "percentiles") || name == "schedule" {
 				for p := range value {
 					value[p] = "a figure"
 				}
@@ -103,8 +134,9 @@ func withoutFigures(v any) any {
 func TestEveryFieldIsInTheDocs(t *testing.T) {
 	text, _, _ := strings.Cut(readDocs(t), "## Answers")
 	shared, rest, _ := strings.Cut(text, "## Fields of /benchmark/write")
-	write, read, _ := strings.Cut(rest, "## Fields of /benchmark/read")
-	for operation, section := range map[spec.Operation]string{spec.Put: write, spec.Range: read} {
+	write, rest, _ := strings.Cut(rest, "## Fields of /benchmark/read")
+	read, mixed, _ := strings.Cut(rest, "## Fields of /benchmark/mixed")
+	for operation, section := range map[spec.Operation]string{spec.Put: write, spec.Range: read, spec.Mixed: mixed} {
 		var names []string
 		for _, match := range row.FindAllStringSubmatch(shared+section, -1) {
 			names = append(names, match[1])

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"containernet-env/benchmark_image/internal/report"
@@ -26,6 +27,8 @@ const (
 type Handler struct {
 	Runner *Runner
 	Log    *log.Logger
+
+	streams atomic.Int32
 }
 
 // failure is the body of a 5xx answer.
@@ -43,19 +46,21 @@ func (h *Handler) routes() map[string]route {
 	return map[string]route{
 		"/benchmark/write":  {http.MethodPost, h.benchmark(spec.Put)},
 		"/benchmark/read":   {http.MethodPost, h.benchmark(spec.Range)},
+		"/benchmark/mixed":  {http.MethodPost, h.benchmark(spec.Mixed)},
 		"/benchmark/cancel": {http.MethodPost, h.cancel},
 		"/progress":         {http.MethodGet, h.progress},
+		"/progress/stream":  {http.MethodGet, h.stream},
 		"/healthz":          {http.MethodGet, h.health},
 	}
 }
 
-// ServeHTTP implements http.Handler. Every answer is JSON.
+// ServeHTTP implements http.Handler. Every answer is JSON, or one JSON object for each line.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, known := h.routes()[r.URL.Path]
 	if !known {
 		h.answer(w, http.StatusNotFound, Refusal{
 			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
-			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/cancel; GET /progress, /healthz",
+			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/cancel; GET /progress, /progress/stream, /healthz",
 		})
 		return
 	}

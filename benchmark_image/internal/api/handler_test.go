@@ -21,6 +21,7 @@ import (
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
 )
 
 // asClient makes the test program behave as benchmark-client, so that no other program is needed.
@@ -75,7 +76,7 @@ func send(t *testing.T, method, url, body string) (int, http.Header, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kind := response.Header.Get("Content-Type"); kind != "application/json" || !json.Valid(answer) {
+	if kind := response.Header.Get("Content-Type"); kind != "application/json" && !strings.HasSuffix(url, "/stream") || !json.Valid(answer) {
 		t.Errorf("%s %s answers %q of type %q", method, url, answer, kind)
 	}
 	return response.StatusCode, response.Header, answer
@@ -95,6 +96,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"PUT", "/benchmark/write", "{}", 405, `"allowed":"POST"`},
 		{"GET", "/benchmark/cancel", "", 405, `"allowed":"POST"`},
 		{"POST", "/progress", "", 405, `"allowed":"GET"`},
+		{"POST", "/progress/stream", "", 405, `"allowed":"GET"`},
 		{"DELETE", "/healthz", "", 405, `"allowed":"GET"`},
 		{"POST", "/benchmark/read?clients=5", seedRead, 400, `"field":"query"`},
 		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
@@ -197,6 +199,50 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	}
 }
 
+func TestTheProgressIsStreamed(t *testing.T) {
+	url, h := start(t)
+	cluster := etcdtest.Start(t, 1)
+	ended := make(chan []byte)
+	go func() {
+		_, _, answer := send(t, "POST", url+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","rate":200,"duration":1,"clients":4}`)
+		ended <- answer
+	}()
+	eventually(t, "the benchmark", func() bool { return h.Runner.Status().Done > 0 })
+	response, err := http.Get(url + "/progress/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var lines []Status
+	for decoder := json.NewDecoder(response.Body); ; {
+		var status Status
+		if err := decoder.Decode(&status); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, status)
+	}
+	if n := len(lines); n < 3 || !lines[0].Running || lines[0].Total != 200 || lines[n-2].Done < lines[0].Done || lines[n-1].Running {
+		t.Errorf("%+v", lines)
+	}
+	if kind := response.Header.Get("Content-Type"); kind != "application/x-ndjson" {
+		t.Errorf("type %q", kind)
+	}
+	reporttest.Check(t, <-ended)
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	url, h := startWith(t, "/nonexistent")
+	h.streams.Store(maxStreams)
+	if status, _, answer := send(t, "GET", url+"/progress/stream", ""); status != 429 || !strings.Contains(string(answer), "16") {
+		t.Errorf("%d %s", status, answer)
+	}
+	if h.streams.Load() != maxStreams {
+		t.Error("a refused stream is counted")
+	}
+}
+
 func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)
@@ -228,9 +274,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"missing":       {"", "no such file"},
 		"crash":         {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 1"},
-		"endless":       {"head -c 3000000 /dev/zero", "printed more than 1048576 bytes"},
-		"lies":          {`echo '{"schema":1,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 2"},
+		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
+		"lies":          {`echo '{"schema":2,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {

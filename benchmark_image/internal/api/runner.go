@@ -22,8 +22,9 @@ import (
 const (
 	// endGrace is how long a client may take for its report after it was asked to end.
 	endGrace = 5 * time.Second
-	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB.
-	maxReport = 1 << 20
+	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
+	// 150 bytes for each of its rows of a second.
+	maxReport = 8 << 20
 	// maxComplaints bounds what is kept of a client's standard error, in bytes.
 	maxComplaints = 4 << 10
 )
@@ -63,6 +64,8 @@ type Status struct {
 	Total     int             `json:"total"`
 	Errors    int             `json:"errors"`
 	ElapsedS  float64         `json:"elapsed_s"`
+
+	job *job // that it tells about
 }
 
 // Status tells about the benchmark under way.
@@ -77,9 +80,10 @@ func (r *Runner) Status() Status {
 		Operation: &r.current.operation,
 		Total:     r.current.total,
 		ElapsedS:  time.Since(r.current.started).Seconds(),
+		job:       r.current,
 	}
 	if p := r.current.progress.Load(); p != nil {
-		status.Done, status.Errors = p.Done, p.Errors
+		status.Done, status.Errors, status.Total = p.Done, p.Errors, max(p.Total, status.Total)
 	}
 	return status
 }
@@ -105,7 +109,7 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 		ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
 		defer cancel()
 	}
-	j := &job{operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
+	j := &job{operation: s.Operation, total: s.Total * len(s.StepList()), started: time.Now(), cancel: cancel}
 	r.mu.Lock()
 	if r.current != nil {
 		r.mu.Unlock()

@@ -65,13 +65,13 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 func command(version string, action func(*spec.Spec, display) error) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "benchmark-client",
-		Short:         "Measure the speed of etcd: put or range requests from closed-loop clients",
+		Short:         "Measure the speed of etcd: put and range requests in a closed loop or at a given rate",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return errors.New("a command is needed: put or range (see --help)")
+			return errors.New("a command is needed: put or range or mixed (see --help)")
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -83,10 +83,8 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 	commonFlags(flags, &common, &shown)
 	refuseGlobal(flags)
 
-	finish := func(s *spec.Spec) error {
-		s.Endpoints, s.Conns, s.Clients, s.Seed = common.Endpoints, common.Conns, common.Clients, common.Seed
-		s.TargetLeader, s.RequestTimeout = common.TargetLeader, common.RequestTimeout
-		s.DialTimeout, s.RunTimeout = common.DialTimeout, common.RunTimeout
+	finish := func(c *cobra.Command, s *spec.Spec) error {
+		takeCommon(s, &common, c.Flags().Changed("total"))
 		if shown.output != "text" && shown.output != "json" {
 			return fmt.Errorf("--output: got %q, allowed: text or json", shown.output)
 		}
@@ -98,86 +96,9 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		}
 		return action(s, shown)
 	}
-	root.AddCommand(putCommand(finish), rangeCommand(finish))
+	root.AddCommand(putCommand(finish), rangeCommand(finish), mixedCommand(finish))
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	return root
-}
-
-func commonFlags(flags *pflag.FlagSet, s *spec.Spec, d *display) {
-	flags.Var(&endpointsValue{&s.Endpoints}, "endpoints", "members, comma-separated host:port, in member order")
-	flags.IntVar(&s.Conns, "conns", s.Conns,
-		"TCP connections; connection j leads to member j mod n; at least one for each member is opened")
-	flags.IntVar(&s.Clients, "clients", s.Clients,
-		"closed-loop clients; client i uses connection i mod conns")
-	flags.BoolVar(&s.TargetLeader, "target-leader", false, "send everything to the member that leads at the start")
-	flags.Int64Var(&s.Seed, "seed", 0, "seed of the order of the keys and of the values")
-	flags.DurationVar(&s.RequestTimeout, "request-timeout", s.RequestTimeout, "deadline of each request")
-	flags.DurationVar(&s.DialTimeout, "dial-timeout", s.DialTimeout,
-		"deadline for opening the connections and finding the leader")
-	flags.DurationVar(&s.RunTimeout, "run-timeout", 0, "end the run early after this time (0 is no limit)")
-	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
-	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
-	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
-	flags.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
-}
-
-func putCommand(finish func(*spec.Spec) error) *cobra.Command {
-	s := spec.Default(spec.Put)
-	c := &cobra.Command{
-		Use:   "put",
-		Short: "Measure writes",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return finish(&s) },
-	}
-	flags := c.Flags()
-	flags.IntVar(&s.KeySize, "key-size", s.KeySize, "bytes of each key, the prefix not included")
-	flags.IntVar(&s.ValSize, "val-size", s.ValSize, "bytes of each value")
-	flags.IntVar(&s.Total, "total", s.Total, "total number of put requests")
-	flags.IntVar(&s.KeySpace, "key-space-size", 0, "number of different keys (0: as many as requests)")
-	flags.BoolVar(&s.Sequential, "sequential-keys", false,
-		"write the keys in order; otherwise in a random order, each once before any a second time")
-	flags.StringVar(&s.Prefix, "prefix", "", "prefix of each key")
-	refuse(flags, "rate", "0", "a rate limit is not supported yet: clients are closed-loop")
-	refuse(flags, "compact-interval", "0", "compaction during a run is not supported")
-	refuse(flags, "compact-index-delta", "1000", "compaction during a run is not supported")
-	refuseSwitch(flags, "check-hashkv", "the hash of the store is not computed")
-	return c
-}
-
-func rangeCommand(finish func(*spec.Spec) error) *cobra.Command {
-	s := spec.Default(spec.Range)
-	c := &cobra.Command{
-		Use:   "range KEY [END]",
-		Short: "Measure reads of a key, a span of keys, or of generated keys in turn (--key-size N instead of KEY)",
-		Args:  cobra.MaximumNArgs(2),
-	}
-	c.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			s.Key = args[0]
-		}
-		if len(args) > 1 {
-			if s.End = args[1]; s.End == "" {
-				return errors.New("END: got an empty key: leave it out to read one key, or give --from-key")
-			}
-		}
-		return finish(&s)
-	}
-	flags := c.Flags()
-	flags.IntVar(&s.Total, "total", s.Total, "total number of range requests")
-	flags.StringVar(&s.Consistency, "consistency", s.Consistency, "linearizable (l) or serializable (s)")
-	flags.Int64Var(&s.Limit, "limit", 0, "largest number of keys in an answer (0 is no limit)")
-	flags.BoolVar(&s.CountOnly, "count-only", false, "ask only for the number of keys")
-	flags.BoolVar(&s.KeysOnly, "keys-only", false, "ask only for the keys")
-	flags.BoolVar(&s.KeyIsPrefix, "prefix", false, "read all keys that start with KEY")
-	flags.BoolVar(&s.FromKey, "from-key", false, "read all keys from KEY on")
-	flags.IntVar(&s.KeySize, "key-size", 0, "bytes of each generated key, as put --sequential-keys makes them")
-	flags.IntVar(&s.KeySpace, "key-space-size", 0, "number of different generated keys (0: as many as requests)")
-	flags.StringVar(&s.Prefix, "key-prefix", "", "prefix of each generated key")
-	flags.BoolVar(&s.RequireFound, "require-found", false, "count an answer without a key as a failure")
-	refuse(flags, "rate", "0", "a rate limit is not supported yet: clients are closed-loop")
-	refuseSwitch(flags, "stream", "streamed ranges are not supported")
-	refuseSwitch(flags, "paginate", "paginated ranges are not supported")
-	return c
 }
 
 // refuseGlobal registers the flags of etcd's tool that have no effect here, so that asking for one is an
@@ -218,17 +139,4 @@ func (r *refused) Set(text string) error {
 		}
 	}
 	return errors.New(r.reason)
-}
-
-type endpointsValue struct{ endpoints *[]string }
-
-func (e *endpointsValue) String() string { return spec.JoinEndpoints(*e.endpoints) }
-func (e *endpointsValue) Type() string   { return "list" }
-func (e *endpointsValue) Set(text string) error {
-	endpoints, err := spec.ParseEndpoints(text)
-	if err != nil {
-		return err
-	}
-	*e.endpoints = endpoints
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -29,8 +30,28 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"txn-put", "unknown command"},
 		{"put extra", "unknown command"},
 		{"put --nonsense", "unknown flag"},
-		{"put --rate 100", "rate limit is not supported"},
-		{"range k --rate 1", "rate limit is not supported"},
+		{"put --rate 0.01", "--rate: got 0.01, allowed: 0 (a closed loop) or 0.1..1000000 requests/s"},
+		{"put --rate NaN", "--rate"},
+		{"put --arrival burst", "poisson"},
+		{"put --duration 2s --total 5", "either a duration or a total"},
+		{"put --duration 1h --rate 100000", "at most 10000000 requests in all steps together"},
+		{"put --duration 10h --steps clients=1,2,3", "at most 86400 seconds in all steps together"},
+		{"put --steps 1,2", "neither rate="},
+		{"put --steps clients=1.5", "1.5 clients"},
+		{"put --steps rate=1,x", "not a number"},
+		{"put --steps rate=1 --rate 5", "not together"},
+		{"put --warmup soon", "neither a number of requests nor a duration"},
+		{"put --warmup -5", "--warmup"},
+		{"put --target-member b:1 --endpoints a:1", "one of the endpoints a:1"},
+		{"put --target-member a:1 --endpoints a:1 --target-leader", "either"},
+		{"put --key-order random", "zipfian"},
+		{"put --key-order uniform --sequential-keys", "sequential"},
+		{"put --key-order uniform --duration 1s", "a duration does not tell"},
+		{"put --zipf-exponent 0", "more than 0"},
+		{"range k --verify", "only together with a key size"},
+		{"range --key-size 8 --verify --count-only", "no values"},
+		{"mixed --ratio 1.5", "0..1"},
+		{"mixed k", "unknown command"},
 		{"put --cert f", "TLS"},
 		{"put --key f", "TLS"},
 		{"--cacert f put", "TLS"},
@@ -93,7 +114,13 @@ func TestArgsParseToTheirSpec(t *testing.T) {
 	cycle.KeySize, cycle.KeySpace, cycle.Prefix, cycle.RequireFound = 8, 100, "p", true
 	from := spec.Default(spec.Range)
 	from.Key, from.FromKey = "ключ", true
-	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from} {
+	open, steps, mixed := spec.Default(spec.Put), spec.Default(spec.Put), spec.Default(spec.Mixed)
+	open.Total, open.Duration, open.Rate, open.Arrival, open.WarmupDuration = 0, 1500*time.Millisecond, 123.5, spec.Poisson, 2*time.Second
+	open.Endpoints, open.TargetMember = []string{"a:1", "b:1"}, "b:1"
+	steps.Steps, steps.WarmupRequests = spec.Steps{Kind: spec.StepRate, Values: []float64{100, 0.5, 1e6}}, 77
+	mixed.PutRatio, mixed.Verify, mixed.RequireFound, mixed.KeyOrder, mixed.ZipfExponent = 0.125, true, true, spec.Zipfian, 1.25
+	mixed.ValSize, mixed.KeySpace, mixed.Prefix, mixed.Consistency = 100, 50, "m/", "s"
+	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed} {
 		if problem := want.Validate(); problem != nil {
 			t.Fatal(problem)
 		}
@@ -190,6 +217,7 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 			t.Errorf("%q: %v", c.args, err)
 		}
+		reporttest.Check(t, []byte(stdout))
 		if status != ExitFailed || !strings.Contains(stderr, c.problem) || !strings.Contains(result.Problem(), c.problem) {
 			t.Errorf("%q: status %d, stderr %q, want %q", c.args, status, stderr, c.problem)
 		}
@@ -202,7 +230,7 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 func TestTheRunEndsInTime(t *testing.T) {
 	for _, c := range []struct{ args, reason string }{
 		{"--run-timeout 200ms", "the run timeout of 200ms was reached"},
-		{"--request-timeout 200ms", "no request succeeded for 220ms"},
+		{"--request-timeout 200ms", "no request succeeded for 300ms"},
 	} {
 		cluster := etcdtest.Start(t, 1)
 		cluster.Members[0].Hang()

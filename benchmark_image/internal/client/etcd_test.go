@@ -19,7 +19,7 @@ func TestAgainstEtcd(t *testing.T) {
 	if program == "" {
 		t.Skip("ETCD_BINARY does not name a program")
 	}
-	endpoint := startEtcd(t, program)
+	endpoint, _ := startEtcd(t, program)
 	for _, c := range []struct {
 		args  []string
 		empty int
@@ -48,7 +48,29 @@ func TestAgainstEtcd(t *testing.T) {
 	}
 }
 
-func startEtcd(t *testing.T, program string) (endpoint string) {
+func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
+	program := os.Getenv("ETCD_BINARY")
+	if program == "" {
+		t.Skip("ETCD_BINARY does not name a program")
+	}
+	endpoint, process := startEtcd(t, program)
+	warm := []string{"put", "--total=200", "--dial-timeout=30s", "--endpoints=" + endpoint}
+	if status, _, stderr := callJSON(t, warm...); status != ExitOK {
+		t.Fatal(stderr)
+	}
+	measureStall(t, endpoint, func() {
+		<-time.After(time.Second) // it may be anywhere in the 4 s
+		if err := process.Signal(syscall.SIGSTOP); err != nil {
+			t.Error(err)
+		}
+		<-time.After(time.Second) // the length of the stall is what is measured
+		if err := process.Signal(syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func startEtcd(t *testing.T, program string) (endpoint string, process *os.Process) {
 	t.Helper()
 	endpoint, peer := freePort(t), freePort(t)
 	folder := t.TempDir()
@@ -84,7 +106,7 @@ func startEtcd(t *testing.T, program string) (endpoint string) {
 			t.Logf("etcd: %s (%v)", log, err)
 		}
 	})
-	return endpoint
+	return endpoint, command.Process
 }
 
 func freePort(t *testing.T) (address string) {

@@ -16,11 +16,17 @@ const (
 	rangeKey, rangeEnd, rangeLimit, rangeSerializable = 1, 2, 3, 7
 	rangeKeysOnly, rangeCountOnly                     = 8, 9
 
-	rangeAnswerCount = 4
+	rangeAnswerKeyValue, rangeAnswerCount = 2, 4
+
+	keyValueKey, keyValueValue = 1, 5 // from api/mvccpb/kv.proto
 )
 
-// answer is what a load needs of a response: how many keys a range found.
-type answer struct{ count int64 }
+// answer is what a load needs of a response: how many keys a range found, and whether it holds what it must.
+type answer struct {
+	count   int64
+	request *load.Request // that it answers; nil: nothing is checked
+	wrong   error         // what Check said first
+}
 
 // codec writes requests and reads answers without building messages: that is the larger part of what a
 // request costs beside gRPC itself.
@@ -80,7 +86,7 @@ func appendVarint(b []byte, field protowire.Number, value uint64) []byte {
 // read finds the count of a RangeResponse and checks that the rest is well-formed; a PutResponse has no
 // field of that number.
 func (a *answer) read(b []byte) error {
-	a.count = 0
+	a.count, a.wrong = 0, nil
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -98,7 +104,40 @@ func (a *answer) read(b []byte) error {
 		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
 			return fmt.Errorf("etcd: broken answer: %w", protowire.ParseError(n))
 		}
+		if field == rangeAnswerKeyValue && kind == protowire.BytesType && a.request != nil && a.request.Checked() && a.wrong == nil {
+			if err := a.check(b[:n]); err != nil {
+				return err
+			}
+		}
 		b = b[n:]
 	}
+	return nil
+}
+
+// check reads one length-delimited KeyValue.
+func (a *answer) check(b []byte) error {
+	b, _ = protowire.ConsumeBytes(b) // its length was checked
+	var key, value []byte
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("etcd: broken key and value: %w", protowire.ParseError(n))
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
+			return fmt.Errorf("etcd: broken key and value: %w", protowire.ParseError(n))
+		}
+		if kind == protowire.BytesType {
+			content, _ := protowire.ConsumeBytes(b)
+			switch field {
+			case keyValueKey:
+				key = content
+			case keyValueValue:
+				value = content
+			}
+		}
+		b = b[n:]
+	}
+	a.wrong = a.request.Check(key, value)
 	return nil
 }

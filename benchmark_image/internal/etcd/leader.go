@@ -19,13 +19,17 @@ const leaderPoll = 50 * time.Millisecond
 // findLeader asks the members until the leader's endpoint is known, or ctx ends. probes has one connection
 // for each member; those that are not ready are left out.
 func findLeader(ctx context.Context, probes []*connection) (string, error) {
-	problem := fmt.Errorf("no member could be reached")
+	unreachable := fmt.Errorf("no member could be reached")
+	problem := unreachable
+	deadline, bounded := ctx.Deadline()
 	for {
 		leader, err := askForLeader(ctx, probes)
 		if leader != "" {
 			return leader, nil
 		}
-		if err != nil {
+		// A question that the end of ctx cut off tells less than the answers before it.
+		cutOff := bounded && !time.Now().Before(deadline)
+		if err != nil && (!cutOff || problem == unreachable) {
 			problem = err
 		}
 		timer := time.NewTimer(leaderPoll)

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"containernet-env/benchmark_image/internal/load"
@@ -25,7 +26,7 @@ import (
 type Options struct {
 	Endpoints      []string // the members, in member order
 	Conns          int
-	TargetLeader   bool          // only connections to the member that leads
+	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
 	DialTimeout    time.Duration // until all connections are ready and the leader is known
 	RequestTimeout time.Duration // deadline of each request
 }
@@ -33,10 +34,12 @@ type Options struct {
 // Transport holds open connections; it implements load.Transport.
 type Transport struct {
 	options     Options
-	connections []*connection
-	rotate      bool // requests go round the connections instead of staying on their client's
+	connections []*connection                 // all that were opened
+	current     atomic.Pointer[[]*connection] // those that requests go to
+	rotate      bool                          // requests go round the connections instead of staying on their client's
 
 	leader      string
+	changes     []LeaderChange
 	unreachable []error
 	downSince   atomic.Int64 // when no connection was ready any more, ns since opened; 0: one is
 	opened      time.Time
@@ -75,6 +78,8 @@ func (t *Transport) open(ctx context.Context) error {
 		}
 		t.connections = append(t.connections, c)
 	}
+	current := t.connections
+	t.current.Store(&current)
 	t.unreachable = waitAll(ctx, t.connections)
 	if len(t.unreachable) == len(members) {
 		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
@@ -127,8 +132,8 @@ func waitAll(ctx context.Context, connections []*connection) []error {
 	return byMember
 }
 
-// Connections is the number of TCP connections that were asked of the members.
-func (t *Transport) Connections() int { return len(t.connections) }
+// Connections is the number of TCP connections that requests go to.
+func (t *Transport) Connections() int { return len(*t.current.Load()) }
 
 // Leader is the member that led when the connections were opened; empty if that is not known.
 func (t *Transport) Leader() string { return t.leader }
@@ -145,6 +150,9 @@ func (t *Transport) Close() {
 
 // Drive implements load.Transport with one goroutine for each client.
 func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
+	if t.options.TargetLeader && len(t.options.Endpoints) > 1 {
+		defer t.follow(ctx)()
+	}
 	var running sync.WaitGroup
 	for client := range clients {
 		running.Go(func() { t.drive(ctx, client, run) })
@@ -153,26 +161,34 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 }
 
 func (t *Transport) drive(ctx context.Context, client int, run *load.Run) {
-	c := t.connections[client%len(t.connections)]
 	var a answer
+	var member peer.Peer // is set once a request has a stream, on which it may reach the member
+	options := append([]grpc.CallOption{grpc.Peer(&member)}, callOptions...)
 	for {
 		request, more := run.Next(client)
 		if !more {
 			return
 		}
+		connections := *t.current.Load()
+		c := connections[client%len(connections)]
 		if t.rotate {
-			c = t.connections[request.Number%len(t.connections)]
+			c = connections[request.Number%len(connections)]
 		}
-		err := t.send(ctx, c, request, &a)
+		a.request, member.Addr = request, nil
+		err := t.send(ctx, c, request, &a, options)
 		if err == nil {
-			run.Done(request, a.count, nil)
+			run.Done(request, a.count, a.wrong)
 			continue
 		}
 		if ctx.Err() != nil {
 			run.Done(request, 0, load.ErrAbandoned)
 			return
 		}
-		run.Done(request, 0, errors.New(describe(c.member, err, t.options.RequestTimeout)))
+		run.Done(request, 0, &load.CallError{
+			Code: load.Code(status.Code(err)),
+			Sent: member.Addr != nil,
+			Text: describe(c.member, err, t.options.RequestTimeout),
+		})
 		if status.Code(err) == codes.Unavailable && !c.ready() {
 			t.pause(ctx, c, run)
 		}
@@ -183,14 +199,14 @@ func (t *Transport) drive(ctx context.Context, client int, run *load.Run) {
 var callOptions = []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.StaticMethod()}
 
 // send tries the request once.
-func (t *Transport) send(ctx context.Context, c *connection, request *load.Request, a *answer) error {
+func (t *Transport) send(ctx context.Context, c *connection, request *load.Request, a *answer, options []grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, t.options.RequestTimeout)
 	defer cancel()
 	method := etcdserverpb.KV_Put_FullMethodName
 	if request.Kind == load.Range {
 		method = etcdserverpb.KV_Range_FullMethodName
 	}
-	return c.client.Invoke(ctx, method, request, a, callOptions...)
+	return c.client.Invoke(ctx, method, request, a, options...)
 }
 
 // Requests on a lost connection fail at once. Clients of a lost member pause while others carry on, else
@@ -224,7 +240,7 @@ func (t *Transport) pause(ctx context.Context, c *connection, run *load.Run) {
 }
 
 func (t *Transport) anyReady() bool {
-	for _, c := range t.connections {
+	for _, c := range *t.current.Load() {
 		if c.client.GetState() == connectivity.Ready {
 			return true
 		}

@@ -3,7 +3,8 @@ package keys
 // poolSpan is how many different starting points values have inside the pool.
 const poolSpan = 1 << 16
 
-// Values gives the value of each put: size printable bytes without a pattern that a compressor could use.
+// Values gives the value of each key: size printable bytes without a pattern that a compressor could use. It
+// depends on the seed and the number of the key only, so that a reader can tell what every writer wrote.
 // Values share one read-only pool, so making one costs no copy and no allocation.
 type Values struct {
 	pool []byte
@@ -20,8 +21,8 @@ func NewValues(size int, seed int64) *Values {
 	return v
 }
 
-// At gives the value of a request. The caller must not change it. It is safe for concurrent use.
-func (v *Values) At(request int) []byte {
-	start := mix(v.seed^uint64(request)) % poolSpan
+// At gives the value of a key. The caller must not change it. It is safe for concurrent use.
+func (v *Values) At(key uint64) []byte {
+	start := mix(v.seed^key) % poolSpan
 	return v.pool[start : start+uint64(v.size) : start+uint64(v.size)]
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -20,17 +19,19 @@ type Options struct {
 	Stall        time.Duration // end the run when no request has succeeded for so long
 }
 
-// Run is a load under way. Next and Done are for transports; Progress and Stop may be called at any time.
+// Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
 type Run struct {
 	options Options
 	epoch   time.Time
-	records []Record
+	records records
 	slots   []slot
 	tally   tally
 	stop    context.CancelFunc
-	ended   <-chan struct{}
+	waiting waiting
+	clock   func() time.Duration // elapsed and wake as values, made once
+	waker   func(client int)
 
-	next    atomic.Int64 // number of the next request
+	next    atomic.Int64 // number of the next request of a closed loop
 	done    atomic.Int64
 	failed  atomic.Int64
 	empty   atomic.Int64
@@ -45,6 +46,8 @@ type Run struct {
 // write to, out of its cache lines.
 type slot struct {
 	request Request
+	claimed bool          // request waits for its start
+	woken   chan struct{} // of a client that blocks in Next; capacity 1
 	_       [64]byte
 }
 
@@ -52,8 +55,9 @@ type slot struct {
 type Result struct {
 	Records []Record
 	Took    time.Duration // from the start to the last outcome, or to the early end
-	Failed  int
+	Failed  int           // requests with another outcome than OK, abandoned ones not counted
 	Empty   int
+	Due     int // requests whose intended start was in the run; 0 where starts are not planned
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Epoch   time.Time
@@ -61,11 +65,17 @@ type Result struct {
 
 // NewRun prepares a run. The clock starts with Attack.
 func NewRun(options Options) *Run {
-	return &Run{
+	r := &Run{
 		options: options,
-		records: make([]Record, options.Total),
+		records: newRecords(options.Total),
 		slots:   make([]slot, options.Clients),
+		waiting: waiting{arrived: make(chan struct{}, 1)},
 	}
+	r.clock, r.waker = r.elapsed, r.wake
+	for i := range r.slots {
+		r.slots[i].woken = make(chan struct{}, 1)
+	}
+	return r
 }
 
 // Attack runs the load to its end and returns what was measured. When ctx ends it stops early; the
@@ -73,36 +83,71 @@ func NewRun(options Options) *Run {
 func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
-	r.ended = ctx.Done()
 	r.epoch = time.Now()
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
-	watched := make(chan struct{})
 	over := make(chan struct{})
-	go func() {
-		defer close(watched)
-		r.watchStall(over)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watchStall(over) })
+	endPace := func() {}
+	if r.options.Pacer.Planned() {
+		var err error
+		if endPace, err = r.pace(ctx); err != nil {
+			r.Stop(err.Error())
+		}
+	}
 	transport.Drive(ctx, r.options.Clients, r)
 	took := r.elapsed()
+	endPace()
 	close(over)
-	<-watched
+	watching.Wait()
 	if ctx.Err() == nil {
 		r.setReason("")
 	} else {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 	}
 	return Result{
-		Records: r.records,
+		Records: r.records.all(),
 		Took:    took,
 		Failed:  int(r.failed.Load()),
 		Empty:   int(r.empty.Load()),
+		Due:     r.options.Pacer.Due(took),
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
 		Epoch:   r.epoch,
 	}
+}
+
+// pace wakes the clients that wait for their intended starts until end is called or ctx ends.
+func (r *Run) pace(ctx context.Context) (end func(), err error) {
+	a, err := newAlarm()
+	if err != nil {
+		return func() {}, err
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := r.waiting.serve(a, r.clock); err != nil {
+			r.Stop(fmt.Sprintf("the clock of the schedule failed: %v", err))
+		}
+	})
+	interrupt := func() {
+		left := r.waiting.end()
+		// The only error is that the timer is closed already.
+		_ = a.interrupt()
+		for _, w := range left {
+			w.wake(w.client)
+		}
+	}
+	forget := context.AfterFunc(ctx, interrupt)
+	return func() {
+		if forget() {
+			interrupt()
+		}
+		running.Wait()
+		_ = a.close()
+	}, nil
 }
 
 // Stop ends the run early for the given reason; the first reason counts.
@@ -116,57 +161,81 @@ func (r *Run) Stop(reason string) {
 func (r *Run) Progress() (done, failed int) { return int(r.done.Load()), int(r.failed.Load()) }
 
 // Next gives a client its next request, with the clock of the request started; false when there is no
-// more. The request is valid until the client's next call.
+// more. It blocks until the intended start of the request. The request is valid until the client's next call.
 func (r *Run) Next(client int) (*Request, bool) {
+	for {
+		request, more := r.Ask(client, r.waker)
+		if request != nil || !more {
+			return request, more
+		}
+		<-r.slots[client].woken
+	}
+}
+
+func (r *Run) wake(client int) { r.slots[client].woken <- struct{}{} }
+
+// Ask is Next for a transport that serves many clients with one goroutine: it never blocks. When the intended start
+// of the client's next request is yet to come it returns nil and true, and the run calls wake once, from another
+// goroutine, when it is time to ask again; wake must not block. In a closed loop that does not happen.
+func (r *Run) Ask(client int, wake func(client int)) (request *Request, more bool) {
+	s := &r.slots[client]
 	if r.stopped.Load() {
 		return nil, false
 	}
-	number := int(r.next.Add(1) - 1)
-	elapsed := r.elapsed()
-	start, more := r.options.Pacer.Pace(number, elapsed)
-	if !more || start > elapsed && !r.wait(start-elapsed) {
-		return nil, false
+	request = &s.request
+	if s.claimed {
+		s.claimed = false
+		if request.actual = r.elapsed(); request.actual < request.start {
+			return nil, false // woken because the run ends
+		}
+		return request, true
 	}
-	request := &r.slots[client].request
-	request.Number = number
+	if r.options.Pacer.Planned() {
+		number, start, wait, more := r.waiting.claim(r.options.Pacer, client, r.clock, wake)
+		if !more {
+			return nil, false
+		}
+		request.Number, request.start, request.waited = number, start, wait
+	} else {
+		number := int(r.next.Add(1) - 1)
+		start, more := r.options.Pacer.Pace(number, r.elapsed())
+		if !more {
+			return nil, false
+		}
+		request.Number, request.start, request.actual = number, start, start
+	}
 	r.options.Targeter.Target(request)
-	request.start = start
-	return request, true
-}
-
-// wait returns false when the run ends first.
-func (r *Run) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.ended:
-		return false
+	if request.waited {
+		s.claimed = true
+		return nil, true
 	}
+	if r.options.Pacer.Planned() {
+		request.actual = r.elapsed()
+	}
+	return request, true
 }
 
 // Done records the outcome of a request. found is the number of keys that a range found.
 func (r *Run) Done(request *Request, found int64, err error) {
 	end := r.elapsed()
 	if err == ErrAbandoned {
+		*r.records.at(request.Number) = newRecord(request, end, Abandoned, CodeUnknown)
 		return
 	}
-	took := max(end-request.start, 1)
 	if request.Kind == Range && err == nil && found == 0 {
 		r.empty.Add(1)
 		if r.options.RequireFound {
 			err = ErrNotFound
 		}
 	}
+	outcome, code := classify(err)
 	if err != nil {
-		took = -took
 		r.tally.add(err)
 		r.failed.Add(1)
 	} else {
 		r.lastOK.Store(int64(end))
 	}
-	r.records[request.Number] = Record{Start: request.start, took: took}
+	*r.records.at(request.Number) = newRecord(request, end, outcome, code)
 	r.done.Add(1)
 }
 
@@ -195,41 +264,4 @@ func (r *Run) watchStall(over <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// maxErrors bounds how many different error texts a report holds.
-const maxErrors = 20
-
-const otherErrors = "other errors"
-
-// tally counts failures by their text. Only failures take its lock.
-type tally struct {
-	mu     sync.Mutex
-	byText map[string]int
-}
-
-func (t *tally) add(err error) {
-	text := err.Error()
-	if errors.Is(err, ErrNotFound) {
-		text = ErrNotFound.Error()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byText == nil {
-		t.byText = make(map[string]int)
-	}
-	if _, known := t.byText[text]; !known && len(t.byText) >= maxErrors {
-		text = otherErrors
-	}
-	t.byText[text]++
-}
-
-// counts must not be called before the transport has returned.
-func (t *tally) counts() map[string]int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byText == nil {
-		return map[string]int{}
-	}
-	return t.byText
 }

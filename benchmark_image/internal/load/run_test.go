@@ -35,7 +35,7 @@ func (f fake) Drive(ctx context.Context, clients int, run *Run) {
 
 func options(total, clients int) Options {
 	return Options{
-		Total: total, Clients: clients, Pacer: ClosedLoop{total},
+		Total: total, Clients: clients, Pacer: ClosedLoop{Total: total},
 		Targeter: &Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(8, 0)},
 	}
 }
@@ -61,7 +61,7 @@ func TestEachRequestIsSentOnceAndRecorded(t *testing.T) {
 		if record.OK() {
 			ok++
 		}
-		if record.Start+record.Latency() > result.Took {
+		if record.End() > result.Took {
 			t.Errorf("request %d ended after the run", i)
 		}
 	}
@@ -137,6 +137,10 @@ func (slowStart) Pace(number int, _ time.Duration) (time.Duration, bool) {
 	return 0, number < 3
 }
 
+func (slowStart) Due(time.Duration) int { return 3 }
+
+func (slowStart) Planned() bool { return true }
+
 func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 	o := options(3, 1)
 	o.Pacer = slowStart{}
@@ -147,8 +151,12 @@ func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 		return 0, nil
 	}))
 	late, early := result.Records[1], result.Records[2]
-	if late.Start != 0 || late.Latency() < 10*time.Millisecond {
+	if late.Start != 0 || late.Latency() < 10*time.Millisecond || late.Lag() < 10*time.Millisecond || late.Waited() ||
+		late.Service() != late.Latency()-late.Lag() || late.Service() > 5*time.Millisecond {
 		t.Errorf("a request that starts 10 ms late has the record %+v", late)
+	}
+	if !early.Waited() || early.Lag() < 0 {
+		t.Errorf("the client of a request that is due later was free before, its record is %+v", early)
 	}
 	if early.Start != 30*time.Millisecond || result.Took < 30*time.Millisecond {
 		t.Errorf("a request that is due at 30 ms has the record %+v, the run took %v", early, result.Took)
@@ -178,8 +186,66 @@ func TestReadersAskForTheKeysThatWritersMade(t *testing.T) {
 	}
 }
 
+func TestOutcomes(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		outcome Outcome
+		code    Code
+	}{
+		{nil, OK, 0},
+		{errors.New("says nothing"), Unknown, CodeUnknown},
+		{&CallError{Code: 4, Sent: true}, Unknown, 4},
+		{&CallError{Code: 4}, Failed, 4},
+		{&CallError{Code: 14, Sent: true}, Unknown, 14},
+		{&CallError{Code: 14}, Failed, 14},
+		{&CallError{Code: 8, Sent: true}, Failed, 8},
+		{&CallError{Code: 200, Sent: true}, Unknown, 200},
+		{fmt.Errorf("wrapped: %w", &CallError{Code: 3, Sent: true}), Failed, 3},
+		{ErrNotFound, Failed, CodeCheck},
+		{&WrongAnswerError{}, Failed, CodeCheck},
+	} {
+		if outcome, code := classify(c.err); outcome != c.outcome || code != c.code {
+			t.Errorf("%+v: outcome %d, code %v", c.err, outcome, code)
+		}
+	}
+}
+
+func TestRecordsKeepTheirFields(t *testing.T) {
+	for _, kind := range []Kind{Put, Range} {
+		for outcome := range Abandoned + 1 {
+			for code := range CodeCheck + 1 {
+				r := newRecord(&Request{Kind: kind, start: 3, actual: 10, waited: true}, 24*time.Hour, outcome, code)
+				if r.Outcome() != outcome || r.Code() != code || r.Kind() != kind || !r.Waited() || r.Start != 3 || r.Lag() != 7 ||
+					r.Service() != 24*time.Hour-10 || r.Latency() != 24*time.Hour-3 || r.End() != 24*time.Hour {
+					t.Fatalf("kind %d, outcome %d, code %v: %+v", kind, outcome, code, r)
+				}
+			}
+		}
+	}
+}
+
+func TestRecordsOfLongRuns(t *testing.T) {
+	const total = firstChunk + 3*chunk
+	r := newRecords(total)
+	if n := len(r.all()); n != firstChunk {
+		t.Errorf("%d records without a second chunk", n)
+	}
+	for _, number := range []int{0, firstChunk - 1, firstChunk, firstChunk + chunk + 5} {
+		r.at(number).Start = time.Duration(number + 1)
+	}
+	all := r.all()
+	for number, record := range all {
+		if record.Start != 0 && int(record.Start) != number+1 {
+			t.Errorf("record %d is that of request %d", number, record.Start-1)
+		}
+	}
+	if len(all) != firstChunk+2*chunk || all[firstChunk+chunk+5].Start == 0 {
+		t.Errorf("%d records", len(all))
+	}
+}
+
 func BenchmarkNextAndDone(b *testing.B) {
-	run := NewRun(options(b.N, 1))
+	run := NewRun(options(100_000_000, 1))
 	run.epoch = time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // fixed is a result with the given latencies, as a run would leave it.
 func fixed(operation string, took time.Duration, latencies []time.Duration, errs map[string]int) *Result {
-	r := &Result{Schema: Schema, Operation: operation, TotalS: took.Seconds(), Errors: errs, OK: len(latencies)}
+	r := &Result{Schema: Schema, Operation: operation}
+	r.TotalS, r.Errors, r.OK = took.Seconds(), errs, len(latencies)
 	for _, n := range errs {
 		r.Failed += n
 	}
@@ -90,7 +91,7 @@ func TestPercentiles(t *testing.T) {
 			latencies[i] = time.Duration(random.IntN(n)+1) * time.Microsecond
 		}
 		slices.Sort(latencies)
-		for _, p := range append([]float64{0.001, 100}, Percentiles...) {
+		for _, p := range append([]float64{0.001, 100}, TextPercentiles...) {
 			got := nearestRank(latencies, p)
 			want := slices.IndexFunc(latencies, func(candidate time.Duration) bool {
 				within := 0
@@ -118,7 +119,7 @@ func TestStatistics(t *testing.T) {
 			t.Errorf("got %v, want %v", c.got, c.want)
 		}
 	}
-	if len(r.PercentilesS) != len(Percentiles) {
+	if len(r.PercentilesS) != len(TextPercentiles) {
 		t.Errorf("percentiles %v", r.PercentilesS)
 	}
 }
@@ -140,15 +141,20 @@ func (instant) Drive(_ context.Context, _ int, run *load.Run) {
 	}
 }
 
-func TestFiguresComeFromTheRecords(t *testing.T) {
-	run := load.NewRun(load.Options{
-		Total: 30, Clients: 1, Pacer: load.ClosedLoop{Total: 30}, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
+func measured(t *testing.T, pacer load.Pacer, total int) load.Result {
+	t.Helper()
+	return load.NewRun(load.Options{
+		Total: total, Clients: 1, Pacer: pacer, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 	}).Attack(t.Context(), instant{})
-	r := New(Setting{Operation: "range", Requests: 30, Clients: 1, Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1"}, run)
+}
+
+func TestFiguresComeFromTheRecords(t *testing.T) {
+	run := measured(t, load.ClosedLoop{Total: 30}, 30)
+	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1"}, 30, []Part{{Requests: 30, Clients: 1, Run: run}})
 	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
 		t.Errorf("%+v", r)
 	}
-	if want := "10 of 30 requests failed (10 times: no)"; r.Problem() != want {
+	if want := "10 of 30 requests failed (10 times: no); 10 requests without an answer may have happened"; r.Problem() != want {
 		t.Errorf("problem %q, want %q", r.Problem(), want)
 	}
 	sum := 0
@@ -161,14 +167,17 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 }
 
 func TestJSONOfARunWithoutAnswers(t *testing.T) {
-	r := New(Setting{Operation: "put", Requests: 5, Clients: 1, Endpoints: []string{"a:1"}, Reason: "cancelled"}, load.Result{})
+	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "cancelled"}, 5, nil)
 	encoded, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":1,"operation":"put","requests":5,"done":0,"ok":0,"failed":0,"empty":0,"connections":0,"clients":1,` +
-		`"endpoints":["a:1"],"leader":null,"total_s":0,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
-		`"requests_per_s":0,"percentiles_s":null,"errors":{},"reason":"cancelled"}`
+	const want = `{"schema":2,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled",` +
+		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
+		`"total_s":0,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
+		`"requests_per_s":0,"percentiles_s":null,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
+		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
+		`"asked":null,"warmup":null,"leader_changes":[],"steps":null}`
 	if string(encoded) != want {
 		t.Errorf("got  %s\nwant %s", encoded, want)
 	}

@@ -3,46 +3,63 @@
 package report
 
 import (
-	"math"
-	"slices"
-	"strconv"
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// Schema is the version of the JSON form of Result.
-const Schema = 1
+// Schema is the version of the JSON form of Result. Version 2 has all fields of version 1 with the same meaning.
+const Schema = 2
 
-// Result is what a benchmark measured. The latency fields are over the requests that succeeded, and null
-// in JSON when none did.
+// Result is what a benchmark measured: the figures of all its steps together and, if there are several, of each.
 type Result struct {
-	Schema       int      `json:"schema"`
-	Operation    string   `json:"operation"` // put or range
-	Requests     int      `json:"requests"`  // asked for
-	Done         int      `json:"done"`      // ok + failed
-	OK           int      `json:"ok"`
-	Failed       int      `json:"failed"`
-	Empty        int      `json:"empty"` // answers to reads that held no key
-	Connections  int      `json:"connections"`
-	Clients      int      `json:"clients"`
-	Endpoints    []string `json:"endpoints"`
-	Leader       *string  `json:"leader"`
-	TotalS       float64  `json:"total_s"` // from the first start to the last outcome
-	SlowestS     *float64 `json:"slowest_s"`
-	FastestS     *float64 `json:"fastest_s"`
-	AverageS     *float64 `json:"average_s"`
-	StddevS      *float64 `json:"stddev_s"` // of the population, as etcd's tool has it
-	RequestsPerS float64  `json:"requests_per_s"`
+	Schema      int      `json:"schema"`
+	Operation   string   `json:"operation"` // put, range or mixed
+	Connections int      `json:"connections"`
+	Clients     int      `json:"clients"` // the most of all steps
+	Endpoints   []string `json:"endpoints"`
+	Leader      *string  `json:"leader"` // when the connections were opened
+	Reason      *string  `json:"reason"` // why the run is not what was asked for; null if it is
 
-	// PercentilesS has one entry for each of Percentiles, by its shortest decimal text.
-	PercentilesS map[string]float64 `json:"percentiles_s"`
+	Figures
 
-	Errors map[string]int `json:"errors"` // failed requests by the text of their error
-	Reason *string        `json:"reason"` // why the run is not what was asked for; null if it is
+	Asked         *Asked         `json:"asked"`
+	Warmup        *Warmup        `json:"warmup"`         // null if none was asked for
+	LeaderChanges []LeaderChange `json:"leader_changes"` // moves of the load
+	Steps         []Step         `json:"steps"`          // null if only one load was asked for
+}
 
-	sorted []time.Duration // latencies of the requests that succeeded
-	series []second
+// Asked is what a benchmark was asked to do, for the record.
+type Asked struct {
+	Total     *int     `json:"total"` // of each step; null: bounded by the duration
+	DurationS *float64 `json:"duration_s"`
+	RatePerS  *float64 `json:"rate_per_s"` // null: a closed loop, or steps of the rate
+	Arrival   *string  `json:"arrival"`    // null: a closed loop
+	Target    string   `json:"target"`     // cluster, leader or the address of one member
+	Seed      int64    `json:"seed"`
+	KeyOrder  *string  `json:"key_order"` // null: keys are not generated
+	KeySpace  *int     `json:"key_space"`
+	PutRatio  *float64 `json:"put_ratio"` // null: all requests are of one kind
+	Verify    bool     `json:"verify"`
+}
+
+// Warmup is the load ahead of the first step, which is in no other figure.
+type Warmup struct {
+	OK     int     `json:"ok"`
+	Failed int     `json:"failed"`
+	TotalS float64 `json:"total_s"`
+}
+
+// LeaderChange is a move of the load to another leader.
+type LeaderChange struct {
+	AtS    float64 `json:"at_s"` // since the start of the first step
+	Leader string  `json:"leader"`
+}
+
+// Step is one of several loads.
+type Step struct {
+	Clients int `json:"clients"`
+	Figures
 }
 
 // Progress is one line of benchmark-client --progress json.
@@ -52,120 +69,68 @@ type Progress struct {
 	Errors int `json:"errors"`
 }
 
-// Percentiles are those of etcd's tool.
-var Percentiles = []float64{10, 25, 50, 75, 90, 95, 99, 99.9}
-
 // Setting is what a report says about a run beside its records.
 type Setting struct {
 	Operation   string
-	Requests    int
 	Connections int
-	Clients     int
 	Endpoints   []string
 	Leader      string
 	Reason      string
+	Asked       *Asked
+	Warmup      *load.Result
 }
 
-// New computes the figures.
-func New(setting Setting, run load.Result) *Result {
+// Part is one load of a benchmark.
+type Part struct {
+	Requests int // asked for; 0: bounded by its duration only
+	Clients  int
+	Rate     float64 // 0: a closed loop
+	Run      load.Result
+}
+
+// New computes the figures. Without parts nothing was measured.
+func New(setting Setting, asked int, parts []Part) *Result {
 	r := &Result{
-		Schema:      Schema,
-		Operation:   setting.Operation,
-		Requests:    setting.Requests,
-		Failed:      run.Failed,
-		Empty:       run.Empty,
-		Connections: setting.Connections,
-		Clients:     setting.Clients,
-		Endpoints:   setting.Endpoints,
-		Leader:      optional(setting.Leader),
-		TotalS:      run.Took.Seconds(),
-		Errors:      run.Errors,
-		Reason:      optional(setting.Reason),
+		Schema:        Schema,
+		Operation:     setting.Operation,
+		Connections:   setting.Connections,
+		Endpoints:     setting.Endpoints,
+		Leader:        optional(setting.Leader),
+		Reason:        optional(setting.Reason),
+		Asked:         setting.Asked,
+		LeaderChanges: []LeaderChange{},
 	}
-	if r.Errors == nil {
-		r.Errors = map[string]int{}
-	}
-	r.sorted = make([]time.Duration, 0, len(run.Records))
-	for _, record := range run.Records {
-		if record.OK() {
-			r.sorted = append(r.sorted, record.Latency())
+	mixed := setting.Operation == "mixed"
+	r.Figures = newFigures(parts, mixed, maxRows)
+	r.Requests = max(asked, r.Requests)
+	for _, part := range parts {
+		r.Clients = max(r.Clients, part.Clients)
+		if len(parts) > 1 {
+			rows := max(maxRows/len(parts), minRows)
+			r.Steps = append(r.Steps, Step{part.Clients, newFigures([]Part{part}, mixed, rows)})
 		}
 	}
-	slices.Sort(r.sorted)
-	r.OK = len(r.sorted)
-	r.Done = r.OK + r.Failed
-	r.series = seconds(run.Epoch, run.Records)
-	if r.OK > 0 {
-		r.summarize()
+	if w := setting.Warmup; w != nil {
+		r.Warmup = &Warmup{TotalS: w.Took.Seconds(), Failed: w.Failed}
+		for _, record := range w.Records {
+			if record.OK() {
+				r.Warmup.OK++
+			}
+		}
 	}
 	return r
 }
 
-func (r *Result) summarize() {
-	r.RequestsPerS = float64(r.OK) / r.TotalS
-	var sum float64 // in seconds: the sum of many long requests does not fit into a duration
-	for _, latency := range r.sorted {
-		sum += latency.Seconds()
-	}
-	average := sum / float64(r.OK)
-	var squares float64
-	for _, latency := range r.sorted {
-		deviation := latency.Seconds() - average
-		squares += deviation * deviation
-	}
-	stddev := math.Sqrt(squares / float64(r.OK))
-	fastest, slowest := r.sorted[0].Seconds(), r.sorted[r.OK-1].Seconds()
-	r.FastestS, r.SlowestS, r.AverageS, r.StddevS = &fastest, &slowest, &average, &stddev
-	r.PercentilesS = make(map[string]float64, len(Percentiles))
-	for _, p := range Percentiles {
-		r.PercentilesS[percentileName(p)] = nearestRank(r.sorted, p).Seconds()
+// AddLeaderChange records a move of the load at the given time.
+func (r *Result) AddLeaderChange(at time.Time, leader string, parts []Part) {
+	if len(parts) > 0 {
+		r.LeaderChanges = append(r.LeaderChanges, LeaderChange{at.Sub(parts[0].Run.Epoch).Seconds(), leader})
 	}
 }
-
-// nearestRank is the smallest latency that at least p percent (0 < p <= 100) of all do not exceed.
-// sorted must not be empty.
-func nearestRank(sorted []time.Duration, p float64) time.Duration {
-	// In thousandths of a percent, so that 99.9 % of 1000 is 999 and not a rounding error more.
-	thousandths := int(math.Round(p * 1000))
-	rank := (len(sorted)*thousandths + 100_000 - 1) / 100_000
-	return sorted[max(rank, 1)-1]
-}
-
-func percentileName(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) }
 
 func optional(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
-}
-
-// second is what succeeded among the requests that started within one second of the clock.
-type second struct {
-	unix          int64
-	count         int
-	min, max, sum time.Duration
-}
-
-// seconds gives one entry for each second from the first start of a good request to the last one.
-func seconds(epoch time.Time, records []load.Record) []second {
-	var series []second
-	first := epoch.Unix()
-	for _, record := range records {
-		if !record.OK() {
-			continue
-		}
-		at := int(epoch.Add(record.Start).Unix() - first)
-		for len(series) <= at {
-			series = append(series, second{unix: first + int64(len(series))})
-		}
-		s, latency := &series[at], record.Latency()
-		if s.count == 0 || latency < s.min {
-			s.min = latency
-		}
-		s.max = max(s.max, latency)
-		s.sum += latency
-		s.count++
-	}
-	return series
 }

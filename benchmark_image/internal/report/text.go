@@ -23,23 +23,21 @@ type TextOptions struct {
 }
 
 // Text writes the report in the form of etcd's benchmark tool. There, percentiles that a small number of
-// requests cannot tell apart are left out; here all are given.
+// requests cannot tell apart are left out; here all are given. What etcd's tool does not know, open loops, steps and
+// mixed loads, comes after it in each step.
 func (r *Result) Text(w io.Writer, options TextOptions) error {
-	number := "%4.4f"
-	if options.Precise {
-		number = "%g"
-	}
 	var b strings.Builder
-	if r.OK > 0 {
-		r.writeSummary(&b, number)
-		r.writeHistogram(&b, number)
-		r.writePercentiles(&b, number)
-		if options.Sample {
-			r.writeSeries(&b)
-		}
+	if len(r.Steps) == 0 {
+		r.Figures.text(&b, options)
 	}
-	if len(r.Errors) > 0 {
-		r.writeErrors(&b)
+	for i := range r.Steps {
+		step := &r.Steps[i]
+		fmt.Fprintf(&b, "\nStep %d of %d: %d clients", i+1, len(r.Steps), step.Clients)
+		if step.RateOffered != nil {
+			fmt.Fprintf(&b, ", %g requests/sec", *step.RateOffered)
+		}
+		b.WriteString("\n")
+		step.text(&b, options)
 	}
 	if r.Operation == "put" {
 		b.WriteString("\n")
@@ -48,7 +46,63 @@ func (r *Result) Text(w io.Writer, options TextOptions) error {
 	return err
 }
 
-func (r *Result) writeSummary(b *strings.Builder, number string) {
+func (r *Figures) text(b *strings.Builder, options TextOptions) {
+	number := "%4.4f"
+	if options.Precise {
+		number = "%g"
+	}
+	if r.OK > 0 {
+		r.writeSummary(b, number)
+		r.writeHistogram(b, number)
+		r.writePercentiles(b, number)
+		if options.Sample {
+			r.writeSeries(b)
+		}
+	}
+	if len(r.Errors) > 0 {
+		r.writeErrors(b)
+	}
+	if r.Schedule != nil {
+		r.writeSchedule(b, number)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.ByOperation)) {
+		kind := r.ByOperation[name]
+		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown\n", name, kind.OK, kind.Failed, kind.Unknown)
+		writeDistribution(b, "Response time", kind.ResponseTime, number)
+	}
+}
+
+// writeSchedule tells how an open loop kept its schedule.
+func (r *Figures) writeSchedule(b *strings.Builder, number string) {
+	b.WriteString("\nSchedule:\n")
+	if r.RateOffered != nil {
+		fmt.Fprintf(b, "  Offered:\t"+number+" requests/sec\n", *r.RateOffered)
+	}
+	fmt.Fprintf(b, "  Achieved:\t"+number+" requests/sec\n", *r.RateAchieved)
+	fmt.Fprintf(b, "  Worst lag:\t"+number+" secs.\n", r.Schedule.WorstLagS)
+	fmt.Fprintf(b, "  Late:\t%d, of these with a free client: %d\n", r.Schedule.Late, r.Schedule.LateOwn)
+	fmt.Fprintf(b, "  Never sent:\t%d\n", r.Schedule.Unsent)
+	writeDistribution(b, "Response time, from the intended start", r.ResponseTime, number)
+	writeDistribution(b, "Service time, from the actual start", r.ServiceTime, number)
+}
+
+// writeDistribution shows '-' for percentiles that there are too few requests for.
+func writeDistribution(b *strings.Builder, title string, d *Distribution, number string) {
+	if d == nil {
+		return
+	}
+	fmt.Fprintf(b, "\n%s (%d requests, %d left out):\n", title, d.Count, d.LeftOut)
+	for _, p := range Percentiles {
+		name := percentileName(p)
+		if value := d.PercentilesS[name]; value != nil {
+			fmt.Fprintf(b, "  %s%% in "+number+" secs.\n", name, *value)
+		} else {
+			fmt.Fprintf(b, "  %s%% in -\n", name)
+		}
+	}
+}
+
+func (r *Figures) writeSummary(b *strings.Builder, number string) {
 	b.WriteString("\nSummary:\n")
 	for _, line := range []struct {
 		name    string
@@ -67,7 +121,7 @@ func (r *Result) writeSummary(b *strings.Builder, number string) {
 
 // writeHistogram draws how many latencies lie between one edge and the next; the first edge is the
 // fastest, the last the slowest, and the distance between neighbours is the same.
-func (r *Result) writeHistogram(b *strings.Builder, number string) {
+func (r *Figures) writeHistogram(b *strings.Builder, number string) {
 	fastest, slowest := *r.FastestS, *r.SlowestS
 	var edges [buckets + 1]float64
 	for i := range edges {
@@ -90,15 +144,15 @@ func (r *Result) writeHistogram(b *strings.Builder, number string) {
 	}
 }
 
-func (r *Result) writePercentiles(b *strings.Builder, number string) {
+func (r *Figures) writePercentiles(b *strings.Builder, number string) {
 	b.WriteString("\nLatency distribution:\n")
-	for _, p := range Percentiles {
+	for _, p := range TextPercentiles {
 		name := percentileName(p)
 		fmt.Fprintf(b, "  %s%% in "+number+" secs.\n", name, r.PercentilesS[name])
 	}
 }
 
-func (r *Result) writeSeries(b *strings.Builder) {
+func (r *Figures) writeSeries(b *strings.Builder) {
 	b.WriteString("\nSample in one second (unix latency throughput):\n")
 	b.WriteString("UNIX-SECOND,MIN-LATENCY-MS,AVG-LATENCY-MS,MAX-LATENCY-MS,AVG-THROUGHPUT\n")
 	for _, s := range r.series {
@@ -112,17 +166,27 @@ func (r *Result) writeSeries(b *strings.Builder) {
 }
 
 // writeErrors lists the most frequent error first.
-func (r *Result) writeErrors(b *strings.Builder) {
+func (r *Figures) writeErrors(b *strings.Builder) {
 	b.WriteString("\nError distribution:\n")
 	for _, text := range r.errorsByCount() {
 		fmt.Fprintf(b, "  [%d]\t%s\n", r.Errors[text], text)
 	}
 }
 
-func (r *Result) errorsByCount() []string {
+func (r *Figures) errorsByCount() []string {
 	return slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Errors[b], r.Errors[a]), cmp.Compare(a, b))
 	})
+}
+
+// Note says in one line what makes the figures of a good run less than they seem; empty if nothing does.
+func (r *Result) Note() string {
+	if r.Schedule == nil || !r.Schedule.Behind {
+		return ""
+	}
+	return fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; all clients were busy for %d of them, "+
+		"for %d the generator itself was too slow; %d were never sent",
+		r.Schedule.Late, LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent)
 }
 
 // Problem says in one line why the benchmark is not what was asked for; empty if it is.
@@ -134,6 +198,9 @@ func (r *Result) Problem() string {
 	if r.Failed > 0 {
 		most := r.errorsByCount()[0]
 		parts = append(parts, fmt.Sprintf("%d of %d requests failed (%d times: %s)", r.Failed, r.Requests, r.Errors[most], most))
+	}
+	if n := r.Outcomes.Unknown - r.Abandoned; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests without an answer may have happened", n))
 	}
 	return strings.ReplaceAll(strings.Join(parts, "; "), "\n", "; ")
 }

@@ -4,7 +4,6 @@ package spec
 
 import (
 	"math"
-	"strconv"
 	"time"
 )
 
@@ -15,6 +14,7 @@ type Operation string
 const (
 	Put   Operation = "put"
 	Range Operation = "range"
+	Mixed Operation = "mixed" // puts and ranges of the same generated keys
 )
 
 // The two consistencies of a range, named as in etcd's benchmark tool.
@@ -39,28 +39,59 @@ const (
 	MaxReqTimeout  = time.Hour
 	MaxDialTimeout = 10 * time.Minute
 	MaxRunTimeout  = 24 * time.Hour
+	MinRate        = 0.1
+	MaxRate        = 1_000_000
+	MaxSteps       = 100
+	MaxZipf        = 10
+)
+
+// The arrivals of an open loop.
+const (
+	Constant = "constant"
+	Poisson  = "poisson"
+)
+
+// The orders in which generated keys are used.
+const (
+	Sequential = "sequential" // one after the other
+	Shuffled   = "shuffled"   // each once, in random order, before any a second time
+	Uniform    = "uniform"    // drawn, each as probable as the others
+	Zipfian    = "zipfian"    // drawn, the first ones much more often
 )
 
 // Spec is one benchmark. The zero value is not valid: start from Default.
 type Spec struct {
 	Operation Operation
-	Endpoints []string // host:port of the members, in member order, no duplicates
-	Conns     int      // TCP connections; connection j leads to member j mod n
-	Clients   int      // closed-loop clients; client i uses connection i mod Conns
-	Total     int      // requests over all clients
+	Endpoints []string      // host:port of the members, in member order, no duplicates
+	Conns     int           // TCP connections; connection j leads to member j mod n
+	Clients   int           // client i uses connection i mod Conns
+	Total     int           // requests over all clients in each step; 0 if Duration is set
+	Duration  time.Duration // of each step; 0 if Total is set
 
-	TargetLeader bool  // send everything to the member that leads when the run starts
-	Seed         int64 // of the key order and of the values
+	Rate    float64 // intended starts per second over all clients; 0: a closed loop
+	Arrival string  // Constant or Poisson
+	Steps   Steps   // several loads, one after the other
+
+	WarmupRequests int // ahead of the first step, left out of the figures; at most one of the two is set
+	WarmupDuration time.Duration
+
+	TargetLeader bool   // send everything to the member that leads, also when that changes
+	TargetMember string // send everything to this one of Endpoints; empty: to all
+	Seed         int64  // of the schedule, of the keys and of the values
 
 	RequestTimeout time.Duration // deadline of each request
 	DialTimeout    time.Duration // deadline for all connections and for finding the leader
 	RunTimeout     time.Duration // the run ends early after this time; 0: no limit
 
-	KeySize    int // bytes of a generated key, Prefix not included; 0 in a range that names its key
-	KeySpace   int // how many different keys are generated; 0: as many as Total
-	ValSize    int // bytes of a value
-	Sequential bool
-	Prefix     string // in front of every generated key
+	KeySize      int     // bytes of a generated key, Prefix not included; 0 in a range that names its key
+	KeySpace     int     // how many different keys are generated; 0: as many as requests
+	KeyOrder     string  // one of the orders; empty: Sequential for ranges, Shuffled otherwise
+	ZipfExponent float64 // of Zipfian
+	ValSize      int     // bytes of a value
+	Sequential   bool    // as KeyOrder Sequential
+	Prefix       string  // in front of every generated key
+
+	PutRatio float64 // share of the puts in Mixed, 0..1
 
 	Key          string // the key of a range, or the first one
 	End          string // the key after the last one; empty: only Key
@@ -71,7 +102,14 @@ type Spec struct {
 	CountOnly    bool
 	KeysOnly     bool
 	RequireFound bool // an answer without a key is a failed request
+	Verify       bool // an answer must hold what a put of the same key, seed and ValSize wrote
 }
+
+// DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
+const DefaultZipfExponent = 0.99
+
+// DefaultTotal is the number of requests where neither a number nor a duration is asked for.
+const DefaultTotal = 10_000
 
 // Default gives the values of etcd's benchmark tool, but for the key space: its default of one key makes
 // every put write the same key, here 0 stands for as many different keys as there are requests.
@@ -81,16 +119,31 @@ func Default(operation Operation) Spec {
 		Endpoints:      []string{"127.0.0.1:2379"},
 		Conns:          1,
 		Clients:        1,
-		Total:          10_000,
+		Total:          DefaultTotal,
+		Arrival:        Constant,
+		ZipfExponent:   DefaultZipfExponent,
 		RequestTimeout: time.Minute,
 		DialTimeout:    10 * time.Second,
+		ValSize:        8,
 	}
-	if operation == Put {
-		s.KeySize, s.ValSize = 8, 8
-	} else {
+	if operation != Range {
+		s.KeySize = 8
+	}
+	if operation != Put {
 		s.Consistency = Linearizable
 	}
+	if operation == Mixed {
+		s.PutRatio = 0.5
+	}
 	return s
+}
+
+// MaxRequests is how many requests one step may have.
+func (s *Spec) MaxRequests() int {
+	if s.Total > 0 {
+		return s.Total
+	}
+	return MaxTotal / max(len(s.Steps.Values), 1)
 }
 
 // DistinctKeys is the size of the key space with its default filled in.
@@ -98,52 +151,26 @@ func (s *Spec) DistinctKeys() int {
 	if s.KeySpace > 0 {
 		return s.KeySpace
 	}
-	return s.Total
+	return s.MaxRequests()
 }
 
-// Args gives the command line of benchmark-client that parses to s again. s must be valid.
-func (s *Spec) Args() []string {
-	args := []string{string(s.Operation), "--endpoints=" + JoinEndpoints(s.Endpoints)}
-	number := func(flag string, n int64) { args = append(args, "--"+flag+"="+strconv.FormatInt(n, 10)) }
-	flag := func(name string, set bool) {
-		if set {
-			args = append(args, "--"+name)
-		}
+// Order is KeyOrder with its default filled in.
+func (s *Spec) Order() string {
+	switch {
+	case s.KeyOrder != "":
+		return s.KeyOrder
+	case s.Sequential || s.Operation == Range:
+		return Sequential
 	}
-	number("conns", int64(s.Conns))
-	number("clients", int64(s.Clients))
-	number("total", int64(s.Total))
-	number("seed", s.Seed)
-	args = append(args,
-		"--request-timeout="+s.RequestTimeout.String(),
-		"--dial-timeout="+s.DialTimeout.String(),
-		"--run-timeout="+s.RunTimeout.String())
-	flag("target-leader", s.TargetLeader)
-	if s.KeySize > 0 {
-		number("key-size", int64(s.KeySize))
-		number("key-space-size", int64(s.KeySpace))
+	return Shuffled
+}
+
+// Members are the endpoints that requests may go to.
+func (s *Spec) Members() []string {
+	if s.TargetMember != "" {
+		return []string{s.TargetMember}
 	}
-	if s.Operation == Put {
-		number("val-size", int64(s.ValSize))
-		flag("sequential-keys", s.Sequential)
-		args = append(args, "--prefix="+s.Prefix)
-		return args
-	}
-	args = append(args, "--consistency="+s.Consistency)
-	number("limit", s.Limit)
-	flag("count-only", s.CountOnly)
-	flag("keys-only", s.KeysOnly)
-	flag("require-found", s.RequireFound)
-	if s.KeySize > 0 {
-		return append(args, "--key-prefix="+s.Prefix)
-	}
-	flag("from-key", s.FromKey)
-	flag("prefix", s.KeyIsPrefix)
-	args = append(args, "--", s.Key)
-	if s.End != "" {
-		args = append(args, s.End)
-	}
-	return args
+	return s.Endpoints
 }
 
 // Seconds turns a number of seconds, as the HTTP interface has it, into a duration; what no duration

@@ -42,8 +42,16 @@ func (s *Spec) Validate() *Problem {
 	if p := s.validateCommon(); p != nil {
 		return p
 	}
-	if s.Operation == Put {
+	for _, check := range []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateKeyOrder} {
+		if p := check(); p != nil {
+			return p
+		}
+	}
+	switch s.Operation {
+	case Put:
 		return s.validatePut()
+	case Mixed:
+		return s.validateMixed()
 	}
 	return s.validateRange()
 }
@@ -56,7 +64,7 @@ func (s *Spec) validateCommon() *Problem {
 	}{
 		{"clients", "--clients", int64(s.Clients), 1, MaxClients},
 		{"conns", "--conns", int64(s.Conns), 1, MaxConns},
-		{"total", "--total", int64(s.Total), 1, MaxTotal},
+		{"warmupRequests", "--warmup", int64(s.WarmupRequests), 0, MaxTotal},
 		{"seed", "--seed", s.Seed, 0, MaxSeed},
 		{"keySpace", "--key-space-size", int64(s.KeySpace), 0, MaxKeySpace},
 	} {
@@ -73,6 +81,8 @@ func (s *Spec) validateCommon() *Problem {
 		{"requestTimeout", "--request-timeout", s.RequestTimeout, MaxReqTimeout, false},
 		{"dialTimeout", "--dial-timeout", s.DialTimeout, MaxDialTimeout, false},
 		{"runTimeout", "--run-timeout", s.RunTimeout, MaxRunTimeout, true},
+		{"duration", "--duration", s.Duration, MaxRunTimeout, true},
+		{"warmupDuration", "--warmup", s.WarmupDuration, MaxRunTimeout, true},
 	} {
 		if d.zero && d.got == 0 {
 			continue
@@ -86,8 +96,8 @@ func (s *Spec) validateCommon() *Problem {
 }
 
 func (s *Spec) validatePut() *Problem {
-	if s.ValSize < 0 || s.ValSize > MaxValSize {
-		return &Problem{"valSize", "--val-size", s.ValSize, fmt.Sprintf("0..%d bytes", MaxValSize)}
+	if p := s.validateValues(); p != nil {
+		return p
 	}
 	return s.validateKeySpace()
 }
@@ -109,8 +119,8 @@ func (s *Spec) validateKeySpace() *Problem {
 }
 
 func (s *Spec) validateRange() *Problem {
-	if s.Consistency != Linearizable && s.Consistency != Serializable {
-		return &Problem{"consistency", "--consistency", s.Consistency, `"l" (linearizable) or "s" (serializable)`}
+	if p := s.validateReads(); p != nil {
+		return p
 	}
 	if s.Limit < 0 {
 		return &Problem{"limit", "--limit", s.Limit, "0 (no limit) or more"}
@@ -118,11 +128,26 @@ func (s *Spec) validateRange() *Problem {
 	if s.CountOnly && s.KeysOnly {
 		return &Problem{"keysOnly", "--keys-only", true, "not together with --count-only"}
 	}
+	if s.Verify && (s.CountOnly || s.KeysOnly) {
+		return &Problem{"verify", "--verify", true, "not together with --count-only or --keys-only: there would be no values"}
+	}
+	if s.ValSize != Default(Range).ValSize && !s.Verify {
+		return &Problem{"valSize", "--val-size", s.ValSize, "only together with verify: a read does not choose the size of values"}
+	}
 	if s.KeySize > 0 {
 		if s.Key != "" || s.End != "" || s.FromKey || s.KeyIsPrefix {
 			return &Problem{"keySize", "--key-size", s.KeySize, "either a key to read, or the size of generated keys"}
 		}
 		return s.validateKeySpace()
+	}
+	if s.Prefix != "" {
+		return &Problem{"keyPrefix", "--key-prefix", clipped(s.Prefix), "only together with a key size"}
+	}
+	if s.Verify {
+		return &Problem{"verify", "--verify", true, "only together with a key size: what was written is known of generated keys"}
+	}
+	if s.KeyOrder != "" {
+		return &Problem{"keyOrder", "--key-order", s.KeyOrder, "only together with a key size"}
 	}
 	if s.KeySpace > 0 {
 		return &Problem{"keySpace", "--key-space-size", s.KeySpace, "only together with a key size"}

@@ -1,0 +1,44 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// alarm wakes one goroutine at a given time. Go's own timers are too coarse for a schedule: the runtime sleeps in
+// epoll_wait(2), whose timeout is in whole milliseconds. A timerfd that the same epoll_wait watches wakes it to the
+// microsecond, without another thread and without spinning.
+type alarm struct {
+	file *os.File
+	fd   int
+}
+
+func newAlarm() (*alarm, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create a timer: %w", err)
+	}
+	// A descriptor that does not block is watched by the runtime's poller; File.Fd would end that.
+	return &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
+}
+
+// sleep returns after d, or earlier with an error when the alarm is closed.
+func (a *alarm) sleep(d time.Duration) error {
+	value := unix.NsecToTimespec(int64(min(max(d, 1), math.MaxInt64/2)))
+	if err := unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: value}, nil); err != nil {
+		return fmt.Errorf("set a timer: %w", err)
+	}
+	var expirations [8]byte
+	_, err := a.file.Read(expirations[:])
+	return err
+}
+
+// interrupt makes sleep return, now and from now on.
+func (a *alarm) interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }
+
+// close gives the timer back. sleep must not be running.
+func (a *alarm) close() error { return a.file.Close() }

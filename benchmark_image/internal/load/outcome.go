@@ -1,0 +1,139 @@
+package load
+
+import (
+	"errors"
+	"time"
+)
+
+// Code is a gRPC status code (google.golang.org/grpc/codes), or CodeCheck.
+type Code uint8
+
+// The codes that are named in this package.
+const (
+	CodeOK      Code = 0
+	CodeUnknown Code = 2
+
+	// CodeCheck marks an answer that came, but does not hold what it must.
+	CodeCheck Code = 17
+)
+
+var codeNames = [...]string{
+	"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+	"ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
+	"DataLoss", "Unauthenticated", "Check",
+}
+
+// String gives the name that gRPC has for the code.
+func (c Code) String() string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return codeNames[CodeUnknown]
+}
+
+// didNotHappen are the codes with which etcd refuses a request before it has any effect.
+const didNotHappen = 1<<3 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<11 | 1<<12 | 1<<16 | 1<<CodeCheck
+
+// Outcome is how a request ended.
+type Outcome uint8
+
+// The outcomes of requests.
+const (
+	NotSent   Outcome = iota // the run ended before its turn
+	OK                       // answered well
+	Failed                   // it did not happen, or its answer does not hold what it must
+	Unknown                  // no good answer came; it may have happened
+	Abandoned                // the run ended while it was under way; it may have happened
+)
+
+// CallError is a request without a good answer, as a transport reports it.
+type CallError struct {
+	Code Code
+	Sent bool // false only if no byte of the request can have reached a member
+	Text string
+}
+
+// Error implements error.
+func (e *CallError) Error() string { return e.Text }
+
+// ErrAbandoned is the outcome of a request that was under way when the run was ended early.
+var ErrAbandoned = errors.New("abandoned at the end of the run")
+
+// ErrNotFound is the outcome of a read that found no key although one was required.
+var ErrNotFound = errors.New("no key found")
+
+// classify tells the outcome and the code of a request that ended with err. An error that says nothing
+// about itself leaves open what happened.
+func classify(err error) (Outcome, Code) {
+	if err == nil {
+		return OK, CodeOK
+	}
+	var call *CallError // allocated, as it is passed on
+	switch {
+	case errors.Is(err, ErrNotFound), errors.As(err, new(*WrongAnswerError)):
+		return Failed, CodeCheck
+	case !errors.As(err, &call):
+		return Unknown, CodeUnknown
+	case !call.Sent || call.Code <= CodeCheck && didNotHappen>>call.Code&1 == 1:
+		return Failed, call.Code
+	}
+	return Unknown, call.Code
+}
+
+// Record is what became of one request; the record of request i is element i of a run's records. Times are
+// packed so that a record takes 24 bytes.
+type Record struct {
+	Start time.Duration // intended, since the start of the run
+	lag   time.Duration // from the intended to the actual start
+	bits  uint64
+}
+
+// The fields of Record.bits: the time from the actual start to the outcome, of which 53 bits hold 104 days,
+// and above it what kind of outcome that was.
+const (
+	serviceBits  = 53
+	codeShift    = serviceBits
+	outcomeShift = codeShift + 5
+	kindShift    = outcomeShift + 3
+	waitedShift  = kindShift + 1
+)
+
+func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record {
+	service := uint64(max(end-r.actual, 1))
+	bits := service | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(r.Kind)<<kindShift
+	if r.waited {
+		bits |= 1 << waitedShift
+	}
+	return Record{Start: r.start, lag: r.actual - r.start, bits: bits}
+}
+
+// Outcome tells how the request ended.
+func (r Record) Outcome() Outcome { return Outcome(r.bits >> outcomeShift & 7) }
+
+// Code is the gRPC code of the outcome.
+func (r Record) Code() Code { return Code(r.bits >> codeShift & 31) }
+
+// Kind tells which call the request made.
+func (r Record) Kind() Kind { return Kind(r.bits >> kindShift & 1) }
+
+// Done tells whether the request has an outcome of its own: it was sent, and not cut off by the end of the run.
+func (r Record) Done() bool { o := r.Outcome(); return o == OK || o == Failed || o == Unknown }
+
+// OK tells whether the request succeeded.
+func (r Record) OK() bool { return r.Outcome() == OK }
+
+// Service is the time from the actual start to the outcome, at least 1 ns for a request that was sent.
+func (r Record) Service() time.Duration { return time.Duration(r.bits & (1<<serviceBits - 1)) }
+
+// Latency is the response time: from the intended start to the outcome.
+func (r Record) Latency() time.Duration { return r.lag + r.Service() }
+
+// Lag is how long after its intended start the request was sent.
+func (r Record) Lag() time.Duration { return r.lag }
+
+// Waited tells whether a client was free before the intended start, so that only the generator itself can have
+// made the request late.
+func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
+
+// End is when the outcome came, since the start of the run.
+func (r Record) End() time.Duration { return r.Start + r.Latency() }

@@ -1,0 +1,275 @@
+package load
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+func schedules(rate float64, total int) map[string]Schedule {
+	return map[string]Schedule{
+		"constant": Constant(rate),
+		"poisson":  NewPoisson(rate, keys.NewDraw(5, keys.StreamArrival).At, total, 0),
+	}
+}
+
+// TestSchedules checks, in simulated time, what must hold for every schedule.
+func TestSchedules(t *testing.T) {
+	const total = 20_000
+	for _, rate := range []float64{0.1, 1, 3, 500, 30_000, 1e6} {
+		for name, schedule := range schedules(rate, total) {
+			previous := time.Duration(0)
+			for i := range total {
+				start := schedule.Start(i)
+				if start < previous || start != schedule.Start(i) {
+					t.Fatalf("%s at %v/s: request %d starts at %v, the one before at %v", name, rate, i, start, previous)
+				}
+				previous = start
+			}
+			// The mean distance of n independent exponential ones is off by 1/sqrt(n) of itself, here five times that.
+			if got := total / previous.Seconds(); math.Abs(got/rate-1) > 5/math.Sqrt(total) {
+				t.Errorf("%s: %v/s instead of %v/s", name, got, rate)
+			}
+		}
+	}
+}
+
+func TestAConstantScheduleDoesNotDrift(t *testing.T) {
+	for _, rate := range []float64{3, 7, 500, 29_989} {
+		for _, n := range []int{0, 1, 999_999, 10_000_000} {
+			want := float64(n) / rate * 1e9
+			if got := float64(Constant(rate).Start(n)); math.Abs(got-want) > 1 {
+				t.Errorf("request %d at %v/s is off by %v ns", n, rate, got-want)
+			}
+		}
+	}
+}
+
+// TestPoissonDistances compares the distribution of the distances with the exponential one.
+func TestPoissonDistances(t *testing.T) {
+	const total, rate = 50_000, 1000
+	p := NewPoisson(rate, keys.NewDraw(1, keys.StreamArrival).At, total, 0)
+	distances := []float64{p.Start(0).Seconds()}
+	for i := 1; i < total; i++ {
+		distances = append(distances, (p.Start(i) - p.Start(i-1)).Seconds())
+	}
+	slices.Sort(distances)
+	worst := 0.0 // Kolmogorov-Smirnov
+	for i, d := range distances {
+		worst = max(worst, math.Abs(1-math.Exp(-d*rate)-float64(i)/total))
+	}
+	if limit := 1.95 / math.Sqrt(total); worst > limit { // exceeded by chance once in 1000 seeds
+		t.Errorf("the distribution is off by %v, at most %v is chance", worst, limit)
+	}
+	if other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At, total, 0); other.Start(0) == p.Start(0) {
+		t.Error("another seed makes the same schedule")
+	}
+	if p.Start(total+stride) != math.MaxInt64 {
+		t.Error("something starts after the end of the schedule")
+	}
+}
+
+func TestOpenLoopsByDuration(t *testing.T) {
+	const limit = 100_000
+	for rate, total := range map[float64]int{500: 2000, 0.1: 1, 3: 12, 1000: 4000} {
+		o := NewOpenLoop(Constant(rate), 0, 4*time.Second, limit)
+		if o.Total != total {
+			t.Errorf("4 s at %v/s have %d requests, want %d", rate, o.Total, total)
+		}
+	}
+	p := NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At, limit, 4*time.Second)
+	o := NewOpenLoop(p, 0, 4*time.Second, limit)
+	if p.Start(o.Total-1) >= 4*time.Second || p.Start(o.Total) < 4*time.Second || o.Total < 1700 || o.Total > 2300 {
+		t.Errorf("4 s of a poisson schedule at 500/s have %d requests", o.Total)
+	}
+	if NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total != limit {
+		t.Error("the limit is not kept")
+	}
+}
+
+// TestDueAgreesWithPace walks through simulated time.
+func TestDueAgreesWithPace(t *testing.T) {
+	for name, schedule := range schedules(1000, 3000) {
+		o := NewOpenLoop(schedule, 3000, 0, 3000)
+		for now := time.Duration(0); now < 4*time.Second; now += 7 * time.Millisecond {
+			due := o.Due(now)
+			if due > 0 && schedule.Start(due-1) > now || due < 3000 && schedule.Start(due) <= now {
+				t.Fatalf("%s: %d requests are due at %v", name, due, now)
+			}
+			if start, more := o.Pace(due, now); more != (due < 3000) || more && start <= now {
+				t.Fatalf("%s: request %d is due at %v", name, due, now)
+			}
+		}
+	}
+	if _, more := (OpenLoop{Constant(1), 100, time.Second}).Pace(0, time.Second); more {
+		t.Error("a request is sent after the end of the duration")
+	}
+	if (ClosedLoop{Total: 5}).Due(time.Hour) != 0 {
+		t.Error("a closed loop has a schedule")
+	}
+}
+
+func TestAClosedLoopOfADurationEnds(t *testing.T) {
+	o := options(1_000_000, 2)
+	o.Pacer = ClosedLoop{Total: 1_000_000, Duration: 30 * time.Millisecond}
+	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
+		<-time.After(time.Millisecond)
+		return 0, nil
+	}))
+	last := result.Records[0]
+	for _, record := range result.Records {
+		if record.Done() && record.Start > last.Start {
+			last = record
+		}
+	}
+	if last.Start > 30*time.Millisecond || result.Took < 30*time.Millisecond || result.Took > 2*time.Second || result.Reason != "" {
+		t.Errorf("the last request started at %v, the run took %v, reason %q", last.Start, result.Took, result.Reason)
+	}
+}
+
+// TestOpenLoopKeepsItsSchedule measures how late requests start when there always is a free client. A machine that is
+// busy with other things gets more chances.
+func TestOpenLoopKeepsItsSchedule(t *testing.T) {
+	const limit, chances = 500 * time.Microsecond, 5
+	for name, schedule := range schedules(2000, 1000) {
+		median := time.Hour
+		for chance := 0; chance < chances && median > limit; chance++ {
+			median = min(median, medianLag(t, name, schedule))
+		}
+		if median > limit {
+			t.Errorf("%s: half of the requests start more than %v late", name, median)
+		}
+	}
+}
+
+// medianLag runs the first 1000 requests of a schedule.
+func medianLag(t *testing.T, name string, schedule Schedule) time.Duration {
+	t.Helper()
+	o := options(1000, 20)
+	o.Pacer = NewOpenLoop(schedule, 1000, 0, 1000)
+	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
+	var lags []time.Duration
+	for i, record := range result.Records {
+		if !record.OK() || record.Start != schedule.Start(i) || record.Lag() < 0 {
+			t.Fatalf("%s: request %d is due at %v, record %+v", name, i, schedule.Start(i), record)
+		}
+		lags = append(lags, record.Lag())
+	}
+	slices.Sort(lags)
+	t.Logf("%s: requests start late by %v (median), %v (p99), %v (worst)", name, lags[500], lags[990], lags[999])
+	if result.Due != 1000 {
+		t.Errorf("%s: %d requests were due", name, result.Due)
+	}
+	return lags[500]
+}
+
+func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var sent atomic.Int32
+	o := options(1000, 5)
+	o.Pacer = NewOpenLoop(Constant(100), 1000, 0, 1000)
+	start := time.Now()
+	result := NewRun(o).Attack(ctx, fake(func(context.Context, int, *Request) (int64, error) {
+		if sent.Add(1) == 3 {
+			cancel()
+		}
+		return 0, nil
+	}))
+	if took := time.Since(start); took > 5*time.Second || sent.Load() != 3 || result.Due < 3 || result.Due > 500 {
+		t.Errorf("the run took %v, sent %d and had %d due", took, sent.Load(), result.Due)
+	}
+}
+
+// manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does.
+type manyPerGoroutine struct{}
+
+func (manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
+	ready := make(chan int, clients)
+	wake := func(client int) { ready <- client }
+	for client := range clients {
+		ready <- client
+	}
+	for clients > 0 {
+		client := <-ready
+		switch request, more := run.Ask(client, wake); {
+		case !more:
+			clients--
+		case request != nil:
+			run.Done(request, 0, nil)
+			ready <- client
+		}
+	}
+}
+
+func TestAsking(t *testing.T) {
+	for _, pacer := range []Pacer{ClosedLoop{Total: 500}, NewOpenLoop(Constant(5000), 500, 0, 500)} {
+		o := options(500, 30)
+		o.Pacer = pacer
+		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{})
+		for i, record := range result.Records {
+			if !record.OK() {
+				t.Errorf("request %d: %+v", i, record)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	o := options(10, 30)
+	o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
+	if result := NewRun(o).Attack(ctx, manyPerGoroutine{}); !result.Records[0].OK() || result.Due != 1 {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestChecksOfAnswers(t *testing.T) {
+	order, values := keys.NewOrder(100, true, 0), keys.NewValues(32, 7)
+	writer := &Puts{Prefix: "p", KeySize: 4, Order: order, Values: values}
+	mixed := &Mixed{Puts: writer, Draw: keys.NewDraw(3, keys.StreamKinds).At, Ratio: 0.25,
+		Reads: &Reads{Prefix: "p", KeySize: 4, Order: order, Verify: keys.NewValues(32, 7)}}
+	var w, r Request
+	puts := 0
+	for i := range 10_000 {
+		w.Number, r.Number = i, i
+		writer.Target(&w)
+		mixed.Target(&r)
+		if string(w.Key) != string(r.Key) {
+			t.Fatalf("request %d writes %q and uses %q", i, w.Key, r.Key)
+		}
+		if r.Kind == Put {
+			puts++
+			continue
+		}
+		if !r.Checked() || r.Check(w.Key, w.Value) != nil || r.Value != nil {
+			t.Fatalf("request %d refuses what was written: %v", i, r.Check(w.Key, w.Value))
+		}
+		other := append([]byte("x"), w.Value[1:]...)
+		for _, err := range []error{r.Check([]byte("p0"), w.Value), r.Check(w.Key, w.Value[1:]), r.Check(w.Key, nil), r.Check(w.Key, append(other, 'x'))} {
+			if err == nil {
+				t.Fatal("a wrong answer is accepted")
+			}
+		}
+	}
+	if puts < 2300 || puts > 2700 {
+		t.Errorf("%d of 10000 requests are puts, want a quarter", puts)
+	}
+}
+
+func BenchmarkOpenLoop(b *testing.B) {
+	o := options(100_000_000, 1)
+	o.Pacer = NewOpenLoop(Constant(1e9), 100_000_000, 0, 100_000_000)
+	run := NewRun(o)
+	run.epoch = time.Now().Add(-time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		request, more := run.Next(0)
+		if !more {
+			break
+		}
+		run.Done(request, 0, nil)
+	}
+}

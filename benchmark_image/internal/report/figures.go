@@ -1,0 +1,243 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// Figures are what one load measured, or several together. The latency fields are response times, over the requests
+// that succeeded, and null in JSON when none did.
+type Figures struct {
+	Requests  int      `json:"requests"` // asked for
+	Done      int      `json:"done"`     // ok + failed
+	OK        int      `json:"ok"`
+	Failed    int      `json:"failed"`    // every other outcome, also of requests that may have happened
+	Empty     int      `json:"empty"`     // answers to reads that held no key
+	Abandoned int      `json:"abandoned"` // under way when the run ended early
+	Outcomes  Outcomes `json:"outcomes"`
+
+	TotalS       float64  `json:"total_s"` // from the first start to the last outcome, of each step
+	SlowestS     *float64 `json:"slowest_s"`
+	FastestS     *float64 `json:"fastest_s"`
+	AverageS     *float64 `json:"average_s"`
+	StddevS      *float64 `json:"stddev_s"` // of the population, as etcd's tool has it
+	RequestsPerS float64  `json:"requests_per_s"`
+
+	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
+	PercentilesS map[string]float64 `json:"percentiles_s"`
+
+	Errors map[string]int `json:"errors"` // requests that failed by the text of their error
+	Codes  map[string]int `json:"codes"`  // and by the name of their gRPC code
+
+	RateOffered  *float64                `json:"rate_offered_per_s"`  // null: a closed loop, or different steps
+	RateAchieved *float64                `json:"rate_achieved_per_s"` // null: a closed loop
+	Schedule     *Schedule               `json:"schedule"`            // null: a closed loop
+	ResponseTime *Distribution           `json:"response_time"`       // from the intended start
+	ServiceTime  *Distribution           `json:"service_time"`        // from the actual start
+	ByOperation  map[string]*ByOperation `json:"by_operation"`        // null: all requests are of one kind
+
+	TimelineIntervalS int   `json:"timeline_interval_s"`
+	Timeline          []Row `json:"timeline"`
+
+	sorted []time.Duration // response times of the requests that succeeded
+	series []second
+}
+
+// Outcomes counts every request of the load once.
+type Outcomes struct {
+	OK      int `json:"ok"`
+	Failed  int `json:"failed"`  // did not happen
+	Unknown int `json:"unknown"` // may have happened
+	Unsent  int `json:"unsent"`  // due by the schedule, and never sent
+}
+
+// LateAfter is how late a request may start before it counts as late.
+const LateAfter = 10 * time.Millisecond
+
+// Schedule tells how an open loop kept its schedule.
+type Schedule struct {
+	Behind       bool        `json:"behind"` // some requests were late or never sent
+	WorstLagS    float64     `json:"worst_lag_s"`
+	Late         int         `json:"late"`          // requests that started more than LateAfter after their intended start
+	LateOwn      int         `json:"late_own"`      // those of them that had a free client: the generator's own fault
+	Unsent       int         `json:"unsent"`        // as in the outcomes
+	OwnLateness  *OwnFigures `json:"own_lateness"`  // of the requests that had a free client; null if none had
+	LateAfterS   float64     `json:"late_after_s"`  // LateAfter
+	ClientsShort bool        `json:"clients_short"` // some requests had to wait for a client
+}
+
+// OwnFigures tell how long after the intended start requests were sent although a client was free.
+type OwnFigures struct {
+	P50S float64 `json:"p50_s"`
+	P99S float64 `json:"p99_s"`
+	MaxS float64 `json:"max_s"`
+}
+
+// ByOperation are the figures of the puts or of the ranges in a mixed load.
+type ByOperation struct {
+	OK           int           `json:"ok"`
+	Failed       int           `json:"failed"` // as in Outcomes
+	Unknown      int           `json:"unknown"`
+	ResponseTime *Distribution `json:"response_time"`
+	ServiceTime  *Distribution `json:"service_time"`
+}
+
+func newFigures(parts []Part, mixed bool, rows int) Figures {
+	f := Figures{Errors: map[string]int{}, Codes: map[string]int{}}
+	all := newSamples()
+	kinds := map[load.Kind]*samples{load.Put: newSamples(), load.Range: newSamples()}
+	for _, part := range parts {
+		f.Requests += part.Requests
+		f.Failed += part.Run.Failed
+		f.Empty += part.Run.Empty
+		f.TotalS += part.Run.Took.Seconds()
+		for text, n := range part.Run.Errors {
+			f.Errors[text] += n
+		}
+		for _, record := range part.Run.Records {
+			if record.Outcome() == load.NotSent {
+				continue
+			}
+			all.add(record)
+			if mixed {
+				kinds[record.Kind()].add(record)
+			}
+			if record.Done() && !record.OK() {
+				f.Codes[record.Code().String()]++
+			}
+		}
+		f.series = append(f.series, seconds(part.Run.Epoch, part.Run.Records)...)
+	}
+	all.sort()
+	f.sorted = all.response
+	f.OK, f.Abandoned = len(all.response), all.abandoned
+	f.Done = f.OK + f.Failed
+	f.Outcomes = Outcomes{OK: f.OK, Failed: all.failed, Unknown: all.unknown}
+	f.setSchedule(parts, all)
+	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
+	if f.OK > 0 {
+		f.summarize()
+	}
+	bad := all.failed + all.unknown + f.Outcomes.Unsent
+	f.ResponseTime, f.ServiceTime = newDistribution(all.response, bad), newDistribution(all.service, bad)
+	if mixed {
+		f.ByOperation = map[string]*ByOperation{"put": kinds[load.Put].figures(), "range": kinds[load.Range].figures()}
+	}
+	f.TimelineIntervalS, f.Timeline = timeline(parts, rows)
+	return f
+}
+
+// samples are the latencies of the requests that succeeded, and how many did not.
+type samples struct {
+	response, service          []time.Duration
+	own                        []time.Duration // lateness of requests that had a free client
+	failed, unknown, abandoned int
+	sent, late, lateOwn        int
+	worstLag                   time.Duration
+}
+
+func newSamples() *samples { return &samples{} }
+
+func (s *samples) add(record load.Record) {
+	s.sent++
+	switch record.Outcome() {
+	case load.OK:
+		s.response = append(s.response, record.Latency())
+		s.service = append(s.service, record.Service())
+	case load.Failed:
+		s.failed++
+	case load.Abandoned:
+		s.abandoned++
+		s.unknown++
+	default:
+		s.unknown++
+	}
+	lag := record.Lag()
+	s.worstLag = max(s.worstLag, lag)
+	if lag > LateAfter {
+		s.late++
+	}
+	if record.Waited() {
+		s.own = append(s.own, lag)
+		if lag > LateAfter {
+			s.lateOwn++
+		}
+	}
+}
+
+func (s *samples) sort() {
+	slices.Sort(s.response)
+	slices.Sort(s.service)
+	slices.Sort(s.own)
+}
+
+func (s *samples) figures() *ByOperation {
+	s.sort()
+	bad := s.failed + s.unknown
+	return &ByOperation{len(s.response), s.failed, s.unknown, newDistribution(s.response, bad), newDistribution(s.service, bad)}
+}
+
+// setSchedule compares what an open loop was to do with what it did.
+func (f *Figures) setSchedule(parts []Part, all *samples) {
+	if len(parts) == 0 || parts[0].Rate == 0 {
+		return
+	}
+	due := 0
+	same := true
+	for _, part := range parts {
+		due += part.Run.Due
+		same = same && part.Rate == parts[0].Rate
+	}
+	f.Outcomes.Unsent = max(due-all.sent, 0)
+	if same {
+		f.RateOffered = &parts[0].Rate
+	}
+	achieved := 0.0
+	if f.TotalS > 0 {
+		achieved = float64(f.Done) / f.TotalS
+	}
+	f.RateAchieved = &achieved
+	f.Schedule = &Schedule{
+		Behind:       all.late > 0 || f.Outcomes.Unsent > 0,
+		WorstLagS:    all.worstLag.Seconds(),
+		Late:         all.late,
+		LateOwn:      all.lateOwn,
+		Unsent:       f.Outcomes.Unsent,
+		LateAfterS:   LateAfter.Seconds(),
+		ClientsShort: all.late > all.lateOwn,
+	}
+	if n := len(all.own); n > 0 {
+		f.Schedule.OwnLateness = &OwnFigures{
+			nearestRank(all.own, 50).Seconds(), nearestRank(all.own, 99).Seconds(), all.own[n-1].Seconds(),
+		}
+	}
+}
+
+func (f *Figures) summarize() {
+	f.RequestsPerS = float64(f.OK) / f.TotalS
+	average, stddev := moments(f.sorted)
+	fastest, slowest := f.sorted[0].Seconds(), f.sorted[f.OK-1].Seconds()
+	f.FastestS, f.SlowestS, f.AverageS, f.StddevS = &fastest, &slowest, &average, &stddev
+	f.PercentilesS = make(map[string]float64, len(TextPercentiles))
+	for _, p := range TextPercentiles {
+		f.PercentilesS[percentileName(p)] = nearestRank(f.sorted, p).Seconds()
+	}
+}
+
+// moments gives the mean and the standard deviation of the population in seconds: the sum of many long requests does
+// not fit into a duration.
+func moments(latencies []time.Duration) (average, stddev float64) {
+	var sum, squares float64
+	for _, latency := range latencies {
+		sum += latency.Seconds()
+	}
+	average = sum / float64(len(latencies))
+	for _, latency := range latencies {
+		deviation := latency.Seconds() - average
+		squares += deviation * deviation
+	}
+	return average, math.Sqrt(squares / float64(len(latencies)))
+}

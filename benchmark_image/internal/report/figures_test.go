@@ -1,0 +1,169 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/reporttest"
+)
+
+func logUniform(random *rand.Rand, n int) []time.Duration {
+	latencies := make([]time.Duration, n)
+	for i := range latencies {
+		latencies[i] = time.Duration(math.Exp(random.Float64()*math.Log(60e9))) + 1
+	}
+	slices.Sort(latencies)
+	return latencies
+}
+
+// TestHistogramsAgreeWithTheSamples compares what a reader gets out of the encoded histogram with the exact figures,
+// also after two of them were added.
+func TestHistogramsAgreeWithTheSamples(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	a, b := logUniform(random, 5000), logUniform(random, 7000)
+	merged := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
+	for _, latencies := range [][]time.Duration{a, b} {
+		histogram, err := hdrhistogram.Decode([]byte(newDistribution(latencies, 0).Histogram))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dropped := merged.Merge(histogram); dropped != 0 {
+			t.Errorf("%d values were dropped", dropped)
+		}
+	}
+	all := slices.Sorted(slices.Values(append(a, b...)))
+	if merged.TotalCount() != int64(len(all)) {
+		t.Errorf("%d values, want %d", merged.TotalCount(), len(all))
+	}
+	for _, p := range Percentiles {
+		got, want := float64(merged.ValueAtPercentile(p)), float64(nearestRank(all, p))
+		if math.Abs(got/want-1) > 0.001 {
+			t.Errorf("%v%% is %v ns in the histogram, exactly %v", p, got, want)
+		}
+	}
+}
+
+// TestPercentilesThatAreNotKnown checks that a percentile is given if and only if it lies before the maximum and, with
+// requests left out, before the first of those.
+func TestPercentilesThatAreNotKnown(t *testing.T) {
+	for _, n := range []int{1, 2, 9, 10, 11, 99, 100, 101, 999, 1000, 9999, 10_000, 10_001} {
+		latencies := make([]time.Duration, n)
+		for i := range latencies {
+			latencies[i] = time.Duration(i + 1)
+		}
+		for _, leftOut := range []int{0, 1, n / 10, 3 * n} {
+			d := newDistribution(latencies, leftOut)
+			for _, p := range Percentiles {
+				name := percentileName(p)
+				if got, enough := d.PercentilesS[name], float64(n)*(100-p) >= 100-1e-6; (got != nil) != enough || got != nil && *got >= d.MaxS {
+					t.Errorf("%v%% of %d is %v", p, n, got)
+				}
+				got, all := d.PercentilesAllS[name], append(slices.Clone(latencies), slices.Repeat([]time.Duration{time.Hour}, leftOut)...)
+				want := nearestRank(all, p)
+				if known := want < time.Hour && want < all[len(all)-1]; (got != nil) != known || got != nil && *got != want.Seconds() {
+					t.Errorf("%v%% of %d and %d left out is %v, want %v", p, n, leftOut, got, want)
+				}
+			}
+		}
+	}
+	if newDistribution(nil, 5) != nil {
+		t.Error("nothing has a distribution")
+	}
+}
+
+// outcomes is a transport whose requests end in turn as it says.
+type outcomes []error
+
+func (o outcomes) Drive(_ context.Context, _ int, run *load.Run) {
+	for {
+		r, more := run.Next(0)
+		if !more {
+			return
+		}
+		run.Done(r, 1, o[r.Number%len(o)])
+	}
+}
+
+func TestEveryRequestIsCountedOnce(t *testing.T) {
+	transport := outcomes{
+		nil, &load.CallError{Code: 4, Sent: true, Text: "late"}, &load.CallError{Code: 14, Text: "refused"}, load.ErrNotFound,
+		&load.CallError{Code: 14, Sent: true, Text: "lost"}, load.ErrAbandoned, nil,
+	}
+	run := load.NewRun(load.Options{
+		Total: 100, Clients: 1, Pacer: load.NewOpenLoop(load.Constant(10_000), 100, 0, 100),
+		Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
+	}).Attack(t.Context(), transport)
+	run.Due = 110 // as if ten had never been sent
+	parts := []Part{{Requests: 110, Clients: 1, Rate: 10_000, Run: run}}
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Asked: &Asked{Target: "cluster"}}, 110, parts)
+	// 100 = 14*7 + 2: two more of the first two.
+	if want := (Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}); r.Outcomes != want {
+		t.Errorf("got %+v, want %+v", r.Outcomes, want)
+	}
+	if o := r.Outcomes; o.OK+o.Failed+o.Unknown+o.Unsent != r.Requests || r.Done != 86 || r.Failed != 57 || r.Abandoned != 14 {
+		t.Errorf("%d requests, %d done, %d failed, %d abandoned", r.Requests, r.Done, r.Failed, r.Abandoned)
+	}
+	if want := map[string]int{"DeadlineExceeded": 15, "Unavailable": 28, "Check": 14}; fmt.Sprint(r.Codes) != fmt.Sprint(want) {
+		t.Errorf("codes %v, want %v", r.Codes, want)
+	}
+	if r.ResponseTime.Count != 29 || r.ResponseTime.LeftOut != 81 || r.ResponseTime.PercentilesAllS["25"] == nil || r.ResponseTime.PercentilesAllS["50"] != nil {
+		t.Errorf("%+v", r.ResponseTime)
+	}
+	sum := Row{}
+	for _, row := range r.Timeline {
+		sum.OK, sum.Failed, sum.Unknown = sum.OK+row.OK, sum.Failed+row.Failed, sum.Unknown+row.Unknown
+	}
+	if sum.OK != 29 || sum.Failed != 28 || sum.Unknown != 29 {
+		t.Errorf("the timeline has %+v", sum)
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporttest.Check(t, encoded)
+}
+
+func TestTimelinesAreBounded(t *testing.T) {
+	start := time.Unix(1000, 0)
+	part := func(after, took time.Duration) Part {
+		return Part{Run: load.Result{Epoch: start.Add(after), Took: took}}
+	}
+	for _, c := range []struct {
+		parts          []Part
+		rows, interval int
+		want           int
+	}{
+		{nil, 10, 1, 0},
+		{[]Part{part(0, 100*time.Millisecond)}, 10, 1, 1},
+		{[]Part{part(0, 10*time.Second)}, 10, 1, 10},
+		{[]Part{part(0, 10*time.Second+1)}, 10, 2, 6},
+		{[]Part{part(0, 24*time.Hour)}, maxRows, 24, 3600},
+		{[]Part{part(0, time.Second), part(5*time.Second, time.Second)}, 10, 1, 6},
+	} {
+		interval, rows := timeline(c.parts, c.rows)
+		if interval != c.interval || len(rows) != c.want {
+			t.Errorf("%+v: %d rows of %d s, want %d of %d s", c.parts, len(rows), interval, c.want, c.interval)
+		}
+	}
+}
+
+func TestErrorsOfAllStepsAreAdded(t *testing.T) {
+	part := Part{Requests: 30, Clients: 1, Run: measured(t, load.ClosedLoop{Total: 30}, 30)}
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}}, 60, []Part{part, part})
+	if r.Failed != 20 || r.Errors["no"] != 20 || r.OK != 40 || len(r.Steps) != 2 || r.Steps[0].OK != 20 || r.Note() != "" {
+		t.Errorf("%+v", r)
+	}
+	if err := errors.New(r.Problem()); err.Error() != "20 of 60 requests failed (20 times: no); 20 requests without an answer may have happened" {
+		t.Error(err)
+	}
+}

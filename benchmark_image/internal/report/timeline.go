@@ -1,0 +1,104 @@
+package report
+
+import (
+	"slices"
+	"time"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// Bounds of the number of rows in a timeline. A run of more seconds than maxRows gets longer intervals; several steps
+// share the rows, but each may have minRows.
+const (
+	maxRows = 3600
+	minRows = 60
+)
+
+// Row is what came to an end within one interval of a run.
+type Row struct {
+	Second       int      `json:"second"` // start of the interval since the start of the run
+	OK           int      `json:"ok"`
+	Failed       int      `json:"failed"`  // did not happen
+	Unknown      int      `json:"unknown"` // may have happened
+	RequestsPerS float64  `json:"requests_per_s"`
+	P50S         *float64 `json:"p50_s"` // of the response times; null where there are too few
+	P99S         *float64 `json:"p99_s"`
+	MaxS         *float64 `json:"max_s"`
+}
+
+// timeline gives a row for each interval from the start of the first part to the end of the last, also where nothing
+// came to an end.
+func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
+	timeline = []Row{}
+	if len(parts) == 0 {
+		return 1, timeline
+	}
+	epoch := parts[0].Run.Epoch
+	last := parts[len(parts)-1].Run
+	whole := last.Epoch.Sub(epoch) + last.Took
+	widest := time.Duration(rows) * time.Second
+	intervalS = max(int((whole+widest-1)/widest), 1)
+	interval := time.Duration(intervalS) * time.Second
+	n := int((whole + interval - 1) / interval)
+	latencies := make([][]time.Duration, n)
+	timeline = make([]Row, n)
+	for _, part := range parts {
+		offset := part.Run.Epoch.Sub(epoch)
+		for _, record := range part.Run.Records {
+			if !record.Done() {
+				continue
+			}
+			at := min(int((offset+record.End())/interval), n-1)
+			switch record.Outcome() {
+			case load.OK:
+				latencies[at] = append(latencies[at], record.Latency())
+			case load.Failed:
+				timeline[at].Failed++
+			default:
+				timeline[at].Unknown++
+			}
+		}
+	}
+	for i := range timeline {
+		row, sorted := &timeline[i], latencies[i]
+		slices.Sort(sorted)
+		row.Second, row.OK = i*intervalS, len(sorted)
+		width := min(interval, whole-time.Duration(i)*interval)
+		row.RequestsPerS = float64(row.OK) / width.Seconds()
+		if len(sorted) > 0 {
+			slowest := sorted[len(sorted)-1].Seconds()
+			row.P50S, row.P99S, row.MaxS = known(sorted, len(sorted), 50), known(sorted, len(sorted), 99), &slowest
+		}
+	}
+	return intervalS, timeline
+}
+
+// second is what succeeded among the requests that started within one second of the clock.
+type second struct {
+	unix          int64
+	count         int
+	min, max, sum time.Duration
+}
+
+// seconds gives one entry for each second from the first start of a good request to the last one.
+func seconds(epoch time.Time, records []load.Record) []second {
+	var series []second
+	first := epoch.Unix()
+	for _, record := range records {
+		if !record.OK() {
+			continue
+		}
+		at := int(epoch.Add(record.Start).Unix() - first)
+		for len(series) <= at {
+			series = append(series, second{unix: first + int64(len(series))})
+		}
+		s, latency := &series[at], record.Latency()
+		if s.count == 0 || latency < s.min {
+			s.min = latency
+		}
+		s.max = max(s.max, latency)
+		s.sum += latency
+		s.count++
+	}
+	return series
+}
