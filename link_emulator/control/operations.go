@@ -6,8 +6,6 @@ import (
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
-	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/refusal"
 	"containernet-env/link_emulator/strictjson"
 )
@@ -195,62 +193,4 @@ func (s *Server) stats(request *strictjson.Object) (any, int64, error) {
 	}
 	stats, atNS := s.emulator.Stats()
 	return newStatsResult(stats), atNS, nil
-}
-
-// readEnd reads {"port": name} or {"switch": name}.
-func readEnd(request *strictjson.Object, field string) (end fabric.End) {
-	request.Object(field, func(o *strictjson.Object) {
-		if o.Has("port") == o.Has("switch") {
-			o.Blame(refusal.New("", `allowed: either {"port": name} or {"switch": name}`))
-			return
-		}
-		if o.Has("port") {
-			end.Port = o.String("port", maxNameBytes)
-		} else {
-			end.Switch = o.String("switch", maxNameBytes)
-		}
-	})
-	return end
-}
-
-// readNewDirection reads the parameters of a new direction; what is absent or null has its default.
-func readNewDirection(request *strictjson.Object, field string) (params model.Params) {
-	request.Object(field, func(o *strictjson.Object) {
-		change := readChange(o)
-		if change.DelayNS == nil {
-			o.Refuse("delay_ns", "the field is missing")
-			return
-		}
-		params.DelayNS = *change.DelayNS
-		if change.RateBPS != nil {
-			params.RateBPS = *change.RateBPS
-		}
-		if change.QueueFrames != nil {
-			params.QueueFrames = *change.QueueFrames
-		}
-	})
-	return params
-}
-
-// readChange reads the parameters that are present; null stands for unlimited and for the default queue limit.
-func readChange(o *strictjson.Object) (change emulator.Change) {
-	if o.Has("delay_ns") {
-		delayNS := o.Int("delay_ns", 0, model.MaxDelayNS)
-		change.DelayNS = &delayNS
-	}
-	if o.Has("rate_bps") {
-		var rateBPS int64 // null: unlimited
-		if !o.Null("rate_bps") {
-			rateBPS = o.Int("rate_bps", model.MinRateBPS, model.MaxRateBPS)
-		}
-		change.RateBPS = &rateBPS
-	}
-	if o.Has("queue_frames") {
-		var frames int // null: the default
-		if !o.Null("queue_frames") {
-			frames = int(o.Int("queue_frames", 1, model.MaxQueueFrames))
-		}
-		change.QueueFrames = &frames
-	}
-	return change
 }

@@ -33,15 +33,20 @@ type linkResult struct {
 }
 
 type directionResult struct {
-	DelayNS        int64             `json:"delay_ns"`
-	RateBPS        *int64            `json:"rate_bps"`
-	QueueFrames    int               `json:"queue_frames"`
-	Offered        uint64            `json:"offered"`
-	Frames         uint64            `json:"frames"`
-	Bytes          uint64            `json:"bytes"`
-	InFlight       int               `json:"in_flight"`
-	QueueHighWater int               `json:"queue_high_water"`
-	Drops          map[string]uint64 `json:"drops"`
+	DelayNS             int64             `json:"delay_ns"`
+	RateBPS             *int64            `json:"rate_bps"`
+	QueueFrames         *int              `json:"queue_frames"`
+	QueueBytes          *int64            `json:"queue_bytes"`
+	Jitter              *jitterResult     `json:"jitter"`
+	Loss                *lossResult       `json:"loss"`
+	Seed                uint64            `json:"seed"`
+	Offered             uint64            `json:"offered"`
+	Frames              uint64            `json:"frames"`
+	Bytes               uint64            `json:"bytes"`
+	InFlight            int               `json:"in_flight"`
+	QueueHighWater      int               `json:"queue_high_water"`
+	QueueHighWaterBytes int64             `json:"queue_high_water_bytes"`
+	Drops               map[string]uint64 `json:"drops"`
 }
 
 func newLinkResult(s fabric.LinkState) linkResult {
@@ -49,20 +54,30 @@ func newLinkResult(s fabric.LinkState) linkResult {
 }
 
 func newDirectionResult(s fabric.DirectionState) directionResult {
-	result := directionResult{
-		DelayNS:        s.Params.DelayNS,
-		QueueFrames:    s.Params.QueueFrames,
-		Offered:        s.Offered,
-		Frames:         s.Frames,
-		Bytes:          s.Bytes,
-		InFlight:       s.InFlight,
-		QueueHighWater: s.QueueHighWater,
-		Drops:          s.Drops,
+	return directionResult{
+		DelayNS:             s.Params.DelayNS,
+		RateBPS:             unlessZero(s.Params.RateBPS),
+		QueueFrames:         unlessZero(s.Params.QueueFrames),
+		QueueBytes:          unlessZero(s.Params.QueueBytes),
+		Jitter:              newJitterResult(s.Params.Jitter),
+		Loss:                newLossResult(s.Params.Loss),
+		Seed:                s.Params.Seed,
+		Offered:             s.Offered,
+		Frames:              s.Frames,
+		Bytes:               s.Bytes,
+		InFlight:            s.InFlight,
+		QueueHighWater:      s.QueueHighWater,
+		QueueHighWaterBytes: s.QueueHighWaterBytes,
+		Drops:               s.Drops,
 	}
-	if s.Params.RateBPS != 0 {
-		result.RateBPS = &s.Params.RateBPS
+}
+
+// unlessZero makes a null of a parameter that is not limited.
+func unlessZero[T int | int64](value T) *T {
+	if value == 0 {
+		return nil
 	}
-	return result
+	return &value
 }
 
 type statsResult struct {

@@ -84,6 +84,11 @@ func (f *Fabric) Advance(nowNS int64) {
 		direction := f.schedule[0]
 		frame := direction.line.Pop()
 		f.reschedule(direction)
+		if frame.Lost {
+			direction.drop(DropLoss)
+			f.releaseFrame(frame)
+			continue
+		}
 		f.arrive(direction, frame)
 	}
 }

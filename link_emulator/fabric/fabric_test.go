@@ -386,12 +386,50 @@ func TestRefusals(t *testing.T) {
 
 func TestSetLinkAppliesAtOnce(t *testing.T) {
 	n := star(t, 0, 0)
-	n.must(n.SetLink("l0", &model.Params{DelayNS: 7}, nil, 0))
+	n.must(n.SetLink("l0", &Change{Params: model.Params{DelayNS: 7}}, nil, 0))
 	n.send("h0", frame(1, 0, "x"), 0)
 	n.send("h1", frame(0, 1, "y"), 0)
 	n.Advance(7)
 	n.expect("h1", "x@7")
 	n.expect("h0", "y@0")
+}
+
+func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
+	n := star(t, 0, 0)
+	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seeded: true, Seed: 3}}
+	received := func() string {
+		lossy.Restart = true
+		n.must(n.SetLink("l0", &lossy, nil, 0))
+		for range 100 {
+			n.send("h0", frame(1, 0, "x"), 0)
+			n.Advance(0)
+			n.sinks["h1"].frames = append(n.sinks["h1"].frames, delivery{frame: string(frame(0, 0, "|"))}) // marks which were lost
+		}
+		return n.received("h1")
+	}
+	first := received()
+	lost := n.drops("l0")["loss"]
+	if again := received(); again != first {
+		t.Error("the same seed lost other frames")
+	}
+	state, _ := n.LinkState("l0")
+	if d := state.AToB; lost < 30 || lost > 70 || d.Drops["loss"] != 2*lost || d.Frames != 200-2*lost {
+		t.Errorf("lost %d of 100, then: %+v", lost, d)
+	}
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestDefaultSeedsDiffer(t *testing.T) {
+	n := star(t, 0, 0)
+	seeds := map[uint64]bool{}
+	for _, link := range n.State().Links {
+		seeds[link.AToB.Params.Seed], seeds[link.BToA.Params.Seed] = true, true
+	}
+	if len(seeds) != 4 {
+		t.Errorf("four directions have %d seeds", len(seeds))
+	}
 }
 
 func TestBuffersExhaustedIsACountedDrop(t *testing.T) {

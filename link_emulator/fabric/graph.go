@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
@@ -58,16 +59,17 @@ func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS i
 		return refusal.New("", "link %q would close a loop: %s and %s are connected already", name, a, b)
 	}
 	link := &Link{name: name, adminUp: true}
-	link.aToB = f.newDirection(link, endA, endB, aToB, nowNS)
-	link.bToA = f.newDirection(link, endB, endA, bToA, nowNS)
+	link.aToB = f.newDirection(link, "a_to_b", endA, endB, aToB, nowNS)
+	link.bToA = f.newDirection(link, "b_to_a", endB, endA, bToA, nowNS)
 	link.aToB.back, link.bToA.back = link.bToA, link.aToB
 	f.links[name] = link
 	return nil
 }
 
-func (f *Fabric) newDirection(link *Link, from, to end, params model.Params, nowNS int64) *Direction {
+func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
 	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
 	f.nextOrder++
+	d.line.DefaultSeed = defaultSeed(link.name, which)
 	d.line.Set(nowNS, params)
 	if from.port != nil {
 		from.port.out = d
@@ -75,6 +77,13 @@ func (f *Fabric) newDirection(link *Link, from, to end, params model.Params, now
 		from.sw.out = append(from.sw.out, d)
 	}
 	return d
+}
+
+// defaultSeed is the same in every run, and another for every direction, so that two lossy links do not lose in step.
+func defaultSeed(link, which string) uint64 {
+	hash := fnv.New64a()
+	hash.Write([]byte(link + "\x00" + which))
+	return hash.Sum64() & uint64(model.MaxSeed)
 }
 
 func (f *Fabric) end(field string, e End) (end, error) {
@@ -123,20 +132,31 @@ func (e end) directions() []*Direction {
 	return nil
 }
 
-// SetLink changes the directions for which parameters are given, at nowNS; see model.Line.Set for what becomes of frames under way.
-func (f *Fabric) SetLink(name string, aToB, bToA *model.Params, nowNS int64) error {
+// Change is what one direction is to be from now on.
+type Change struct {
+	Params  model.Params // must have passed Check
+	Restart bool         // the random sequences begin anew, even if the seed is the same
+}
+
+// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for what becomes of frames under way.
+func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
 		return err
 	}
 	for _, change := range [...]struct {
 		direction *Direction
-		params    *model.Params
+		to        *Change
 	}{{link.aToB, aToB}, {link.bToA, bToA}} {
-		if change.params != nil {
-			change.direction.line.Set(nowNS, *change.params)
-			f.reschedule(change.direction)
+		if change.to == nil {
+			continue
 		}
+		line := &change.direction.line
+		line.Set(nowNS, change.to.Params)
+		if change.to.Restart {
+			line.Restart()
+		}
+		f.reschedule(change.direction)
 	}
 	return nil
 }

@@ -99,6 +99,20 @@ func (o *Object) IntOr(name string, absent, low, high int64) int64 {
 	return o.Int(name, low, high)
 }
 
+// Float reads a required number in low..high.
+func (o *Object) Float(name string, low, high float64) float64 {
+	raw, ok := o.take(name)
+	if !ok {
+		return 0
+	}
+	value, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !(value >= low && value <= high) {
+		o.refuse(name, "got %s, allowed: a number from %v to %v", describe(raw), low, high)
+		return 0
+	}
+	return value
+}
+
 // String reads a required string of 1 to maxBytes bytes.
 func (o *Object) String(name string, maxBytes int) string {
 	raw, ok := o.take(name)
