@@ -195,6 +195,14 @@ func TestRefusals(t *testing.T) {
 		link(ends + lossy(`{"model":"gilbert_elliott","ratio":0.5}`)):                                    "a_to_b.loss.good_to_bad_ratio",
 		link(ends + lossy(`{"model":"random","ratio":0.5}`)):                                             "a_to_b.loss.model",
 
+		`{"id":9,"op":"partition"}`:                         "sets",
+		`{"id":9,"op":"partition","sets":"p"}`:              "sets",
+		`{"id":9,"op":"partition","sets":[["p"]]}`:          "sets",
+		`{"id":9,"op":"partition","sets":[["p"],"other"]}`:  "sets",
+		`{"id":9,"op":"partition","sets":[["p"],[null]]}`:   "sets",
+		`{"id":9,"op":"partition","sets":[["p"],["none"]]}`: "sets",
+		`{"id":9,"op":"heal","sets":[]}`:                    "sets",
+
 		`{"id":9,"op":"read_link","name":"none"}`:                         "name",
 		`{"id":9,"op":"set_link","name":"l"}`:                             "a_to_b",
 		`{"id":9,"op":"set_link","name":"none","a_to_b":{"delay_ns":1}}`:  "name",

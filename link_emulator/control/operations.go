@@ -31,6 +31,8 @@ var operations = map[string]operation{
 	"remove_link":   (*Server).removeLink,
 	"remove_port":   (*Server).removePort,
 	"remove_switch": (*Server).removeSwitch,
+	"partition":     (*Server).partition,
+	"heal":          (*Server).heal,
 	"stats":         (*Server).stats,
 }
 
@@ -185,6 +187,22 @@ func (s *Server) removeSwitch(request *strictjson.Object) (any, int64, error) {
 	}
 	atNS, err := s.emulator.RemoveSwitch(name)
 	return empty{}, atNS, err
+}
+
+func (s *Server) partition(request *strictjson.Object) (any, int64, error) {
+	sets := request.StringLists("sets", maxNameBytes)
+	if err := request.Done(); err != nil {
+		return nil, 0, err
+	}
+	atNS, err := s.emulator.Partition(sets)
+	return empty{}, atNS, err
+}
+
+func (s *Server) heal(request *strictjson.Object) (any, int64, error) {
+	if err := request.Done(); err != nil {
+		return nil, 0, err
+	}
+	return empty{}, s.emulator.Heal(), nil
 }
 
 func (s *Server) stats(request *strictjson.Object) (any, int64, error) {

@@ -81,12 +81,13 @@ func unlessZero[T int | int64](value T) *T {
 }
 
 type statsResult struct {
-	Links    map[string]linkResult        `json:"links"`
-	Ports    map[string]portStatsResult   `json:"ports"`
-	Switches map[string]switchStatsResult `json:"switches"`
-	Lateness latenessResult               `json:"lateness"`
-	Loop     loopResult                   `json:"loop"`
-	Buffers  buffersResult                `json:"buffers"`
+	Links     map[string]linkResult        `json:"links"`
+	Ports     map[string]portStatsResult   `json:"ports"`
+	Switches  map[string]switchStatsResult `json:"switches"`
+	Partition map[string]int               `json:"partition"`
+	Lateness  latenessResult               `json:"lateness"`
+	Loop      loopResult                   `json:"loop"`
+	Buffers   buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
@@ -144,12 +145,13 @@ type buffersResult struct {
 
 func newStatsResult(s *emulator.Stats) statsResult {
 	result := statsResult{
-		Links:    make(map[string]linkResult, len(s.Fabric.Links)),
-		Ports:    make(map[string]portStatsResult, len(s.Ports)),
-		Switches: make(map[string]switchStatsResult, len(s.Fabric.Switches)),
-		Lateness: newLatenessResult(&s.Lateness),
-		Loop:     loopResult(s.Loop),
-		Buffers:  buffersResult(s.Buffers),
+		Links:     make(map[string]linkResult, len(s.Fabric.Links)),
+		Ports:     make(map[string]portStatsResult, len(s.Ports)),
+		Switches:  make(map[string]switchStatsResult, len(s.Fabric.Switches)),
+		Partition: s.Fabric.Partition,
+		Lateness:  newLatenessResult(&s.Lateness),
+		Loop:      loopResult(s.Loop),
+		Buffers:   buffersResult(s.Buffers),
 	}
 	for name, link := range s.Fabric.Links {
 		result.Links[name] = newLinkResult(link)

@@ -104,3 +104,14 @@ func (e *Emulator) RemoveLink(name string) (atNS int64, err error) {
 	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.RemoveLink(name, nowNS) })
 	return atNS, err
 }
+
+// Partition keeps ports of different sets apart, from one moment on; see fabric.Partition.
+func (e *Emulator) Partition(sets [][]string) (atNS int64, err error) {
+	atNS = e.loop.Do(func(int64) { err = e.fabric.Partition(sets) })
+	return atNS, err
+}
+
+// Heal ends a partition.
+func (e *Emulator) Heal() (atNS int64) {
+	return e.loop.Do(func(int64) { e.fabric.Heal() })
+}

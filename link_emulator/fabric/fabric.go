@@ -42,6 +42,8 @@ type Fabric struct {
 	links     map[string]*Link
 	schedule  []*Direction // heap: the direction whose oldest frame is due first is on top
 	nextOrder uint64       // creation order of directions, the tie-break of the schedule
+	nextPort  uint32
+	setOf     map[uint32]int // by port id, while partitioned
 }
 
 // New makes an empty network whose frames live in pool.
@@ -66,7 +68,7 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	case port.out == nil:
 		port.dropped.NoLink++
 	default:
-		f.offerNew(port.out, frame, nowNS)
+		f.offerNew(port, frame, nowNS)
 	}
 }
 
@@ -94,13 +96,14 @@ func (f *Fabric) Advance(nowNS int64) {
 }
 
 // offerNew stores a frame and puts it on its first link. Nothing is stored for a frame that will not travel.
-func (f *Fabric) offerNew(d *Direction, frame []byte, nowNS int64) {
+func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
+	d := from.out
 	if !d.link.Up() {
 		d.offered++
 		d.drop(DropDown)
 		return
 	}
-	handle, ok := f.pool.Store(frame)
+	handle, ok := f.pool.Store(frame, from.id)
 	if !ok {
 		d.offered++
 		d.drop(DropBuffers)
@@ -145,6 +148,8 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		d.drop(DropOversize)
 	case !port.alive:
 		d.drop(DropDown)
+	case f.parted(f.pool.Owner(handle), port.id):
+		d.drop(DropPartition)
 	default:
 		switch port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS) {
 		case Delivered:

@@ -33,7 +33,8 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	if _, taken := f.ports[name]; taken {
 		return nil, refusal.New("name", "a port %q exists already", name)
 	}
-	port := &Port{name: name, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	port := &Port{name: name, id: f.nextPort, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	f.nextPort++
 	f.ports[name] = port
 	return port, nil
 }
@@ -253,17 +254,19 @@ func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
 
 // State is everything the fabric counts, by name.
 type State struct {
-	Links    map[string]LinkState
-	Ports    map[string]PortState
-	Switches map[string]SwitchCounts
+	Links     map[string]LinkState
+	Ports     map[string]PortState
+	Switches  map[string]SwitchCounts
+	Partition map[string]int // set by port name; nil when there is none
 }
 
 // State reads everything at one moment.
 func (f *Fabric) State() State {
 	s := State{
-		Links:    make(map[string]LinkState, len(f.links)),
-		Ports:    make(map[string]PortState, len(f.ports)),
-		Switches: make(map[string]SwitchCounts, len(f.switches)),
+		Links:     make(map[string]LinkState, len(f.links)),
+		Ports:     make(map[string]PortState, len(f.ports)),
+		Switches:  make(map[string]SwitchCounts, len(f.switches)),
+		Partition: f.partition(),
 	}
 	for name, link := range f.links {
 		s.Links[name] = link.state()

@@ -6,19 +6,20 @@ import "containernet-env/link_emulator/model"
 type Drop uint8
 
 const (
-	DropQueue    Drop = iota // the queue limit was reached
-	DropDown                 // the link was down when the frame came, or the far interface when it arrived
-	DropCut                  // it was on its way when the link went down
-	DropLoss                 // the wire lost it, as was asked
-	DropBuffers              // the emulator's frame memory was used up
-	DropOversize             // longer than the far port's MTU allows
-	DropDevice               // the kernel had no room for it at the far port
-	DropError                // the kernel refused it for another reason
+	DropQueue     Drop = iota // the queue limit was reached
+	DropDown                  // the link was down when the frame came, or the far interface when it arrived
+	DropCut                   // it was on its way when the link went down
+	DropLoss                  // the wire lost it, as was asked
+	DropPartition             // a partition keeps its sender from the port it came to
+	DropBuffers               // the emulator's frame memory was used up
+	DropOversize              // longer than the far port's MTU allows
+	DropDevice                // the kernel had no room for it at the far port
+	DropError                 // the kernel refused it for another reason
 	dropCauses
 )
 
 // dropNames are the names of the causes in the control protocol.
-var dropNames = [dropCauses]string{"queue", "down", "cut", "loss", "buffers", "oversize", "device", "error"}
+var dropNames = [dropCauses]string{"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error"}
 
 // Link is a cable: two directions that share being up.
 type Link struct {

@@ -3,6 +3,7 @@ package fabric
 // Port is where one host's interface joins the network. It carries at most one link.
 type Port struct {
 	name     string
+	id       uint32 // never used twice; owner of the port's frames in the pool
 	sink     Sink
 	maxFrame int // MTU + frameOverhead
 	alive    bool

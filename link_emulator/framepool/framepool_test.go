@@ -20,7 +20,7 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	var handles []Handle
 	lengths := []int{0, 1, 14, 255, 256, 257, 1514, 2048, 2049, 9018, 16384, 16385, MaxFrame}
 	for i, length := range lengths {
-		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length))
+		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length), uint32(i))
 		if !ok {
 			t.Fatalf("%d bytes were refused", length)
 		}
@@ -30,19 +30,22 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 		if !bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)) {
 			t.Errorf("the frame of %d bytes was changed", length)
 		}
+		if owner := pool.Owner(handles[i]); owner != uint32(i) {
+			t.Errorf("the frame of %d bytes: owner %d, want %d", length, owner, i)
+		}
 		pool.Release(handles[i])
 	}
 	if frames, _, _ := pool.Usage(); frames != 0 {
 		t.Errorf("%d frames are still held", frames)
 	}
-	if _, ok := pool.Store(make([]byte, MaxFrame+1)); ok {
+	if _, ok := pool.Store(make([]byte, MaxFrame+1), 0); ok {
 		t.Error("a frame beyond MaxFrame was stored")
 	}
 }
 
 func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool := newPool(t, 1<<20)
-	handle, _ := pool.Store([]byte("frame"))
+	handle, _ := pool.Store([]byte("frame"), 0)
 	pool.Retain(handle)
 	pool.Release(handle)
 	if string(pool.Frame(handle, 5)) != "frame" {
@@ -63,7 +66,7 @@ func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
 	frame := make([]byte, 1514)
 	var handles []Handle
 	for {
-		handle, ok := pool.Store(frame)
+		handle, ok := pool.Store(frame, 0)
 		if !ok {
 			break
 		}
@@ -76,7 +79,7 @@ func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
 		t.Errorf("mapped %d of %d bytes", mapped, limit)
 	}
 	pool.Release(handles[7])
-	if _, ok := pool.Store(frame); !ok {
+	if _, ok := pool.Store(frame, 0); !ok {
 		t.Error("a freed slot was not used again")
 	}
 }

@@ -159,6 +159,31 @@ func (o *Object) Objects(name string, low, high int, fn func(*Object)) {
 	}
 }
 
+// StringLists reads a required array of arrays of strings of 1 to maxBytes bytes.
+func (o *Object) StringLists(name string, maxBytes int) (lists [][]string) {
+	raw, ok := o.take(name)
+	if !ok {
+		return nil
+	}
+	var read [][]*string
+	if err := json.Unmarshal(raw, &read); err != nil || read == nil {
+		o.refuse(name, "got %s, allowed: an array of arrays of strings", describe(raw))
+		return nil
+	}
+	for _, items := range read {
+		list := make([]string, 0, len(items))
+		for _, item := range items {
+			if item == nil || len(*item) == 0 || len(*item) > maxBytes {
+				o.refuse(name, "got %s, allowed: strings of 1 to %d bytes", describe(raw), maxBytes)
+				return nil
+			}
+			list = append(list, *item)
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
 func (o *Object) descend(path string, raw json.RawMessage, fn func(*Object)) {
 	inner := &Object{path: path}
 	if err := inner.parse(raw); err != nil {
