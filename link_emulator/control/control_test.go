@@ -71,6 +71,16 @@ func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 			t.Cleanup(func() { far.Close() })
 			return near, nil
 		},
+		OpenTest: func() (ends [2]device.TestEnd, err error) {
+			for i := range ends {
+				near, far, err := device.NewFakePair()
+				if err != nil {
+					return ends, err
+				}
+				ends[i] = device.TestEnd{Near: near, Far: far}
+			}
+			return ends, nil
+		},
 		PortDown: server.PortDown,
 		Failed:   func(err error) { t.Errorf("the data path failed: %v", err) },
 	})
@@ -133,19 +143,21 @@ func TestRefusals(t *testing.T) {
 	lossy := func(loss string) string { return `"a_to_b":{"delay_ns":0,"loss":` + loss + `},"b_to_a":{"delay_ns":0}` }
 	ends := `"a":{"port":"other"},"b":{"switch":"s1"},`
 	for request, field := range map[string]string{
-		`not JSON`:                      "",
-		`[]`:                            "",
-		`{"op":"hello"}`:                "id",
-		`{"id":-1,"op":"hello"}`:        "id",
-		`{"id":1.5,"op":"hello"}`:       "id",
-		`{"id":"1","op":"hello"}`:       "id",
-		`{"id":9}`:                      "op",
-		`{"id":9,"op":7}`:               "op",
-		`{"id":9,"op":"nonsense"}`:      "op",
-		`{"id":9,"op":"hello","x":1}`:   "x",
-		`{"id":9,"id":9,"op":"hello"}`:  "id",
-		`{"id":9,"op":"hello"} {}`:      "",
-		`{"id":9,"op":"stats","all":1}`: "all",
+		`not JSON`:                             "",
+		`[]`:                                   "",
+		`{"op":"hello"}`:                       "id",
+		`{"id":-1,"op":"hello"}`:               "id",
+		`{"id":1.5,"op":"hello"}`:              "id",
+		`{"id":"1","op":"hello"}`:              "id",
+		`{"id":9}`:                             "op",
+		`{"id":9,"op":7}`:                      "op",
+		`{"id":9,"op":"nonsense"}`:             "op",
+		`{"id":9,"op":"hello","x":1}`:          "x",
+		`{"id":9,"id":9,"op":"hello"}`:         "id",
+		`{"id":9,"op":"hello"} {}`:             "",
+		`{"id":9,"op":"stats","all":1}`:        "all",
+		`{"id":9,"op":"stats","reset":1}`:      "reset",
+		`{"id":9,"op":"stats","buckets":null}`: "buckets",
 
 		`{"id":9,"op":"add_switch"}`:              "name",
 		`{"id":9,"op":"add_switch","name":""}`:    "name",

@@ -63,6 +63,8 @@ func (s *Server) hello(request *strictjson.Object) (any, int64, error) {
 		MemoryLocked:       grant.Locked,
 		MemoryLockedReason: grant.LockedReason,
 		PID:                os.Getpid(),
+		Latencies:          latenciesResult(s.emulator.Latencies()),
+		SelfTest:           selfTestResult(s.emulator.SelfTest()),
 	}, s.emulator.Now(), nil
 }
 
@@ -206,9 +208,11 @@ func (s *Server) heal(request *strictjson.Object) (any, int64, error) {
 }
 
 func (s *Server) stats(request *strictjson.Object) (any, int64, error) {
+	reset := request.Has("reset") && request.Bool("reset")
+	buckets := request.Has("buckets") && request.Bool("buckets")
 	if err := request.Done(); err != nil {
 		return nil, 0, err
 	}
-	stats, atNS := s.emulator.Stats()
-	return newStatsResult(stats), atNS, nil
+	stats, atNS := s.emulator.Stats(reset)
+	return newStatsResult(stats, buckets), atNS, nil
 }

@@ -64,6 +64,8 @@ func TestREADME(t *testing.T) {
 var varies = map[string]string{
 	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`, "memory_locked": "true", "memory_locked_reason": `""`,
 	"turns": "20", "rests": "0",
+	"timer_ns": "21000", "wake_ns": "14000", "write_ns": "2000",
+	"passed": "true", "reason": `""`, "echoes": "25", "min_ns": "1998000", "median_ns": "2004000",
 }
 
 var id = regexp.MustCompile(`^\{"id":(\d+)`)
@@ -71,6 +73,7 @@ var id = regexp.MustCompile(`^\{"id":(\d+)`)
 // generalize puts the values of the examples where an answer has its own.
 func (s *session) generalize(answer string) string {
 	answer = strings.ReplaceAll(answer, strconv.Itoa(s.host.Process.Pid), "4242")
+	answer = regexp.MustCompile(`"max_ns":[1-9]\d*`).ReplaceAllString(answer, `"max_ns":2031000`) // of the self-test; of a link nothing went over it is 0
 	for field, value := range varies {
 		if match := id.FindStringSubmatch(answer); field == "at_ns" && match != nil {
 			value = fmt.Sprintf("70000%05s", match[1])
@@ -94,7 +97,8 @@ func compare(t *testing.T, path string, want, got any) {
 	}
 	wantMap, isMap := want.(map[string]any)
 	if !isMap {
-		if _, free := varies[path[strings.LastIndex(path, ".")+1:]]; !free && !reflect.DeepEqual(want, got) {
+		_, free := varies[path[strings.LastIndex(path, ".")+1:]]
+		if free = free || strings.HasSuffix(path, "self_test.max_ns"); !free && !reflect.DeepEqual(want, got) {
 			t.Errorf("%s: got %v, the example has %v", path, got, want)
 		}
 		return

@@ -23,6 +23,9 @@ const (
 	reserveBytes       = int64(16 << 20)
 )
 
+// defaultMTU is that of the self-test's interfaces.
+const defaultMTU = 1500
+
 // collectBytes is how much of the Go heap requests may use before it is collected. Frames are not on that heap.
 const collectBytes = 64 << 20
 
@@ -37,25 +40,28 @@ type PortDown struct {
 type Options struct {
 	BufferBytes int64
 	OpenTap     func(device.TapSpec) (device.Device, error) // default: a TAP of the kernel
+	OpenTest    func() ([2]device.TestEnd, error)           // for the self-test; default: TAPs of the kernel
 	PortDown    func(PortDown)                              // called on the data thread: it must not block
 	Failed      func(error)                                 // called, at most once, when the data path cannot go on
 }
 
 // Emulator is a running emulator. Make it with Start.
 type Emulator struct {
-	fabric  *fabric.Fabric
-	loop    *loop.Loop
-	pool    *framepool.Pool
-	grant   loop.Grant
-	openTap func(device.TapSpec) (device.Device, error)
-	down    func(PortDown)
-	ports   map[string]*port
+	fabric   *fabric.Fabric
+	loop     *loop.Loop
+	pool     *framepool.Pool
+	grant    loop.Grant
+	selfTest SelfTest
+	openTap  func(device.TapSpec) (device.Device, error)
+	down     func(PortDown)
+	ports    map[string]*port
 }
 
 // port is what was asked for beside what runs.
 type port struct {
 	PortSpec
 	running *loop.Port
+	drops   device.Drops // the kernel's counters at the last reset
 }
 
 // PortSpec is a port that is asked for.
@@ -67,13 +73,17 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory and starts the data thread.
+// Start maps the frame memory, starts the data thread, measures the latencies of the machine and tests itself: some 100 ms. A self-test that
+// fails is no error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes
 	}
 	if options.OpenTap == nil {
 		options.OpenTap = func(spec device.TapSpec) (device.Device, error) { return device.OpenTap(spec) }
+	}
+	if options.OpenTest == nil {
+		options.OpenTest = device.OpenTestEnds
 	}
 	pool, err := framepool.New(options.BufferBytes, min(reserveBytes, options.BufferBytes/4))
 	if err != nil {
@@ -92,6 +102,7 @@ func Start(options Options) (*Emulator, error) {
 	if e.grant, err = e.loop.Start(); err != nil {
 		return nil, err
 	}
+	e.selfTest = e.runSelfTest(options.OpenTest)
 	return e, nil
 }
 

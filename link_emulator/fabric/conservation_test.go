@@ -25,6 +25,8 @@ func TestConservation(t *testing.T) {
 			n.Ingress(n.ports[fmt.Sprintf("h%d", from)], frame(to, from, strings.Repeat("x", random.IntN(1500))), now)
 			link := fmt.Sprintf("l%d", random.IntN(5))
 			switch random.IntN(100) {
+			case 2:
+				n.Reset(now)
 			case 0:
 				n.must(n.SetLinkUp(link, random.IntN(3) > 0, now))
 			case 1:

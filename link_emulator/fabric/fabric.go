@@ -29,9 +29,9 @@ const (
 )
 
 // Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get it. frame is
-// valid during the call only.
+// valid during the call only. lateNS is how much later than dueNS the host gets it.
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) Outcome
+	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -151,7 +151,9 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 	case f.parted(f.pool.Owner(handle), port.id):
 		d.drop(DropPartition)
 	default:
-		switch port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS) {
+		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
+		d.lateness.Record(lateNS)
+		switch outcome {
 		case Delivered:
 			d.delivered.add(bytes)
 			port.sent.add(bytes)

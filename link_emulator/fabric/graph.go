@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/refusal"
 )
@@ -278,6 +279,22 @@ func (f *Fabric) State() State {
 		s.Switches[name] = sw.counts
 	}
 	return s
+}
+
+// Reset begins all counters anew at nowNS. Frames under way count as offered to the new period.
+func (f *Fabric) Reset(nowNS int64) {
+	for _, link := range f.links {
+		for _, d := range [...]*Direction{link.aToB, link.bToA} {
+			d.offered, d.delivered, d.drops, d.lateness = uint64(d.line.Len()), tally{}, [dropCauses]uint64{}, histogram.Histogram{}
+			d.line.ResetHighWater(nowNS)
+		}
+	}
+	for _, port := range f.ports {
+		port.received, port.sent, port.dropped = tally{}, tally{}, PortDrops{}
+	}
+	for _, sw := range f.switches {
+		sw.counts = SwitchCounts{}
+	}
 }
 
 func (f *Fabric) link(name string) (*Link, error) {

@@ -1,6 +1,9 @@
 package fabric
 
-import "containernet-env/link_emulator/model"
+import (
+	"containernet-env/link_emulator/histogram"
+	"containernet-env/link_emulator/model"
+)
 
 // Drop is why a direction lost a frame.
 type Drop uint8
@@ -43,6 +46,7 @@ type Direction struct {
 	offered   uint64
 	delivered tally
 	drops     [dropCauses]uint64
+	lateness  histogram.Histogram
 }
 
 // end is one end of a link: exactly one of the two is set.
@@ -91,6 +95,7 @@ type DirectionState struct {
 	QueueHighWater      int          // the most frames that ever waited at once
 	QueueHighWaterBytes int64        // the most bytes that ever waited at once
 	Drops               map[string]uint64
+	Lateness            histogram.Histogram // of frames at the port at the far end; a switch gets them at their scheduled times
 }
 
 // LinkState is a link as it is now.
@@ -117,6 +122,7 @@ func (d *Direction) state() DirectionState {
 		Bytes:    d.delivered.bytes,
 		InFlight: d.line.Len(),
 		Drops:    drops,
+		Lateness: d.lateness,
 	}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state

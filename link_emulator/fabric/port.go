@@ -1,5 +1,7 @@
 package fabric
 
+import "containernet-env/link_emulator/histogram"
+
 // Port is where one host's interface joins the network. It carries at most one link.
 type Port struct {
 	name     string
@@ -26,13 +28,19 @@ type PortState struct {
 	Alive                                                bool
 	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes uint64
 	Dropped                                              PortDrops
+	Lateness                                             histogram.Histogram // of the link's direction that ends here
 }
 
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
 func (p *Port) state() PortState {
+	var lateness histogram.Histogram
+	if p.out != nil {
+		lateness = p.out.back.lateness
+	}
 	return PortState{
+		Lateness:       lateness,
 		Alive:          p.alive,
 		ReceivedFrames: p.received.frames,
 		ReceivedBytes:  p.received.bytes,
