@@ -72,14 +72,6 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	}
 }
 
-// NextDue is when the next frame is due anywhere; false when nothing travels.
-func (f *Fabric) NextDue() (dueNS int64, ok bool) {
-	if len(f.schedule) == 0 {
-		return 0, false
-	}
-	return f.schedule[0].dueNS, true
-}
-
 // Advance carries out everything that is due up to and including nowNS, in the order of the due times.
 func (f *Fabric) Advance(nowNS int64) {
 	for len(f.schedule) > 0 && f.schedule[0].dueNS <= nowNS {

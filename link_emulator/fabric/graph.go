@@ -77,6 +77,7 @@ func (f *Fabric) newDirection(link *Link, which string, from, to end, params mod
 		from.port.out = d
 	} else {
 		from.sw.out = append(from.sw.out, d)
+		from.sw.measure()
 	}
 	return d
 }
@@ -158,6 +159,9 @@ func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 		if change.to.Restart {
 			line.Restart()
 		}
+		if from := change.direction.back.to; from.sw != nil {
+			from.sw.measure()
+		}
 		f.reschedule(change.direction)
 	}
 	return nil
@@ -201,6 +205,7 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 		for i, out := range from.sw.out {
 			if out == d {
 				from.sw.out = append(from.sw.out[:i], from.sw.out[i+1:]...)
+				from.sw.measure()
 				break
 			}
 		}

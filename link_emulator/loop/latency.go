@@ -42,7 +42,7 @@ type latencies struct {
 
 func (l *latencies) timerTook(ns int64) {
 	if l.timer.add(ns) {
-		l.now.TimerNS = min(l.timer.quantile(75), mostTimerNS)
+		l.now.TimerNS = min(l.timer.quantile(50), mostTimerNS)
 	}
 }
 

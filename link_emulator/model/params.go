@@ -120,6 +120,17 @@ func (p Params) Check() error {
 	return refusal.Under("loss", p.Loss.check())
 }
 
+// ReachNS is the most that jitter takes from or adds to the delay.
+func (j Jitter) ReachNS() int64 {
+	switch j.Distribution {
+	case Uniform:
+		return j.NS
+	case Normal:
+		return normalTail * j.NS
+	}
+	return 0
+}
+
 // check: a delay cannot be negative, and cutting the distribution at zero would be another distribution.
 func (j Jitter) check(delayNS int64) error {
 	reach, name := int64(1), "uniform"

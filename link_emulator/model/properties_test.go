@@ -81,17 +81,6 @@ func randomParams(random *rand.Rand) Params {
 	return params
 }
 
-// reach is the most that jitter takes from or adds to the delay.
-func (j Jitter) reach() int64 {
-	switch j.Distribution {
-	case Uniform:
-		return j.NS
-	case Normal:
-		return normalTail * j.NS
-	}
-	return 0
-}
-
 // TestProperties drives lines with random traffic: frames and bytes are conserved, a refusal has its reason, order is kept unless
 // reordering was asked for, nothing is due before its delay and its own serialization, and what comes out within any window
 // never exceeds the rate by more than one frame, jitter or not.
@@ -141,7 +130,7 @@ func checkRun(t *testing.T, seed uint64, params Params, r *run) {
 		if !params.Jitter.Reorder && int(out.handle) != i {
 			t.Fatalf("seed %d: frame %d came out as number %d", seed, out.handle, i)
 		}
-		least := in.offeredNS + params.DelayNS - params.Jitter.reach()
+		least := in.offeredNS + params.DelayNS - params.Jitter.ReachNS()
 		if params.RateBPS > 0 {
 			least += int64(in.bytes) * 8 * 1e9 / params.RateBPS
 		}
@@ -188,11 +177,11 @@ func TestPropertiesUnderChange(t *testing.T) {
 				reordered = reordered || params.Jitter.Reorder
 				r.Set(r.now, params)
 				for i := range waiting { // these follow the new delay, from now on at the earliest
-					least[r.at(r.tail-1-uint64(i)).Handle] = r.now + params.DelayNS - params.Jitter.reach()
+					least[r.at(r.tail-1-uint64(i)).Handle] = r.now + params.DelayNS - params.Jitter.ReachNS()
 				}
 			}
 			if r.offer(60+random.IntN(1455)) == Accepted {
-				least = append(least, r.now+params.DelayNS-params.Jitter.reach())
+				least = append(least, r.now+params.DelayNS-params.Jitter.ReachNS())
 			}
 		}
 		r.drain()
