@@ -56,7 +56,7 @@ func New(pool *framepool.Pool) *Fabric {
 	}
 }
 
-// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied. Call Advance(nowNS) first, so that
+// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied, see Room. Call Advance(nowNS) first, so that
 // frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	port.received.add(len(frame))
@@ -70,6 +70,15 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	default:
 		f.offerNew(port, frame, nowNS)
 	}
+}
+
+// Room is where a frame from port is best read to: Ingress need not copy it then, if nothing happens in between. nil: anywhere else. It
+// is longer than any frame that the port may send, so one that fills it is too long.
+func (f *Fabric) Room(port *Port) []byte {
+	if room := f.pool.Room(); len(room) > port.maxFrame {
+		return room
+	}
+	return nil
 }
 
 // Advance carries out everything that is due up to and including nowNS, in the order of the due times.

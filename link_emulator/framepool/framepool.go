@@ -76,7 +76,9 @@ func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 		c.free = c.free[:len(c.free)-1]
 		c.refs[slot], c.owners[slot] = 1, owner
 		p.inUse++
-		copy(c.at(slot), frame)
+		if place := c.at(slot); unsafe.SliceData(frame) != unsafe.SliceData(place) { // see Room
+			copy(place, frame)
+		}
 		return Handle(uint32(i)<<classShift | slot), true
 	}
 	return 0, false
@@ -85,6 +87,16 @@ func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 // Frame is the first length bytes of a stored frame. It stays valid until the last Release; it must not be written to.
 func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
+}
+
+// Room is where the next frame of ordinary size would be stored; nil when the limit is reached. A frame that was read into it and is longer than the small
+// slots is stored without being copied, if nothing was stored or released meanwhile; else it is copied as any other.
+func (p *Pool) Room() []byte {
+	c := &p.classes[1]
+	if len(c.free) == 0 && !p.grow(c) {
+		return nil
+	}
+	return c.at(c.free[len(c.free)-1])
 }
 
 // Owner is who stored the frame.

@@ -43,6 +43,36 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	}
 }
 
+func TestRoomIsStoredWithoutCopying(t *testing.T) {
+	pool := newPool(t, 1<<20)
+	held, _ := pool.Store(make([]byte, 1000), 0)
+	for _, length := range []int{100, 1514, 2048} {
+		room := pool.Room()[:length]
+		room[0], room[length-1] = 7, 9
+		handle, ok := pool.Store(room, 3)
+		if !ok {
+			t.Fatal("refused")
+		}
+		stored := pool.Frame(handle, length)
+		if stored[0] != 7 || stored[length-1] != 9 || pool.Owner(handle) != 3 {
+			t.Errorf("%d bytes: the frame was changed", length)
+		}
+		if same := &stored[0] == &room[0]; same != (length > 256) {
+			t.Errorf("%d bytes: in place: %v", length, same)
+		}
+		if again := pool.Room(); length > 256 && &again[0] == &room[0] {
+			t.Error("the room was given away twice")
+		}
+	}
+	// A slot that is freed meanwhile is used first: then the frame is copied, and right all the same.
+	room := pool.Room()[:1000]
+	room[0] = 5
+	pool.Release(held)
+	if handle, _ := pool.Store(room, 0); pool.Frame(handle, 1000)[0] != 5 {
+		t.Error("the frame was changed")
+	}
+}
+
 func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool := newPool(t, 1<<20)
 	handle, _ := pool.Store([]byte("frame"), 0)

@@ -326,11 +326,15 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 func (l *Loop) read(port *Port) bool {
 	for range readBatch {
 		nowNS := clock.Now() // before the read: so the time it takes does not count
-		length, errno := port.device.Read(l.scratch[:])
+		l.advance(nowNS)
+		buffer := l.fabric.Room(port.fabricPort)
+		if buffer == nil {
+			buffer = l.scratch[:]
+		}
+		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
-			l.advance(nowNS)
-			l.fabric.Ingress(port.fabricPort, l.scratch[:length], nowNS-l.shiftNS)
+			l.fabric.Ingress(port.fabricPort, buffer[:length], nowNS-l.shiftNS)
 		case unix.EAGAIN, unix.EINTR:
 			return true
 		default:
