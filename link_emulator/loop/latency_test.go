@@ -65,3 +65,25 @@ func TestProbesEndWithTheLoop(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 }
+
+func TestWaitingAwakeIsBounded(t *testing.T) {
+	const stepNS, wantNS, gapNS = int64(200), int64(20e3), int64(24e3)
+	var a awake
+	now, waited := int64(1e9), int64(0)
+	end := now + int64(1e9)
+	for due := now + gapNS; now < end; {
+		if lead := a.lead(now, due, wantNS); due-lead <= now && now < due {
+			waited += stepNS
+		}
+		if now += stepNS; now >= due {
+			due += gapNS
+		}
+	}
+	if share := float64(waited) / 1e9; share > 1.2/awakeShare || share < 0.5/awakeShare {
+		t.Errorf("waited awake for %.3f of the time under steady load, want about %.3f", share, 1.0/awakeShare)
+	}
+	// After a while without load there is enough for the next frame.
+	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
+		t.Errorf("lead %d, want %d", lead, wantNS)
+	}
+}

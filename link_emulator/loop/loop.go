@@ -57,6 +57,7 @@ type Loop struct {
 	armedNS   int64 // what the timer is set to; it may have fired; 0: not set
 	polledNS  int64 // when the devices were last looked at
 	sleptAtNS int64 // when the thread last slept
+	awake     awake
 	shiftNS   int64 // how much earlier than read the frames of this turn came
 	latency   latencies
 	counts    Counts
@@ -277,7 +278,8 @@ func (l *Loop) advance(nowNS int64) { l.fabric.Advance(nowNS + l.latency.now.Wri
 func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
 	if some {
-		dueNS -= l.latency.now.WriteNS + l.latency.now.TimerNS
+		dueNS -= l.latency.now.WriteNS
+		dueNS -= l.awake.lead(nowNS, dueNS, l.latency.now.TimerNS)
 	}
 	soon := some && dueNS <= nowNS+soonNS
 	if soon && nowNS-l.polledNS < pollNS {
