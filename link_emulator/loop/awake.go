@@ -16,12 +16,10 @@ type awake struct {
 
 // lead is how much earlier than dueNS the thread is to be awake: wantNS, or 0 if it has been waiting awake too much.
 func (a *awake) lead(nowNS, dueNS, wantNS int64) int64 {
-	passedNS := nowNS - a.seenNS
+	// Waiting awake ended with the due time at the latest, however long ago the last call was.
+	a.leftNS -= max(min(nowNS, a.forNS)-a.seenNS, 0)
+	a.leftNS = min(a.leftNS+(nowNS-a.seenNS)/awakeShare, mostAwakeNS)
 	a.seenNS = nowNS
-	a.leftNS = min(a.leftNS+passedNS/awakeShare, mostAwakeNS)
-	if a.forNS != 0 {
-		a.leftNS -= passedNS
-	}
 	if a.forNS != dueNS {
 		a.forNS = 0
 		if a.leftNS < wantNS {

@@ -82,6 +82,15 @@ func TestWaitingAwakeIsBounded(t *testing.T) {
 	if share := float64(waited) / 1e9; share > 1.2/awakeShare || share < 0.5/awakeShare {
 		t.Errorf("waited awake for %.3f of the time under steady load, want about %.3f", share, 1.0/awakeShare)
 	}
+	// A lone frame every 10 ms is always waited for awake, though nobody asks between one and the next.
+	for due := end + int64(10e6); due < end+int64(1e9); due += int64(10e6) {
+		for now := due - wantNS; now < due; now += stepNS {
+			if lead := a.lead(now, due, wantNS); lead != wantNS {
+				t.Fatalf("a lone frame: lead %d, want %d", lead, wantNS)
+			}
+		}
+	}
+	now = end + int64(1e9)
 	// After a while without load there is enough for the next frame.
 	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
 		t.Errorf("lead %d, want %d", lead, wantNS)
