@@ -14,8 +14,8 @@ import (
 // whose wake-up was the shortest is at most so much early.
 const (
 	mostTimerNS = int64(60e3)
-	mostWriteNS = int64(5e3)
-	earlyNS     = int64(12e3)
+	mostWriteNS = int64(3e3)
+	earlyNS     = int64(5e3)
 )
 
 // probeEvery is how often the wake-up of the data thread is measured while it runs; at start, probesAtStart times in a row.
@@ -54,7 +54,7 @@ func (l *latencies) wakeTook(ns int64) {
 
 func (l *latencies) writeTook(ns int64) {
 	if l.write.add(ns) {
-		l.now.WriteNS = min(l.write.quantile(25), mostWriteNS)
+		l.now.WriteNS = min(l.write.quantile(0), mostWriteNS)
 	}
 }
 
