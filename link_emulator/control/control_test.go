@@ -3,11 +3,8 @@ package control
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,6 +71,16 @@ func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 			t.Cleanup(func() { far.Close() })
 			return near, nil
 		},
+		OpenTest: func() (ends [2]device.TestEnd, err error) {
+			for i := range ends {
+				near, far, err := device.NewFakePair()
+				if err != nil {
+					return ends, err
+				}
+				ends[i] = device.TestEnd{Near: near, Far: far}
+			}
+			return ends, nil
+		},
 		PortDown: server.PortDown,
 		Failed:   func(err error) { t.Errorf("the data path failed: %v", err) },
 	})
@@ -115,83 +122,6 @@ func (s *session) ask(line string) string {
 	return s.receive()
 }
 
-// TestREADME runs every example of the protocol in README.md, in order.
-func TestREADME(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := start(t)
-	used := map[string]bool{}
-	for i, line := range strings.Split(string(text), "\n") {
-		where := fmt.Sprintf("README.md:%d", i+1)
-		switch {
-		case strings.HasPrefix(line, "> {"):
-			var request struct{ Op string }
-			if err := json.Unmarshal([]byte(line[2:]), &request); err != nil {
-				t.Fatalf("%s: %v", where, err)
-			}
-			used[request.Op] = true
-			s.send(line[2:])
-		case strings.HasPrefix(line, "< {"):
-			compare(t, where, decode(t, s.localize(line[2:])), decode(t, s.receive()))
-		case line == "! the process 4242 ends":
-			if err := s.host.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		case strings.HasPrefix(line, "! "):
-			t.Fatalf("%s: the test does not know how to do %q", where, line)
-		}
-	}
-	for op := range operations {
-		if !used[op] {
-			t.Errorf("README.md has no example of %q", op)
-		}
-	}
-}
-
-// varies are the fields whose values differ from run to run; their types do not.
-var varies = map[string]bool{
-	"at_ns": true, "pid": true, "realtime": true, "realtime_reason": true, "memory_locked": true, "memory_locked_reason": true, "turns": true, "rests": true,
-}
-
-func compare(t *testing.T, path string, want, got any) {
-	t.Helper()
-	if reflect.TypeOf(want) != reflect.TypeOf(got) {
-		t.Errorf("%s: got %v, the example has %v", path, got, want)
-		return
-	}
-	wantMap, isMap := want.(map[string]any)
-	if !isMap {
-		if name := path[strings.LastIndex(path, ".")+1:]; !varies[name] && !reflect.DeepEqual(want, got) {
-			t.Errorf("%s: got %v, the example has %v", path, got, want)
-		}
-		return
-	}
-	gotMap := got.(map[string]any)
-	for name := range gotMap {
-		if _, ok := wantMap[name]; !ok {
-			t.Errorf("%s: the example lacks %q", path, name)
-		}
-	}
-	for name, value := range wantMap {
-		if _, ok := gotMap[name]; !ok {
-			t.Errorf("%s: the answer lacks %q", path, name)
-			continue
-		}
-		compare(t, path+"."+name, value, gotMap[name])
-	}
-}
-
-func decode(t *testing.T, line string) any {
-	t.Helper()
-	var value any
-	if err := json.Unmarshal([]byte(line), &value); err != nil {
-		t.Fatalf("%v in %q", err, line)
-	}
-	return value
-}
-
 func TestRefusals(t *testing.T) {
 	s := start(t)
 	for _, line := range []string{
@@ -207,21 +137,27 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	link := func(rest string) string { return `{"id":9,"op":"add_link","name":"x",` + rest + `}` }
+	jittered := func(jitter string) string {
+		return `"a_to_b":{"delay_ns":1000,"jitter":` + jitter + `},"b_to_a":{"delay_ns":0}`
+	}
+	lossy := func(loss string) string { return `"a_to_b":{"delay_ns":0,"loss":` + loss + `},"b_to_a":{"delay_ns":0}` }
 	ends := `"a":{"port":"other"},"b":{"switch":"s1"},`
 	for request, field := range map[string]string{
-		`not JSON`:                      "",
-		`[]`:                            "",
-		`{"op":"hello"}`:                "id",
-		`{"id":-1,"op":"hello"}`:        "id",
-		`{"id":1.5,"op":"hello"}`:       "id",
-		`{"id":"1","op":"hello"}`:       "id",
-		`{"id":9}`:                      "op",
-		`{"id":9,"op":7}`:               "op",
-		`{"id":9,"op":"nonsense"}`:      "op",
-		`{"id":9,"op":"hello","x":1}`:   "x",
-		`{"id":9,"id":9,"op":"hello"}`:  "id",
-		`{"id":9,"op":"hello"} {}`:      "",
-		`{"id":9,"op":"stats","all":1}`: "all",
+		`not JSON`:                             "",
+		`[]`:                                   "",
+		`{"op":"hello"}`:                       "id",
+		`{"id":-1,"op":"hello"}`:               "id",
+		`{"id":1.5,"op":"hello"}`:              "id",
+		`{"id":"1","op":"hello"}`:              "id",
+		`{"id":9}`:                             "op",
+		`{"id":9,"op":7}`:                      "op",
+		`{"id":9,"op":"nonsense"}`:             "op",
+		`{"id":9,"op":"hello","x":1}`:          "x",
+		`{"id":9,"id":9,"op":"hello"}`:         "id",
+		`{"id":9,"op":"hello"} {}`:             "",
+		`{"id":9,"op":"stats","all":1}`:        "all",
+		`{"id":9,"op":"stats","reset":1}`:      "reset",
+		`{"id":9,"op":"stats","buckets":null}`: "buckets",
 
 		`{"id":9,"op":"add_switch"}`:              "name",
 		`{"id":9,"op":"add_switch","name":""}`:    "name",
@@ -254,6 +190,30 @@ func TestRefusals(t *testing.T) {
 		link(ends + `"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0,"rate_bps":0}`):                      "b_to_a.rate_bps",
 		link(ends + `"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0,"queue_frames":0}`):                  "b_to_a.queue_frames",
 		link(ends + `"a_to_b":{"delay_ns":0,"loss":1},"b_to_a":{"delay_ns":0}`):                          "a_to_b.loss",
+		link(ends + `"a_to_b":{"delay_ns":0,"queue_bytes":0},"b_to_a":{"delay_ns":0}`):                   "a_to_b.queue_bytes",
+		link(ends + `"a_to_b":{"delay_ns":0,"seed":-1},"b_to_a":{"delay_ns":0}`):                         "a_to_b.seed",
+		link(ends + `"a_to_b":{"delay_ns":0,"jitter":1},"b_to_a":{"delay_ns":0}`):                        "a_to_b.jitter",
+		link(ends + jittered(`{"distribution":"pareto","ns":1}`)):                                        "a_to_b.jitter.distribution",
+		link(ends + jittered(`{"distribution":"uniform"}`)):                                              "a_to_b.jitter.ns",
+		link(ends + jittered(`{"distribution":"uniform","ns":0}`)):                                       "a_to_b.jitter.ns",
+		link(ends + jittered(`{"distribution":"uniform","ns":1001}`)):                                    "a_to_b.jitter.ns",
+		link(ends + jittered(`{"distribution":"normal","ns":251}`)):                                      "a_to_b.jitter.ns",
+		link(ends + jittered(`{"distribution":"normal","ns":250,"reorder":1}`)):                          "a_to_b.jitter.reorder",
+		link(ends + jittered(`{"distribution":"normal","ns":250,"correlation_ratio":0.5}`)):              "a_to_b.jitter.correlation_ratio",
+		link(ends + lossy(`{"ratio":0.5}`)):                                                              "a_to_b.loss.model",
+		link(ends + lossy(`{"model":"independent"}`)):                                                    "a_to_b.loss.ratio",
+		link(ends + lossy(`{"model":"independent","ratio":1.01}`)):                                       "a_to_b.loss.ratio",
+		link(ends + lossy(`{"model":"independent","ratio":0.5,"bad_loss_ratio":1}`)):                     "a_to_b.loss.bad_loss_ratio",
+		link(ends + lossy(`{"model":"gilbert_elliott","ratio":0.5}`)):                                    "a_to_b.loss.good_to_bad_ratio",
+		link(ends + lossy(`{"model":"random","ratio":0.5}`)):                                             "a_to_b.loss.model",
+
+		`{"id":9,"op":"partition"}`:                         "sets",
+		`{"id":9,"op":"partition","sets":"p"}`:              "sets",
+		`{"id":9,"op":"partition","sets":[["p"]]}`:          "sets",
+		`{"id":9,"op":"partition","sets":[["p"],"other"]}`:  "sets",
+		`{"id":9,"op":"partition","sets":[["p"],[null]]}`:   "sets",
+		`{"id":9,"op":"partition","sets":[["p"],["none"]]}`: "sets",
+		`{"id":9,"op":"heal","sets":[]}`:                    "sets",
 
 		`{"id":9,"op":"read_link","name":"none"}`:                         "name",
 		`{"id":9,"op":"set_link","name":"l"}`:                             "a_to_b",
@@ -328,6 +288,18 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"queue_frames":1000`) {
 		t.Errorf("got %s", reply)
 	}
+	reply = s.ask(`{"id":6,"op":"set_link","name":"l","a_to_b":{"delay_ns":1000,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9}}`)
+	if !strings.Contains(reply, `"queue_frames":null,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900,"reorder":false},"loss":{"model":"independent","ratio":0.5},"seed":9`) {
+		t.Errorf("got %s", reply)
+	}
+	// What is held must stay possible: with a delay of 800 ns the jitter of 900 ns would be negative at times.
+	if reply = s.ask(`{"id":7,"op":"set_link","name":"l","a_to_b":{"delay_ns":800}}`); !strings.Contains(reply, `"field":"a_to_b.jitter.ns"`) {
+		t.Errorf("got %s", reply)
+	}
+	reply = s.ask(`{"id":8,"op":"set_link","name":"l","a_to_b":{"delay_ns":800,"jitter":null,"loss":null,"queue_bytes":null}}`)
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":800,"rate_bps":null,"queue_frames":1000,"queue_bytes":null,"jitter":null,"loss":null,"seed":9`) {
+		t.Errorf("got %s", reply)
+	}
 }
 
 // FuzzAnswer: no line crashes the server or is left without one reply line of JSON.
@@ -335,6 +307,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"id":1,"op":"hello"}`))
 	f.Add([]byte(`{"id":1,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s"},"a_to_b":{"delay_ns":1},"b_to_a":{"delay_ns":1}}`))
 	f.Add([]byte(`{"id":1,"op":"add_switch","name":"s"}`))
+	f.Add([]byte(`{"id":1,"op":"partition","sets":[["a"],["b","c"]]}`))
+	f.Add([]byte(`{"id":1,"op":"stats","reset":true,"buckets":true}`))
+	f.Add([]byte(`{"id":1,"op":"set_link","name":"l","b_to_a":{"jitter":{"distribution":"normal","ns":1},"loss":{"model":"independent","ratio":0.5},"seed":1}}`))
 	f.Add([]byte(`{"id":1,"op":"set_link","name":"l","a_to_b":{"rate_bps":null}}`))
 	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"\\u0000\xff\"}"))
 	server := New("dev", io.Discard)

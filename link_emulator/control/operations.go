@@ -6,8 +6,6 @@ import (
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
-	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/refusal"
 	"containernet-env/link_emulator/strictjson"
 )
@@ -33,6 +31,8 @@ var operations = map[string]operation{
 	"remove_link":   (*Server).removeLink,
 	"remove_port":   (*Server).removePort,
 	"remove_switch": (*Server).removeSwitch,
+	"partition":     (*Server).partition,
+	"heal":          (*Server).heal,
 	"stats":         (*Server).stats,
 }
 
@@ -63,6 +63,8 @@ func (s *Server) hello(request *strictjson.Object) (any, int64, error) {
 		MemoryLocked:       grant.Locked,
 		MemoryLockedReason: grant.LockedReason,
 		PID:                os.Getpid(),
+		Latencies:          latenciesResult(s.emulator.Latencies()),
+		SelfTest:           selfTestResult(s.emulator.SelfTest()),
 	}, s.emulator.Now(), nil
 }
 
@@ -189,68 +191,28 @@ func (s *Server) removeSwitch(request *strictjson.Object) (any, int64, error) {
 	return empty{}, atNS, err
 }
 
-func (s *Server) stats(request *strictjson.Object) (any, int64, error) {
+func (s *Server) partition(request *strictjson.Object) (any, int64, error) {
+	sets := request.StringLists("sets", maxNameBytes)
 	if err := request.Done(); err != nil {
 		return nil, 0, err
 	}
-	stats, atNS := s.emulator.Stats()
-	return newStatsResult(stats), atNS, nil
+	atNS, err := s.emulator.Partition(sets)
+	return empty{}, atNS, err
 }
 
-// readEnd reads {"port": name} or {"switch": name}.
-func readEnd(request *strictjson.Object, field string) (end fabric.End) {
-	request.Object(field, func(o *strictjson.Object) {
-		if o.Has("port") == o.Has("switch") {
-			o.Blame(refusal.New("", `allowed: either {"port": name} or {"switch": name}`))
-			return
-		}
-		if o.Has("port") {
-			end.Port = o.String("port", maxNameBytes)
-		} else {
-			end.Switch = o.String("switch", maxNameBytes)
-		}
-	})
-	return end
+func (s *Server) heal(request *strictjson.Object) (any, int64, error) {
+	if err := request.Done(); err != nil {
+		return nil, 0, err
+	}
+	return empty{}, s.emulator.Heal(), nil
 }
 
-// readNewDirection reads the parameters of a new direction; what is absent or null has its default.
-func readNewDirection(request *strictjson.Object, field string) (params model.Params) {
-	request.Object(field, func(o *strictjson.Object) {
-		change := readChange(o)
-		if change.DelayNS == nil {
-			o.Refuse("delay_ns", "the field is missing")
-			return
-		}
-		params.DelayNS = *change.DelayNS
-		if change.RateBPS != nil {
-			params.RateBPS = *change.RateBPS
-		}
-		if change.QueueFrames != nil {
-			params.QueueFrames = *change.QueueFrames
-		}
-	})
-	return params
-}
-
-// readChange reads the parameters that are present; null stands for unlimited and for the default queue limit.
-func readChange(o *strictjson.Object) (change emulator.Change) {
-	if o.Has("delay_ns") {
-		delayNS := o.Int("delay_ns", 0, model.MaxDelayNS)
-		change.DelayNS = &delayNS
+func (s *Server) stats(request *strictjson.Object) (any, int64, error) {
+	reset := request.Has("reset") && request.Bool("reset")
+	buckets := request.Has("buckets") && request.Bool("buckets")
+	if err := request.Done(); err != nil {
+		return nil, 0, err
 	}
-	if o.Has("rate_bps") {
-		var rateBPS int64 // null: unlimited
-		if !o.Null("rate_bps") {
-			rateBPS = o.Int("rate_bps", model.MinRateBPS, model.MaxRateBPS)
-		}
-		change.RateBPS = &rateBPS
-	}
-	if o.Has("queue_frames") {
-		var frames int // null: the default
-		if !o.Null("queue_frames") {
-			frames = int(o.Int("queue_frames", 1, model.MaxQueueFrames))
-		}
-		change.QueueFrames = &frames
-	}
-	return change
+	stats, atNS := s.emulator.Stats(reset)
+	return newStatsResult(stats, buckets), atNS, nil
 }

@@ -10,12 +10,30 @@ import (
 // The types here are the "result" objects of the protocol, field for field.
 
 type helloResult struct {
-	Version            string `json:"version"`
-	Realtime           bool   `json:"realtime"`
-	RealtimeReason     string `json:"realtime_reason"`
-	MemoryLocked       bool   `json:"memory_locked"`
-	MemoryLockedReason string `json:"memory_locked_reason"`
-	PID                int    `json:"pid"`
+	Version            string          `json:"version"`
+	Realtime           bool            `json:"realtime"`
+	RealtimeReason     string          `json:"realtime_reason"`
+	MemoryLocked       bool            `json:"memory_locked"`
+	MemoryLockedReason string          `json:"memory_locked_reason"`
+	PID                int             `json:"pid"`
+	Latencies          latenciesResult `json:"latencies"`
+	SelfTest           selfTestResult  `json:"self_test"`
+}
+
+type latenciesResult struct {
+	TimerNS int64 `json:"timer_ns"`
+	WakeNS  int64 `json:"wake_ns"`
+	WriteNS int64 `json:"write_ns"`
+}
+
+type selfTestResult struct {
+	Passed   bool   `json:"passed"`
+	Reason   string `json:"reason"`
+	Echoes   int    `json:"echoes"`
+	AskedNS  int64  `json:"asked_ns"`
+	MinNS    int64  `json:"min_ns"`
+	MedianNS int64  `json:"median_ns"`
+	MaxNS    int64  `json:"max_ns"`
 }
 
 type portResult struct {
@@ -33,45 +51,66 @@ type linkResult struct {
 }
 
 type directionResult struct {
-	DelayNS        int64             `json:"delay_ns"`
-	RateBPS        *int64            `json:"rate_bps"`
-	QueueFrames    int               `json:"queue_frames"`
-	Offered        uint64            `json:"offered"`
-	Frames         uint64            `json:"frames"`
-	Bytes          uint64            `json:"bytes"`
-	InFlight       int               `json:"in_flight"`
-	QueueHighWater int               `json:"queue_high_water"`
-	Drops          map[string]uint64 `json:"drops"`
+	DelayNS             int64             `json:"delay_ns"`
+	RateBPS             *int64            `json:"rate_bps"`
+	QueueFrames         *int              `json:"queue_frames"`
+	QueueBytes          *int64            `json:"queue_bytes"`
+	Jitter              *jitterResult     `json:"jitter"`
+	Loss                *lossResult       `json:"loss"`
+	Seed                uint64            `json:"seed"`
+	Offered             uint64            `json:"offered"`
+	Frames              uint64            `json:"frames"`
+	Bytes               uint64            `json:"bytes"`
+	InFlight            int               `json:"in_flight"`
+	QueueHighWater      int               `json:"queue_high_water"`
+	QueueHighWaterBytes int64             `json:"queue_high_water_bytes"`
+	Drops               map[string]uint64 `json:"drops"`
+	Lateness            latenessResult    `json:"lateness"`
 }
 
-func newLinkResult(s fabric.LinkState) linkResult {
-	return linkResult{Up: s.Up, AdminUp: s.AdminUp, AToB: newDirectionResult(s.AToB), BToA: newDirectionResult(s.BToA)}
+func newLinkResult(s fabric.LinkState) linkResult { return newLinkResultWith(s, false) }
+
+func newLinkResultWith(s fabric.LinkState, buckets bool) linkResult {
+	return linkResult{Up: s.Up, AdminUp: s.AdminUp, AToB: newDirectionResult(s.AToB, buckets), BToA: newDirectionResult(s.BToA, buckets)}
 }
 
-func newDirectionResult(s fabric.DirectionState) directionResult {
-	result := directionResult{
-		DelayNS:        s.Params.DelayNS,
-		QueueFrames:    s.Params.QueueFrames,
-		Offered:        s.Offered,
-		Frames:         s.Frames,
-		Bytes:          s.Bytes,
-		InFlight:       s.InFlight,
-		QueueHighWater: s.QueueHighWater,
-		Drops:          s.Drops,
+func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
+	return directionResult{
+		DelayNS:             s.Params.DelayNS,
+		RateBPS:             unlessZero(s.Params.RateBPS),
+		QueueFrames:         unlessZero(s.Params.QueueFrames),
+		QueueBytes:          unlessZero(s.Params.QueueBytes),
+		Jitter:              newJitterResult(s.Params.Jitter),
+		Loss:                newLossResult(s.Params.Loss),
+		Seed:                s.Params.Seed,
+		Offered:             s.Offered,
+		Frames:              s.Frames,
+		Bytes:               s.Bytes,
+		InFlight:            s.InFlight,
+		QueueHighWater:      s.QueueHighWater,
+		QueueHighWaterBytes: s.QueueHighWaterBytes,
+		Drops:               s.Drops,
+		Lateness:            newLatenessResult(&s.Lateness, buckets),
 	}
-	if s.Params.RateBPS != 0 {
-		result.RateBPS = &s.Params.RateBPS
+}
+
+// unlessZero makes a null of a parameter that is not limited.
+func unlessZero[T int | int64](value T) *T {
+	if value == 0 {
+		return nil
 	}
-	return result
+	return &value
 }
 
 type statsResult struct {
-	Links    map[string]linkResult        `json:"links"`
-	Ports    map[string]portStatsResult   `json:"ports"`
-	Switches map[string]switchStatsResult `json:"switches"`
-	Lateness latenessResult               `json:"lateness"`
-	Loop     loopResult                   `json:"loop"`
-	Buffers  buffersResult                `json:"buffers"`
+	Links     map[string]linkResult        `json:"links"`
+	Ports     map[string]portStatsResult   `json:"ports"`
+	Switches  map[string]switchStatsResult `json:"switches"`
+	Partition map[string]int               `json:"partition"`
+	Lateness  latenessResult               `json:"lateness"`
+	Latencies latenciesResult              `json:"latencies"`
+	Loop      loopResult                   `json:"loop"`
+	Buffers   buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
@@ -110,10 +149,11 @@ type switchStatsResult struct {
 }
 
 type latenessResult struct {
-	Count uint64 `json:"count"`
-	P50NS int64  `json:"p50_ns"`
-	P99NS int64  `json:"p99_ns"`
-	MaxNS int64  `json:"max_ns"`
+	Count   uint64     `json:"count"`
+	P50NS   int64      `json:"p50_ns"`
+	P99NS   int64      `json:"p99_ns"`
+	MaxNS   int64      `json:"max_ns"`
+	Buckets [][2]int64 `json:"buckets,omitempty"` // each [largest ns, count], where asked for
 }
 
 type loopResult struct {
@@ -127,17 +167,19 @@ type buffersResult struct {
 	LimitBytes  int64 `json:"limit_bytes"`
 }
 
-func newStatsResult(s *emulator.Stats) statsResult {
+func newStatsResult(s *emulator.Stats, buckets bool) statsResult {
 	result := statsResult{
-		Links:    make(map[string]linkResult, len(s.Fabric.Links)),
-		Ports:    make(map[string]portStatsResult, len(s.Ports)),
-		Switches: make(map[string]switchStatsResult, len(s.Fabric.Switches)),
-		Lateness: newLatenessResult(&s.Lateness),
-		Loop:     loopResult(s.Loop),
-		Buffers:  buffersResult(s.Buffers),
+		Links:     make(map[string]linkResult, len(s.Fabric.Links)),
+		Ports:     make(map[string]portStatsResult, len(s.Ports)),
+		Switches:  make(map[string]switchStatsResult, len(s.Fabric.Switches)),
+		Partition: s.Fabric.Partition,
+		Lateness:  newLatenessResult(&s.Lateness, buckets),
+		Latencies: latenciesResult(s.Latencies),
+		Loop:      loopResult(s.Loop),
+		Buffers:   buffersResult(s.Buffers),
 	}
 	for name, link := range s.Fabric.Links {
-		result.Links[name] = newLinkResult(link)
+		result.Links[name] = newLinkResultWith(link, buckets)
 	}
 	for name, sw := range s.Fabric.Switches {
 		result.Switches[name] = switchStatsResult(sw)
@@ -162,7 +204,7 @@ func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStat
 		Drops:          portDrops(counted.Dropped),
 		TapDrops:       newTapDrops(p.Kernel),
 		TapDropsError:  p.KernelError,
-		Lateness:       newLatenessResult(&p.Lateness),
+		Lateness:       newLatenessResult(&counted.Lateness, false),
 	}
 }
 
@@ -174,6 +216,12 @@ func newTapDrops(d *device.Drops) *tapDrops {
 	return &drops
 }
 
-func newLatenessResult(h *histogram.Histogram) latenessResult {
-	return latenessResult{Count: h.Count(), P50NS: h.PercentileNS(50), P99NS: h.PercentileNS(99), MaxNS: h.MaxNS()}
+func newLatenessResult(h *histogram.Histogram, buckets bool) latenessResult {
+	result := latenessResult{Count: h.Count(), P50NS: h.PercentileNS(50), P99NS: h.PercentileNS(99), MaxNS: h.MaxNS()}
+	if buckets {
+		for upToNS, count := range h.Buckets() {
+			result.Buckets = append(result.Buckets, [2]int64{upToNS, int64(count)})
+		}
+	}
+	return result
 }

@@ -26,6 +26,11 @@ type Drops struct {
 	Receive uint64 // written by us, not taken by the host's stack
 }
 
+// Since is what was lost after earlier was read.
+func (d Drops) Since(earlier Drops) Drops {
+	return Drops{Queue: d.Queue - earlier.Queue, Receive: d.Receive - earlier.Receive}
+}
+
 // frameFD is an fd that carries one frame per read and write: a TAP or a packet socket pair.
 //
 // The system calls are raw: the caller is pinned to its thread (see package loop) and the calls do not block, so the Go

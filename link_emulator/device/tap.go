@@ -45,23 +45,28 @@ type Tap struct {
 // OpenTap makes the interface, which is down until somebody brings it up. The device node is opened inside the namespace: a tun
 // fd belongs to the namespace of whoever called open().
 func OpenTap(spec TapSpec) (*Tap, error) {
-	tap := &Tap{frameFD: -1, pid: spec.PID}
-	err := netns.Do(spec.PID, spec.PIDFD, func() error {
-		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("open /dev/net/tun: %w", err)
-		}
-		if err := configure(fd, spec); err != nil {
-			unix.Close(fd)
-			return err
-		}
-		tap.frameFD = frameFD(fd)
-		return nil
+	var tap *Tap
+	err := netns.Do(spec.PID, spec.PIDFD, func() (err error) {
+		tap, err = openHere(spec)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return tap, nil
+}
+
+// openHere makes the interface in the namespace of the calling thread.
+func openHere(spec TapSpec) (*Tap, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	if err := configure(fd, spec); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Tap{frameFD: frameFD(fd), pid: spec.PID}, nil
 }
 
 // configure attaches fd to a new interface. No IFF_VNET_HDR: with it a read may return a 64 KiB super-frame, one loss would then take

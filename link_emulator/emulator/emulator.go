@@ -13,7 +13,6 @@ import (
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
-	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/netns"
 	"containernet-env/link_emulator/refusal"
 )
@@ -23,6 +22,9 @@ const (
 	DefaultBufferBytes = int64(512 << 20)
 	reserveBytes       = int64(16 << 20)
 )
+
+// defaultMTU is that of the self-test's interfaces.
+const defaultMTU = 1500
 
 // collectBytes is how much of the Go heap requests may use before it is collected. Frames are not on that heap.
 const collectBytes = 64 << 20
@@ -38,25 +40,28 @@ type PortDown struct {
 type Options struct {
 	BufferBytes int64
 	OpenTap     func(device.TapSpec) (device.Device, error) // default: a TAP of the kernel
+	OpenTest    func() ([2]device.TestEnd, error)           // for the self-test; default: TAPs of the kernel
 	PortDown    func(PortDown)                              // called on the data thread: it must not block
 	Failed      func(error)                                 // called, at most once, when the data path cannot go on
 }
 
 // Emulator is a running emulator. Make it with Start.
 type Emulator struct {
-	fabric  *fabric.Fabric
-	loop    *loop.Loop
-	pool    *framepool.Pool
-	grant   loop.Grant
-	openTap func(device.TapSpec) (device.Device, error)
-	down    func(PortDown)
-	ports   map[string]*port
+	fabric   *fabric.Fabric
+	loop     *loop.Loop
+	pool     *framepool.Pool
+	grant    loop.Grant
+	selfTest SelfTest
+	openTap  func(device.TapSpec) (device.Device, error)
+	down     func(PortDown)
+	ports    map[string]*port
 }
 
 // port is what was asked for beside what runs.
 type port struct {
 	PortSpec
 	running *loop.Port
+	drops   device.Drops // the kernel's counters at the last reset
 }
 
 // PortSpec is a port that is asked for.
@@ -68,13 +73,17 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory and starts the data thread.
+// Start maps the frame memory, starts the data thread, measures the latencies of the machine and tests itself: some 100 ms. A self-test that
+// fails is no error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes
 	}
 	if options.OpenTap == nil {
 		options.OpenTap = func(spec device.TapSpec) (device.Device, error) { return device.OpenTap(spec) }
+	}
+	if options.OpenTest == nil {
+		options.OpenTest = device.OpenTestEnds
 	}
 	pool, err := framepool.New(options.BufferBytes, min(reserveBytes, options.BufferBytes/4))
 	if err != nil {
@@ -93,6 +102,7 @@ func Start(options Options) (*Emulator, error) {
 	if e.grant, err = e.loop.Start(); err != nil {
 		return nil, err
 	}
+	e.selfTest = e.runSelfTest(options.OpenTest)
 	return e, nil
 }
 
@@ -174,84 +184,6 @@ func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
 	<-p.running.Closed()
 	delete(e.ports, name)
 	return atNS, nil
-}
-
-// AddLink joins two ends. The parameters must have passed Check.
-func (e *Emulator) AddLink(name string, a, b fabric.End, aToB, bToA model.Params) (atNS int64, err error) {
-	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.AddLink(name, a, b, aToB, bToA, nowNS) })
-	return atNS, err
-}
-
-// Change of one direction: fields that are nil stay as they are.
-type Change struct {
-	DelayNS     *int64
-	RateBPS     *int64
-	QueueFrames *int
-}
-
-func (c *Change) apply(p model.Params) (*model.Params, error) {
-	if c == nil {
-		return nil, nil
-	}
-	if c.DelayNS != nil {
-		p.DelayNS = *c.DelayNS
-	}
-	if c.RateBPS != nil {
-		p.RateBPS = *c.RateBPS
-	}
-	if c.QueueFrames != nil {
-		p.QueueFrames = *c.QueueFrames
-	}
-	return &p, p.Check()
-}
-
-// SetLink changes what a link is asked to be, both directions at one moment, and returns it as held afterwards.
-func (e *Emulator) SetLink(name string, aToB, bToA *Change) (state fabric.LinkState, atNS int64, err error) {
-	atNS = e.loop.Do(func(nowNS int64) {
-		state, err = e.setLink(name, aToB, bToA, nowNS)
-	})
-	return state, atNS, err
-}
-
-func (e *Emulator) setLink(name string, aToB, bToA *Change, nowNS int64) (fabric.LinkState, error) {
-	oldAToB, oldBToA, err := e.fabric.LinkParams(name)
-	if err != nil {
-		return fabric.LinkState{}, err
-	}
-	newAToB, err := aToB.apply(oldAToB)
-	if err != nil {
-		return fabric.LinkState{}, refusal.Under("a_to_b", err)
-	}
-	newBToA, err := bToA.apply(oldBToA)
-	if err != nil {
-		return fabric.LinkState{}, refusal.Under("b_to_a", err)
-	}
-	if err := e.fabric.SetLink(name, newAToB, newBToA, nowNS); err != nil {
-		return fabric.LinkState{}, err
-	}
-	return e.fabric.LinkState(name)
-}
-
-// SetLinkUp takes a link down or up.
-func (e *Emulator) SetLinkUp(name string, up bool) (state fabric.LinkState, atNS int64, err error) {
-	atNS = e.loop.Do(func(nowNS int64) {
-		if err = e.fabric.SetLinkUp(name, up, nowNS); err == nil {
-			state, err = e.fabric.LinkState(name)
-		}
-	})
-	return state, atNS, err
-}
-
-// ReadLink reads a link as it is now.
-func (e *Emulator) ReadLink(name string) (state fabric.LinkState, atNS int64, err error) {
-	atNS = e.loop.Do(func(int64) { state, err = e.fabric.LinkState(name) })
-	return state, atNS, err
-}
-
-// RemoveLink takes a link away; what travels on it is lost.
-func (e *Emulator) RemoveLink(name string) (atNS int64, err error) {
-	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.RemoveLink(name, nowNS) })
-	return atNS, err
 }
 
 // RemoveSwitch takes a switch without links away.

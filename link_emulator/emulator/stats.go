@@ -9,17 +9,17 @@ import (
 
 // Stats is everything that is counted, read between two frames; only the kernel's counters are read just after.
 type Stats struct {
-	Fabric   fabric.State
-	Ports    map[string]PortStats
-	Lateness histogram.Histogram
-	Loop     loop.Counts
-	Buffers  BufferStats
+	Fabric    fabric.State
+	Ports     map[string]PortStats
+	Lateness  histogram.Histogram // of all links together
+	Latencies loop.Latencies
+	Loop      loop.Counts
+	Buffers   BufferStats
 }
 
 // PortStats is what is known of a port beyond what the fabric counts.
 type PortStats struct {
 	PortSpec
-	Lateness    histogram.Histogram
 	Kernel      *device.Drops // nil when they could not be read: KernelError says why
 	KernelError string
 }
@@ -31,25 +31,37 @@ type BufferStats struct {
 	LimitBytes  int64
 }
 
-// Stats reads all counters.
-func (e *Emulator) Stats() (*Stats, int64) {
+// Stats reads all counters. With reset they begin anew at the same moment: what is under way then counts as offered to the new period.
+func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 	stats := &Stats{Ports: make(map[string]PortStats, len(e.ports))}
-	atNS := e.loop.Do(func(int64) {
+	atNS := e.loop.Do(func(nowNS int64) {
 		stats.Fabric = e.fabric.State()
-		stats.Lateness = *e.loop.Lateness()
-		stats.Loop = e.loop.Counts()
+		stats.Loop, stats.Latencies = e.loop.Counts(), e.loop.Latencies()
 		stats.Buffers.Frames, stats.Buffers.MappedBytes, stats.Buffers.LimitBytes = e.pool.Usage()
 		for name, p := range e.ports {
-			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, Lateness: *p.running.Lateness()}
+			stats.Ports[name] = PortStats{PortSpec: p.PortSpec}
+		}
+		if reset {
+			e.fabric.Reset(nowNS)
+			e.loop.ResetCounts()
 		}
 	})
+	for _, link := range stats.Fabric.Links {
+		stats.Lateness.Add(&link.AToB.Lateness)
+		stats.Lateness.Add(&link.BToA.Lateness)
+	}
 	for name, p := range stats.Ports {
 		if !stats.Fabric.Ports[name].Alive {
 			p.KernelError = "the interface has gone"
 		} else if drops, err := e.ports[name].running.Device().KernelDrops(); err != nil {
 			p.KernelError = err.Error()
 		} else {
-			p.Kernel = &drops
+			counted := e.ports[name]
+			since := drops.Since(counted.drops)
+			p.Kernel = &since
+			if reset {
+				counted.drops = drops
+			}
 		}
 		stats.Ports[name] = p
 	}

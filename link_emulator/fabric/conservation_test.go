@@ -25,11 +25,17 @@ func TestConservation(t *testing.T) {
 			n.Ingress(n.ports[fmt.Sprintf("h%d", from)], frame(to, from, strings.Repeat("x", random.IntN(1500))), now)
 			link := fmt.Sprintf("l%d", random.IntN(5))
 			switch random.IntN(100) {
+			case 2:
+				n.Reset(now)
 			case 0:
 				n.must(n.SetLinkUp(link, random.IntN(3) > 0, now))
 			case 1:
-				params := model.Params{DelayNS: random.Int64N(ms), RateBPS: 1e6 + random.Int64N(1e9), QueueFrames: 1 + random.IntN(50)}
-				n.must(n.SetLink(link, &params, nil, now))
+				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms), RateBPS: 1e6 + random.Int64N(1e9), QueueFrames: 1 + random.IntN(50)}}
+				if random.IntN(2) == 0 {
+					change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: change.Params.DelayNS, Reorder: random.IntN(2) == 0}
+					change.Params.Loss = model.Loss{Model: model.Independent, Ratio: 0.1}
+				}
+				n.must(n.SetLink(link, &change, nil, now))
 			}
 			if random.IntN(50) == 0 {
 				n.checkConserved(seed)

@@ -29,9 +29,9 @@ const (
 )
 
 // Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get it. frame is
-// valid during the call only.
+// valid during the call only. lateNS is how much later than dueNS the host gets it.
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) Outcome
+	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -42,6 +42,8 @@ type Fabric struct {
 	links     map[string]*Link
 	schedule  []*Direction // heap: the direction whose oldest frame is due first is on top
 	nextOrder uint64       // creation order of directions, the tie-break of the schedule
+	nextPort  uint32
+	setOf     map[uint32]int // by port id, while partitioned
 }
 
 // New makes an empty network whose frames live in pool.
@@ -54,7 +56,7 @@ func New(pool *framepool.Pool) *Fabric {
 	}
 }
 
-// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied. Call Advance(nowNS) first, so that
+// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied, see Room. Call Advance(nowNS) first, so that
 // frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	port.received.add(len(frame))
@@ -66,16 +68,17 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	case port.out == nil:
 		port.dropped.NoLink++
 	default:
-		f.offerNew(port.out, frame, nowNS)
+		f.offerNew(port, frame, nowNS)
 	}
 }
 
-// NextDue is when the next frame is due anywhere; false when nothing travels.
-func (f *Fabric) NextDue() (dueNS int64, ok bool) {
-	if len(f.schedule) == 0 {
-		return 0, false
+// Room is where a frame from port is best read to: Ingress need not copy it then, if nothing happens in between. nil: anywhere else. It
+// is longer than any frame that the port may send, so one that fills it is too long.
+func (f *Fabric) Room(port *Port) []byte {
+	if room := f.pool.Room(); len(room) > port.maxFrame {
+		return room
 	}
-	return f.schedule[0].dueNS, true
+	return nil
 }
 
 // Advance carries out everything that is due up to and including nowNS, in the order of the due times.
@@ -84,18 +87,24 @@ func (f *Fabric) Advance(nowNS int64) {
 		direction := f.schedule[0]
 		frame := direction.line.Pop()
 		f.reschedule(direction)
+		if frame.Lost {
+			direction.drop(DropLoss)
+			f.releaseFrame(frame)
+			continue
+		}
 		f.arrive(direction, frame)
 	}
 }
 
 // offerNew stores a frame and puts it on its first link. Nothing is stored for a frame that will not travel.
-func (f *Fabric) offerNew(d *Direction, frame []byte, nowNS int64) {
+func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
+	d := from.out
 	if !d.link.Up() {
 		d.offered++
 		d.drop(DropDown)
 		return
 	}
-	handle, ok := f.pool.Store(frame)
+	handle, ok := f.pool.Store(frame, from.id)
 	if !ok {
 		d.offered++
 		d.drop(DropBuffers)
@@ -140,8 +149,12 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		d.drop(DropOversize)
 	case !port.alive:
 		d.drop(DropDown)
+	case f.parted(f.pool.Owner(handle), port.id):
+		d.drop(DropPartition)
 	default:
-		switch port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS) {
+		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
+		d.lateness.Record(lateNS)
+		switch outcome {
 		case Delivered:
 			d.delivered.add(bytes)
 			port.sent.add(bytes)

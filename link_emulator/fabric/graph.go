@@ -2,8 +2,10 @@ package fabric
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/refusal"
 )
@@ -32,7 +34,8 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	if _, taken := f.ports[name]; taken {
 		return nil, refusal.New("name", "a port %q exists already", name)
 	}
-	port := &Port{name: name, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	port := &Port{name: name, id: f.nextPort, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
+	f.nextPort++
 	f.ports[name] = port
 	return port, nil
 }
@@ -58,23 +61,32 @@ func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS i
 		return refusal.New("", "link %q would close a loop: %s and %s are connected already", name, a, b)
 	}
 	link := &Link{name: name, adminUp: true}
-	link.aToB = f.newDirection(link, endA, endB, aToB, nowNS)
-	link.bToA = f.newDirection(link, endB, endA, bToA, nowNS)
+	link.aToB = f.newDirection(link, "a_to_b", endA, endB, aToB, nowNS)
+	link.bToA = f.newDirection(link, "b_to_a", endB, endA, bToA, nowNS)
 	link.aToB.back, link.bToA.back = link.bToA, link.aToB
 	f.links[name] = link
 	return nil
 }
 
-func (f *Fabric) newDirection(link *Link, from, to end, params model.Params, nowNS int64) *Direction {
+func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
 	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
 	f.nextOrder++
+	d.line.DefaultSeed = defaultSeed(link.name, which)
 	d.line.Set(nowNS, params)
 	if from.port != nil {
 		from.port.out = d
 	} else {
 		from.sw.out = append(from.sw.out, d)
+		from.sw.measure()
 	}
 	return d
+}
+
+// defaultSeed is the same in every run, and another for every direction, so that two lossy links do not lose in step.
+func defaultSeed(link, which string) uint64 {
+	hash := fnv.New64a()
+	hash.Write([]byte(link + "\x00" + which))
+	return hash.Sum64() & uint64(model.MaxSeed)
 }
 
 func (f *Fabric) end(field string, e End) (end, error) {
@@ -123,20 +135,34 @@ func (e end) directions() []*Direction {
 	return nil
 }
 
-// SetLink changes the directions for which parameters are given, at nowNS; see model.Line.Set for what becomes of frames under way.
-func (f *Fabric) SetLink(name string, aToB, bToA *model.Params, nowNS int64) error {
+// Change is what one direction is to be from now on.
+type Change struct {
+	Params  model.Params // must have passed Check
+	Restart bool         // the random sequences begin anew, even if the seed is the same
+}
+
+// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for what becomes of frames under way.
+func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
 		return err
 	}
 	for _, change := range [...]struct {
 		direction *Direction
-		params    *model.Params
+		to        *Change
 	}{{link.aToB, aToB}, {link.bToA, bToA}} {
-		if change.params != nil {
-			change.direction.line.Set(nowNS, *change.params)
-			f.reschedule(change.direction)
+		if change.to == nil {
+			continue
 		}
+		line := &change.direction.line
+		line.Set(nowNS, change.to.Params)
+		if change.to.Restart {
+			line.Restart()
+		}
+		if from := change.direction.back.to; from.sw != nil {
+			from.sw.measure()
+		}
+		f.reschedule(change.direction)
 	}
 	return nil
 }
@@ -179,6 +205,7 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 		for i, out := range from.sw.out {
 			if out == d {
 				from.sw.out = append(from.sw.out[:i], from.sw.out[i+1:]...)
+				from.sw.measure()
 				break
 			}
 		}
@@ -233,17 +260,19 @@ func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
 
 // State is everything the fabric counts, by name.
 type State struct {
-	Links    map[string]LinkState
-	Ports    map[string]PortState
-	Switches map[string]SwitchCounts
+	Links     map[string]LinkState
+	Ports     map[string]PortState
+	Switches  map[string]SwitchCounts
+	Partition map[string]int // set by port name; nil when there is none
 }
 
 // State reads everything at one moment.
 func (f *Fabric) State() State {
 	s := State{
-		Links:    make(map[string]LinkState, len(f.links)),
-		Ports:    make(map[string]PortState, len(f.ports)),
-		Switches: make(map[string]SwitchCounts, len(f.switches)),
+		Links:     make(map[string]LinkState, len(f.links)),
+		Ports:     make(map[string]PortState, len(f.ports)),
+		Switches:  make(map[string]SwitchCounts, len(f.switches)),
+		Partition: f.partition(),
 	}
 	for name, link := range f.links {
 		s.Links[name] = link.state()
@@ -255,6 +284,22 @@ func (f *Fabric) State() State {
 		s.Switches[name] = sw.counts
 	}
 	return s
+}
+
+// Reset begins all counters anew at nowNS. Frames under way count as offered to the new period.
+func (f *Fabric) Reset(nowNS int64) {
+	for _, link := range f.links {
+		for _, d := range [...]*Direction{link.aToB, link.bToA} {
+			d.offered, d.delivered, d.drops, d.lateness = uint64(d.line.Len()), tally{}, [dropCauses]uint64{}, histogram.Histogram{}
+			d.line.ResetHighWater(nowNS)
+		}
+	}
+	for _, port := range f.ports {
+		port.received, port.sent, port.dropped = tally{}, tally{}, PortDrops{}
+	}
+	for _, sw := range f.switches {
+		sw.counts = SwitchCounts{}
+	}
 }
 
 func (f *Fabric) link(name string) (*Link, error) {

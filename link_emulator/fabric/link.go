@@ -1,23 +1,28 @@
 package fabric
 
-import "containernet-env/link_emulator/model"
+import (
+	"containernet-env/link_emulator/histogram"
+	"containernet-env/link_emulator/model"
+)
 
 // Drop is why a direction lost a frame.
 type Drop uint8
 
 const (
-	DropQueue    Drop = iota // the queue limit was reached
-	DropDown                 // the link was down when the frame came, or the far interface when it arrived
-	DropCut                  // it was on its way when the link went down
-	DropBuffers              // the emulator's frame memory was used up
-	DropOversize             // longer than the far port's MTU allows
-	DropDevice               // the kernel had no room for it at the far port
-	DropError                // the kernel refused it for another reason
+	DropQueue     Drop = iota // the queue limit was reached
+	DropDown                  // the link was down when the frame came, or the far interface when it arrived
+	DropCut                   // it was on its way when the link went down
+	DropLoss                  // the wire lost it, as was asked
+	DropPartition             // a partition keeps its sender from the port it came to
+	DropBuffers               // the emulator's frame memory was used up
+	DropOversize              // longer than the far port's MTU allows
+	DropDevice                // the kernel had no room for it at the far port
+	DropError                 // the kernel refused it for another reason
 	dropCauses
 )
 
 // dropNames are the names of the causes in the control protocol.
-var dropNames = [dropCauses]string{"queue", "down", "cut", "buffers", "oversize", "device", "error"}
+var dropNames = [dropCauses]string{"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error"}
 
 // Link is a cable: two directions that share being up.
 type Link struct {
@@ -41,6 +46,7 @@ type Direction struct {
 	offered   uint64
 	delivered tally
 	drops     [dropCauses]uint64
+	lateness  histogram.Histogram
 }
 
 // end is one end of a link: exactly one of the two is set.
@@ -81,13 +87,15 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 
 // DirectionState is what a direction holds and what it did. Offered = Frames + the sum of Drops + InFlight.
 type DirectionState struct {
-	Params         model.Params // the default queue limit filled in
-	Offered        uint64       // frames that came to the direction
-	Frames         uint64       // frames that arrived at its far end
-	Bytes          uint64       // their bytes
-	InFlight       int          // frames that wait or travel now
-	QueueHighWater int          // the most frames that ever waited at once
-	Drops          map[string]uint64
+	Params              model.Params // the default queue limit and the seed filled in
+	Offered             uint64       // frames that came to the direction
+	Frames              uint64       // frames that arrived at its far end
+	Bytes               uint64       // their bytes
+	InFlight            int          // frames that wait or travel now
+	QueueHighWater      int          // the most frames that ever waited at once
+	QueueHighWaterBytes int64        // the most bytes that ever waited at once
+	Drops               map[string]uint64
+	Lateness            histogram.Histogram // of frames at the port at the far end; a switch gets them at their scheduled times
 }
 
 // LinkState is a link as it is now.
@@ -107,13 +115,15 @@ func (d *Direction) state() DirectionState {
 	for cause, n := range d.drops {
 		drops[dropNames[cause]] = n
 	}
-	return DirectionState{
-		Params:         d.line.Params(),
-		Offered:        d.offered,
-		Frames:         d.delivered.frames,
-		Bytes:          d.delivered.bytes,
-		InFlight:       d.line.Len(),
-		QueueHighWater: d.line.HighWater(),
-		Drops:          drops,
+	state := DirectionState{
+		Params:   d.line.Params(),
+		Offered:  d.offered,
+		Frames:   d.delivered.frames,
+		Bytes:    d.delivered.bytes,
+		InFlight: d.line.Len(),
+		Drops:    drops,
+		Lateness: d.lateness,
 	}
+	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
+	return state
 }

@@ -1,8 +1,11 @@
 package fabric
 
+import "containernet-env/link_emulator/histogram"
+
 // Port is where one host's interface joins the network. It carries at most one link.
 type Port struct {
 	name     string
+	id       uint32 // never used twice; owner of the port's frames in the pool
 	sink     Sink
 	maxFrame int // MTU + frameOverhead
 	alive    bool
@@ -25,13 +28,19 @@ type PortState struct {
 	Alive                                                bool
 	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes uint64
 	Dropped                                              PortDrops
+	Lateness                                             histogram.Histogram // of the link's direction that ends here
 }
 
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
 func (p *Port) state() PortState {
+	var lateness histogram.Histogram
+	if p.out != nil {
+		lateness = p.out.back.lateness
+	}
 	return PortState{
+		Lateness:       lateness,
 		Alive:          p.alive,
 		ReceivedFrames: p.received.frames,
 		ReceivedBytes:  p.received.bytes,

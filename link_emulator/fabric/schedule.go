@@ -1,5 +1,7 @@
 package fabric
 
+import "math"
+
 // The schedule is a heap over directions, not over frames: each direction hands its frames out in order, so only its
 // oldest one can be next. Its size is the number of directions that carry something.
 
@@ -23,6 +25,29 @@ func (f *Fabric) reschedule(d *Direction) {
 		f.siftDown(d.position)
 		f.siftUp(d.position)
 	}
+}
+
+// NextDue is when Advance must be called next for every frame to be in time at its port; false when nothing travels. A frame that is due at
+// a switch can wait: it enters its next link at its scheduled time whenever that is carried out, so it is early enough before anything can be due at the end of
+// that link. (An Advance for another reason carries it out along the way.)
+func (f *Fabric) NextDue() (dueNS int64, ok bool) {
+	const never = math.MaxInt64
+	dueNS = f.earliest(0, never)
+	return dueNS, dueNS != never
+}
+
+// earliest is the smaller of best and the first time at which the part of the heap below i needs an Advance.
+func (f *Fabric) earliest(i int, best int64) int64 {
+	if i >= len(f.schedule) || f.schedule[i].dueNS >= best {
+		return best
+	}
+	d := f.schedule[i]
+	slack := int64(0)
+	if d.to.sw != nil {
+		slack = d.to.sw.slackNS
+	}
+	best = min(best, d.dueNS+slack)
+	return f.earliest(2*i+2, f.earliest(2*i+1, best))
 }
 
 func (f *Fabric) unschedule(d *Direction) {

@@ -17,6 +17,9 @@ const refreshNS = int64(1e9)
 // beyond it are not learned: frames to them are flooded.
 const maxAddresses = 8192
 
+// mostSlackNS bounds how long a frame that is due at a switch is left alone, so that counters and memory do not lag much.
+const mostSlackNS = int64(10e6)
+
 // groupBit marks broadcast and multicast addresses (lowest bit of the first octet on the wire).
 const groupBit = uint64(1) << 40
 
@@ -25,6 +28,7 @@ const groupBit = uint64(1) << 40
 type Switch struct {
 	name      string
 	out       []*Direction // directions that leave the switch
+	slackNS   int64        // the shortest time that a frame takes over any of them
 	addresses map[uint64]learned
 	sweptNS   int64 // when aged addresses were last removed because the table was full
 	counts    SwitchCounts
@@ -78,6 +82,15 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 		}
 	}
 	f.pool.Release(handle)
+}
+
+// measure is to be called when a direction that leaves the switch was added, removed or changed.
+func (sw *Switch) measure() {
+	sw.slackNS = mostSlackNS
+	for _, out := range sw.out {
+		params := out.line.Params()
+		sw.slackNS = min(sw.slackNS, params.DelayNS-params.Jitter.ReachNS())
+	}
 }
 
 func (sw *Switch) learn(source uint64, out *Direction, atNS int64) {

@@ -42,6 +42,7 @@ type class struct {
 	chunks     [][]byte
 	free       []uint32 // stack of unused slots
 	refs       []int32  // by slot
+	owners     []uint32 // by slot
 }
 
 // New makes a pool that maps at most limit bytes. It maps reserve bytes of ordinary-frame slots at once, so that
@@ -60,9 +61,9 @@ func New(limit, reserve int64) (*Pool, error) {
 	return p, nil
 }
 
-// Store copies frame into a slot held once. It reports false, and stores nothing, when the limit is reached
+// Store copies frame into a slot held once, of an owner that the caller knows by number. It reports false, and stores nothing, when the limit is reached
 // or the frame is longer than MaxFrame.
-func (p *Pool) Store(frame []byte) (Handle, bool) {
+func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 	for i := range p.classes {
 		c := &p.classes[i]
 		if len(frame) > c.bytes {
@@ -73,9 +74,11 @@ func (p *Pool) Store(frame []byte) (Handle, bool) {
 		}
 		slot := c.free[len(c.free)-1]
 		c.free = c.free[:len(c.free)-1]
-		c.refs[slot] = 1
+		c.refs[slot], c.owners[slot] = 1, owner
 		p.inUse++
-		copy(c.at(slot), frame)
+		if place := c.at(slot); unsafe.SliceData(frame) != unsafe.SliceData(place) { // see Room
+			copy(place, frame)
+		}
 		return Handle(uint32(i)<<classShift | slot), true
 	}
 	return 0, false
@@ -85,6 +88,19 @@ func (p *Pool) Store(frame []byte) (Handle, bool) {
 func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
 }
+
+// Room is where the next frame of ordinary size would be stored; nil when the limit is reached. A frame that was read into it and is longer than the small
+// slots is stored without being copied, if nothing was stored or released meanwhile; else it is copied as any other.
+func (p *Pool) Room() []byte {
+	c := &p.classes[1]
+	if len(c.free) == 0 && !p.grow(c) {
+		return nil
+	}
+	return c.at(c.free[len(c.free)-1])
+}
+
+// Owner is who stored the frame.
+func (p *Pool) Owner(h Handle) uint32 { return p.classes[h>>classShift].owners[h&slotMask] }
 
 // Retain adds one holder.
 func (p *Pool) Retain(h Handle) { p.classes[h>>classShift].refs[h&slotMask]++ }
@@ -142,6 +158,7 @@ func (p *Pool) grow(c *class) bool {
 	first := len(c.chunks) * perChunk
 	c.chunks = append(c.chunks, chunk)
 	c.refs = append(c.refs, make([]int32, perChunk)...)
+	c.owners = append(c.owners, make([]uint32, perChunk)...)
 	if cap(c.free) < len(c.refs) {
 		c.free = append(make([]uint32, 0, 2*len(c.refs)), c.free...)
 	}

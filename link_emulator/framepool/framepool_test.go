@@ -20,7 +20,7 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 	var handles []Handle
 	lengths := []int{0, 1, 14, 255, 256, 257, 1514, 2048, 2049, 9018, 16384, 16385, MaxFrame}
 	for i, length := range lengths {
-		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length))
+		handle, ok := pool.Store(bytes.Repeat([]byte{byte(i + 1)}, length), uint32(i))
 		if !ok {
 			t.Fatalf("%d bytes were refused", length)
 		}
@@ -30,19 +30,52 @@ func TestFramesOfEveryLengthComeBackAsStored(t *testing.T) {
 		if !bytes.Equal(pool.Frame(handles[i], length), bytes.Repeat([]byte{byte(i + 1)}, length)) {
 			t.Errorf("the frame of %d bytes was changed", length)
 		}
+		if owner := pool.Owner(handles[i]); owner != uint32(i) {
+			t.Errorf("the frame of %d bytes: owner %d, want %d", length, owner, i)
+		}
 		pool.Release(handles[i])
 	}
 	if frames, _, _ := pool.Usage(); frames != 0 {
 		t.Errorf("%d frames are still held", frames)
 	}
-	if _, ok := pool.Store(make([]byte, MaxFrame+1)); ok {
+	if _, ok := pool.Store(make([]byte, MaxFrame+1), 0); ok {
 		t.Error("a frame beyond MaxFrame was stored")
+	}
+}
+
+func TestRoomIsStoredWithoutCopying(t *testing.T) {
+	pool := newPool(t, 1<<20)
+	held, _ := pool.Store(make([]byte, 1000), 0)
+	for _, length := range []int{100, 1514, 2048} {
+		room := pool.Room()[:length]
+		room[0], room[length-1] = 7, 9
+		handle, ok := pool.Store(room, 3)
+		if !ok {
+			t.Fatal("refused")
+		}
+		stored := pool.Frame(handle, length)
+		if stored[0] != 7 || stored[length-1] != 9 || pool.Owner(handle) != 3 {
+			t.Errorf("%d bytes: the frame was changed", length)
+		}
+		if same := &stored[0] == &room[0]; same != (length > 256) {
+			t.Errorf("%d bytes: in place: %v", length, same)
+		}
+		if again := pool.Room(); length > 256 && &again[0] == &room[0] {
+			t.Error("the room was given away twice")
+		}
+	}
+	// A slot that is freed meanwhile is used first: then the frame is copied, and right all the same.
+	room := pool.Room()[:1000]
+	room[0] = 5
+	pool.Release(held)
+	if handle, _ := pool.Store(room, 0); pool.Frame(handle, 1000)[0] != 5 {
+		t.Error("the frame was changed")
 	}
 }
 
 func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool := newPool(t, 1<<20)
-	handle, _ := pool.Store([]byte("frame"))
+	handle, _ := pool.Store([]byte("frame"), 0)
 	pool.Retain(handle)
 	pool.Release(handle)
 	if string(pool.Frame(handle, 5)) != "frame" {
@@ -63,7 +96,7 @@ func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
 	frame := make([]byte, 1514)
 	var handles []Handle
 	for {
-		handle, ok := pool.Store(frame)
+		handle, ok := pool.Store(frame, 0)
 		if !ok {
 			break
 		}
@@ -76,7 +109,7 @@ func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
 		t.Errorf("mapped %d of %d bytes", mapped, limit)
 	}
 	pool.Release(handles[7])
-	if _, ok := pool.Store(frame); !ok {
+	if _, ok := pool.Store(frame, 0); !ok {
 		t.Error("a freed slot was not used again")
 	}
 }

@@ -1,7 +1,10 @@
 // Package histogram counts durations in buckets of constant relative width, in constant memory.
 package histogram
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // Each power of two is divided into 16 buckets, so a percentile is read to within 1/16 (6.25 %) above the truth.
 const (
@@ -45,6 +48,17 @@ func (h *Histogram) PercentileNS(p float64) int64 {
 		}
 	}
 	return h.maxNS
+}
+
+// Buckets are those that hold something, in order: the longest duration that belongs into one, and how many it holds.
+func (h *Histogram) Buckets() iter.Seq2[int64, uint64] {
+	return func(yield func(int64, uint64) bool) {
+		for i, n := range h.bucket {
+			if n > 0 && !yield(upperEdge(i), n) {
+				return
+			}
+		}
+	}
 }
 
 // Add counts everything that other holds.

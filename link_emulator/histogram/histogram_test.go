@@ -55,3 +55,18 @@ func TestEmptyNegativeAndSum(t *testing.T) {
 		t.Errorf("got count %d, median %d, max %d", h.Count(), h.PercentileNS(50), h.MaxNS())
 	}
 }
+
+func TestBucketsAddUp(t *testing.T) {
+	var h Histogram
+	for _, ns := range []int64{3, 3, 1000, 1 << 40} {
+		h.Record(ns)
+	}
+	var edges []int64
+	var sum uint64
+	for edge, count := range h.Buckets() {
+		edges, sum = append(edges, edge), sum+count
+	}
+	if sum != 4 || len(edges) != 3 || edges[0] != 3 || edges[1] < 1000 || edges[2] < 1<<40 {
+		t.Errorf("edges %v hold %d", edges, sum)
+	}
+}

@@ -18,7 +18,6 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
-	"containernet-env/link_emulator/histogram"
 )
 
 const (
@@ -45,6 +44,7 @@ type Loop struct {
 	epoll  int
 	timer  int
 	wake   int // eventfd
+	probe  int // eventfd; see probeWakeUps
 
 	sources    []*source // by index; nil: free
 	generation int32
@@ -57,7 +57,9 @@ type Loop struct {
 	armedNS   int64 // what the timer is set to; it may have fired; 0: not set
 	polledNS  int64 // when the devices were last looked at
 	sleptAtNS int64 // when the thread last slept
-	lateness  histogram.Histogram
+	awake     awake
+	shiftNS   int64 // how much earlier than read the frames of this turn came
+	latency   latencies
 	counts    Counts
 	grant     Grant
 	failed    func(error)
@@ -79,6 +81,7 @@ type kind uint8
 const (
 	kindTimer kind = iota
 	kindWake
+	kindProbe
 	kindDevice
 	kindProcess
 )
@@ -91,7 +94,7 @@ type source struct {
 
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
-	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, failed: failed, stopped: make(chan struct{})}
+	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, failed: failed, stopped: make(chan struct{})}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -104,7 +107,11 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 		l.closeAll()
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake} {
+	if l.probe, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		l.closeAll()
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake, l.probe: kindProbe} {
 		if _, err := l.watch(fd, &source{kind: kind}); err != nil {
 			l.closeAll()
 			return nil, err
@@ -114,7 +121,8 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake} {
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake} { // not the probe: its goroutine may still write to it
+
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -140,8 +148,13 @@ func (l *Loop) Start() (Grant, error) {
 		ready <- nil
 		l.run()
 	}()
-	err := <-ready
-	return l.grant, err
+	if err := <-ready; err != nil {
+		return l.grant, err
+	}
+	measured := make(chan struct{})
+	go l.probeWakeUps(measured)
+	<-measured
+	return l.grant, nil
 }
 
 // Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do must
@@ -175,11 +188,14 @@ func (l *Loop) Collect() {
 	l.Do(func(int64) { l.relaxed = false })
 }
 
-// Lateness of all frames delivered so far: time of the write less the scheduled time. To be called inside Do.
-func (l *Loop) Lateness() *histogram.Histogram { return &l.lateness }
-
-// Counts of the loop so far. To be called inside Do.
+// Counts of the loop since ResetCounts. To be called inside Do.
 func (l *Loop) Counts() Counts { return l.counts }
+
+// ResetCounts begins anew. To be called inside Do.
+func (l *Loop) ResetCounts() { l.counts = Counts{} }
+
+// Latencies as measured lately. To be called inside Do.
+func (l *Loop) Latencies() Latencies { return l.latency.now }
 
 // run alternates between moving frames, pinned, and carrying out requests, unpinned, because those may block for moments.
 func (l *Loop) run() {
@@ -210,11 +226,15 @@ func (l *Loop) run() {
 func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
 	beforeNS := clock.Now()
-	n, err := l.await(beforeNS)
+	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
 	}
 	nowNS := clock.Now()
+	l.shiftNS = 0
+	if slept {
+		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
+	}
 	if nowNS-beforeNS > sleptNS {
 		l.sleptAtNS = nowNS
 	} else if nowNS-l.sleptAtNS > busyNS {
@@ -223,7 +243,7 @@ func (l *Loop) turn() (requests bool, err error) {
 		nowNS = clock.Now()
 		l.sleptAtNS = nowNS
 	}
-	l.fabric.Advance(nowNS)
+	l.advance(nowNS)
 	for i := range l.events[:n] {
 		event := &l.events[i]
 		s := l.sources[event.Fd]
@@ -241,44 +261,52 @@ func (l *Loop) turn() (requests bool, err error) {
 			requests = true
 		case kindWake:
 			requests = true
-		case kindTimer: // served by Advance
+		case kindTimer, kindProbe: // served by advance and measureWakeUp
 		}
 	}
-	l.fabric.Advance(clock.Now())
+	l.advance(clock.Now())
 	l.moved = n > 0
 	return requests, nil
 }
 
-// await returns the number of events, at once if a frame is due within soonNS or if there are events; otherwise it sets the
-// timer to the next frame and sleeps. After a turn that had events it looks before it sets the timer: under load there mostly are
+// advance carries out what is due. A write takes its time, so it begins that much earlier.
+func (l *Loop) advance(nowNS int64) { l.fabric.Advance(nowNS + l.latency.now.WriteNS) }
+
+// await returns the number of events, at once if a frame is due soon or if there are events; otherwise it sets the
+// timer to when the thread must be awake for the next frame, and sleeps. After a turn that had events it looks before it sets the timer: under load there mostly are
 // more, and setting the timer costs more than anything else in a turn.
-func (l *Loop) await(nowNS int64) (int, error) {
+func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
+	if some {
+		dueNS -= l.latency.now.WriteNS
+		dueNS -= l.awake.lead(nowNS, dueNS, l.latency.now.TimerNS)
+	}
 	soon := some && dueNS <= nowNS+soonNS
 	if soon && nowNS-l.polledNS < pollNS {
-		return 0, nil
+		return 0, false, nil
 	}
 	l.polledNS = nowNS
 	if soon || l.moved {
 		n, errno := l.wait(0)
 		if errno != 0 && errno != unix.EINTR {
-			return 0, fmt.Errorf("epoll_wait: %w", errno)
+			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 		}
 		if soon || n > 0 {
-			return n, nil
+			return n, false, nil
 		}
 	}
 	if dueNS != l.armedNS {
 		if errno := armTimer(l.timer, dueNS); errno != 0 {
-			return 0, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
+			return 0, false, fmt.Errorf("timerfd_settime to %d: %w", dueNS, errno)
 		}
 		l.armedNS = dueNS
 	}
-	n, errno := l.wait(-1)
+	var errno unix.Errno
+	n, errno = l.wait(-1)
 	if errno != 0 && errno != unix.EINTR {
-		return 0, fmt.Errorf("epoll_wait: %w", errno)
+		return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 	}
-	return n, nil
+	return n, true, nil
 }
 
 // wait is the only place where the thread sleeps for long. Relaxed, the scheduler is told about it.
@@ -299,12 +327,16 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 // out first, so that frames enter a shared link in the order of their times.
 func (l *Loop) read(port *Port) bool {
 	for range readBatch {
-		length, errno := port.device.Read(l.scratch[:])
+		nowNS := clock.Now() // before the read: so the time it takes does not count
+		l.advance(nowNS)
+		buffer := l.fabric.Room(port.fabricPort)
+		if buffer == nil {
+			buffer = l.scratch[:]
+		}
+		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
-			nowNS := clock.Now()
-			l.fabric.Advance(nowNS)
-			l.fabric.Ingress(port.fabricPort, l.scratch[:length], nowNS)
+			l.fabric.Ingress(port.fabricPort, buffer[:length], nowNS-l.shiftNS)
 		case unix.EAGAIN, unix.EINTR:
 			return true
 		default:

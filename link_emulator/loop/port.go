@@ -8,7 +8,6 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/histogram"
 )
 
 // Port is a device that the loop reads and writes, and the process it belongs to. Its methods are for the data thread.
@@ -23,7 +22,6 @@ type Port struct {
 
 	broken, ended bool
 	gone          unix.Errno
-	lateness      histogram.Histogram
 }
 
 // Died is told, on the data thread, that a port has died at atNS: gone is what reading its interface answered, or 0 when its
@@ -67,23 +65,24 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 // Device that the port was attached with; closed when the port has died.
 func (p *Port) Device() device.Device { return p.device }
 
-// Lateness of the frames delivered to the port. To be called inside Do.
-func (p *Port) Lateness() *histogram.Histogram { return &p.lateness }
-
 // Deliver implements fabric.Sink.
-func (p *Port) Deliver(frame []byte, dueNS int64) fabric.Outcome {
-	lateNS := clock.Now() - dueNS
-	p.lateness.Record(lateNS)
-	p.loop.lateness.Record(lateNS)
-	switch p.device.Write(frame) {
-	case 0:
-		return fabric.Delivered
-	case unix.EIO: // the interface is down (tun_get_user)
-		return fabric.SinkDown
-	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		return fabric.SinkFull
+func (p *Port) Deliver(frame []byte, dueNS int64) (fabric.Outcome, int64) {
+	latency := &p.loop.latency
+	nowNS := clock.Now()
+	lateNS := nowNS + latency.now.WriteNS - dueNS
+	errno := p.device.Write(frame)
+	if latency.writes++; latency.writes%writeSample == 0 {
+		latency.writeTook(clock.Now() - nowNS)
 	}
-	return fabric.SinkError
+	switch errno {
+	case 0:
+		return fabric.Delivered, lateNS
+	case unix.EIO: // the interface is down (tun_get_user)
+		return fabric.SinkDown, lateNS
+	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
+		return fabric.SinkFull, lateNS
+	}
+	return fabric.SinkError, lateNS
 }
 
 func (l *Loop) portDied(port *Port, nowNS int64) {
@@ -139,8 +138,8 @@ func (l *Loop) watch(fd int, s *source) (int, error) {
 	l.generation++
 	s.generation = l.generation
 	events := uint32(unix.EPOLLIN)
-	if s.kind == kindTimer {
-		events |= unix.EPOLLET // told once per firing: nobody reads the timer
+	if s.kind == kindTimer || s.kind == kindProbe {
+		events |= unix.EPOLLET // told once per firing: nobody reads it
 	}
 	event := unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {

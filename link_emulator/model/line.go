@@ -1,7 +1,7 @@
 package model
 
 // MaxInFlight bounds the frames that one direction holds, waiting and in the delay line together. It bounds the memory of
-// the ring (24 MiB) when a broadcast storm makes many lines hold the same few stored frames.
+// the ring (32 MiB) when a broadcast storm makes many lines hold the same few stored frames.
 const MaxInFlight = 1 << 20
 
 // Verdict is what became of an offered frame.
@@ -15,48 +15,85 @@ const (
 
 // Frame is one frame on the line: an opaque handle of the caller, its length, and when it reaches the far end.
 type Frame struct {
-	DueNS  int64
-	startN int64 // when it starts onto the wire (the serializer takes it)
-	Handle uint32
-	Bytes  uint32
+	DueNS   int64
+	startNS int64 // when it starts onto the wire (the serializer takes it)
+	Handle  uint32
+	Bytes   uint32
+	Lost    bool // the wire loses it: at DueNS it is gone
+	gone    bool // taken off out of turn; see reorder.go
+}
+
+// moment is a time as an exact fraction of a nanosecond: ns + part/rate, the rate being the line's.
+type moment struct{ ns, part int64 }
+
+func (m moment) ceil() int64 {
+	if m.part > 0 {
+		return m.ns + 1
+	}
+	return m.ns
+}
+
+func (m moment) after(other moment) bool {
+	return m.ns > other.ns || m.ns == other.ns && m.part > other.part
 }
 
 // Line is one direction of a link. A frame offered at t departs the serializer at
 //
 //	s = max(t, departure of the frame before it) + 8*bytes/rate     (rate unlimited: s = max(t, that departure))
 //
-// and is due at s + delay, never before the frame ahead of it. Departures are kept as exact fractions, so rounding
-// never adds up; a due time is rounded up to the next nanosecond, never down. Frames between offer and start wait: the
-// queue limit counts them and only them. Times must be >= 0; an offer earlier than the one before it is
-// treated like any other (it finds the serializer taken).
+// and is due at s + delay, where the delay is drawn for each frame if there is jitter. Without reordering it is never due before the
+// frame ahead of it is, plus its own 8*bytes/rate: frames that jitter or a shrunken delay pushes together come out one after the other at
+// the rate, not on top of each other. Times are kept as exact fractions, so rounding never adds up; a due time is
+// rounded up to the next nanosecond, never down. Frames between offer and start wait: the queue limits count them and only them. Times must
+// be >= 0; an offer earlier than the one before it is treated like any other (it finds the serializer taken).
 //
-// The zero Line is unlimited and without delay; use Set. Not safe for concurrent use.
+// The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
-	asked     Params // as given, QueueFrames may be 0
-	params    Params // resolved
-	departNS  int64  // departure of the last accepted frame is departNS + departRem/rate
-	departRem int64
-	lastDueNS int64
+	DefaultSeed uint64 // of lines whose parameters have none; to be set before the first Set
+
+	asked       Params // as given
+	params      Params // resolved
+	limitFrames int
+	limitBytes  int64
+	chance      chance
+	depart      moment // departure of the last accepted frame
+	last        moment // due time of the last accepted frame; with reordering, the latest of all
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
 	waiting uint64  // oldest frame that had not started when last looked at
 	tail    uint64
+	count   int // frames on the line: those between head and tail that have not gone
 
-	highWater int
+	overtaking bool     // frames are taken off by due time, not by position
+	heap       []uint32 // positions by due time, while overtaking
+
+	waitingBytes   int64 // of the frames from waiting to tail
+	highWater      int
+	highWaterBytes int64
 }
 
-// Params is what the direction holds now, the default queue limit filled in.
-func (l *Line) Params() Params { return l.params.Resolved() }
+// Params is what the direction holds now, with the default queue limit and the seed filled in.
+func (l *Line) Params() Params {
+	p := l.params
+	p.Seed = l.chance.seed
+	return p
+}
 
-// Asked is what was last given to Set: QueueFrames is 0 where the default was asked for.
+// Asked is what was last given to Set.
 func (l *Line) Asked() Params { return l.asked }
 
 // Len is the number of frames on the line, waiting or travelling.
-func (l *Line) Len() int { return int(l.tail - l.head) }
+func (l *Line) Len() int { return l.count }
 
-// HighWater is the largest number of frames that ever waited at once.
-func (l *Line) HighWater() int { return l.highWater }
+// HighWater is the largest number of frames, and of bytes, that waited at once since the last ResetHighWater.
+func (l *Line) HighWater() (frames int, bytes int64) { return l.highWater, l.highWaterBytes }
+
+// ResetHighWater begins with what waits at nowNS.
+func (l *Line) ResetHighWater(nowNS int64) {
+	l.highWater = l.Waiting(nowNS)
+	l.highWaterBytes = l.waitingBytes
+}
 
 // Offer puts a frame on the line at nowNS. Only Accepted takes the handle over.
 func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
@@ -64,95 +101,145 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 		return LineFull
 	}
 	startNS := nowNS
-	if busy := l.departCeil(); busy > nowNS {
+	if busy := l.depart.ceil(); busy > nowNS {
 		startNS = busy
-		if waiting := l.Waiting(nowNS); waiting >= l.params.QueueFrames {
+		waiting := l.Waiting(nowNS)
+		if waiting >= l.limitFrames || l.waitingBytes+int64(bytes) > l.limitBytes {
 			return QueueFull
-		} else if waiting+1 > l.highWater {
-			l.highWater = waiting + 1
 		}
+		l.highWater = max(l.highWater, waiting+1)
+		l.highWaterBytes = max(l.highWaterBytes, l.waitingBytes+int64(bytes))
 	} else {
-		l.departNS, l.departRem = nowNS, 0
+		l.depart = moment{ns: nowNS}
 	}
-	l.serialize(bytes)
-	l.lastDueNS = max(l.lastDueNS, l.departCeil()+l.params.DelayNS)
-	l.push(Frame{DueNS: l.lastDueNS, startN: startNS, Handle: handle, Bytes: uint32(bytes)})
+	frame := Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)}
+	frame.DueNS = l.schedule(bytes)
+	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss)
+	l.push(frame)
 	return Accepted
 }
 
 // Waiting is the number of frames that have not started onto the wire at nowNS.
 func (l *Line) Waiting(nowNS int64) int {
-	for l.waiting < l.tail && l.at(l.waiting).startN <= nowNS {
-		l.waiting++
+	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
+		l.start()
 	}
 	return int(l.tail - l.waiting)
 }
 
-// Next is when the oldest frame is due; false when the line is empty.
+// start moves the frame that waits first onto the wire.
+func (l *Line) start() {
+	l.waitingBytes -= int64(l.at(l.waiting).Bytes)
+	l.waiting++
+}
+
+// Next is when the next frame is due; false when the line is empty.
 func (l *Line) Next() (dueNS int64, ok bool) {
-	if l.head == l.tail {
+	switch {
+	case l.count == 0:
 		return 0, false
+	case l.overtaking:
+		return l.at(uint64(l.heap[0])).DueNS, true
 	}
 	return l.at(l.head).DueNS, true
 }
 
-// Pop takes the oldest frame off. The caller must have seen that it is due; the line must not be empty.
+// Pop takes the frame off that is due next. The caller must have seen that it is due; the line must not be empty.
 func (l *Line) Pop() Frame {
-	f := *l.at(l.head)
-	l.head++
-	l.waiting = max(l.waiting, l.head)
+	position := l.head
+	if l.overtaking {
+		position = l.takeEarliest()
+	}
+	f := *l.at(position)
+	for l.waiting <= position {
+		l.start()
+	}
+	l.count--
+	l.remove(position)
 	return f
 }
 
 // Set changes the parameters at nowNS. Frames that have started keep the times they have (they are on the wire already);
-// frames that wait follow the new rate and delay from the end of the frame in service on. Order is kept: when the delay
-// shrinks, what is travelling holds back what follows. Frames above a smaller queue limit stay.
-// p must have passed Check.
+// frames that wait follow the new rate and delay from the end of the frame in service on; who is lost stays lost. Order is kept: when the
+// delay shrinks, what is travelling holds back what follows. Frames above a smaller queue limit stay. Another seed restarts the random
+// sequences. p must have passed Check.
 func (l *Line) Set(nowNS int64, p Params) {
 	first := l.tail - uint64(l.Waiting(nowNS))
 	l.asked, l.params = p, p.Resolved()
-	if first == l.tail {
-		l.departNS, l.departRem = l.departCeil(), 0 // the remainder was a fraction of the old rate
-		return
+	l.limitFrames, l.limitBytes = l.params.QueueFrames, l.params.QueueBytes
+	if l.limitFrames == 0 {
+		l.limitFrames = MaxInFlight
 	}
-	l.departNS, l.departRem = l.at(first).startN, 0
-	l.lastDueNS = 0
-	if first > l.head {
-		l.lastDueNS = l.at(first - 1).DueNS
+	if l.limitBytes == 0 {
+		l.limitBytes = MaxQueueBytes * 10 // more than MaxInFlight frames are long
 	}
-	for i := first; i < l.tail; i++ {
-		f := l.at(i)
-		f.startN = l.departCeil()
-		l.serialize(int(f.Bytes))
-		l.lastDueNS = max(l.lastDueNS, l.departCeil()+l.params.DelayNS)
-		f.DueNS = l.lastDueNS
+	if seed := l.seed(); l.chance.random == nil || seed != l.chance.seed {
+		l.chance.restart(seed)
 	}
+	// The fractions were of the old rate.
+	l.depart = moment{ns: l.depart.ceil()}
+	l.last = moment{ns: l.last.ceil()}
+	if first < l.tail {
+		l.depart = moment{ns: l.at(first).startNS}
+		l.last = moment{ns: l.latestDue(first)}
+		for i := first; i < l.tail; i++ {
+			f := l.at(i)
+			f.startNS = l.depart.ceil()
+			f.DueNS = l.schedule(int(f.Bytes))
+		}
+	}
+	l.setOvertaking(p.Jitter.Reorder)
+}
+
+// Restart begins the random sequences anew, from the seed.
+func (l *Line) Restart() { l.chance.restart(l.seed()) }
+
+func (l *Line) seed() uint64 {
+	if l.asked.Seeded {
+		return l.asked.Seed
+	}
+	return l.DefaultSeed
 }
 
 // Cut empties the line at nowNS, as a cable that is cut loses what is on it, and hands every frame to lost. The
 // serializer is idle afterwards.
 func (l *Line) Cut(nowNS int64, lost func(Frame)) {
-	for l.head < l.tail {
+	for l.count > 0 {
 		lost(l.Pop())
 	}
-	l.departNS, l.departRem, l.lastDueNS = nowNS, 0, nowNS
+	l.depart, l.last = moment{ns: nowNS}, moment{ns: nowNS}
 }
 
-// serialize moves the departure on by the time that bytes take at the rate.
-func (l *Line) serialize(bytes int) {
-	if l.params.RateBPS == 0 {
-		return
+// schedule moves the departure on by the time that bytes take at the rate, and returns when they are due at the far end.
+func (l *Line) schedule(bytes int) int64 {
+	var took moment
+	if rate := l.params.RateBPS; rate != 0 {
+		work := int64(bytes) * 8 * 1e9
+		took = moment{work / rate, work % rate}
+		l.depart = l.add(l.depart, took)
 	}
-	work := int64(bytes)*8*1e9 + l.departRem
-	l.departNS += work / l.params.RateBPS
-	l.departRem = work % l.params.RateBPS
+	due := l.depart
+	due.ns += l.chance.delay(&l.params)
+	if l.params.Jitter.Reorder {
+		if due.after(l.last) {
+			l.last = due
+		}
+		return due.ceil()
+	}
+	if held := l.add(l.last, took); held.after(due) {
+		due = held
+	}
+	l.last = due
+	return due.ceil()
 }
 
-func (l *Line) departCeil() int64 {
-	if l.departRem > 0 {
-		return l.departNS + 1
+func (l *Line) add(a, b moment) moment {
+	sum := moment{a.ns + b.ns, a.part + b.part}
+	if sum.part > 0 && sum.part >= l.params.RateBPS {
+		sum.part -= l.params.RateBPS
+		sum.ns++
 	}
-	return l.departNS
+	return sum
 }
 
 func (l *Line) at(position uint64) *Frame { return &l.ring[position&uint64(len(l.ring)-1)] }
@@ -166,5 +253,10 @@ func (l *Line) push(f Frame) {
 		l.ring = grown
 	}
 	l.tail++
+	l.count++
+	l.waitingBytes += int64(f.Bytes)
 	*l.at(l.tail - 1) = f
+	if l.overtaking {
+		l.enter(l.tail - 1)
+	}
 }

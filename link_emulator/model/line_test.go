@@ -1,7 +1,7 @@
 package model
 
 import (
-	"math/rand/v2"
+	"math"
 	"testing"
 )
 
@@ -77,8 +77,8 @@ func TestQueueLimitCountsFramesThatWait(t *testing.T) {
 	if verdict := line.Offer(0, 0, 1250); verdict != QueueFull {
 		t.Fatalf("the fourth frame: got verdict %d, want QueueFull", verdict)
 	}
-	if got := line.HighWater(); got != 2 {
-		t.Errorf("high water: got %d, want 2", got)
+	if frames, bytes := line.HighWater(); frames != 2 || bytes != 2500 {
+		t.Errorf("high water: got %d frames and %d bytes, want 2 and 2500", frames, bytes)
 	}
 	// At 10 ms the first has left into the delay line, which has no limit of its own, and the second is in service.
 	offer(t, line, 10*ms, 1250)
@@ -92,8 +92,8 @@ func TestUnlimitedRateNeverQueues(t *testing.T) {
 	for range 10_000 {
 		offer(t, line, 5, 1514)
 	}
-	if line.HighWater() != 0 {
-		t.Errorf("high water: got %d, want 0", line.HighWater())
+	if frames, bytes := line.HighWater(); frames != 0 || bytes != 0 {
+		t.Errorf("high water: got %d frames and %d bytes, want none", frames, bytes)
 	}
 }
 
@@ -166,13 +166,25 @@ func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
 func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 	for _, p := range []Params{
 		{DelayNS: -1}, {DelayNS: MaxDelayNS + 1}, {RateBPS: -1}, {RateBPS: MinRateBPS - 1}, {RateBPS: MaxRateBPS + 1},
-		{QueueFrames: -1}, {QueueFrames: MaxQueueFrames + 1},
+		{QueueFrames: -1}, {QueueFrames: MaxQueueFrames + 1}, {QueueBytes: -1}, {QueueBytes: MaxQueueBytes + 1},
+		{Seeded: true, Seed: uint64(MaxSeed) + 1},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform}},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: math.MaxInt64}},
+		{Loss: Loss{Model: Independent, Ratio: -0.1}}, {Loss: Loss{Model: Independent, Ratio: math.NaN()}},
+		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1.1}}, {Loss: Loss{Model: GilbertElliott, BadLoss: 2}},
 	} {
 		if p.Check() == nil {
 			t.Errorf("%+v was accepted", p)
 		}
 	}
-	for _, p := range []Params{{}, {MaxDelayNS, MaxRateBPS, MaxQueueFrames}, {0, MinRateBPS, 1}} {
+	for _, p := range []Params{
+		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames}, {RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, {DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
+		{Loss: Loss{Model: Independent, Ratio: 1}}, {Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
+		{Seeded: true, Seed: uint64(MaxSeed)},
+	} {
 		if err := p.Check(); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
@@ -180,7 +192,18 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 }
 
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
-	line := newLine(Params{DelayNS: ms, RateBPS: 1e9})
+	for name, params := range map[string]Params{
+		"plain":   {DelayNS: ms, RateBPS: 1e9},
+		"chance":  {DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4}, Loss: Loss{Model: GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
+		"reorder": {DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true}, Loss: Loss{Model: Independent, Ratio: 0.1}},
+	} {
+		t.Run(name, func(t *testing.T) { checkNoAllocation(t, params) })
+	}
+}
+
+func checkNoAllocation(t *testing.T, params Params) {
+	t.Helper()
+	line := newLine(params)
 	now := int64(0)
 	step := func() {
 		now += 12112
@@ -197,150 +220,18 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// record is what a property run knows of one accepted frame.
-type record struct {
-	handle           uint32
-	bytes            int
-	offeredNS, dueNS int64
+func BenchmarkOfferPop(b *testing.B) { benchmark(b, Params{DelayNS: ms, RateBPS: 1e9}) }
+
+func BenchmarkOfferPopChance(b *testing.B) {
+	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4}, Loss: Loss{Model: Independent, Ratio: 0.01}})
 }
 
-// TestProperties drives lines with random traffic: frames and bytes are conserved, order is kept, nothing is due before its delay and
-// its own serialization, and what departs within any window never exceeds the rate by more than one frame.
-func TestProperties(t *testing.T) {
-	for seed := range uint64(60) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		params := randomParams(random)
-		line := newLine(params)
-		var accepted, delivered []record
-		offered, refused, now := 0, 0, int64(0)
-		var bytesIn, bytesOut int64
-		pop := func() {
-			f := line.Pop()
-			delivered = append(delivered, record{handle: f.Handle, bytes: int(f.Bytes), dueNS: f.DueNS})
-			bytesOut += int64(f.Bytes)
-		}
-		for handle := range uint32(3000) {
-			now += random.Int64N(40_000) * random.Int64N(2)
-			for due, ok := line.Next(); ok && due <= now; due, ok = line.Next() {
-				pop()
-			}
-			bytes := 60 + random.IntN(1455)
-			offered++
-			waiting := line.Waiting(now)
-			if line.Offer(now, handle, bytes) != Accepted {
-				refused++
-				if waiting < line.Params().QueueFrames {
-					t.Fatalf("seed %d: refused with %d of %d waiting", seed, waiting, line.Params().QueueFrames)
-				}
-				continue
-			}
-			bytesIn += int64(bytes)
-			accepted = append(accepted, record{handle: handle, bytes: bytes, offeredNS: now})
-		}
-		if line.Len()+len(delivered)+refused != offered {
-			t.Fatalf("seed %d: %d offered, but %d refused, %d delivered, %d on the line", seed, offered, refused, len(delivered), line.Len())
-		}
-		for line.Len() > 0 {
-			pop()
-		}
-		if len(delivered) != len(accepted) || bytesIn != bytesOut {
-			t.Fatalf("seed %d: %d frames and %d bytes in, %d and %d out", seed, len(accepted), bytesIn, len(delivered), bytesOut)
-		}
-		for i := range delivered {
-			in, out := accepted[i], delivered[i]
-			if in.handle != out.handle || in.bytes != out.bytes {
-				t.Fatalf("seed %d: frame %d came out as number %d", seed, out.handle, i)
-			}
-			least := in.offeredNS + params.DelayNS
-			if params.RateBPS > 0 {
-				least += int64(in.bytes) * 8 * 1e9 / params.RateBPS
-			}
-			if out.dueNS < least {
-				t.Fatalf("seed %d: frame %d is due %d ns early", seed, i, least-out.dueNS)
-			}
-			if i > 0 && out.dueNS < delivered[i-1].dueNS {
-				t.Fatalf("seed %d: frame %d overtakes", seed, i)
-			}
-		}
-		if params.RateBPS > 0 {
-			checkRate(t, seed, params.RateBPS, delivered)
-		}
-	}
+func BenchmarkOfferPopReorder(b *testing.B) {
+	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true}})
 }
 
-func randomParams(random *rand.Rand) Params {
-	params := Params{DelayNS: random.Int64N(20 * ms), QueueFrames: 1 + random.IntN(200)}
-	if random.IntN(4) > 0 {
-		params.RateBPS = MinRateBPS*1000 + random.Int64N(3e9)
-	}
-	return params
-}
-
-// checkRate looks at every window that begins just after one departure and ends with another: without the first frame, no more than
-// rate times its length may have departed (1 ns for rounding).
-func checkRate(t *testing.T, seed uint64, rateBPS int64, frames []record) {
-	t.Helper()
-	for i := 0; i < len(frames); i += 7 {
-		bits := int64(0)
-		for _, f := range frames[i+1:] {
-			bits += int64(f.bytes) * 8
-			window := float64(f.dueNS-frames[i].dueNS+1) * float64(rateBPS) / 1e9
-			if float64(bits) > window+1e-3 {
-				t.Fatalf("seed %d: %d bits in a window for %.1f", seed, bits, window)
-			}
-		}
-	}
-}
-
-// TestPropertiesUnderChange changes the parameters at random moments: frames are still conserved and in order, and
-// none that is offered after a change is due before the new delay.
-func TestPropertiesUnderChange(t *testing.T) {
-	for seed := range uint64(60) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		params := randomParams(random)
-		line := newLine(params)
-		least := map[uint32]int64{}
-		now, lastDue, out := int64(0), int64(0), 0
-		pop := func() {
-			f := line.Pop()
-			out++
-			if f.DueNS < lastDue {
-				t.Fatalf("seed %d: frame %d overtakes", seed, f.Handle)
-			}
-			if f.DueNS < least[f.Handle] {
-				t.Fatalf("seed %d: frame %d is due at %d, not before %d", seed, f.Handle, f.DueNS, least[f.Handle])
-			}
-			lastDue = f.DueNS
-		}
-		for handle := range uint32(2000) {
-			now += random.Int64N(30_000)
-			for due, ok := line.Next(); ok && due <= now; due, ok = line.Next() {
-				pop()
-			}
-			if random.IntN(50) == 0 {
-				waiting := uint32(line.Waiting(now))
-				params = randomParams(random)
-				line.Set(now, params)
-				for i := range waiting { // these follow the new delay, from now on at the earliest
-					frame := line.at(line.tail - 1 - uint64(i))
-					least[frame.Handle] = now + params.DelayNS
-				}
-			}
-			if line.Offer(now, handle, 60+random.IntN(1455)) == Accepted {
-				least[handle] = now + params.DelayNS
-			}
-		}
-		for line.Len() > 0 {
-			pop()
-		}
-		if out != len(least) {
-			t.Fatalf("seed %d: %d accepted, %d delivered", seed, len(least), out)
-		}
-	}
-}
-
-func BenchmarkOfferPop(b *testing.B) {
-	line := newLine(Params{DelayNS: ms, RateBPS: 1e9})
+func benchmark(b *testing.B, params Params) {
+	line := newLine(params)
 	b.ReportAllocs()
 	now := int64(0)
 	for b.Loop() {

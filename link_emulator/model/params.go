@@ -1,7 +1,8 @@
-// Package model is the shaping model of one direction of a link: a queue, a serializer of a given rate and a delay line.
+// Package model is the shaping model of one direction of a link: a queue, a serializer of a given rate, a wire that may lose
+// frames, and a delay line that may jitter.
 //
-// It does no I/O and knows no clock: the time of every event is an argument, so it is tested in simulated
-// time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
+// It does no I/O and knows no clock: the time of every event is an argument and chance comes from a seed, so it is tested in
+// simulated time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
 package model
 
 import "containernet-env/link_emulator/refusal"
@@ -13,6 +14,8 @@ const (
 	MinRateBPS     = int64(1000)
 	MaxRateBPS     = int64(1e12)
 	MaxQueueFrames = 1_000_000
+	MaxQueueBytes  = int64(10e9)
+	MaxSeed        = int64(1)<<53 - 1 // the largest integer that every JSON reader holds exactly
 )
 
 // MinDefaultQueueFrames is the smallest default queue limit: what Linux gives an Ethernet interface (txqueuelen) and netem (limit).
@@ -24,11 +27,57 @@ const maxDefaultQueueFrames = 100_000
 // fullFrameBits is an Ethernet frame with 1500 bytes of payload as a TAP shows it: no FCS, no preamble.
 const fullFrameBits = 1514 * 8
 
-// Params are what one direction of a link is asked to be.
+// normalTail is where a normal distribution is cut, in standard deviations: 6 draws in 100,000 are drawn again, the standard deviation
+// shrinks by 0.1 %. netem's table ends there too.
+const normalTail = 4
+
+// Params are what one direction of a link is asked to be. The zero value is a perfect cable.
 type Params struct {
 	DelayNS     int64 // one way, 0..MaxDelayNS
 	RateBPS     int64 // bits per second of Ethernet frames (no FCS, no preamble); 0: unlimited
-	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames
+	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit where QueueBytes is given
+	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
+	Jitter      Jitter
+	Loss        Loss
+	Seeded      bool   // Seed was given; otherwise the line's own is used
+	Seed        uint64 // of the random numbers of this direction, 0..MaxSeed
+}
+
+// Distribution is how the delay of a frame is drawn around DelayNS.
+type Distribution uint8
+
+const (
+	NoJitter Distribution = iota
+	Uniform               // equally likely anywhere from DelayNS-NS to DelayNS+NS
+	Normal                // mean DelayNS, standard deviation NS, cut at 4 standard deviations
+)
+
+// Jitter is the variation of the delay. Unless Reorder is set, a frame that drew a short delay still waits for the one ahead of
+// it: when frames follow each other closer than the jitter, the mean delay is above DelayNS.
+type Jitter struct {
+	Distribution Distribution
+	NS           int64
+	Reorder      bool
+}
+
+// LossModel is how the fate of a frame is drawn.
+type LossModel uint8
+
+const (
+	NoLoss         LossModel = iota
+	Independent              // each frame is lost with the probability Ratio
+	GilbertElliott           // two states with a loss of their own, see Loss
+)
+
+// Loss on the wire: a frame that is lost has waited and taken its time of the serializer like any other.
+//
+// Gilbert-Elliott is a chain of a good and a bad state (Elliott, Bell System Technical Journal 42, 1963). A frame is lost with the
+// probability of the state that it finds; after it the state changes with the probability of leaving that
+// state. It starts in the good state. In the long run GoodToBad/(GoodToBad+BadToGood) of the frames find the bad one.
+type Loss struct {
+	Model                                   LossModel
+	Ratio                                   float64 // of Independent
+	GoodToBad, BadToGood, GoodLoss, BadLoss float64 // of GilbertElliott
 }
 
 // DefaultQueueFrames is the queue limit where none is asked for: the bandwidth-delay product in full-size frames, at
@@ -43,9 +92,9 @@ func DefaultQueueFrames(delayNS, rateBPS int64) int {
 	return int(min(max(frames+1, MinDefaultQueueFrames), maxDefaultQueueFrames))
 }
 
-// Resolved is p with the default queue limit filled in.
+// Resolved is p with the default queue limit filled in where none is asked for.
 func (p Params) Resolved() Params {
-	if p.QueueFrames == 0 {
+	if p.QueueFrames == 0 && p.QueueBytes == 0 {
 		p.QueueFrames = DefaultQueueFrames(p.DelayNS, p.RateBPS)
 	}
 	return p
@@ -53,14 +102,62 @@ func (p Params) Resolved() Params {
 
 // Check refuses what the model cannot do faithfully; the refusal names the field as the control protocol does.
 func (p Params) Check() error {
-	if p.DelayNS < 0 || p.DelayNS > MaxDelayNS {
+	switch {
+	case p.DelayNS < 0 || p.DelayNS > MaxDelayNS:
 		return refusal.New("delay_ns", "got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
-	}
-	if p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS) {
+	case p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS):
 		return refusal.New("rate_bps", "got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
-	}
-	if p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames {
+	case p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames:
 		return refusal.New("queue_frames", "got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
+	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
+		return refusal.New("queue_bytes", "got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
+	case p.Seeded && p.Seed > uint64(MaxSeed):
+		return refusal.New("seed", "got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
+	}
+	if err := p.Jitter.check(p.DelayNS); err != nil {
+		return refusal.Under("jitter", err)
+	}
+	return refusal.Under("loss", p.Loss.check())
+}
+
+// ReachNS is the most that jitter takes from or adds to the delay.
+func (j Jitter) ReachNS() int64 {
+	switch j.Distribution {
+	case Uniform:
+		return j.NS
+	case Normal:
+		return normalTail * j.NS
+	}
+	return 0
+}
+
+// check: a delay cannot be negative, and cutting the distribution at zero would be another distribution.
+func (j Jitter) check(delayNS int64) error {
+	reach, name := int64(1), "uniform"
+	switch j.Distribution {
+	case NoJitter:
+		return nil
+	case Normal:
+		reach, name = normalTail, "normal"
+	}
+	if j.NS < 1 || j.NS > MaxDelayNS || reach*j.NS > delayNS {
+		return refusal.New("ns", "got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
+			j.NS, delayNS/reach, reach, name)
+	}
+	return nil
+}
+
+func (l Loss) check() error {
+	for _, probability := range [...]struct {
+		field string
+		value float64
+	}{
+		{"ratio", l.Ratio}, {"good_to_bad_ratio", l.GoodToBad}, {"bad_to_good_ratio", l.BadToGood},
+		{"good_loss_ratio", l.GoodLoss}, {"bad_loss_ratio", l.BadLoss},
+	} {
+		if !(probability.value >= 0 && probability.value <= 1) {
+			return refusal.New(probability.field, "got %v, allowed: 0 to 1", probability.value)
+		}
 	}
 	return nil
 }

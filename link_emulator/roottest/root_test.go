@@ -47,6 +47,9 @@ func measure(t testing.TB, hosts []*host, more fields) rtt.Result {
 	return result
 }
 
+// mostEarly is what README.md allows.
+const mostEarly = 20 * time.Microsecond
+
 // The medians are of an idle path; the bound is wide because other programs may be at work.
 func TestRoundTripTimes(t *testing.T) {
 	delays := []time.Duration{0, 3 * time.Millisecond, 3 * time.Millisecond, 50 * time.Millisecond}
@@ -66,15 +69,69 @@ func TestRoundTripTimes(t *testing.T) {
 			}
 			got := time.Duration(*pair.MedianNS)
 			t.Logf("%s - %s: median %v, asked for %v", pair.A, pair.B, got, want)
-			if got < want || got > want+time.Millisecond {
+			if got < want-mostEarly || got > want+time.Millisecond {
 				t.Errorf("%s - %s: median %v, want %v to %v", pair.A, pair.B, got, want, want+time.Millisecond)
 			}
 			for _, ns := range pair.SamplesNS {
-				if time.Duration(ns) < want {
+				if time.Duration(ns) < want-mostEarly {
 					t.Errorf("%s - %s: a sample of %v is early", pair.A, pair.B, time.Duration(ns))
 				}
 			}
 		}
+	}
+}
+
+func TestSelfTestOfTheKernelsTAPs(t *testing.T) {
+	hello := startEmulator(t).ask("hello", nil)
+	result := hello["self_test"].(map[string]any)
+	t.Logf("%v, latencies %v", result, hello["latencies"])
+	if result["echoes"] == 0.0 {
+		t.Errorf("got %v", result)
+	}
+	if result["passed"] != true { // a busy machine is no fault of the emulator's
+		t.Logf("the self-test failed: %v", result["reason"])
+	}
+}
+
+// A partition stops the traffic between its sets, and the others' not; afterwards it flows as before.
+func TestPartitionAndHeal(t *testing.T) {
+	e, hosts := star(t, nil, 0, 0, 0)
+	reachable := func(a, b int) bool {
+		result := measure(t, []*host{hosts[a], hosts[b]}, fields{"probes": 2, "timeout_ms": 300})
+		return result.Pairs[0].MedianNS != nil
+	}
+	if !reachable(0, 1) {
+		t.Fatal("unreachable to begin with")
+	}
+	e.ask("partition", fields{"sets": [][]string{{"h0"}, {"h1"}}})
+	if reachable(0, 1) || !reachable(0, 2) || !reachable(1, 2) {
+		t.Error("the partition keeps the wrong hosts apart")
+	}
+	e.ask("heal", nil)
+	if !reachable(0, 1) {
+		t.Error("the partition goes on")
+	}
+}
+
+// Ten per cent of loss each way, of probes that cross two lossy directions: 19 % of them are lost, and the emulator has counted just those.
+func TestLossIsAsAskedAndCounted(t *testing.T) {
+	e, hosts := star(t, nil, 0, 0)
+	direction := fields{"loss": fields{"model": "independent", "ratio": 0.1}, "seed": 1}
+	measure(t, hosts, fields{"probes": 1})
+	e.ask("set_link", fields{"name": "h0", "a_to_b": direction, "b_to_a": direction})
+	e.ask("stats", fields{"reset": true})
+	pair := measure(t, hosts, fields{"probes": 1000, "interval_ms": 1, "timeout_ms": 500}).Pairs[0]
+	link := e.ask("read_link", fields{"name": "h0"})
+	counted := 0.0
+	for _, d := range []string{"a_to_b", "b_to_a"} {
+		counted += link[d].(map[string]any)["drops"].(map[string]any)["loss"].(float64)
+	}
+	t.Logf("%d of %d lost, %v counted", pair.Lost, pair.Sent, counted)
+	if share := float64(pair.Lost) / float64(pair.Sent); share < 0.12 || share > 0.26 {
+		t.Errorf("%d of %d lost, want about 19 %%", pair.Lost, pair.Sent)
+	}
+	if counted < float64(pair.Lost) || counted > float64(pair.Lost)+20 { // a few are of the warm-up and of address resolution
+		t.Errorf("%v losses counted, %d seen", counted, pair.Lost)
 	}
 }
 
@@ -295,7 +352,7 @@ func TestFiftyHosts(t *testing.T) {
 	lost := 0
 	for _, pair := range result.Pairs {
 		lost += pair.Lost
-		if pair.MedianNS == nil || *pair.MedianNS < 4e6 {
+		if pair.MedianNS == nil || *pair.MedianNS < (4*time.Millisecond-mostEarly).Nanoseconds() {
 			t.Errorf("got %+v", pair)
 		}
 	}

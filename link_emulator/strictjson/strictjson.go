@@ -99,6 +99,20 @@ func (o *Object) IntOr(name string, absent, low, high int64) int64 {
 	return o.Int(name, low, high)
 }
 
+// Float reads a required number in low..high.
+func (o *Object) Float(name string, low, high float64) float64 {
+	raw, ok := o.take(name)
+	if !ok {
+		return 0
+	}
+	value, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !(value >= low && value <= high) {
+		o.refuse(name, "got %s, allowed: a number from %v to %v", describe(raw), low, high)
+		return 0
+	}
+	return value
+}
+
 // String reads a required string of 1 to maxBytes bytes.
 func (o *Object) String(name string, maxBytes int) string {
 	raw, ok := o.take(name)
@@ -143,6 +157,31 @@ func (o *Object) Objects(name string, low, high int, fn func(*Object)) {
 	for i, item := range items {
 		o.descend(o.at(name)+"["+strconv.Itoa(i)+"]", item, fn)
 	}
+}
+
+// StringLists reads a required array of arrays of strings of 1 to maxBytes bytes.
+func (o *Object) StringLists(name string, maxBytes int) (lists [][]string) {
+	raw, ok := o.take(name)
+	if !ok {
+		return nil
+	}
+	var read [][]*string
+	if err := json.Unmarshal(raw, &read); err != nil || read == nil {
+		o.refuse(name, "got %s, allowed: an array of arrays of strings", describe(raw))
+		return nil
+	}
+	for _, items := range read {
+		list := make([]string, 0, len(items))
+		for _, item := range items {
+			if item == nil || len(*item) == 0 || len(*item) > maxBytes {
+				o.refuse(name, "got %s, allowed: strings of 1 to %d bytes", describe(raw), maxBytes)
+				return nil
+			}
+			list = append(list, *item)
+		}
+		lists = append(lists, list)
+	}
+	return lists
 }
 
 func (o *Object) descend(path string, raw json.RawMessage, fn func(*Object)) {

@@ -17,6 +17,9 @@ func read(text string) error {
 	o.Int("n", 1, 10)
 	o.IntOr("optional", 5, 0, 10)
 	o.Bool("flag")
+	if o.Has("f") {
+		o.Float("f", 0, 1)
+	}
 	o.Object("inner", func(o *Object) { o.String("s", 3) })
 	o.Objects("list", 1, 2, func(o *Object) { o.Int("x", 0, 1) })
 	return o.Done()
@@ -39,6 +42,11 @@ func TestRefusalsNameThePath(t *testing.T) {
 		{`"n":1`, `"n":null`, "n"},
 		{`"n":1`, `"n":1,"optional":"x"`, "optional"},
 		{`true`, `"true"`, "flag"},
+		{`"n":1`, `"n":1,"f":1.5`, "f"},
+		{`"n":1`, `"n":1,"f":-1e-9`, "f"},
+		{`"n":1`, `"n":1,"f":"0.5"`, "f"},
+		{`"n":1`, `"n":1,"f":null`, "f"},
+		{`"n":1`, `"n":1,"f":1e999`, "f"},
 		{`"s":"a"`, ``, "inner.s"},
 		{`"s":"a"`, `"s":"abcd"`, "inner.s"},
 		{`"s":"a"`, `"s":"a","t":1`, "inner.t"},

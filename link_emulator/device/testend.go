@@ -1,0 +1,81 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestEnd is a device and what a host would see of it: frames written to one are read from the other.
+type TestEnd struct{ Near, Far Device }
+
+// packet is a packet socket (packet(7)) on an interface.
+type packet struct{ frameFD }
+
+// KernelDrops: nobody asks.
+func (packet) KernelDrops() (Drops, error) { return Drops{}, nil }
+
+// OpenTestEnds makes two TAPs that are up, each with a packet socket on its interface, in a network namespace of their own, which goes when
+// they are closed.
+func OpenTestEnds() (ends [2]TestEnd, err error) {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and no other code runs in that namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- fmt.Errorf("make a network namespace: %w", err)
+			return
+		}
+		for i := range ends {
+			if ends[i], err = openTestEnd(i); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		for _, end := range ends {
+			for _, opened := range [...]Device{end.Near, end.Far} {
+				if opened != nil {
+					err = errors.Join(err, opened.Close())
+				}
+			}
+		}
+		return [2]TestEnd{}, err
+	}
+	return ends, nil
+}
+
+func openTestEnd(number int) (end TestEnd, err error) {
+	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)}, MTU: 1500}
+	tap, err := openHere(spec)
+	if err != nil {
+		return end, err
+	}
+	end.Near = tap
+	const etherType = 0xb588 // local experimental, in network byte order
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, etherType)
+	if err != nil {
+		return end, fmt.Errorf("open a packet socket: %w", err)
+	}
+	end.Far = packet{frameFD(socket)}
+	request, err := unix.NewIfreq(spec.IfName)
+	if err != nil {
+		return end, err
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
+		return end, fmt.Errorf("bring %q up: %w", spec.IfName, err)
+	}
+	device, err := net.InterfaceByName(spec.IfName)
+	if err != nil {
+		return end, err
+	}
+	if err := unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: etherType, Ifindex: device.Index}); err != nil {
+		return end, fmt.Errorf("bind a packet socket to %q: %w", spec.IfName, err)
+	}
+	return end, nil
+}

@@ -1,0 +1,144 @@
+package fabric
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/model"
+)
+
+func TestSinkOutcomesAreCounted(t *testing.T) {
+	n := newNetwork(t)
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), model.Params{})
+	for _, outcome := range []Outcome{SinkDown, SinkFull, SinkError, Delivered} {
+		n.sinks["b"].outcome = outcome
+		n.send("a", frame(1, 0, "x"), 0)
+		n.Advance(0)
+	}
+	state, _ := n.LinkState("l")
+	if d := state.AToB.Drops; d["down"] != 1 || d["device"] != 1 || d["error"] != 1 || state.AToB.Frames != 1 {
+		t.Errorf("got %+v", state.AToB)
+	}
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestLinkDownCutsAndUpCarriesAgain(t *testing.T) {
+	n := star(t, 3*ms, 3*ms, 0)
+	n.send("h1", frame(255, 1, "hello"), 0)
+	n.Advance(10 * ms)
+	n.received("h0")
+	n.received("h2")
+	n.send("h0", frame(1, 0, "in flight"), 10*ms)
+	n.must(n.SetLinkUp("l0", false, 11*ms))
+	n.send("h0", frame(1, 0, "while down"), 12*ms)
+	n.Advance(20 * ms)
+	n.expect("h1", "")
+	if got := n.drops("l0"); got["cut"] != 1 || got["down"] != 1 {
+		t.Errorf("drops of l0: %v, want cut 1 and down 1", got)
+	}
+	// What was learned behind l0 is forgotten: this frame is flooded, and lost on l0 only.
+	n.send("h1", frame(0, 1, "to nobody"), 20*ms)
+	n.Advance(30 * ms)
+	n.expect("h2", fmt.Sprintf("to nobody@%d", 23*ms))
+	n.must(n.SetLinkUp("l0", true, 30*ms))
+	n.send("h0", frame(1, 0, "again"), 30*ms)
+	n.Advance(40 * ms)
+	n.expect("h1", fmt.Sprintf("again@%d", 36*ms))
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestSetLinkAppliesAtOnce(t *testing.T) {
+	n := star(t, 0, 0)
+	n.must(n.SetLink("l0", &Change{Params: model.Params{DelayNS: 7}}, nil, 0))
+	n.send("h0", frame(1, 0, "x"), 0)
+	n.send("h1", frame(0, 1, "y"), 0)
+	n.Advance(7)
+	n.expect("h1", "x@7")
+	n.expect("h0", "y@0")
+}
+
+func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
+	n := star(t, 0, 0)
+	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seeded: true, Seed: 3}}
+	received := func() string {
+		lossy.Restart = true
+		n.must(n.SetLink("l0", &lossy, nil, 0))
+		for range 100 {
+			n.send("h0", frame(1, 0, "x"), 0)
+			n.Advance(0)
+			n.sinks["h1"].frames = append(n.sinks["h1"].frames, delivery{frame: string(frame(0, 0, "|"))}) // marks which were lost
+		}
+		return n.received("h1")
+	}
+	first := received()
+	lost := n.drops("l0")["loss"]
+	if again := received(); again != first {
+		t.Error("the same seed lost other frames")
+	}
+	state, _ := n.LinkState("l0")
+	if d := state.AToB; lost < 30 || lost > 70 || d.Drops["loss"] != 2*lost || d.Frames != 200-2*lost {
+		t.Errorf("lost %d of 100, then: %+v", lost, d)
+	}
+	if frames, _, _ := n.pool.Usage(); frames != 0 {
+		t.Errorf("%d frames leaked", frames)
+	}
+}
+
+func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
+	n := star(t, ms, 0)
+	n.send("h0", frame(1, 0, "before"), 0)
+	n.Advance(2 * ms)
+	n.send("h0", frame(1, 0, "across"), 2*ms)
+	n.Reset(2 * ms)
+	n.Advance(4 * ms)
+	state := n.State()
+	if d := state.Links["l0"].AToB; d.Offered != 1 || d.Frames != 1 || d.InFlight != 0 {
+		t.Errorf("l0: %+v", d)
+	}
+	if d := state.Links["l1"].BToA; d.Lateness.Count() != 1 || d.Lateness.MaxNS() != 5 {
+		t.Errorf("lateness: %d times, max %d", d.Lateness.Count(), d.Lateness.MaxNS())
+	}
+	if p := state.Ports["h0"]; p.ReceivedFrames != 0 {
+		t.Errorf("h0: %+v", p.ReceivedFrames)
+	}
+	n.checkConserved(0)
+}
+
+func TestDefaultSeedsDiffer(t *testing.T) {
+	n := star(t, 0, 0)
+	seeds := map[uint64]bool{}
+	for _, link := range n.State().Links {
+		seeds[link.AToB.Params.Seed], seeds[link.BToA.Params.Seed] = true, true
+	}
+	if len(seeds) != 4 {
+		t.Errorf("four directions have %d seeds", len(seeds))
+	}
+}
+
+func TestBuffersExhaustedIsACountedDrop(t *testing.T) {
+	pool, err := framepool.New(256<<10, 0) // one chunk: 128 ordinary frames
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	n := &network{Fabric: New(pool), t: t, pool: pool, sinks: map[string]*fakeSink{}}
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), model.Params{DelayNS: ms})
+	for range 130 {
+		n.send("a", frame(1, 0, strings.Repeat("x", 1000)), 0)
+	}
+	n.Advance(ms)
+	state, _ := n.LinkState("l")
+	if state.AToB.Drops["buffers"] != 2 || state.AToB.Frames != 128 || state.AToB.Offered != 130 {
+		t.Errorf("got %+v", state.AToB)
+	}
+}

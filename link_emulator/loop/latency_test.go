@@ -1,0 +1,98 @@
+package loop
+
+import (
+	"testing"
+	"time"
+
+	"containernet-env/link_emulator/model"
+)
+
+func TestWindowHasTheQuantilesOfTheLastValues(t *testing.T) {
+	var w window
+	for i := range int64(1000) {
+		if fresh := w.add(i); fresh != (i%8 == 7) {
+			t.Fatalf("value %d: fresh %v", i, fresh)
+		}
+	}
+	if low, middle, high := w.quantile(0), w.quantile(50), w.quantile(100); low != 936 || middle != 968 || high != 999 {
+		t.Errorf("got %d, %d, %d of 936 to 999", low, middle, high)
+	}
+	var few window
+	for i := range int64(8) {
+		few.add(i)
+	}
+	if low, high := few.quantile(0), few.quantile(100); low != 0 || high != 7 {
+		t.Errorf("got %d and %d of 0 to 7", low, high)
+	}
+}
+
+// One outlier among wake-ups, such as a short one on an idle core, bounds what is taken out.
+func TestWakeUpIsNotTakenOutFarAboveTheShortest(t *testing.T) {
+	var l latencies
+	for range 63 {
+		l.wakeTook(40_000)
+	}
+	l.wakeTook(3_000)
+	if got := l.now.WakeNS; got != 3_000+earlyNS {
+		t.Errorf("got %d, want %d", got, 3_000+earlyNS)
+	}
+}
+
+func TestLatenciesAreMeasured(t *testing.T) {
+	r := newRig(t, 2, model.Params{DelayNS: int64(200e3)})
+	for range 60 {
+		r.send(0, testFrame(0, "x"))
+		r.receive(1)
+	}
+	var got Latencies
+	r.Do(func(int64) { got = r.Latencies() })
+	if got.TimerNS <= 0 || got.TimerNS > mostTimerNS || got.WakeNS <= 0 || got.WriteNS <= 0 || got.WriteNS > mostWriteNS {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestProbesEndWithTheLoop(t *testing.T) {
+	r := newRig(t, 1, model.Params{})
+	r.Stop()
+	ended := make(chan struct{})
+	go func() {
+		r.probeWakeUps(make(chan struct{}))
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(deadline):
+		t.Fatal("it goes on")
+	}
+}
+
+func TestWaitingAwakeIsBounded(t *testing.T) {
+	const stepNS, wantNS, gapNS = int64(200), int64(20e3), int64(24e3)
+	var a awake
+	now, waited := int64(1e9), int64(0)
+	end := now + int64(1e9)
+	for due := now + gapNS; now < end; {
+		if lead := a.lead(now, due, wantNS); due-lead <= now && now < due {
+			waited += stepNS
+		}
+		if now += stepNS; now >= due {
+			due += gapNS
+		}
+	}
+	if share := float64(waited) / 1e9; share > 1.2/awakeShare || share < 0.5/awakeShare {
+		t.Errorf("waited awake for %.3f of the time under steady load, want about %.3f", share, 1.0/awakeShare)
+	}
+	// A lone frame every 10 ms is always waited for awake, though nobody asks between one and the next.
+	for due := end + int64(10e6); due < end+int64(1e9); due += int64(10e6) {
+		for now := due - wantNS; now < due; now += stepNS {
+			if lead := a.lead(now, due, wantNS); lead != wantNS {
+				t.Fatalf("a lone frame: lead %d, want %d", lead, wantNS)
+			}
+		}
+	}
+	now = end + int64(1e9)
+	// After a while without load there is enough for the next frame.
+	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
+		t.Errorf("lead %d, want %d", lead, wantNS)
+	}
+}

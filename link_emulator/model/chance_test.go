@@ -1,0 +1,205 @@
+package model
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// fates offers frames that are far apart and returns, by frame, its delay and whether it was lost.
+func fates(params Params, frames int) (delays []int64, lost []bool) {
+	params.Seeded, params.Seed = true, 7
+	line := newLine(params)
+	for i := range frames {
+		now := int64(i) * 4 * max(params.DelayNS, 1)
+		line.Offer(now, 0, 100)
+		f := line.Pop()
+		delays, lost = append(delays, f.DueNS-now), append(lost, f.Lost)
+	}
+	return delays, lost
+}
+
+func share(of []bool) float64 {
+	n := 0
+	for _, is := range of {
+		if is {
+			n++
+		}
+	}
+	return float64(n) / float64(len(of))
+}
+
+// within: a sample share of n independent draws deviates by more than 5 standard deviations once in two million seeds; the seed is fixed.
+func within(t *testing.T, what string, got, want, deviation float64) {
+	t.Helper()
+	if math.Abs(got-want) > 5*deviation {
+		t.Errorf("%s: got %.6g, want %.6g within %.2g", what, got, want, 5*deviation)
+	}
+}
+
+func TestIndependentLoss(t *testing.T) {
+	const n = 200_000
+	for _, ratio := range []float64{0, 0.0001, 0.01, 0.1, 0.5, 0.99, 1} {
+		_, lost := fates(Params{Loss: Loss{Model: Independent, Ratio: ratio}}, n)
+		deviation := math.Sqrt(ratio * (1 - ratio) / n)
+		within(t, "loss", share(lost), ratio, deviation)
+		after := 0
+		for i := 1; i < n; i++ {
+			if lost[i] && lost[i-1] {
+				after++
+			}
+		}
+		within(t, "pairs lost", float64(after)/n, ratio*ratio, math.Sqrt(3*ratio*ratio/n)) // the fate of one says nothing of the next
+	}
+}
+
+func TestGilbertElliottLoss(t *testing.T) {
+	const n = 400_000
+	for _, l := range []Loss{
+		{GoodToBad: 0.01, BadToGood: 0.25, BadLoss: 1}, // Gilbert's own: all is lost in the bad state
+		{GoodToBad: 0.05, BadToGood: 0.2, GoodLoss: 0.001, BadLoss: 0.5},
+		{GoodToBad: 0.5, BadToGood: 0.5, BadLoss: 1}, // the states do not matter: independent loss of a half
+	} {
+		l.Model = GilbertElliott
+		_, lost := fates(Params{Loss: l}, n)
+		bad := l.GoodToBad / (l.GoodToBad + l.BadToGood)
+		want := bad*l.BadLoss + (1-bad)*l.GoodLoss
+		// The states are correlated over 1/(p+r) frames, so there are fewer independent draws than frames.
+		deviation := math.Sqrt(want * (1 - want) / n * 2 / (l.GoodToBad + l.BadToGood))
+		within(t, "loss", share(lost), want, deviation)
+	}
+	// With all lost in the bad state and none in the good, the mean length of a row of losses is 1/BadToGood.
+	_, lost := fates(Params{Loss: Loss{Model: GilbertElliott, GoodToBad: 0.01, BadToGood: 0.25, BadLoss: 1}}, n)
+	rows, frames := 0, 0
+	for i := 1; i < n; i++ {
+		if lost[i] {
+			frames++
+			if !lost[i-1] {
+				rows++
+			}
+		}
+	}
+	within(t, "length of a row of losses", float64(frames)/float64(rows), 4, math.Sqrt(12/float64(rows)))
+}
+
+func TestNoFrameIsLostBeforeTheBadStateIsReached(t *testing.T) {
+	if _, lost := fates(Params{Loss: Loss{Model: GilbertElliott, BadToGood: 1, BadLoss: 1}}, 1000); share(lost) != 0 {
+		t.Error("a frame was lost in a state that cannot be reached")
+	}
+	_, lost := fates(Params{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadLoss: 1}}, 1000)
+	if lost[0] || share(lost) != 0.999 {
+		t.Error("a state that is never left was left, or the first frame did not find the good state")
+	}
+}
+
+func moments(values []int64) (mean, deviation float64) {
+	for _, v := range values {
+		mean += float64(v) / float64(len(values))
+	}
+	for _, v := range values {
+		deviation += (float64(v) - mean) * (float64(v) - mean) / float64(len(values))
+	}
+	return mean, math.Sqrt(deviation)
+}
+
+func TestUniformJitter(t *testing.T) {
+	const n = 100_000
+	delays, _ := fates(Params{DelayNS: 3 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, n)
+	mean, deviation := moments(delays)
+	want := float64(ms) / math.Sqrt(3)
+	within(t, "mean", mean, float64(3*ms), want/math.Sqrt(n))
+	within(t, "standard deviation", deviation, want, want/math.Sqrt(n))
+	low, high := slices.Min(delays), slices.Max(delays)
+	if low < 2*ms || low > 2*ms+1000 || high > 4*ms || high < 4*ms-1000 {
+		t.Errorf("delays from %d to %d, want 2 ms to 4 ms", low, high)
+	}
+}
+
+func TestNormalJitter(t *testing.T) {
+	const n = 100_000
+	delays, _ := fates(Params{DelayNS: 4 * ms, Jitter: Jitter{Distribution: Normal, NS: ms}}, n)
+	mean, deviation := moments(delays)
+	within(t, "mean", mean, float64(4*ms), float64(ms)/math.Sqrt(n))
+	within(t, "standard deviation", deviation, float64(ms)*0.9995, float64(ms)/math.Sqrt(n))
+	inside := make([]bool, n)
+	for i, d := range delays {
+		inside[i] = d >= 3*ms && d <= 5*ms
+	}
+	within(t, "share within one standard deviation", share(inside), 0.6827, math.Sqrt(0.6827*0.3173/n))
+	if low := slices.Min(delays); low < 0 {
+		t.Errorf("a delay of %d ns", low)
+	}
+}
+
+func TestJitterKeepsOrderAndTheRate(t *testing.T) {
+	line := newLine(Params{DelayNS: 10 * ms, RateBPS: 1e6, Jitter: Jitter{Distribution: Uniform, NS: 10 * ms}})
+	var last int64
+	for i := range int64(1000) {
+		line.Offer(i*ms*10, 0, 1250) // 10 ms each: the wire is just busy
+	}
+	for range 1000 {
+		if f := line.Pop(); f.DueNS < last+10*ms {
+			t.Fatalf("frames of 10 ms are due at %d and %d", last, f.DueNS)
+		} else {
+			last = f.DueNS
+		}
+	}
+}
+
+func TestReorderingOvertakesAndEndsInOrder(t *testing.T) {
+	reorder := Params{DelayNS: 10 * ms, Jitter: Jitter{Distribution: Uniform, NS: 10 * ms, Reorder: true}}
+	r := &run{Line: newLine(reorder)}
+	for range 100 {
+		r.now += ms / 10
+		r.offer(100)
+	}
+	r.Set(r.now, Params{DelayNS: ms}) // no jitter any more: what is under way may overtake, what comes now may not
+	for range 100 {
+		r.now += ms / 10
+		r.advance()
+		r.offer(100)
+	}
+	r.drain()
+	if slices.IsSortedFunc(r.popped[:100], func(a, b record) int { return int(a.handle) - int(b.handle) }) {
+		t.Error("nothing overtook")
+	}
+	for i, out := range r.popped[100:] {
+		if int(out.handle) != 100+i {
+			t.Fatalf("frame %d came out as number %d", out.handle, 100+i)
+		}
+	}
+	if r.overtaking {
+		t.Error("an empty line without reordering still sorts")
+	}
+}
+
+func TestLostFrameTakesItsTimeOfTheWire(t *testing.T) {
+	line := newLine(Params{RateBPS: 1e6, Loss: Loss{Model: Independent, Ratio: 1}})
+	for range 2 {
+		offer(t, line, 0, 1250)
+	}
+	for _, want := range []int64{10 * ms, 20 * ms} {
+		if f := line.Pop(); !f.Lost || f.DueNS != want {
+			t.Errorf("got %+v, want a loss at %d", f, want)
+		}
+	}
+}
+
+func TestQueueLimitInBytes(t *testing.T) {
+	line := newLine(Params{RateBPS: 1e6, QueueBytes: 2000})
+	for _, c := range []struct {
+		bytes int
+		want  Verdict
+	}{{1250, Accepted}, {1250, Accepted}, {751, QueueFull}, {750, Accepted}, {1, QueueFull}} { // the first does not wait
+		if got := line.Offer(0, 0, c.bytes); got != c.want {
+			t.Errorf("%d bytes: got verdict %d, want %d", c.bytes, got, c.want)
+		}
+	}
+	if frames, bytes := line.HighWater(); frames != 2 || bytes != 2000 {
+		t.Errorf("high water: got %d frames, %d bytes", frames, bytes)
+	}
+	line.ResetHighWater(10 * ms) // the second is on the wire
+	if frames, bytes := line.HighWater(); frames != 1 || bytes != 750 {
+		t.Errorf("high water after a reset: got %d frames, %d bytes", frames, bytes)
+	}
+}

@@ -1,0 +1,235 @@
+package model
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// record is what a property run knows of one accepted frame.
+type record struct {
+	handle           uint32
+	bytes            int
+	offeredNS, dueNS int64
+	lost             bool
+}
+
+// run is a line that is driven in simulated time.
+type run struct {
+	*Line
+	now      int64
+	accepted []record // in the order of the offers
+	popped   []record // in the order in which they came off
+	refused  int
+}
+
+// advance takes off what is due.
+func (r *run) advance() {
+	for due, ok := r.Next(); ok && due <= r.now; due, ok = r.Next() {
+		f := r.Pop()
+		r.popped = append(r.popped, record{handle: f.Handle, bytes: int(f.Bytes), dueNS: f.DueNS, lost: f.Lost})
+	}
+}
+
+func (r *run) offer(bytes int) Verdict {
+	handle := uint32(len(r.accepted))
+	verdict := r.Offer(r.now, handle, bytes)
+	if verdict == Accepted {
+		r.accepted = append(r.accepted, record{handle: handle, bytes: bytes, offeredNS: r.now})
+	} else {
+		r.refused++
+	}
+	return verdict
+}
+
+func (r *run) drain() {
+	r.now = 1 << 61
+	r.advance()
+}
+
+func randomParams(random *rand.Rand) Params {
+	params := Params{DelayNS: random.Int64N(20 * ms)}
+	switch random.IntN(4) {
+	case 0:
+		params.QueueBytes = 2000 + random.Int64N(200_000)
+	case 1:
+		params.QueueBytes = 2000 + random.Int64N(200_000)
+		params.QueueFrames = 1 + random.IntN(200)
+	default:
+		params.QueueFrames = 1 + random.IntN(200)
+	}
+	if random.IntN(4) > 0 {
+		params.RateBPS = MinRateBPS*1000 + random.Int64N(3e9)
+	}
+	switch random.IntN(3) {
+	case 0:
+		if params.DelayNS > 0 {
+			params.Jitter = Jitter{Distribution: Uniform, NS: 1 + random.Int64N(params.DelayNS)}
+		}
+	case 1:
+		if params.DelayNS >= normalTail {
+			params.Jitter = Jitter{Distribution: Normal, NS: 1 + random.Int64N(params.DelayNS/normalTail)}
+		}
+	}
+	params.Jitter.Reorder = params.Jitter.Distribution != NoJitter && random.IntN(2) == 0
+	switch random.IntN(3) {
+	case 0:
+		params.Loss = Loss{Model: Independent, Ratio: random.Float64()}
+	case 1:
+		params.Loss = Loss{Model: GilbertElliott, GoodToBad: random.Float64(), BadToGood: random.Float64(), GoodLoss: random.Float64(), BadLoss: random.Float64()}
+	}
+	return params
+}
+
+// TestProperties drives lines with random traffic: frames and bytes are conserved, a refusal has its reason, order is kept unless
+// reordering was asked for, nothing is due before its delay and its own serialization, and what comes out within any window
+// never exceeds the rate by more than one frame, jitter or not.
+func TestProperties(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		params := randomParams(random)
+		if err := params.Check(); err != nil {
+			t.Fatal(err)
+		}
+		r := &run{Line: newLine(params)}
+		offered := 0
+		for range 3000 {
+			r.now += random.Int64N(40_000) * random.Int64N(2)
+			r.advance()
+			bytes := 60 + random.IntN(1455)
+			offered++
+			waiting, waitingBytes := r.Waiting(r.now), r.waitingBytes
+			full := waiting >= r.limitFrames || waitingBytes+int64(bytes) > r.limitBytes
+			if r.offer(bytes) == QueueFull && !full {
+				t.Fatalf("seed %d: refused with %d frames and %d bytes waiting: %+v", seed, waiting, waitingBytes, params)
+			}
+		}
+		if r.Len()+len(r.popped)+r.refused != offered {
+			t.Fatalf("seed %d: %d offered, but %d refused, %d came off, %d on the line", seed, offered, r.refused, len(r.popped), r.Len())
+		}
+		r.drain()
+		checkRun(t, seed, params, r)
+	}
+}
+
+func checkRun(t *testing.T, seed uint64, params Params, r *run) {
+	t.Helper()
+	if len(r.popped) != len(r.accepted) || r.Len() != 0 || r.waitingBytes != 0 {
+		t.Fatalf("seed %d: %d frames in, %d out, %d left, %d bytes wait", seed, len(r.accepted), len(r.popped), r.Len(), r.waitingBytes)
+	}
+	if !slices.IsSortedFunc(r.popped, func(a, b record) int { return int(a.dueNS - b.dueNS) }) {
+		t.Fatalf("seed %d: frames came off out of the order of their times", seed)
+	}
+	seen := make([]bool, len(r.accepted))
+	for i, out := range r.popped {
+		in := r.accepted[out.handle]
+		if seen[out.handle] || in.bytes != out.bytes {
+			t.Fatalf("seed %d: frame %d came off twice or changed", seed, out.handle)
+		}
+		seen[out.handle] = true
+		if !params.Jitter.Reorder && int(out.handle) != i {
+			t.Fatalf("seed %d: frame %d came out as number %d", seed, out.handle, i)
+		}
+		least := in.offeredNS + params.DelayNS - params.Jitter.ReachNS()
+		if params.RateBPS > 0 {
+			least += int64(in.bytes) * 8 * 1e9 / params.RateBPS
+		}
+		if out.dueNS < least {
+			t.Fatalf("seed %d: frame %d is due %d ns early", seed, i, least-out.dueNS)
+		}
+	}
+	if params.RateBPS > 0 && !params.Jitter.Reorder {
+		checkRate(t, seed, params.RateBPS, r.popped)
+	}
+}
+
+// checkRate looks at every window that begins just after one arrival and ends with another: without the first frame, no more than
+// rate times its length may have arrived (1 ns for rounding).
+func checkRate(t *testing.T, seed uint64, rateBPS int64, frames []record) {
+	t.Helper()
+	for i := 0; i < len(frames); i += 7 {
+		bits := int64(0)
+		for _, f := range frames[i+1:] {
+			bits += int64(f.bytes) * 8
+			window := float64(f.dueNS-frames[i].dueNS+1) * float64(rateBPS) / 1e9
+			if float64(bits) > window+1e-3 {
+				t.Fatalf("seed %d: %d bits in a window for %.1f", seed, bits, window)
+			}
+		}
+	}
+}
+
+// TestPropertiesUnderChange changes the parameters at random moments, reordering among them: frames are still conserved, leave in the
+// order of their times, none that is offered after a change is due before the new delay, and without reordering order is kept.
+func TestPropertiesUnderChange(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		params := randomParams(random)
+		r := &run{Line: newLine(params)}
+		var least []int64
+		reordered := params.Jitter.Reorder
+		for range 2000 {
+			r.now += random.Int64N(30_000)
+			r.advance()
+			if random.IntN(50) == 0 {
+				waiting := r.Waiting(r.now)
+				params = randomParams(random)
+				reordered = reordered || params.Jitter.Reorder
+				r.Set(r.now, params)
+				for i := range waiting { // these follow the new delay, from now on at the earliest
+					least[r.at(r.tail-1-uint64(i)).Handle] = r.now + params.DelayNS - params.Jitter.ReachNS()
+				}
+			}
+			if r.offer(60+random.IntN(1455)) == Accepted {
+				least = append(least, r.now+params.DelayNS-params.Jitter.ReachNS())
+			}
+		}
+		r.drain()
+		if len(r.popped) != len(least) || r.waitingBytes != 0 {
+			t.Fatalf("seed %d: %d accepted, %d delivered, %d bytes wait", seed, len(least), len(r.popped), r.waitingBytes)
+		}
+		for i, out := range r.popped {
+			if out.dueNS < least[out.handle] || i > 0 && out.dueNS < r.popped[i-1].dueNS {
+				t.Fatalf("seed %d: frame %d is due at %d, not before %d", seed, out.handle, out.dueNS, least[out.handle])
+			}
+			if !reordered && int(out.handle) != i {
+				t.Fatalf("seed %d: frame %d overtakes", seed, out.handle)
+			}
+		}
+	}
+}
+
+// Same seed, same outcome, to the nanosecond; another seed, another outcome.
+func TestSeedDecides(t *testing.T) {
+	outcome := func(params Params, restart bool) []record {
+		r := &run{Line: newLine(params)}
+		traffic := rand.New(rand.NewPCG(1, 1))
+		for i := range 3000 {
+			r.now += traffic.Int64N(20_000)
+			r.advance()
+			r.offer(60 + traffic.IntN(1455))
+			if restart && i == 1500 {
+				r.Restart()
+			}
+		}
+		r.drain()
+		return r.popped
+	}
+	for seed := range uint64(30) {
+		params := randomParams(rand.New(rand.NewPCG(seed, 3)))
+		params.Jitter = Jitter{Distribution: Uniform, NS: 1 + params.DelayNS/2, Reorder: seed%2 == 0}
+		params.DelayNS++
+		params.Seeded, params.Seed = true, seed
+		first := outcome(params, false)
+		if !slices.Equal(first, outcome(params, false)) {
+			t.Errorf("seed %d: two outcomes", seed)
+		}
+		if slices.Equal(first, outcome(params, true)) {
+			t.Errorf("seed %d: a restart of the sequences changed nothing", seed)
+		}
+		params.Seed++
+		if slices.Equal(first, outcome(params, false)) {
+			t.Errorf("seeds %d and %d: the same outcome", seed, seed+1)
+		}
+	}
+}
