@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from containernet_env.config import scenario_schema
 from containernet_env.errors import ConfigError, UsageError
 from containernet_env.scenarios import (
     DEFAULT_SCENARIOS,
@@ -16,6 +19,8 @@ from containernet_env.scenarios import (
     load_scenarios,
     select,
 )
+
+GO_SPEC = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "spec" / "spec.go"
 
 LOAD = {"total": 10, "clients": 1, "conns": 1}
 DATA = {"keySize": 4, "valSize": 64}
@@ -191,6 +196,43 @@ def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
         "$.scenarios[1].q",
         "$.z",
     ]
+
+
+def bounds_of_the_server():
+    """The numbers of spec.go's constants, by name."""
+    found = re.findall(
+        r"^\t(M[a-z]+[A-Z]\w+) += ([0-9_.]+(?: << [0-9]+)?)(?: //.*)?$", GO_SPEC.read_text(), re.MULTILINE
+    )
+    values = ((name, value.partition(" << ")) for name, value in found)
+    return {name: float(number.replace("_", "")) * 2 ** int(shift or 0) for name, (number, _, shift) in values}
+
+
+def test_no_bound_is_wider_than_the_benchmark_servers():
+    ours = {
+        "MaxClients": scenario_schema.CLIENTS_MAX,
+        "MaxConns": scenario_schema.CONNS_MAX,
+        "MaxTotal": scenario_schema.REQUESTS_MAX,
+        "MaxKeySize": scenario_schema.KEY_MAX_BYTES,
+        "MaxValSize": scenario_schema.VALUE_MAX_BYTES,
+    }
+    theirs = bounds_of_the_server()
+    assert ours == {name: theirs[name] for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("block", "path"),
+    [
+        (writes(load=LOAD | {"total": 10_000_001}), "$.scenarios[0].load.total"),
+        (writes(load={"total": 20_000, "clients": 10_001, "conns": 1}), "$.scenarios[0].load.clients"),
+        (writes(load=LOAD | {"conns": 10_001}), "$.scenarios[0].load.conns"),
+        (writes(data=DATA | {"keySize": 1025}), "$.scenarios[0].data.keySize"),
+        (writes(data=DATA | {"valSize": (1 << 20) + 1}), "$.scenarios[0].data.valSize"),
+    ],
+)
+def test_what_the_benchmark_server_would_refuse_is_refused_in_the_file(tmp_path, block, path):
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(write(tmp_path, {"scenarios": [block]}))
+    assert [problem.path for problem in caught.value.problems] == [path]
 
 
 def test_the_smallest_keys_that_are_all_different_are_enough(tmp_path):
