@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,29 +84,70 @@ class BenchmarkServer:
         request_json(self._pid, SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
 
 
-def request_of(scenario: Scenario, endpoints: Sequence[str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
-    """The path and JSON body that ask the server for `scenario` on `endpoints` ("ip:port" each)."""
+def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
+    """The path and JSON body that ask the server for `scenario`; what it does not ask for is left out.
+
+    `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
+    """
     body: dict[str, Any] = {
-        "endpoints": ",".join(endpoints),
+        "endpoints": ",".join(endpoints.values()),
         "clients": scenario.clients,
-        "total": scenario.total,
         "conns": scenario.conns,
         "requestTimeout": REQUEST_TIMEOUT_S,
         "runTimeout": run_timeout_s,
-    }
-    if scenario.type == "write":
-        body |= {
-            "keySize": scenario.key_size,
-            "valSize": scenario.val_size,
-            "sequentialKeys": True,
-            "keySpace": scenario.key_space,
-            "targetLeader": scenario.target == "leader",
-        }
-        return "/benchmark/write", body
-    body |= {
+        **_load_fields(scenario),
         "keySize": scenario.key_size,
-        "keySpace": scenario.key_space,
-        "consistency": scenario.consistency,
-        "requireFound": True,
     }
-    return "/benchmark/read", body
+    if scenario.key_space is not None:
+        body["keySpace"] = scenario.key_space
+    if scenario.member is not None:
+        body["targetMember"] = endpoints[scenario.member]
+    elif scenario.type == "write" or scenario.target == "leader":
+        body["targetLeader"] = scenario.target == "leader"
+    if scenario.type == "write":
+        return "/benchmark/write", body | {"valSize": scenario.val_size, "sequentialKeys": True}
+    body |= {"consistency": scenario.consistency, "requireFound": True}
+    if scenario.keys != "sequential" or scenario.type == "mixed":
+        body["keyOrder"] = scenario.keys
+    if scenario.keys == "zipfian":
+        body["zipfExponent"] = float(scenario.zipf_exponent)
+    if scenario.verify:
+        body["verify"] = True
+    # What a read must find follows from the size of the values and from the seed, which is the server's own default
+    # here as when the keys were written.
+    if scenario.verify or scenario.type == "mixed":
+        body["valSize"] = scenario.val_size
+    if scenario.put_ratio is None:
+        return "/benchmark/read", body
+    return "/benchmark/mixed", body | {"ratio": float(scenario.put_ratio)}
+
+
+def _load_fields(scenario: Scenario) -> dict[str, Any]:
+    load: dict[str, Any] = {}
+    if scenario.duration_ns is not None:
+        load["duration"] = scenario.duration_ns / 1e9
+    else:
+        load["total"] = scenario.total
+    if scenario.rate is not None:
+        load |= {"rate": float(scenario.rate), "arrival": scenario.arrival}
+    if scenario.warmup.requests:
+        load["warmupRequests"] = scenario.warmup.requests
+    if scenario.warmup.length_ns:
+        load["warmupDuration"] = scenario.warmup.length_ns / 1e9
+    return load
+
+
+def lateness_of(result: Mapping[str, Any]) -> str | None:
+    """What there is to say of an open loop that fell behind its schedule, one line; None where it kept it."""
+    schedule = result.get("schedule")
+    if not schedule or not schedule["behind"]:
+        return None
+    late, own, unsent = schedule["late"], schedule["late_own"], schedule["unsent"]
+    parts = [f"behind its schedule: {late:,} requests started late, by up to {schedule['worst_lag_s']:.3f} s"]
+    if unsent:
+        parts.append(f"{unsent:,} were never sent")
+    if schedule["clients_short"]:
+        parts.append("all clients were busy")
+    if own:
+        parts.append(f"the generator itself was too slow for {own:,}: their figures are not the store's")
+    return "; ".join(parts)

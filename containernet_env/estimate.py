@@ -1,10 +1,10 @@
 """How long a scenario will take, roughly: for the dry run's minutes and for deadlines, never for results.
 
 A closed loop of ``clients`` is bounded by the latency of one request, by the cpu and by the links; the
-slowest of the three decides. Latency follows from the RTTs: a put takes the client's RTT to the member it
-asks, that member's RTT to the leader if it is another one, and the leader's RTT to the nearest majority.
-The costs below were measured on one two-core machine (etcd 3.7) and are meant to be right within a factor
-of two.
+slowest of the three decides. An open loop, or any load with a duration, takes the time of its schedule.
+Latency follows from the RTTs: a put takes the client's RTT to the member it asks, that member's RTT to the
+leader if it is another one, and the leader's RTT to the nearest majority. The costs below were measured on
+one two-core machine (etcd 3.7) and are meant to be right within a factor of two.
 """
 
 from __future__ import annotations
@@ -57,24 +57,36 @@ class Estimator:
         self._least_rate_bps = min(rates, default=None)
 
     def scenario_s(self, scenario: Scenario) -> float:
-        """Seconds for one scenario, its own overhead included."""
+        """Seconds for one scenario, its own overhead and warm-up included."""
         per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
-        return SCENARIO_S + scenario.total * per_request_s
+        measured_s = scenario.scheduled_s or 0.0
+        if scenario.total is not None:
+            # A rate above what the cluster can do does not make it any faster.
+            measured_s = max(measured_s, scenario.total * per_request_s)
+        warmup_s = scenario.warmup_s
+        if warmup_s is None:
+            warmup_s = scenario.warmup.requests * per_request_s
+        return SCENARIO_S + warmup_s + measured_s
 
     def around_s(self, election_ms: int) -> float:
         """Seconds of bring-up and tear-down."""
         return RUN_S + HOST_S * (len(self._members) + 1) + 2 * election_ms / 1000
 
     def latency_s(self, scenario: Scenario) -> float:
-        """Seconds of one request alone: the mean over who may lead and who may be asked."""
-        if scenario.consistency == "s":
-            return SERVICE_S + fmean(self._rtt_s[self._client, asked] for asked in self._members)
-        mean_s = fmean(
+        """Seconds of one request alone: the mean over who may lead and who may be asked, and over a mixed load."""
+        agreed_s = fmean(
             self._rtt_s[self._client, asked] + self._rtt_s[asked, leader] + self._quorum_s(leader)
             for leader in self._members
-            for asked in ([leader] if scenario.target == "leader" else self._members)
+            for asked in ([leader] if scenario.target == "leader" else self._asked(scenario))
         )
-        return SERVICE_S + mean_s + (SYNC_S if scenario.type == "write" else 0.0)
+        range_s = agreed_s
+        if scenario.consistency == "s":
+            range_s = fmean(self._rtt_s[self._client, asked] for asked in self._asked(scenario))
+        return SERVICE_S + _mean(scenario, agreed_s + SYNC_S, range_s)
+
+    def _asked(self, scenario: Scenario) -> list[str]:
+        """The members that a scenario's requests may go to."""
+        return self._members if scenario.member is None else [scenario.member]
 
     def _quorum_s(self, leader: str) -> float:
         """RTT to the follower that completes the majority; 0 for a single member."""
@@ -83,11 +95,10 @@ class Estimator:
         return followers[needed - 1] if needed else 0.0
 
     def _cpu_s(self, scenario: Scenario) -> float:
-        taking_part = len(self._members) if scenario.type == "write" else 1
-        member_s = MEMBER_PUT_CPU_S if scenario.type == "write" else MEMBER_RANGE_CPU_S
-        shared_s = (CLIENT_CPU_S + taking_part * member_s) / self._cores
-        # Reads are spread over the members; every member takes part in every write.
-        alone_s = member_s * taking_part / len(self._members) / self._least_cpus
+        members = len(self._members)
+        shared_s = (CLIENT_CPU_S + _mean(scenario, members * MEMBER_PUT_CPU_S, MEMBER_RANGE_CPU_S)) / self._cores
+        # Reads are spread over the members that are asked; every member takes part in every write.
+        alone_s = _mean(scenario, MEMBER_PUT_CPU_S, MEMBER_RANGE_CPU_S / self._spread(scenario)) / self._least_cpus
         return max(shared_s, alone_s)
 
     def _links_s(self, scenario: Scenario) -> float:
@@ -95,5 +106,15 @@ class Estimator:
             return 0.0
         frame_bits = 8 * (scenario.key_size + scenario.val_size + FRAMING_BYTES)
         # A leader sends every write to each follower; the members share the answers to reads.
-        copies = max(1, len(self._members) - 1) if scenario.type == "write" else 1 / len(self._members)
+        copies = _mean(scenario, max(1, len(self._members) - 1), 1 / self._spread(scenario))
         return copies * frame_bits / self._least_rate_bps
+
+    def _spread(self, scenario: Scenario) -> int:
+        """How many members share the reads."""
+        return 1 if scenario.target == "leader" else len(self._asked(scenario))
+
+
+def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:
+    """A quantity of one request, by the share of the puts."""
+    put_ratio = float(scenario.type == "write") if scenario.put_ratio is None else float(scenario.put_ratio)
+    return put_ratio * of_put + (1 - put_ratio) * of_range

@@ -13,6 +13,7 @@ from containernet_env.config.fields import (
     HEARTBEAT_MAX_MS,
 )
 from containernet_env.config.model import Config, Node
+from containernet_env.config.reader import render
 from containernet_env.errors import ConfigError, Problem
 from containernet_env.estimate import Estimator
 from containernet_env.links.spec import DirectionSpec
@@ -47,7 +48,7 @@ class PlanOptions:
     """What the command line and the machine add to the files.
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
-    placeholder until there is one. ``only``: names, globs, ``write`` or ``read``; empty takes all.
+    placeholder until there is one. ``only``: names, globs, ``write``, ``read`` or ``mixed``; empty takes all.
     ``repeat``: 1 or more.
     """
 
@@ -167,12 +168,14 @@ class Plan:
 def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
-    Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs,
-    and ``UsageError`` when ``options.only`` matches nothing.
+    Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
+    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing.
     """
     topology = star(config)
     largest = topology.largest_member_rtt()
     timing = etcd_timing(config, largest)
+    if scenario_set is not None:
+        _check_targets(config, scenario_set)
     dataset = scenario_set.dataset if scenario_set else Dataset()
     scheduled = select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ()
     estimator = Estimator(topology, [node.cpus for node in config.nodes], options.machine_cores)
@@ -195,6 +198,22 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
         notes=tuple(_notes(config, options, timing, largest)),
     )
+
+
+def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
+    names = [node.name for node in config.nodes]
+    problems = [
+        Problem(
+            item.where,
+            f"is not a member of {config.path}",
+            render(item.member),
+            f'"leader", "cluster", {", ".join(names)}',
+        )
+        for item in scenario_set.member_targets
+        if item.member not in names
+    ]
+    if problems:
+        raise ConfigError(str(scenario_set.path), problems)
 
 
 def etcd_timing(config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
@@ -289,7 +308,7 @@ def _plan_scenarios(
 ) -> Iterator[PlannedScenario]:
     present = False
     for item in scheduled:
-        loads = item.scenario.type == "read" and not present
+        loads = item.scenario.uses_dataset and not present
         present = loads or dataset.present_after(item.scenario, present)
         estimated_s = estimator.scenario_s(item.scenario)
         if loads:
@@ -384,6 +403,15 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         "key_space": scenario.key_space,
         "target": scenario.target,
         "consistency": scenario.consistency,
+        "duration_s": scenario.duration_ns and scenario.duration_ns / 1e9,
+        "rate_per_s": scenario.rate and float(scenario.rate),
+        "arrival": scenario.rate and scenario.arrival,
+        "warmup_requests": scenario.warmup.requests,
+        "warmup_s": scenario.warmup.length_ns / 1e9,
+        "keys": scenario.keys,
+        "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
+        "verify": scenario.verify,
+        "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
         "loads_dataset": planned.loads_dataset,
         "estimated_s": round(planned.estimated_s, 1),
     }

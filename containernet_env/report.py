@@ -33,8 +33,11 @@ class Reporter(Protocol):
     def note(self, text: str) -> None:
         """Something the user should know, once."""
 
-    def scenario_started(self, index: int, count: int, name: str, total: int) -> None:
-        """Scenario `index` (from 1) of `count` begins; it has `total` requests."""
+    def scenario_started(self, index: int, count: int, name: str, total: int | None, seconds: float | None) -> None:
+        """Scenario `index` (from 1) of `count` begins.
+
+        It has `total` requests, or goes on for `seconds`: the other one is None.
+        """
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """The running scenario has `done` answered requests, `errors` of them failed."""
@@ -70,7 +73,7 @@ class SilentReporter:
     def note(self, text: str) -> None:
         """Nothing is shown."""
 
-    def scenario_started(self, index: int, count: int, name: str, total: int) -> None:
+    def scenario_started(self, index: int, count: int, name: str, total: int | None, seconds: float | None) -> None:
         """Nothing is shown."""
 
     def scenario_progress(self, done: int, errors: int) -> None:

@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from containernet_env.benchmark import Outcome, request_of
+from containernet_env.benchmark import Outcome, lateness_of, request_of
 from containernet_env.errors import RunError
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
 from containernet_env.rows import RunFacts, row_of
-from containernet_env.scenarios import ScheduledScenario
+from containernet_env.scenarios import Scenario, ScheduledScenario
 
 if TYPE_CHECKING:
     from containernet_env.testbed import Testbed
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 WATCH_INTERVAL_S = 0.25
 # How long a cluster has to answer after a failed scenario before the rest is given up: two elections and a retry.
 ANSWER_TIMEOUT_S = 15.0
-# A scenario that takes longer than this is ended and reported; the longest of the default matrix takes minutes
-# even at a fifth of a core.
+# A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
+# the default matrix takes minutes even at a fifth of a core.
 SCENARIO_TIMEOUT_S = 1800.0
 # Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
 # them all. Longer would only add requests that wait for the dead to answer.
@@ -82,12 +82,12 @@ class Run:
         """
         for index, scheduled in enumerate(self._scheduled, start=1):
             scenario = scheduled.scenario
-            if scenario.type == "read":
+            if scenario.uses_dataset:
                 failure = self._ensure_dataset()
                 if failure is not None:
                     self._give_up(index - 1, failure)
                     return
-            self._reporter.scenario_started(index, len(self._scheduled), scenario.name, scenario.total)
+            self._tell_start(index, scenario)
             outcome = self._carry_out(scheduled)
             self._remember_dataset(scheduled, outcome)
             if self._testbed.network_failure is not None:
@@ -96,6 +96,10 @@ class Run:
             if outcome.error is not None and not self._testbed.cluster.answers(ANSWER_TIMEOUT_S):
                 self._give_up(index, self._why_no_answer())
                 return
+
+    def _tell_start(self, index: int, scenario: Scenario) -> None:
+        seconds = (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0) if scenario.total is None else None
+        self._reporter.scenario_started(index, len(self._scheduled), scenario.name, scenario.total, seconds)
 
     def _carry_out(self, scheduled: ScheduledScenario) -> Outcome:
         """Measure one scenario and leave its row, also where an exception (a signal's, most of all) strikes."""
@@ -118,9 +122,12 @@ class Run:
 
     def _measure(self, scheduled: ScheduledScenario) -> Outcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""
-        path, body = request_of(scheduled.scenario, self._endpoints(), SCENARIO_TIMEOUT_S)
+        scenario, endpoints = scheduled.scenario, self._endpoints()
         dead_before = self._testbed.cluster.deaths()
-        outcome = self._follow(path, body)
+        if scenario.member is not None and scenario.member not in endpoints:
+            outcome = Outcome(None, f"there is no {scenario.member} to ask")
+        else:
+            outcome = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
         problems = [
             f"{reason} earlier" if name in dead_before else reason
             for name, reason in self._testbed.cluster.deaths().items()
@@ -128,8 +135,8 @@ class Run:
         problems += [text for text in (self._testbed.network_failure, outcome.error) if text is not None]
         return Outcome(outcome.result, "; ".join(problems) or None)
 
-    def _endpoints(self) -> list[str]:
-        return [member.endpoint for member in self._testbed.cluster.living()]
+    def _endpoints(self) -> dict[str, str]:
+        return {member.name: member.endpoint for member in self._testbed.cluster.living()}
 
     def _follow(self, path: str, body: Mapping[str, Any]) -> Outcome:
         """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked."""
@@ -139,7 +146,7 @@ class Run:
         cancelled = False
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="benchmark")
         try:
-            answer: Future[Outcome] = pool.submit(server.run, path, body, SCENARIO_TIMEOUT_S + ANSWER_MARGIN_S)
+            answer: Future[Outcome] = pool.submit(server.run, path, body, body["runTimeout"] + ANSWER_MARGIN_S)
             while not _is_done(answer, WATCH_INTERVAL_S):
                 progress = server.progress()
                 if progress is not None and progress.running:
@@ -191,6 +198,9 @@ class Run:
                 error=error,
             )
         )
+        lateness = lateness_of(result) if result else None
+        if lateness is not None:
+            self._reporter.note(f"{scenario.name}: {lateness}")
         self._record.add_scenario(
             {
                 "scenario": scenario.name,
@@ -206,8 +216,7 @@ class Run:
     def _give_up(self, done: int, reason: str) -> None:
         """Leave a row 'not run' for every scenario after the first `done`."""
         for index, scheduled in enumerate(self._scheduled[done:], start=done + 1):
-            scenario = scheduled.scenario
-            self._reporter.scenario_started(index, len(self._scheduled), scenario.name, scenario.total)
+            self._tell_start(index, scheduled.scenario)
             outcome = Outcome(None, f"not run: {reason}")
             self._leave_row(Ended(scheduled, utc_now(), leader=None, outcome=outcome))
 
@@ -237,13 +246,18 @@ class Run:
             return None
         dataset = self._testbed.plan.dataset
         with self._reporter.stage("data set") as stage:
-            outcome = self._follow(*request_of(dataset.load, self._endpoints(), SCENARIO_TIMEOUT_S))
+            outcome = self._follow(*request_of(dataset.load, self._endpoints(), timeout_s(dataset.load)))
             if outcome.error is not None:
                 deaths = self._testbed.cluster.deaths()
                 return f"the data set could not be loaded: {'; '.join([*deaths.values(), outcome.error])}"
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None
+
+
+def timeout_s(scenario: Scenario) -> float:
+    """How long a scenario may take before it is ended: the time of its schedule comes on top."""
+    return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
 
 
 def _is_done(answer: Future[Outcome], timeout_s: float) -> bool:

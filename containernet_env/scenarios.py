@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from itertools import product
+from math import ceil
 from pathlib import Path
+from typing import Any
 
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
 from containernet_env.config.scenario_schema import (
+    ANY_MEMBER,
     MAX_SCENARIOS,
+    NO_WARMUP,
+    REQUESTS_MAX,
     SCENARIO_FILE,
+    Arrival,
     Consistency,
+    KeyOrder,
+    RawAnyBlock,
     RawLoad,
-    RawRead,
+    RawMixed,
     RawWrite,
     ScenarioType,
-    Target,
+    Warmup,
     model_at,
 )
 from containernet_env.config.validation import validate
 from containernet_env.errors import UsageError
+from containernet_env.units import format_duration, format_number
 
 CONSISTENCY_NAMES: dict[Consistency, str] = {"l": "linearizable", "s": "serializable"}
 
 KEY_ALPHABET = 62
 """Characters of a sequential key (0-9, A-Z, a-z): keys of n bytes are 62^n different ones."""
+
+ZIPF_EXPONENT = Decimal("0.99")
+"""The benchmark server's default, which is that of YCSB."""
 
 # The data set is loaded as fast as it goes without troubling a small member.
 _LOAD_CLIENTS, _LOAD_CONNS = 100, 10
@@ -62,36 +75,83 @@ class Dataset:
         """Whether the store holds the data set after ``scenario``, given whether it did before it.
 
         A write of at least as many keys with the same sizes makes it; one of other values under keys of the
-        same size replaces part of it.
+        same size replaces part of it. What is written of the data set itself is what was there.
         """
-        if scenario.type == "read" or scenario.key_size != self.key_size:
+        if scenario.uses_dataset or scenario.key_size != self.key_size:
             return present
         if scenario.val_size != self.val_size:
             return False
-        return present or scenario.key_space >= self.keys
+        return present or (scenario.key_space is not None and scenario.key_space >= self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One measured load, written or read in a closed loop.
+    """One measured load.
 
-    ``total`` requests by ``clients`` concurrent clients over ``conns`` connections. A write puts
-    ``key_space`` (= ``total``) different sequential keys of ``key_size`` bytes with values of ``val_size``
-    bytes; a read cycles over the ``key_space`` keys of the data set, whose sizes are then given. ``target``
-    is who is asked: only the leader, or all members in turn (reads: always all). ``consistency`` is
-    ``None`` for writes.
+    ``total`` requests, or as many as start within ``duration_ns`` (the other one is ``None``), by ``clients``
+    concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
+    when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
+    (``arrival``). ``warmup`` runs ahead of it and is in no figure.
+
+    A write puts ``key_space`` different sequential keys of ``key_size`` bytes with values of ``val_size`` bytes: as
+    many as requests, ``None`` where a duration leaves that open. A read, and a mixed load with a share of ``put_ratio``
+    writes, uses the ``key_space`` keys of the data set, whose sizes are then given, in the order of ``keys``;
+    ``verify`` checks every value that is read. ``target`` is who is asked: only the leader, all members in turn
+    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` for writes.
     """
 
     name: str
     type: ScenarioType
-    total: int
+    total: int | None
     clients: int
     conns: int
     key_size: int
     val_size: int
-    key_space: int
-    target: Target = "cluster"
+    key_space: int | None
+    target: str = "cluster"
     consistency: Consistency | None = None
+    duration_ns: int | None = None
+    rate: Decimal | None = None
+    arrival: Arrival = "constant"
+    warmup: Warmup = NO_WARMUP
+    keys: KeyOrder = "sequential"
+    zipf_exponent: Decimal = ZIPF_EXPONENT
+    verify: bool = False
+    put_ratio: Decimal | None = None
+
+    @property
+    def uses_dataset(self) -> bool:
+        """Whether the data set has to be there."""
+        return self.type != "write"
+
+    @property
+    def member(self) -> str | None:
+        """The one member that is asked, if it is one; ``"leader"`` and ``"cluster"`` are no names here."""
+        return None if self.target in ANY_MEMBER else self.target
+
+    @property
+    def requests(self) -> int | None:
+        """How many requests were asked for: by an open loop's schedule, whose Poisson form has so many on average.
+
+        ``None`` for a closed loop with a duration.
+        """
+        if self.total is not None or self.duration_ns is None or self.rate is None:
+            return self.total
+        return ceil(self.rate * self.duration_ns / 10**9)
+
+    @property
+    def scheduled_s(self) -> float | None:
+        """How long it takes by its duration or its rate; ``None`` where the cluster's speed decides."""
+        if self.duration_ns is not None:
+            return self.duration_ns / 1e9
+        return self.total / float(self.rate) if self.rate is not None and self.total is not None else None
+
+    @property
+    def warmup_s(self) -> float | None:
+        """How long the warm-up takes, 0 without one; ``None`` where the cluster's speed decides."""
+        if self.warmup.requests and self.rate is None:
+            return None
+        return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +163,31 @@ class ScheduledScenario:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberTarget:
+    """Where a scenario file names a member, as a JSON path."""
+
+    where: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioSet:
-    """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes."""
+    """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
+
+    Whether there are the members that ``member_targets`` names, only a topology tells.
+    """
 
     path: Path
     sha256: str
     dataset: Dataset
     scenarios: tuple[Scenario, ...]
+    member_targets: tuple[MemberTarget, ...] = ()
 
 
 def load_scenarios(path: Path | str) -> ScenarioSet:
     """The scenarios of a file, blocks and lists in its order; ``ConfigError`` with every problem of it.
 
-    In a block the lists multiply: for each load, for each data, for each target or consistency.
+    In a block the lists multiply, the loads being the outer loop and a load's rates and clients the next ones.
     """
     path = Path(path)
     document = read_document(path)
@@ -152,13 +224,15 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
                 first_at[scenario.name] = location
                 scenarios.append(scenario)
     document.refuse(findings)
-    return ScenarioSet(path, document.sha256, dataset, tuple(scenarios))
+    return ScenarioSet(
+        path, document.sha256, dataset, tuple(scenarios), tuple(_member_targets(document, raw.scenarios))
+    )
 
 
 def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int = 1) -> tuple[ScheduledScenario, ...]:
     """The scenarios that match any of ``only`` (empty: all), the whole selection ``repeat`` times.
 
-    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``). Raises
+    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``, ``mixed``). Raises
     ``UsageError`` that lists the names when a pattern matches nothing.
     """
     if repeat < 1:
@@ -166,7 +240,7 @@ def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int 
     unmatched = [pattern for pattern in only if not any(_matches(item, pattern) for item in scenarios)]
     if unmatched:
         names = "\n".join(f"  {scenario.name}" for scenario in scenarios)
-        allowed = f"write, read, a name or a glob of these:\n{names}"
+        allowed = f"write, read, mixed, a name or a glob of these:\n{names}"
         raise UsageError(f"no scenario matches {', '.join(unmatched)}; allowed: {allowed}")
     chosen = [item for item in scenarios if not only or any(_matches(item, pattern) for pattern in only)]
     # Whole rounds, so that a drift of the machine meets every scenario alike.
@@ -177,43 +251,109 @@ def _matches(scenario: Scenario, pattern: str) -> bool:
     return pattern == scenario.type or fnmatchcase(scenario.name, pattern)
 
 
-def _size(block: RawWrite | RawRead) -> int:
+def _size(block: RawAnyBlock) -> int:
+    loads = sum(max(1, len(load.rate)) * len(load.clients) for load in block.load)
     if isinstance(block, RawWrite):
-        return len(block.load) * len(block.data) * len(block.target)
-    return len(block.load) * len(block.consistency)
+        return loads * len(block.data) * len(block.target)
+    ratios = len(block.ratio) if isinstance(block, RawMixed) else 1
+    return loads * ratios * len(block.target) * len(block.keys) * len(block.consistency)
 
 
-def _expand(block: RawWrite | RawRead, dataset: Dataset) -> Iterator[Scenario]:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """One load of a file's, its rates and clients taken apart."""
+
+    total: int | None
+    duration_ns: int | None
+    rate: Decimal | None
+    arrival: Arrival
+    clients: int
+    conns: int
+    warmup: Warmup
+
+    @property
+    def name(self) -> str:
+        """Such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
+        parts = []
+        if self.rate is not None:
+            parts.append(f"r{format_number(self.rate)}")
+        if self.arrival != "constant":
+            parts.append(self.arrival)
+        if self.duration_ns is not None:
+            parts += [format_duration(self.duration_ns), f"{self.clients}x{self.conns}"]
+        else:
+            parts.append(f"{self.total}x{self.clients}x{self.conns}")
+        if self.warmup.requests:
+            parts.append(f"warm{self.warmup.requests}")
+        if self.warmup.length_ns:
+            parts.append(f"warm{format_duration(self.warmup.length_ns)}")
+        return "-".join(parts)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields of a `Scenario` that are the load's."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _loads(raw: RawLoad) -> Iterator[_Load]:
+    arrival, warmup = raw.arrival or "constant", raw.warmup or NO_WARMUP
+    rates: list[Decimal | None] = [*raw.rate] or [None]
+    for rate, clients in product(rates, raw.clients):
+        yield _Load(raw.total, raw.duration_ns, rate, arrival, clients, raw.conns, warmup)
+
+
+def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
+    loads = [load for raw in block.load for load in _loads(raw)]
     if isinstance(block, RawWrite):
-        for load, data, target in product(block.load, block.data, block.target):
+        for load, data, target in product(loads, block.data, block.target):
             yield Scenario(
-                name=f"write-{target}-{_load_name(load)}-{data.key_size}B-{data.val_size}B",
+                name=f"write-{target}-{load.name}-{data.key_size}B-{data.val_size}B",
                 type="write",
-                total=load.total,
-                clients=load.clients,
-                conns=load.conns,
                 key_size=data.key_size,
                 val_size=data.val_size,
                 key_space=load.total,
                 target=target,
+                **load.settings,
             )
         return
-    for load, consistency in product(block.load, block.consistency):
+    ratios: list[Decimal | None] = [*block.ratio] if isinstance(block, RawMixed) else [None]
+    axes = product(loads, ratios, block.target, block.keys, block.consistency)
+    for load, ratio, target, order, consistency in axes:
+        exponent = ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
+        # What a file leaves out is left out of the name.
+        parts = [
+            block.type,
+            f"w{format_number(ratio)}" if ratio is not None else "",
+            target if target != "cluster" else "",
+            CONSISTENCY_NAMES[consistency],
+            load.name,
+            order if order != "sequential" else "",
+            f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else "",
+            "verified" if block.verify else "",
+        ]
         yield Scenario(
-            name=f"read-{CONSISTENCY_NAMES[consistency]}-{_load_name(load)}",
-            type="read",
-            total=load.total,
-            clients=load.clients,
-            conns=load.conns,
+            name="-".join(filter(None, parts)),
+            type=block.type,
             key_size=dataset.key_size,
             val_size=dataset.val_size,
             key_space=dataset.keys,
+            target=target,
             consistency=consistency,
+            keys=order,
+            zipf_exponent=exponent,
+            verify=block.verify,
+            put_ratio=ratio,
+            **load.settings,
         )
 
 
-def _load_name(load: RawLoad) -> str:
-    return f"{load.total}x{load.clients}x{load.conns}"
+def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterator[MemberTarget]:
+    for number, block in enumerate(blocks):
+        for index, target in enumerate(block.target):
+            if target not in ANY_MEMBER:
+                location: Location = ("scenarios", number, "target")
+                step = (index,) if isinstance(value_at(document.value, location), list) else ()
+                yield MemberTarget(json_path((*location, *step)), target)
 
 
 def _keys_fit(key_size: int, keys: int) -> bool:
@@ -227,7 +367,8 @@ def _key_too_small(location: Location, key_size: int, keys: int) -> Finding:
 
 
 def _key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
-    most = max(load.total for load in block.load)
+    # A duration writes a new key in each request, as many as there can be.
+    most = max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
     listed = isinstance(value_at(document.value, (*location, "data")), list)
     for index, data in enumerate(block.data):
         if not _keys_fit(data.key_size, most):

@@ -83,12 +83,12 @@ def parse_cpus(value: object) -> Decimal:
         if _CPUS.fullmatch(value) is None:
             raise ValueError(CPUS_FORM)
         return Decimal(value)
-    return _number(value, CPUS_FORM)
+    return parse_number(value, CPUS_FORM)
 
 
 def parse_bandwidth(value: object) -> int:
     """Bits per second (0 or more) of a number of Mbit/s; 1 Mbit/s is 10^6 bit/s."""
-    return _whole(_number(value, BANDWIDTH_FORM) * _BPS_PER_MBPS, "at most 6 decimals of Mbit/s (whole bit/s)")
+    return _whole(parse_number(value, BANDWIDTH_FORM) * _BPS_PER_MBPS, "at most 6 decimals of Mbit/s (whole bit/s)")
 
 
 def format_mbps(rate_bps: int) -> str:
@@ -101,7 +101,8 @@ def format_number(value: Decimal | float) -> str:
     return _plain(Decimal(str(value)))
 
 
-def _number(value: object, form: str) -> Decimal:
+def parse_number(value: object, form: str = "a number") -> Decimal:
+    """A finite number (0 or more) of a document; ``form`` is what the ``ValueError`` says is allowed."""
     # bool is an int to Python; in a config it is a mistake.
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise ValueError(form)

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -84,7 +84,8 @@ class TerminalReporter:
         self._task: TaskID | None = None
         self._prefix = ""
         self._name = ""
-        self._total = 0
+        self._total: int | None = None
+        self._seconds: float | None = None
         self._began = 0.0
         self._told = 0.0
         self.reports: list[ScenarioReport] = []
@@ -97,37 +98,58 @@ class TerminalReporter:
         """Print a line of its own."""
         self._console.print(Text(f"  {'note':<{NAME_WIDTH}} {text}", style="yellow"), soft_wrap=True)
 
-    def scenario_started(self, index: int, count: int, name: str, total: int) -> None:
+    def scenario_started(self, index: int, count: int, name: str, total: int | None, seconds: float | None) -> None:
         """Show scenario `index` of `count` as the running one."""
         width = len(str(count))
         self._prefix = f"[{index:>{width}}/{count}]"
-        self._name, self._total = name, total
+        self._name, self._total, self._seconds = name, total, seconds
         self._began = self._told = time.monotonic()
         if self._console.is_terminal:
             self._progress = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=20),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[place]}"),
                 TextColumn("{task.fields[rate]}"),
                 TimeRemainingColumn(compact=True),
                 console=self._console,
                 transient=True,
             )
-            self._task = self._progress.add_task(f"{self._prefix} {name}", total=total, rate="")
+            self._task = self._progress.add_task(
+                f"{self._prefix} {name}", total=seconds if total is None else total, place=self._place(0, 0.0), rate=""
+            )
             self._progress.start()
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """Move the live line, or say from time to time how far a long scenario is."""
         now = time.monotonic()
-        rate = done / (now - self._began) if now > self._began else 0.0
+        elapsed_s = now - self._began
+        rate = done / elapsed_s if elapsed_s > 0 else 0.0
         if self._progress is not None and self._task is not None:
             failed = f", {errors:,} failed" if errors else ""
-            self._progress.update(self._task, completed=done, rate=f"{rate_text(rate)}/s{failed}")
+            self._progress.update(
+                self._task,
+                completed=elapsed_s if self._total is None else done,
+                place=self._place(done, elapsed_s),
+                rate=f"{rate_text(rate)}/s{failed}",
+            )
         elif now - self._told >= PLAIN_INTERVAL_S:
             self._told = now
-            left = f", about {seconds_text((self._total - done) / rate)} left" if rate > 0 else ""
-            text = f"{self._prefix} {self._name}: {done:,} of {self._total:,}, {rate_text(rate)}/s{left}"
+            left_s = self._left_s(done, elapsed_s, rate)
+            left = f", about {seconds_text(left_s)} left" if left_s is not None else ""
+            text = f"{self._prefix} {self._name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{left}"
             self._console.print(text, soft_wrap=True)
+
+    def _place(self, done: int, elapsed_s: float) -> str:
+        """How far the running scenario is: requests where their number was asked for, else seconds."""
+        if self._total is not None:
+            return f"{done:,} of {self._total:,}"
+        seconds = self._seconds or 0.0
+        return f"{min(elapsed_s, seconds):.0f} of {seconds:g} s"
+
+    def _left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
+        if self._total is None:
+            return max((self._seconds or 0.0) - elapsed_s, 0.0)
+        return (self._total - done) / rate if rate > 0 else None
 
     def scenario_ended(self, report: ScenarioReport) -> None:
         """Replace the live line by the scenario's figures."""

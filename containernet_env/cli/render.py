@@ -14,6 +14,7 @@ from rich.text import Text
 
 from containernet_env.config.model import Node
 from containernet_env.plan import EtcdTiming, HostPlan, Plan
+from containernet_env.scenarios import Scenario
 from containernet_env.topology import PROBE_FRAME_BYTES, RttExpectation
 from containernet_env.units import (
     describe_size,
@@ -190,12 +191,17 @@ def _scenarios_table(plan: Plan) -> Table:
         table.add_row(
             str(number),
             name,
-            str(scenario.total),
+            _length(scenario),
             str(scenario.clients),
             str(scenario.conns),
             _about(planned.estimated_s),
         )
     return table
+
+
+def _length(scenario: Scenario) -> str:
+    """How many requests were asked for, or for how long."""
+    return str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"
 
 
 def _shown(path: Path) -> str:

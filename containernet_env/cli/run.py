@@ -45,7 +45,7 @@ def make_plan(config_file: Path, scenarios_file: Path | None, *, quick: bool, op
     metavar="FILE",
     help="Scenario file (JSON).",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, 'write' or 'read'.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
 @testbed_options
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")

@@ -19,9 +19,11 @@ from containernet_env.config.model import CLIENT_NAME, DataStore
 from containernet_env.units import (
     describe_size,
     format_duration,
+    format_number,
     parse_bandwidth,
     parse_cpus,
     parse_duration,
+    parse_number,
     parse_size,
 )
 
@@ -184,6 +186,30 @@ def integer(low: int, high: int) -> tuple[PlainValidator, WithJsonSchema]:
     )
 
 
+def decimal(low: Decimal, high: Decimal) -> tuple[PlainValidator, WithJsonSchema]:
+    """The metadata of a number from ``low`` to ``high``: ``Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]``."""
+    form = f"a number from {format_number(low)} to {format_number(high)}"
+    return (
+        _bounded(parse_number, low, high, form, "a number"),
+        WithJsonSchema({"type": "number", "minimum": float(low), "maximum": float(high), "description": form}),
+    )
+
+
+def duration(low_ns: int, high_ns: int) -> tuple[PlainValidator, WithJsonSchema]:
+    """The metadata of a duration such as ``"10s"``, kept in ns: ``Annotated[int, *duration(1, 10**9)]``."""
+    form = f'a number with s, ms, us or ns such as "10s", from {format_duration(low_ns)} to {format_duration(high_ns)}'
+    return (
+        _bounded(parse_duration, low_ns, high_ns, form, "a duration"),
+        WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", form)),
+    )
+
+
+def _parse_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    return value
+
+
 def _quantity(pattern: str, form: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{pattern}$", "description": form}
 
@@ -201,6 +227,16 @@ def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
         return value
 
     return _checked(parse, form), WithJsonSchema({"enum": list(choices), "description": form})
+
+
+def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
+    """The metadata of a text that is one of a few or a node's name."""
+    form = ", ".join(f'"{text}"' for text in choices) + " or a member's name"
+
+    def parse(value: object) -> object:
+        return value if isinstance(value, str) and value in choices else parse_name(value)
+
+    return _checked(parse, form), WithJsonSchema(_quantity(NAME_PATTERN, form))
 
 
 def _parse_file_path(value: object) -> str:
@@ -227,6 +263,11 @@ def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJ
         WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", form)),
     )
 
+
+BOOLEAN_FORM = "true or false"
+Boolean = Annotated[
+    bool, _checked(_parse_boolean, BOOLEAN_FORM), WithJsonSchema({"type": "boolean", "description": BOOLEAN_FORM})
+]
 
 # In an Optional kind, None means that the key was left out; a null in the file is refused as any wrong
 # value is.

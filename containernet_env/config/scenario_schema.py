@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -9,18 +11,25 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainValidator,
     TypeAdapter,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
-from containernet_env.config.fields import choice, integer, refuse
+from containernet_env.config.fields import Boolean, choice, decimal, duration, integer, one_of_or_name, refuse
 from containernet_env.config.reader import Location
 from containernet_env.config.validation import StrictModel
+from containernet_env.units import format_duration, parse_duration
 
-ScenarioType = Literal["write", "read"]
-Target = Literal["leader", "cluster"]
+ScenarioType = Literal["write", "read", "mixed"]
+Arrival = Literal["constant", "poisson"]
+KeyOrder = Literal["sequential", "uniform", "zipfian"]
 Consistency = Literal["l", "s"]
+
+ANY_MEMBER = ("leader", "cluster")
+"""The targets that name no member."""
 
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
@@ -31,6 +40,13 @@ CONNS_MAX = 10_000
 REQUESTS_MAX = 10_000_000
 KEY_MAX_BYTES = 1024
 VALUE_MAX_BYTES = 1 << 20
+RATE_MIN, RATE_MAX = Decimal("0.1"), Decimal(1_000_000)
+# "More than 0" to the server; less than this is uniform for any data set.
+ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(10)
+LENGTH_MIN_NS = 10**6
+# A day is the most that the server lets a benchmark take; half of it leaves the warm-up and the end their time.
+LENGTH_MAX_NS = 43_200 * 10**9
+WARMUP_MAX_NS = 3_600 * 10**9
 
 
 class _OneOrMore:
@@ -49,6 +65,46 @@ class _OneOrMore:
 _AXIS = (Field(min_length=1, max_length=MAX_SCENARIOS), _OneOrMore())
 
 
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """What runs ahead and is in no figure: so many requests, or requests for so long; the other one is 0."""
+
+    requests: int = 0
+    length_ns: int = 0
+
+
+NO_WARMUP = Warmup()
+_WARMUP_FORM = (
+    f'a number of requests from 1 to {REQUESTS_MAX}, or a duration such as "2s", from '
+    f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}"
+)
+
+
+def _parse_warmup(value: object) -> Warmup:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= REQUESTS_MAX:
+            refuse("is out of range", _WARMUP_FORM)
+        return Warmup(requests=value)
+    try:
+        length_ns = parse_duration(value)
+    except ValueError:
+        refuse("is neither a number of requests nor a duration", _WARMUP_FORM)
+    if not LENGTH_MIN_NS <= length_ns <= WARMUP_MAX_NS:
+        refuse("is out of range", _WARMUP_FORM)
+    return Warmup(length_ns=length_ns)
+
+
+_WARMUP = (
+    PlainValidator(_parse_warmup),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": 1, "maximum": REQUESTS_MAX}, {"type": "string"}],
+            "description": _WARMUP_FORM,
+        }
+    ),
+)
+
+
 class RawDataset(StrictModel):
     """The data set that the reads read."""
 
@@ -60,19 +116,52 @@ class RawDataset(StrictModel):
 
 
 class RawLoad(StrictModel):
-    """How many requests, by how many concurrent clients, over how many connections."""
+    """How many requests or for how long, at which rate, by how many clients, over how many connections."""
 
-    model_config = ConfigDict(title="Load")
+    model_config = ConfigDict(
+        title="Load",
+        json_schema_extra={
+            "oneOf": [{"required": ["total"]}, {"required": ["duration"]}],
+            "dependentRequired": {"arrival": ["rate"]},
+        },
+    )
 
-    total: Annotated[int, *integer(1, REQUESTS_MAX)]
-    clients: Annotated[int, *integer(1, CLIENTS_MAX)]
+    total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = None
+    duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(default=None, alias="duration")
+    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(default_factory=list)
+    arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = None
+    clients: Annotated[list[Annotated[int, *integer(1, CLIENTS_MAX)]], *_AXIS]
     conns: Annotated[int, *integer(1, CONNS_MAX)]
+    warmup: Annotated[Warmup | None, *_WARMUP] = None
 
     @model_validator(mode="after")
-    def _every_client_has_a_request(self) -> Self:
-        # The row would claim a concurrency that never was.
-        if self.clients > self.total:
+    def _has_one_length(self) -> Self:
+        if self.total is None and self.duration_ns is None:
+            refuse("is missing", "total, a number of requests, or duration", key="total")
+        if self.total is not None and self.duration_ns is not None:
+            refuse("is given beside total", "either total or duration", key="duration")
+        if self.total is not None and max(self.clients) > self.total:
+            # The row would claim a concurrency that never was.
             refuse("is more than there are requests", f"at most total, {self.total}", key="clients")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_the_servers_limits(self) -> Self:
+        if not self.rate:
+            if self.arrival is not None:
+                refuse("is given without a rate", "only beside rate: a closed loop has no arrivals", key="arrival")
+            return self
+        if self.duration_ns is not None and max(self.rate) * self.duration_ns > REQUESTS_MAX * 10**9:
+            seconds = format_duration(self.duration_ns)
+            refuse(f"makes too many requests in {seconds}", f"at most {REQUESTS_MAX} requests", key="rate")
+        if self.total is not None and self.total * 10**9 > min(self.rate) * LENGTH_MAX_NS:
+            most = f"{format_duration(LENGTH_MAX_NS)} in all"
+            refuse(f"is too low for {self.total} requests", f"a rate at which they take at most {most}", key="rate")
+        requests, length_ns = (self.warmup.requests, self.warmup.length_ns) if self.warmup else (0, 0)
+        too_long = requests * 10**9 > min(self.rate) * WARMUP_MAX_NS
+        if too_long or max(self.rate) * length_ns > REQUESTS_MAX * 10**9:
+            most = f"at most {format_duration(WARMUP_MAX_NS)} and {REQUESTS_MAX} requests at this rate"
+            refuse("is too long", most, key="warmup")
         return self
 
 
@@ -88,8 +177,12 @@ class RawData(StrictModel):
 class RawBlock(StrictModel):
     """What every block has."""
 
-    type: Annotated[ScenarioType, *choice("write", "read")]
+    type: Annotated[ScenarioType, *choice("write", "read", "mixed")]
     load: Annotated[list[RawLoad], *_AXIS]
+
+
+_TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *_AXIS]
+_CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s")]], *_AXIS]
 
 
 class RawWrite(RawBlock):
@@ -99,16 +192,45 @@ class RawWrite(RawBlock):
 
     type: Literal["write"]
     data: Annotated[list[RawData], *_AXIS]
-    target: Annotated[list[Annotated[Target, *choice("leader", "cluster")]], *_AXIS]
+    target: _TARGETS
 
 
-class RawRead(RawBlock):
-    """Reads of the data set: for each load, for each consistency."""
+class RawOnDataset(RawBlock):
+    """What blocks on the data set have in common."""
+
+    consistency: _CONSISTENCIES
+    target: _TARGETS = Field(default=["cluster"])
+    keys: Annotated[list[Annotated[KeyOrder, *choice("sequential", "uniform", "zipfian")]], *_AXIS] = Field(
+        default=["sequential"]
+    )
+    zipf_exponent: Annotated[Decimal | None, *decimal(ZIPF_MIN, ZIPF_MAX)] = Field(default=None, alias="zipfExponent")
+    verify: Boolean = False
+
+    @model_validator(mode="after")
+    def _exponent_has_its_order(self) -> Self:
+        if self.zipf_exponent is not None and "zipfian" not in self.keys:
+            refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
+        return self
+
+
+class RawRead(RawOnDataset):
+    """Reads of the data set: for each load, for each target, for each order of keys, for each consistency."""
 
     model_config = ConfigDict(title="Reads")
 
     type: Literal["read"]
-    consistency: Annotated[list[Annotated[Consistency, *choice("l", "s")]], *_AXIS]
+
+
+class RawMixed(RawOnDataset):
+    """Writes and reads of the data set: as reads, for each ratio."""
+
+    model_config = ConfigDict(title="Mixed")
+
+    type: Literal["mixed"]
+    ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *_AXIS]
+
+
+RawAnyBlock = RawWrite | RawRead | RawMixed
 
 
 class RawScenarioFile(StrictModel):
@@ -118,7 +240,7 @@ class RawScenarioFile(StrictModel):
 
     dataset: RawDataset = RawDataset()
     scenarios: Annotated[
-        list[Annotated[RawWrite | RawRead, Field(discriminator="type")]],
+        list[Annotated[RawAnyBlock, Field(discriminator="type")]],
         Field(min_length=1, max_length=MAX_SCENARIOS, description="Blocks, run in this order"),
     ]
 
@@ -142,7 +264,7 @@ def model_at(location: Location, document: Any) -> type[StrictModel]:
     return RawBlock
 
 
-_BLOCKS: dict[object, type[StrictModel]] = {"write": RawWrite, "read": RawRead}
+_BLOCKS: dict[object, type[StrictModel]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed}
 
 
 def _type_of(block: object) -> str:

@@ -43,8 +43,10 @@ def validate(
 
 
 def _finding(details: Any, document: Document, model_at: Callable[[Location], type[StrictModel]]) -> Finding:
-    location = _in_document(details["loc"], document.value)
     kind = details["type"]
+    # A model's verdict may be on one of its keys.
+    key = details["ctx"].get("key") if kind == "refused" else None
+    location = _in_document(details["loc"] if key is None else (*details["loc"], key), document.value)
     got = None
     if kind != "missing":
         try:
@@ -58,9 +60,8 @@ def _finding(details: Any, document: Document, model_at: Callable[[Location], ty
         return unknown_key(location, render(details["input"]), model_at(location[:-1]).known_keys())
     if kind == "refused":
         context = details["ctx"]
-        if "key" in context:  # a model's verdict on one of its keys
-            location = (*location, context["key"])
-            got = render(value_at(document.value, location))
+        if key is not None:
+            got = _got(document, location)
         return Finding(location, context["message"], got, context["allowed"])
     if kind == "union_tag_not_found":
         return Finding((*location, "type"), "is missing", allowed=_allowed(model_at(location), "type"))
@@ -82,6 +83,14 @@ def _finding(details: Any, document: Document, model_at: Callable[[Location], ty
         bound = f"at least {low}" if low is not None else f"at most {high}"
         return Finding(location, "is too short" if kind == "too_short" else "is too long", f"{count} entries", bound)
     return Finding(location, details["msg"], got)
+
+
+def _got(document: Document, location: Location) -> str | None:
+    """What stands there; None where nothing does, which is what is wrong with it then."""
+    try:
+        return render(value_at(document.value, location))
+    except KeyError:
+        return None
 
 
 def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
@@ -106,5 +115,6 @@ def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
 
 def _allowed(model: type[StrictModel], key: str) -> str | None:
     schema = model.model_json_schema(by_alias=True)["properties"].get(key, {})
-    description: str | None = schema.get("description")
-    return description
+    # Where one value stands for a list of one, the value's own description comes first.
+    described = (schema, *schema.get("anyOf", ()))
+    return next((kind["description"] for kind in described if "description" in kind), None)

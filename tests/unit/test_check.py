@@ -21,6 +21,7 @@ from containernet_env.scenarios import DEFAULT_SCENARIOS, load_scenarios
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))
 SCENARIOS = sorted((ROOT / "configs" / "scenarios").glob("*.json"))
+OPTIONS = PlanOptions(machine_cores=2)
 SCHEMAS = {"config": ROOT / "docs" / "config.schema.json", "scenarios": ROOT / "docs" / "scenarios.schema.json"}
 
 
@@ -138,6 +139,19 @@ def test_the_schemas_accept_what_we_ship_and_refuse_what_we_refuse():
     assert config.is_valid([good])
     for key, value in [("mem", "512"), ("cpus", True), ("bandwidth", 0), ("link_delay", 3), ("ip", 5), ("extra", 1)]:
         assert not config.is_valid([good | {key: value}]), key
+    scenarios = jsonschema.Draft202012Validator(schema_of("scenarios"))
+    load = {"total": 5, "rate": [1, 2.5], "arrival": "poisson", "clients": 1, "conns": 1, "warmup": "1s"}
+    block = {"type": "read", "load": load, "consistency": "s", "target": "etcd1", "keys": "zipfian", "verify": True}
+    assert scenarios.is_valid({"scenarios": [block]})
+    for wrong in (
+        {"load": load | {"duration": "1s"}},
+        {"load": {"clients": 1, "conns": 1}},
+        {"load": {"total": 5, "arrival": "poisson", "clients": 1, "conns": 1}},
+        {"keys": "zipf"},
+        {"type": "mixed"},
+        {"ratio": 0.5},
+    ):
+        assert not scenarios.is_valid({"scenarios": [block | wrong]}), wrong
     assert not config.is_valid({"nodes": []})
     assert not config.is_valid({"nodes": [good], "client": None})
 
@@ -149,6 +163,7 @@ def test_the_examples_in_the_documentation_are_good(tmp_path):
         build_plan(load_config(path), None, PlanOptions(machine_cores=2))
     for example in examples("scenarios.md"):
         path.write_text(example)
-        assert len(load_scenarios(path).scenarios) == 10
+        plan = build_plan(load_config(ROOT / "configs" / "3node.json"), load_scenarios(path), OPTIONS)
+        assert len(plan.scenarios) in (10, 12)
     assert len(examples("config.md")) == 2
-    assert len(examples("scenarios.md")) == 1
+    assert len(examples("scenarios.md")) == 2

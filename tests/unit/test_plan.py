@@ -145,6 +145,34 @@ def test_reads_load_the_data_set_where_no_write_made_it():
     assert loads(only=("read-l*-1000x1x1",), repeat=2) == [True, False]
 
 
+def scenarios_of(tmp_path, *blocks):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"scenarios": blocks}))
+    return path
+
+
+def test_a_scenario_that_asks_a_member_that_is_not_there_is_refused_with_its_place(tmp_path):
+    load = {"total": 5, "clients": 1, "conns": 1}
+    mine = scenarios_of(
+        tmp_path,
+        {"type": "read", "load": load, "consistency": "l", "target": ["etcd1", "etcd4"]},
+        {"type": "mixed", "load": load, "consistency": "l", "ratio": 0.5, "target": "etcd5"},
+    )
+    with pytest.raises(ConfigError) as caught:
+        plan_of(config_of(), scenarios=mine)
+    assert caught.value.file == str(mine)
+    found = [(problem.path, problem.got, problem.allowed) for problem in caught.value.problems]
+    allowed = '"leader", "cluster", etcd1, etcd2, etcd3'
+    assert found == [("$.scenarios[0].target[1]", '"etcd4"', allowed), ("$.scenarios[1].target", '"etcd5"', allowed)]
+
+
+def test_mixed_loads_load_the_data_set_and_leave_it_behind(tmp_path):
+    load = {"duration": "1s", "clients": 1, "conns": 1}
+    mixed = {"type": "mixed", "load": load, "consistency": "l", "ratio": [0.1, 0.5]}
+    mine = scenarios_of(tmp_path, mixed, {"type": "read", "load": load, "consistency": "l"})
+    assert [planned.loads_dataset for planned in plan_of(config_of(), scenarios=mine).scenarios] == [True, False, False]
+
+
 def test_estimates_are_of_the_right_order():
     quick, whole = plan_of(config_of(), scenarios=QUICK_SCENARIOS), plan_of(config_of())
     assert quick.estimated_s < 60

@@ -6,6 +6,8 @@ import csv
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from containernet_env import run as run_module
 from containernet_env.benchmark import Outcome, Progress
 from containernet_env.config import load_config
+from containernet_env.config.scenario_schema import Warmup
 from containernet_env.errors import Interrupted, RunError
 from containernet_env.record import RunRecord
 from containernet_env.report import SilentReporter
@@ -269,6 +272,52 @@ def test_a_data_set_that_cannot_be_loaded_leaves_rows_not_run(tmp_path: Path) ->
     bench.server.behave = lambda path, body: Outcome(None, "no leader")
     bench.run.matrix()
     assert bench.errors() == ["not run: the data set could not be loaded: no leader"] * 2
+
+
+def mixed(name: str) -> Scenario:
+    return replace(read(name), type="mixed", put_ratio=Decimal("0.5"))
+
+
+def test_a_mixed_load_needs_the_data_set_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, mixed("m"), mixed("m2"), read("r"))
+    outcomes = [Outcome(result_of(), None), Outcome(result_of(ok=5), "cancelled")]
+    bench.server.behave = lambda path, body: outcomes.pop(0) if outcomes else Outcome(result_of(), None)
+    bench.run.matrix()
+    paths = [path.removeprefix("/benchmark/") for path, _ in bench.server.asked]
+    assert paths == ["write", "mixed", "mixed", "read"]
+    assert bench.errors() == ["cancelled", "-", "-"]
+
+
+def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long(tmp_path: Path) -> None:
+    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
+    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
+    bench = Bench(tmp_path, write("w0"), timed, slow)
+    bench.run.matrix()
+    assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
+
+
+def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
+    bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
+    bench.run.matrix()
+    assert bench.errors() == ["etcd2 was OOM-killed earlier; there is no etcd2 to ask", "etcd2 was OOM-killed earlier"]
+    assert [body.get("targetMember") for _, body in bench.server.asked] == [None, "etcd3:2379"]
+
+
+def test_an_open_loop_that_fell_behind_is_no_error_but_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    monkeypatch.setattr(SilentReporter, "note", lambda self, text: notes.append(text))
+    bench = Bench(tmp_path, replace(write("w"), rate=Decimal(500)), write("w2"))
+    schedule = {"behind": True, "worst_lag_s": 0.8, "late": 9, "late_own": 0, "unsent": 0, "clients_short": True}
+    result = result_of() | {"schedule": schedule, "rate_achieved_per_s": 400.0}
+    outcomes = iter([Outcome(result, None), Outcome(result_of(), None)])
+    bench.server.behave = lambda path, body: next(outcomes)
+    bench.run.matrix()
+    assert [(row["Behind"], row["Error"]) for row in bench.rows()] == [("yes", "-"), ("-", "-")]
+    assert notes == [
+        "w: behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy",
+    ]
+    assert bench.run.failed_rows == 0
 
 
 def test_a_leader_change_is_told(tmp_path: Path) -> None:

@@ -20,9 +20,11 @@ from containernet_env.scenarios import (
     select,
 )
 
+OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
 GO_SPEC = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "spec" / "spec.go"
 
 LOAD = {"total": 10, "clients": 1, "conns": 1}
+OPEN = {"rate": 10, "duration": "1s", "clients": 1, "conns": 1}
 DATA = {"keySize": 4, "valSize": 64}
 
 
@@ -38,6 +40,10 @@ def writes(**changes):
 
 def reads(**changes):
     return {"type": "read", "load": LOAD, "consistency": "l"} | changes
+
+
+def mixed(**changes):
+    return {"type": "mixed", "load": LOAD, "ratio": 0.5, "consistency": "l"} | changes
 
 
 def test_the_default_matrix_is_the_documented_one():
@@ -73,6 +79,62 @@ def test_names_say_what_is_measured():
     assert names[0] == "write-leader-1000x1x1-4B-64B"
     assert names[-1] == "read-serializable-100000x100x100"
     assert len(set(names)) == len(names) == 18
+
+
+def names_of(tmp_path, *blocks):
+    return [scenario.name for scenario in load_scenarios(write(tmp_path, {"scenarios": blocks})).scenarios]
+
+
+def test_names_of_open_loops_say_rate_and_length(tmp_path):
+    load = {"rate": [500, 0.5], "duration": "4s", "clients": 100, "conns": 10}
+    assert names_of(tmp_path, writes(load=load, data={"keySize": 8, "valSize": 256})) == [
+        "write-leader-r500-4s-100x10-8B-256B",
+        "write-leader-r0.5-4s-100x10-8B-256B",
+    ]
+    load = LOAD | {"rate": 500, "arrival": "poisson", "warmup": 5}
+    assert names_of(tmp_path, writes(load=load, target="etcd2")) == ["write-etcd2-r500-poisson-10x1x1-warm5-4B-64B"]
+    load = {"duration": "1500ms", "clients": [1, 8], "conns": 1, "warmup": "500ms"}
+    assert names_of(tmp_path, reads(load=load, target=["cluster", "leader"], keys=["sequential", "zipfian"])) == [
+        f"read-{target}linearizable-1.5s-{clients}x1-warm500ms{order}"
+        for clients in (1, 8)
+        for target in ("", "leader-")
+        for order in ("", "-zipfian")
+    ]
+    assert names_of(tmp_path, mixed(ratio=[0, 0.25], keys="zipfian", zipfExponent=1.2, verify=True)) == [
+        "mixed-w0-linearizable-10x1x1-zipfian-e1.2-verified",
+        "mixed-w0.25-linearizable-10x1x1-zipfian-e1.2-verified",
+    ]
+
+
+def test_an_open_loop_knows_its_requests_and_its_time(tmp_path):
+    load = {"rate": [500, 0.3], "duration": "10s", "warmup": "2s", "clients": 100, "conns": 10}
+    first, second = load_scenarios(write(tmp_path, {"scenarios": [writes(load=load)]})).scenarios
+    assert (first.requests, second.requests) == (5000, 3)
+    assert (first.total, first.scheduled_s, first.warmup_s, first.key_space) == (None, 10, 2, None)
+    load = LOAD | {"rate": 5, "warmup": 20}
+    (third,) = load_scenarios(write(tmp_path, {"scenarios": [writes(load=load)]})).scenarios
+    assert (third.requests, third.scheduled_s, third.warmup_s, third.key_space) == (10, 2, 4, 10)
+    loads = [{"duration": "1s", "clients": 1, "conns": 1}, LOAD | {"warmup": 20}]
+    fourth, fifth = load_scenarios(write(tmp_path, {"scenarios": [reads(load=loads)]})).scenarios
+    assert (fourth.requests, fourth.scheduled_s, fourth.warmup_s) == (None, 1, 0)
+    assert (fifth.requests, fifth.scheduled_s, fifth.warmup_s) == (10, None, None)
+
+
+def test_members_that_a_file_names_are_told_with_their_place(tmp_path):
+    blocks = [writes(target=["leader", "etcd2"]), reads(target="etcd1"), mixed()]
+    found = load_scenarios(write(tmp_path, {"scenarios": blocks})).member_targets
+    assert [(item.where, item.member) for item in found] == [
+        ("$.scenarios[0].target[1]", "etcd2"),
+        ("$.scenarios[1].target", "etcd1"),
+    ]
+
+
+def test_the_open_loop_file_we_ship_is_the_documented_one():
+    scenarios = load_scenarios(OPEN_LOOP).scenarios
+    assert [(s.type, s.rate, s.target, s.requests, s.scheduled_s) for s in scenarios] == [
+        ("write", rate, target, rate * 10, 10) for rate in (100, 500, 1000) for target in ("leader", "cluster")
+    ] + [("mixed", 500, "cluster", 5000, 10)]
+    assert (scenarios[-1].keys, scenarios[-1].verify, scenarios[-1].arrival) == ("zipfian", True, "poisson")
 
 
 def axis(values):
@@ -130,9 +192,70 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
         ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
         ({"scenarios": [writes(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, data, target"),
-        ({"scenarios": [reads(target="leader")]}, "$.scenarios[0].target", '"leader"', "type, load, consistency"),
+        ({"scenarios": [reads(ratio=0.5)]}, "$.scenarios[0].ratio", "0.5", "type, load, consistency, target, keys"),
         ({"scenarios": [reads(consistency=["l", "x"])]}, "$.scenarios[0].consistency[1]", '"x"', '"l" or "s"'),
-        ({"scenarios": [writes(target="all")]}, "$.scenarios[0].target", '"all"', '"leader" or "cluster"'),
+        ({"scenarios": [writes(target="All")]}, "$.scenarios[0].target", '"All"', '"leader", "cluster" or a member'),
+        ({"scenarios": [writes(target=["leader", 1])]}, "$.scenarios[0].target[1]", "1", "a member's name"),
+        ({"scenarios": [writes(load={"clients": 1, "conns": 1})]}, "$.scenarios[0].load.total", None, "or duration"),
+        ({"scenarios": [writes(load=LOAD | {"duration": "1s"})]}, "$.scenarios[0].load.duration", '"1s"', "either"),
+        ({"scenarios": [writes(load=OPEN | {"duration": 10})]}, "$.scenarios[0].load.duration", "10", '"10s"'),
+        ({"scenarios": [writes(load=OPEN | {"duration": "13h"})]}, "$.scenarios[0].load.duration", '"13h"', "43200s"),
+        ({"scenarios": [writes(load=OPEN | {"rate": 0})]}, "$.scenarios[0].load.rate", "0", "from 0.1 to 1000000"),
+        ({"scenarios": [writes(load=OPEN | {"rate": True})]}, "$.scenarios[0].load.rate", "true", "a number"),
+        ({"scenarios": [writes(load=OPEN | {"rate": [5, "x"]})]}, "$.scenarios[0].load.rate[1]", '"x"', "a number"),
+        ({"scenarios": [writes(load=OPEN | {"rate": []})]}, "$.scenarios[0].load.rate", "0 entries", "at least 1"),
+        (
+            {"scenarios": [writes(load=OPEN | {"duration": "20s", "rate": [1, 1_000_000]})]},
+            "$.scenarios[0].load.rate",
+            "[1, 1000000]",
+            "at most 10000000 requests",
+        ),
+        (
+            {"scenarios": [writes(load=LOAD | {"total": 100_000, "rate": 1})]},
+            "$.scenarios[0].load.rate",
+            "1",
+            "at most 43200s",
+        ),
+        (
+            {"scenarios": [writes(load=LOAD | {"arrival": "poisson"})]},
+            "$.scenarios[0].load.arrival",
+            '"poisson"',
+            "only beside rate",
+        ),
+        (
+            {"scenarios": [writes(load=OPEN | {"arrival": "even"})]},
+            "$.scenarios[0].load.arrival",
+            '"even"',
+            '"constant" or "poisson"',
+        ),
+        ({"scenarios": [writes(load=OPEN | {"warmup": 0})]}, "$.scenarios[0].load.warmup", "0", "from 1 to"),
+        ({"scenarios": [writes(load=OPEN | {"warmup": "2h"})]}, "$.scenarios[0].load.warmup", '"2h"', "3600s"),
+        ({"scenarios": [writes(load=OPEN | {"warmup": True})]}, "$.scenarios[0].load.warmup", "true", "duration"),
+        (
+            {"scenarios": [writes(load=OPEN | {"rate": 0.1, "warmup": 1000})]},
+            "$.scenarios[0].load.warmup",
+            "1000",
+            "at most 3600s",
+        ),
+        (
+            {"scenarios": [writes(load=LOAD | {"clients": [1, 11]})]},
+            "$.scenarios[0].load.clients",
+            "[1, 11]",
+            "at most total, 10",
+        ),
+        ({"scenarios": [writes(load=OPEN, data=DATA | {"keySize": 3})]}, "$.scenarios[0].data.keySize", "3", "least 4"),
+        ({"scenarios": [mixed(ratio=1.1)]}, "$.scenarios[0].ratio", "1.1", "from 0 to 1"),
+        (
+            {"scenarios": [{"type": "mixed", "load": LOAD, "consistency": "l"}]},
+            "$.scenarios[0].ratio",
+            None,
+            "from 0 to 1",
+        ),
+        ({"scenarios": [reads(keys="zipf")]}, "$.scenarios[0].keys", '"zipf"', '"uniform" or "zipfian"'),
+        ({"scenarios": [reads(zipfExponent=1)]}, "$.scenarios[0].zipfExponent", "1", 'only beside keys "zipfian"'),
+        ({"scenarios": [reads(keys="zipfian", zipfExponent=0)]}, "$.scenarios[0].zipfExponent", "0", "from 0.01 to 10"),
+        ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
+        ({"scenarios": [writes(verify=True)]}, "$.scenarios[0].verify", "true", "type, load, data, target"),
         ({"scenarios": [writes(load=LOAD | {"total": 0})]}, "$.scenarios[0].load.total", "0", "from 1 to"),
         ({"scenarios": [writes(load=LOAD | {"total": True})]}, "$.scenarios[0].load.total", "true", "whole number"),
         ({"scenarios": [writes(load=LOAD | {"total": 1.5})]}, "$.scenarios[0].load.total", "1.5", "whole number"),
@@ -185,7 +308,7 @@ def test_a_wrong_scenario_file_is_refused_with_what_is_allowed(tmp_path, value, 
 def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
     file = write(
         tmp_path,
-        {"scenarios": [writes(load={"total": 0, "clients": 1, "conns": 1}, target="x"), reads(load="y", q=1)], "z": 1},
+        {"scenarios": [writes(load={"total": 0, "clients": 1, "conns": 1}, target="X"), reads(load="y", q=1)], "z": 1},
     )
     with pytest.raises(ConfigError) as caught:
         load_scenarios(file)
@@ -251,6 +374,7 @@ def test_selecting():
     assert [item.scenario for item in select(scenarios)] == list(scenarios)
     assert len(select(scenarios, ["write"])) == 12
     assert len(select(scenarios, ["read"])) == 6
+    assert [item.scenario.type for item in select(load_scenarios(OPEN_LOOP).scenarios, ["mixed"])] == ["mixed"]
     assert len(select(scenarios, ["*-1000x1x1*"])) == 6
     assert names(select(scenarios, ["read-l*-1000x*", "read-linearizable-1000x1x1"])) == [
         ("read-linearizable-1000x1x1", 1)
@@ -296,6 +420,10 @@ def scenario(**changes):
         (scenario(key_size=4), False, False),
         (scenario(key_size=4), True, True),
         (scenario(val_size=64), True, False),
+        (scenario(total=None, duration_ns=10**9, key_space=None), False, False),
+        (scenario(total=None, duration_ns=10**9, key_space=None), True, True),
+        (scenario(total=None, duration_ns=10**9, key_space=None, val_size=64), True, False),
+        (scenario(type="mixed"), True, True),
         (scenario(type="read"), True, True),
         (scenario(type="read"), False, False),
     ],

@@ -1,0 +1,94 @@
+"""What the benchmark server is asked for, and what its answer says of a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from containernet_env.benchmark import lateness_of, request_of
+from containernet_env.config.scenario_schema import Warmup
+from containernet_env.scenarios import Dataset, Scenario
+
+ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
+WRITE = Scenario("w", "write", 1000, 10, 2, 8, 256, 1000, target="leader")
+READ = Scenario("r", "read", 500, 10, 2, 8, 256, 10_000, consistency="s")
+TIMED = {"total": None, "duration_ns": 1_500_000_000}
+
+
+def asked(scenario: Scenario) -> dict[str, Any]:
+    """What the server is asked for beyond what every scenario asks."""
+    body = request_of(scenario, ENDPOINTS, 1800.0)[1]
+    always = {"endpoints", "clients", "conns", "requestTimeout", "runTimeout", "keySize"}
+    return {name: value for name, value in body.items() if name not in always}
+
+
+def test_a_closed_loop_asks_for_what_it_always_did() -> None:
+    common = {"endpoints": "10.0.0.1:2379,10.0.0.2:2379", "clients": 10, "conns": 2, "requestTimeout": 20.0}
+    common |= {"runTimeout": 1800.0, "keySize": 8}
+    written = {"total": 1000, "keySpace": 1000, "valSize": 256, "sequentialKeys": True, "targetLeader": True}
+    assert request_of(WRITE, ENDPOINTS, 1800.0) == ("/benchmark/write", common | written)
+    assert asked(replace(WRITE, target="cluster")) == written | {"targetLeader": False}
+    read = {"total": 500, "keySpace": 10_000, "consistency": "s", "requireFound": True}
+    assert request_of(READ, ENDPOINTS, 1800.0) == ("/benchmark/read", common | read)
+
+
+def test_an_open_loop_has_a_rate_and_an_arrival() -> None:
+    assert asked(replace(WRITE, rate=Decimal("0.5"))) == asked(WRITE) | {"rate": 0.5, "arrival": "constant"}
+    poisson = replace(READ, rate=Decimal(500), arrival="poisson")
+    assert asked(poisson) == asked(READ) | {"rate": 500.0, "arrival": "poisson"}
+
+
+def test_a_duration_stands_for_the_total_and_writes_ever_new_keys() -> None:
+    timed = asked(replace(WRITE, key_space=None, **TIMED))
+    assert timed["duration"] == 1.5
+    assert not {"total", "keySpace"} & set(timed)
+    assert asked(replace(READ, **TIMED))["keySpace"] == 10_000
+
+
+def test_warm_ups_are_requests_or_seconds() -> None:
+    assert asked(replace(READ, warmup=Warmup(requests=50))) == asked(READ) | {"warmupRequests": 50}
+    assert asked(replace(READ, warmup=Warmup(length_ns=10**9))) == asked(READ) | {"warmupDuration": 1.0}
+
+
+@pytest.mark.parametrize("scenario", [WRITE, READ])
+def test_targets_are_the_leader_one_member_or_all(scenario: Scenario) -> None:
+    assert asked(replace(scenario, target="leader"))["targetLeader"] is True
+    member = asked(replace(scenario, target="etcd2"))
+    assert member["targetMember"] == "10.0.0.2:2379"
+    assert "targetLeader" not in member
+
+
+def test_keys_are_drawn_and_values_checked_where_that_is_asked() -> None:
+    assert asked(replace(READ, keys="uniform")) == asked(READ) | {"keyOrder": "uniform"}
+    zipfian = replace(READ, keys="zipfian", zipf_exponent=Decimal("1.2"))
+    assert asked(zipfian) == asked(READ) | {"keyOrder": "zipfian", "zipfExponent": 1.2}
+    assert asked(replace(READ, verify=True)) == asked(READ) | {"verify": True, "valSize": 256}
+
+
+def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
+    path, body = request_of(replace(READ, type="mixed", put_ratio=Decimal("0.2")), ENDPOINTS, 1800.0)
+    assert path == "/benchmark/mixed"
+    expected = {"ratio": 0.2, "keyOrder": "sequential", "valSize": 256, "keySpace": 10_000, "requireFound": True}
+    assert body | expected == body
+    # Values follow from the seed: nobody may ask for another one than whoever loaded the data set.
+    assert "seed" not in body and "seed" not in asked(Dataset().load)
+
+
+def schedule(**changes: Any) -> dict[str, Any]:
+    made = {"behind": True, "worst_lag_s": 0.8, "late": 1200, "late_own": 0, "unsent": 0, "clients_short": False}
+    return {"schedule": made | changes}
+
+
+def test_lateness_is_told_with_its_cause() -> None:
+    assert lateness_of({}) is None
+    assert lateness_of({"schedule": None}) is None
+    assert lateness_of(schedule(behind=False)) is None
+    told = lateness_of(schedule(unsent=7, clients_short=True))
+    assert told == (
+        "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
+    )
+    own = lateness_of(schedule(late_own=3))
+    assert own is not None and "the generator itself was too slow for 3" in own

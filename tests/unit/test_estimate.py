@@ -1,0 +1,59 @@
+"""How long a scenario will take: what decides it, and that a schedule does where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from containernet_env.config import load_config
+from containernet_env.config.scenario_schema import Warmup
+from containernet_env.estimate import SCENARIO_S, Estimator
+from containernet_env.scenarios import Scenario
+from containernet_env.topology import star
+
+CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
+ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)
+WRITE = Scenario("w", "write", 1000, 1, 1, 8, 256, 1000, target="leader")
+READ = Scenario("r", "read", 1000, 1, 1, 8, 256, 1000, consistency="l")
+
+
+def mixed(put_ratio: str) -> Scenario:
+    return replace(READ, type="mixed", put_ratio=Decimal(put_ratio))
+
+
+def test_a_duration_is_what_it_takes() -> None:
+    for scenario in (WRITE, READ, mixed("0.5")):
+        timed = replace(scenario, total=None, duration_ns=10 * 10**9, warmup=Warmup(length_ns=2 * 10**9))
+        assert ESTIMATOR.scenario_s(timed) == SCENARIO_S + 12
+        assert ESTIMATOR.scenario_s(replace(timed, rate=Decimal(500))) == SCENARIO_S + 12
+
+
+def test_a_rate_takes_its_time_unless_the_cluster_takes_longer() -> None:
+    slow = replace(WRITE, rate=Decimal(10), clients=100, warmup=Warmup(requests=50))
+    assert ESTIMATOR.scenario_s(slow) == SCENARIO_S + 100 + 5
+    too_fast = replace(WRITE, rate=Decimal(100_000))
+    assert ESTIMATOR.scenario_s(too_fast) == ESTIMATOR.scenario_s(WRITE)
+
+
+def test_a_warm_up_of_a_closed_loop_takes_as_long_as_its_requests() -> None:
+    measured_s = ESTIMATOR.scenario_s(WRITE) - SCENARIO_S
+    warm = replace(WRITE, warmup=Warmup(requests=500))
+    assert ESTIMATOR.scenario_s(warm) == pytest.approx(SCENARIO_S + 1.5 * measured_s)
+
+
+def test_a_mixed_load_lies_between_reads_and_writes() -> None:
+    read_s, write_s = ESTIMATOR.latency_s(READ), ESTIMATOR.latency_s(replace(WRITE, target="cluster"))
+    assert ESTIMATOR.latency_s(mixed("0")) == pytest.approx(read_s)
+    assert ESTIMATOR.latency_s(mixed("1")) == pytest.approx(write_s)
+    assert ESTIMATOR.latency_s(mixed("0.5")) == pytest.approx((read_s + write_s) / 2)
+
+
+def test_a_serializable_read_of_one_member_is_its_own_rtt() -> None:
+    local = replace(READ, consistency="s", target="etcd2")
+    assert 0.006 < ESTIMATOR.latency_s(local) < 0.007
+    # All of them answered by one member: its cpu alone.
+    crowd = replace(local, clients=1000, total=1000)
+    assert ESTIMATOR.scenario_s(crowd) >= ESTIMATOR.scenario_s(replace(crowd, target="cluster"))
