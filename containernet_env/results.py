@@ -23,6 +23,7 @@ NOT_APPLICABLE = "-"
 # The percentiles of a row, in column order, as the keys of the benchmark's ``percentiles_s``.
 SEED_PERCENTILES = ("10", "25", "50", "75", "90", "95")
 OUR_PERCENTILES = ("99", "99.9")
+SERVICE_PERCENTILES = ("50", "95", "99", "99.9")
 
 SEED_COLUMNS = (
     "TestType",
@@ -41,7 +42,7 @@ SEED_COLUMNS = (
     "Requests/sec",
     *(f"{p}%" for p in SEED_PERCENTILES),
 )
-COLUMNS = (
+CLOSED_LOOP_COLUMNS = (
     *SEED_COLUMNS,
     *(f"{p}%" for p in OUR_PERCENTILES),
     "Scenario",
@@ -61,14 +62,23 @@ COLUMNS = (
     "RunId",
     "Timestamp",
 )
+COLUMNS = (
+    *CLOSED_LOOP_COLUMNS,
+    "Rate_offered",
+    "Rate_achieved",
+    "Unsent",
+    "Unknown",
+    "Behind",
+    *(f"Service_{p}%" for p in SERVICE_PERCENTILES),
+)
 # Every header that has ever been written, newest first: an existing file is appended to in its own form.
 # A new form is added here, never changed in place.
-FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
+FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
 
 # Columns that hold words; every other one holds numbers.
 TEXT_COLUMNS = frozenset(
     {"TestType", "Consistency", "Scenario", "Target", "Error", "Leader", "LinkDelay_ms", "Bandwidth_mbps"}
-    | {"Hosts", "Links", "EtcdVersion", "Config", "RunId", "Timestamp"}
+    | {"Hosts", "Links", "EtcdVersion", "Config", "RunId", "Timestamp", "Behind"}
 )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from containernet_env.config.model import Config
-from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES
+from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
 from containernet_env.scenarios import ScheduledScenario
 from containernet_env.topology import RttExpectation
 
@@ -53,6 +53,10 @@ def _seconds(value: float | None) -> str:
     return NOT_APPLICABLE if value is None else f"{value:.6f}"
 
 
+def _rate(per_s: float | Decimal | None) -> str:
+    return NOT_APPLICABLE if per_s is None else f"{per_s:.4f}"
+
+
 def _milliseconds(value_ns: int | None) -> str:
     return NOT_APPLICABLE if value_ns is None else f"{value_ns / 1e6:.3f}"
 
@@ -60,11 +64,11 @@ def _milliseconds(value_ns: int | None) -> str:
 def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]:
     """The columns that are known before the scenario runs."""
     scenario = scheduled.scenario
-    writes = scenario.type == "write"
+    writes = scenario.type != "read"
     return {
         "TestType": scenario.type,
         "ClusterSize": str(len(facts.config.nodes)),
-        "RequestCount": str(scenario.total),
+        "RequestCount": NOT_APPLICABLE if scenario.requests is None else str(scenario.requests),
         "ClientCount": str(scenario.clients),
         "ConnectionCount": str(scenario.conns),
         "KeySize": str(scenario.key_size) if writes else NOT_APPLICABLE,
@@ -82,6 +86,7 @@ def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]
         "EtcdVersion": facts.etcd_version,
         "Config": facts.config.path.name,
         "RunId": facts.run_id,
+        "Rate_offered": _rate(scenario.rate),
     }
 
 
@@ -95,9 +100,27 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
         "Fastest": _seconds(result["fastest_s"]),
         "Average": _seconds(result["average_s"]),
         "Stddev": _seconds(result["stddev_s"]),
-        "Requests/sec": NOT_APPLICABLE if rate is None or not result["ok"] else f"{rate:.4f}",
+        "Requests/sec": _rate(rate if result["ok"] else None),
         **{f"{p}%": _seconds(percentiles.get(p)) for p in (*SEED_PERCENTILES, *OUR_PERCENTILES)},
         "Errors": str(result["failed"]),
+        **_open_loop_figures_of(result),
+    }
+
+
+def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of the second version of the result; a benchmark image of before has none of their fields."""
+    outcomes = result.get("outcomes")
+    figures = {"Unknown": str(outcomes["unknown"])} if outcomes else {}
+    schedule = result.get("schedule")
+    if not schedule:
+        return figures
+    # In a closed loop a request starts when it is meant to: there the service time is the response time.
+    service = (result.get("service_time") or {}).get("percentiles_s") or {}
+    return figures | {
+        "Rate_achieved": _rate(result["rate_achieved_per_s"]),
+        "Unsent": str(schedule["unsent"]),
+        "Behind": "yes" if schedule["behind"] else "no",
+        **{f"Service_{p}%": _seconds(service.get(p)) for p in SERVICE_PERCENTILES},
     }
 
 

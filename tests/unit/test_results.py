@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import csv
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from containernet_env import results
 from containernet_env.errors import UsageError
-from containernet_env.results import COLUMNS, SEED_COLUMNS, ResultsFile
+from containernet_env.results import COLUMNS, FORMS, SEED_COLUMNS, ResultsFile
+
+README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
 SEED_HEADER = (
     "TestType,ClusterSize,RequestCount,ClientCount,ConnectionCount,KeySize,ValueSize,Consistency,Total,Slowest,"
     "Fastest,Average,Stddev,Requests/sec,10%,25%,50%,75%,90%,95%"
+)
+
+
+# The header of before open loops, as it stands in files.
+CLOSED_LOOP_HEADER = (
+    f"{SEED_HEADER},99%,99.9%,Scenario,Repetition,Target,Errors,Error,Leader,LinkDelay_ms,Bandwidth_mbps,"
+    "RttExpected_ms,RttMeasured_ms,Hosts,Links,EtcdVersion,Config,RunId,Timestamp"
 )
 
 
@@ -57,6 +68,27 @@ def test_a_file_of_the_seed_is_appended_to_in_its_own_form(tmp_path: Path) -> No
     file.append({"TestType": "read", "Scenario": "not a column of this form"})
     assert lines(path)[0] == SEED_HEADER
     assert lines(path)[2].split(",") == ["read"] + ["-"] * 19
+
+
+def test_a_file_of_before_open_loops_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(CLOSED_LOOP_HEADER + "\nwrite" + ",1" * 37 + "\n")
+    file = opened(path)
+    file.append({"TestType": "mixed", "Timestamp": "now", "Rate_offered": "500.0000", "Behind": "yes"})
+    assert lines(path)[0] == CLOSED_LOOP_HEADER
+    assert lines(path)[2].split(",") == ["mixed"] + ["-"] * 36 + ["now"]
+    assert results.load(path)["TestType"].tolist() == ["write", "mixed"]
+
+
+def test_every_form_begins_with_the_one_before_it() -> None:
+    for newer, older in pairwise(FORMS):
+        assert newer[: len(older)] == older
+
+
+def test_the_readme_describes_every_column_in_order() -> None:
+    cells = re.findall(r"^\| ([^|]+) \|", README.read_text().partition("## The CSV")[2], re.MULTILINE)
+    documented = [name for cell in cells[2:] for name in re.split(r",? ", cell)]
+    assert tuple(documented) == COLUMNS
 
 
 def test_any_other_header_is_refused_and_the_file_untouched(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""What the columns of a row hold for each kind of load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from containernet_env.config import load_config
+from containernet_env.results import COLUMNS
+from containernet_env.rows import RunFacts, row_of
+from containernet_env.scenarios import Scenario, ScheduledScenario
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+FACTS = RunFacts(load_config(CONFIG), None, None, "docker", "emulator", "3.7.3", "run-1")
+READ = Scenario("r", "read", 500, 10, 2, 8, 256, 1000, consistency="l")
+PERCENTILES = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
+FIRST_SCHEMA: dict[str, Any] = {
+    "ok": 500,
+    "failed": 3,
+    "requests_per_s": 100.5,
+    "total_s": 10.0,
+    "slowest_s": 0.05,
+    "fastest_s": 0.018,
+    "average_s": 0.02,
+    "stddev_s": 0.001,
+    "percentiles_s": PERCENTILES,
+}
+CLOSED_LOOP = FIRST_SCHEMA | {
+    "schema": 2,
+    "outcomes": {"ok": 500, "failed": 1, "unknown": 2, "unsent": 0},
+    "schedule": None,
+    "rate_offered_per_s": None,
+    "rate_achieved_per_s": None,
+    "service_time": {"percentiles_s": PERCENTILES | {"99.99": None}},
+}
+OPEN_LOOP = CLOSED_LOOP | {
+    "schedule": {"behind": True, "unsent": 4},
+    "rate_offered_per_s": 500.0,
+    "rate_achieved_per_s": 499.87654,
+    "service_time": {"percentiles_s": {"50": 0.001, "95": 0.0012345678, "99": 0.003, "99.9": None}},
+}
+NEW = ("Rate_offered", "Rate_achieved", "Unsent", "Unknown", "Behind")
+SERVICE = ("Service_50%", "Service_95%", "Service_99%", "Service_99.9%")
+
+
+def row(scenario: Scenario, result: dict[str, Any] | None, error: str | None = None) -> dict[str, str]:
+    made = row_of(FACTS, ScheduledScenario(scenario, 1), timestamp="t", result=result, error=error, leader=None)
+    assert set(made) <= set(COLUMNS)
+    return dict.fromkeys(COLUMNS, "-") | made
+
+
+def values(made: dict[str, str], *columns: str) -> list[str]:
+    return [made[column] for column in columns]
+
+
+def test_a_closed_loop_has_no_schedule() -> None:
+    made = row(READ, CLOSED_LOOP)
+    assert values(made, *NEW) == ["-", "-", "-", "2", "-"]
+    assert values(made, *SERVICE) == ["-"] * 4
+
+
+def test_the_first_version_of_the_result_leaves_the_new_columns_empty() -> None:
+    made = row(READ, FIRST_SCHEMA)
+    assert values(made, *NEW, *SERVICE) == ["-"] * 9
+    assert values(made, "Errors", "50%", "Requests/sec") == ["3", "0.020000", "100.5000"]
+
+
+def test_an_open_loop_shows_its_rate_and_both_times() -> None:
+    made = row(replace(READ, rate=Decimal(500)), OPEN_LOOP)
+    assert values(made, *NEW) == ["500.0000", "499.8765", "4", "2", "yes"]
+    assert values(made, *SERVICE) == ["0.001000", "0.001235", "0.003000", "-"]
+    kept = OPEN_LOOP | {"schedule": {"behind": False, "unsent": 0}}
+    assert values(row(replace(READ, rate=Decimal(500)), kept), "Behind", "Unsent", "Error") == ["no", "0", "-"]
+
+
+def test_an_open_loop_in_which_nothing_succeeded_has_no_times() -> None:
+    made = row(replace(READ, rate=Decimal(500)), OPEN_LOOP | {"service_time": None}, "all failed")
+    assert values(made, *SERVICE) == ["-"] * 4
+
+
+def test_a_row_not_run_says_what_was_asked() -> None:
+    made = row(replace(READ, rate=Decimal("0.5")), None, "not run: x")
+    assert values(made, "Rate_offered", "Rate_achieved", "RequestCount") == ["0.5000", "-", "500"]
+
+
+def test_the_request_count_of_a_duration_follows_from_its_rate() -> None:
+    timed = replace(READ, total=None, duration_ns=10**10)
+    assert row(timed, None)["RequestCount"] == "-"
+    assert row(replace(timed, rate=Decimal(500)), None)["RequestCount"] == "5000"
+
+
+def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
+    made = row(replace(READ, type="mixed", put_ratio=Decimal("0.2")), None)
+    assert values(made, "TestType", "KeySize", "ValueSize", "Consistency") == ["mixed", "8", "256", "l"]
