@@ -186,7 +186,7 @@ def _scenarios_table(plan: Plan) -> Table:
     for number, planned in enumerate(plan.scenarios, start=1):
         scenario = planned.scheduled.scenario
         if planned.loads_dataset:
-            table.add_row("", f"load {plan.dataset.keys} keys for the reads, unmeasured", "", "", "", "")
+            table.add_row("", f"load {plan.dataset.keys} keys of the data set, unmeasured", "", "", "", "")
         name = f"{scenario.name} ({planned.scheduled.repetition})" if repeated else scenario.name
         table.add_row(
             str(number),

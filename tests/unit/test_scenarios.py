@@ -337,6 +337,9 @@ def test_no_bound_is_wider_than_the_benchmark_servers():
         "MaxTotal": scenario_schema.REQUESTS_MAX,
         "MaxKeySize": scenario_schema.KEY_MAX_BYTES,
         "MaxValSize": scenario_schema.VALUE_MAX_BYTES,
+        "MinRate": float(scenario_schema.RATE_MIN),
+        "MaxRate": scenario_schema.RATE_MAX,
+        "MaxZipf": scenario_schema.ZIPF_MAX,
     }
     theirs = bounds_of_the_server()
     assert ours == {name: theirs[name] for name in ours}

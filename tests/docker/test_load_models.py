@@ -1,0 +1,86 @@
+"""Open loops, durations, mixed loads and single members, from a scenario file to the rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docker.conftest import COMMAND, PROJECT
+from tests.docker.machine_state import left_over, snapshot
+
+pytestmark = pytest.mark.docker
+
+OPEN = {"rate": 100, "duration": "2s", "warmup": "200ms", "clients": 50, "conns": 5}
+SCENARIOS = {
+    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
+    "scenarios": [
+        {"type": "write", "load": OPEN, "data": {"keySize": 8, "valSize": 256}, "target": ["leader", "etcd2"]},
+        {
+            "type": "mixed",
+            "load": OPEN | {"arrival": "poisson"},
+            "ratio": 0.5,
+            "consistency": "l",
+            "keys": "uniform",
+            "verify": True,
+        },
+        {
+            "type": "read",
+            "load": [{"total": 100, "rate": 200, "clients": 50, "conns": 5}],
+            "consistency": "s",
+            "target": "etcd3",
+            "keys": "zipfian",
+            "zipfExponent": 1.2,
+            "verify": True,
+        },
+        {"type": "read", "load": {"duration": "1s", "clients": 2, "conns": 2, "warmup": 10}, "consistency": "l"},
+        # More than four clients can do where each request takes 18 ms or more: it falls behind.
+        {
+            "type": "write",
+            "load": {"rate": 1000, "duration": "1s", "clients": 4, "conns": 2},
+            "data": {"keySize": 8, "valSize": 256},
+            "target": "leader",
+        },
+    ],
+}
+
+
+def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
+    before = snapshot()
+    scenarios, out = tmp_path / "models.json", tmp_path / "out.csv"
+    scenarios.write_text(json.dumps(SCENARIOS))
+    config = PROJECT / "configs" / "3node-3ms.json"
+    argv = [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    found = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["Error"] for row in found] == ["-"] * 6, output
+    leader, member, mixed, read, closed, too_fast = found
+
+    record = json.loads((tmp_path / "out.runs" / f"{leader['RunId']}.json").read_text())
+    results = [entry["result"] for entry in record["scenarios"]]
+    assert [result["operation"] for result in results] == ["put", "put", "mixed", "range", "range", "put"]
+    for row, result in zip(found[:4], results, strict=False):
+        assert (row["Unknown"], row["Unsent"], row["Errors"]) == ("0", "0", "0"), row
+        assert row["Behind"] in ("yes", "no")
+        assert float(row["Rate_offered"]) == result["rate_offered_per_s"]
+        assert 0.7 * float(row["Rate_offered"]) < float(row["Rate_achieved"]) < 1.3 * float(row["Rate_offered"]), row
+        # In each row a response cannot be faster than its service.
+        assert float(row["Service_50%"]) <= float(row["50%"]), row
+    # A constant rate: exactly as many requests as it makes.
+    assert (leader["RequestCount"], results[0]["requests"], results[0]["ok"]) == ("200", 200, 200)
+    assert results[0]["asked"]["target"] == "leader"
+    assert (member["Target"], results[1]["asked"]["target"]) == ("etcd2", "10.0.0.252:2379")
+    assert (mixed["TestType"], mixed["KeySize"], mixed["ValueSize"], mixed["Consistency"]) == ("mixed", "8", "256", "l")
+    assert results[2]["by_operation"]["put"]["ok"] > 50 < results[2]["by_operation"]["range"]["ok"]
+    # 6 ms to a member: a serializable read goes no further.
+    assert 0.006 <= float(read["Fastest"]) < 0.018, read
+    assert (closed["RequestCount"], closed["Rate_offered"], closed["Behind"], closed["Service_50%"]) == ("-",) * 4
+    assert 1 <= float(closed["Total"]) < 2
+    assert too_fast["Behind"] == "yes" and int(too_fast["Unsent"]) > 0, too_fast
+    assert f"{too_fast['Scenario']}: behind its schedule: " in output
+    assert left_over(before) == {}
