@@ -137,14 +137,15 @@ def test_an_interrupt_leaves_lists_and_loops_too(shell: Shell, command: str) -> 
 
 
 def wait_until_it_reads(shell: Shell) -> None:
-    """Wait until the shell sleeps in a system call on descriptor 3, where its commands come from.
+    """Wait until the shell sleeps in a system call on its standard input while that is the pipe of its commands.
 
     A signal that strikes a shell just before that call is handled only after it: no shell can do better.
     """
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        fields = Path(f"/proc/{shell.process.pid}/syscall").read_text().split()
-        if len(fields) > 1 and fields[1] == "0x3":
+        process = Path(f"/proc/{shell.process.pid}")
+        call = (process / "syscall").read_text().split()
+        if len(call) > 1 and call[1] == "0x0" and os.readlink(process / "fd" / "0").startswith("pipe:"):
             return
         time.sleep(0.005)
     raise AssertionError("the shell does not wait for a command")
