@@ -182,9 +182,12 @@ func (c *conn) submit(j *job, timeout time.Duration) bool {
 	return true
 }
 
-// leave takes the conn off a link that is lost or takes no more requests, and gets another one; err is nil
-// if nothing is wrong with the member.
-func (c *conn) leave(k *link, err error) {
+// patience is how many connections in a row the member may close, politely and before it answered anything,
+// until requests fail at once.
+const patience = 2
+
+// leave takes the conn off a link that is lost or, if polite, takes no more requests, and gets another one.
+func (c *conn) leave(k *link, err error, polite bool) {
 	if c.link != k {
 		return
 	}
@@ -193,12 +196,15 @@ func (c *conn) leave(k *link, err error) {
 		c.loop.readyConns--
 		c.loop.noteDown()
 	}
-	if err == nil || k.http.Answered() {
+	switch {
+	case k.http.Answered() || polite && k.http.Active() > 0: // calls that are left are calls that the member has taken
 		c.failures = 0
 		c.connect()
-		return
+	case polite && c.failures < patience:
+		c.retry()
+	default:
+		c.attemptFailed(err)
 	}
-	c.attemptFailed(err)
 }
 
 // attemptFailed fails the jobs that wait for the connection, and tries again later. A connection that is lost
@@ -209,10 +215,7 @@ func (c *conn) attemptFailed(err error) {
 	if c.loop.dialing.Err() != nil {
 		return
 	}
-	pause := min(longestPause, firstPause<<min(c.failures, 10))
-	c.failures++
-	jitter := 1 + pauseJitter*(2*rand.Float64()-1)
-	c.loop.after(time.Duration(float64(pause)*jitter), c.connect)
+	c.retry()
 	for c.waiting.first != nil {
 		j := c.waiting.first
 		c.waiting.remove(j)
@@ -220,6 +223,14 @@ func (c *conn) attemptFailed(err error) {
 		c.loop.deadlines.remove(j)
 		j.task.finished(c.failure())
 	}
+}
+
+// retry connects after a pause.
+func (c *conn) retry() {
+	pause := min(longestPause, firstPause<<min(c.failures, 10))
+	c.failures++
+	jitter := 1 + pauseJitter*(2*rand.Float64()-1)
+	c.loop.after(time.Duration(float64(pause)*jitter), c.connect)
 }
 
 // failure is the outcome of a request for which there is no connection.

@@ -24,6 +24,7 @@ type drive struct {
 	live      int // clients that are not finished
 	over      bool
 	done      chan struct{}
+	wake      func(client int) // made once: a method value is allocated
 
 	downSince time.Duration // when no connection was ready any more; 0: one is, or has answered since
 }
@@ -49,7 +50,7 @@ type client struct {
 }
 
 func newDrive(t *Transport, clients int, run *load.Run) *drive {
-	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{})}
+	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{}), wake: t.loop.poller.wake}
 	for i := range d.clients {
 		c := &d.clients[i]
 		c.drive, c.number = d, i
@@ -141,7 +142,7 @@ func (c *client) next() {
 	d := c.drive
 	for {
 		c.state, c.request = busy, nil
-		request, more := d.run.Ask(c.number, d.transport.loop.poller.wake)
+		request, more := d.run.Ask(c.number, d.wake)
 		switch {
 		case !more:
 			c.state = over

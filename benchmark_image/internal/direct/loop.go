@@ -213,7 +213,7 @@ func (l *loop) feed(k *link, b []byte) {
 		c.becameReady()
 	}
 	if k.http.Closing() {
-		c.leave(k, errors.New("the member closes new connections"))
+		c.leave(k, errors.New("the member closes new connections"), true)
 		if k.http.Active() == 0 {
 			l.lose(k, nil)
 			return
@@ -258,7 +258,7 @@ func (l *loop) flush(k *link) {
 	}
 	if !k.dead && k.http.Closing() && k.conn.link == k {
 		// The last number of a stream is used.
-		k.conn.leave(k, nil)
+		k.conn.leave(k, errors.New("the numbers of streams are used up"), true)
 	}
 }
 
@@ -292,7 +292,7 @@ func (l *loop) lose(k *link, err error) {
 	if err == nil {
 		err = errors.New("the member closed the connection")
 	}
-	k.conn.leave(k, err)
+	k.conn.leave(k, err, false)
 	k.http.Lost(codes.Unavailable, err.Error())
 }
 
