@@ -31,6 +31,8 @@ type display struct {
 	progress string // none or json
 	precise  bool
 	sample   bool
+
+	transport string // a key of transports
 }
 
 // printError is a report that could not be printed. Every other error of the command line is a mistake of the caller.
@@ -90,6 +92,9 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		}
 		if shown.progress != "none" && shown.progress != "json" {
 			return fmt.Errorf("--progress: got %q, allowed: none or json", shown.progress)
+		}
+		if transports[shown.transport] == nil {
+			return fmt.Errorf("--transport: got %q, allowed: h2 or grpc", shown.transport)
 		}
 		if problem := s.Validate(); problem != nil {
 			return errors.New(problem.FlagError())

@@ -69,6 +69,7 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"put --endpoints http://a:1", "scheme"},
 		{"put --output xml", "--output"},
 		{"put --progress bar", "--progress"},
+		{"put --transport http", "--transport: got \"http\", allowed: h2 or grpc"},
 		{"put --key-size 2 --total 3845", "--key-size: got 2, allowed: at least 3 bytes"},
 		{"range", "KEY"},
 		{"range a b c", "arg"},

@@ -58,7 +58,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		stop := showProgress(&b.progress, stderr)
 		defer stop()
 	}
-	transport, err := etcd.Open(ctx, etcd.Options{
+	transport, err := transports[d.transport](ctx, etcd.Options{
 		Endpoints:      s.Members(),
 		Conns:          s.Conns,
 		TargetLeader:   s.TargetLeader,

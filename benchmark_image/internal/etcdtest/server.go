@@ -43,7 +43,7 @@ type Member struct {
 }
 
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
-func Start(t testing.TB, n int) *Cluster {
+func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	t.Helper()
 	c := &Cluster{keys: make(map[string][]byte)}
 	c.Leader.Store(1)
@@ -52,7 +52,7 @@ func Start(t testing.TB, n int) *Cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer()}
+		m := &Member{cluster: c, id: uint64(i + 1), Endpoint: listener.Addr().String(), server: grpc.NewServer(options...)}
 		m.connections = &countingListener{Listener: listener}
 		etcdserverpb.RegisterKVServer(m.server, m)
 		etcdserverpb.RegisterMaintenanceServer(m.server, m)

@@ -49,7 +49,7 @@ const (
 // CallError is a request without a good answer, as a transport reports it.
 type CallError struct {
 	Code Code
-	Sent bool // false only if no byte of the request can have reached a member
+	Sent bool // false only if no member can have carried out the request, whatever the code
 	Text string
 }
 

@@ -1,0 +1,62 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+// call is a single call beside a load.
+type call struct {
+	job     job
+	kind    wire.Call
+	message []byte
+	done    chan *h2.Failure // capacity 1
+}
+
+// encode implements task.
+func (c *call) encode(array []byte) (kind wire.Call, head, tail []byte) {
+	return c.kind, append(h2.AppendPrefix(array), c.message...), nil
+}
+
+// finished implements task.
+func (c *call) finished(failure *h2.Failure) { c.done <- failure }
+
+// call makes one call and waits for its answer, at most for the timeout.
+func (c *conn) call(ctx context.Context, kind wire.Call, message []byte, timeout time.Duration) (wire.Answer, error) {
+	one := &call{kind: kind, message: message, done: make(chan *h2.Failure, 1)}
+	one.job.task, one.job.stream.Owner = one, &one.job
+	begun := c.loop.poller.post(func() {
+		if !c.submit(&one.job, timeout) {
+			one.done <- c.failure()
+		}
+	})
+	if !begun {
+		return wire.Answer{}, errors.New(c.loop.reason())
+	}
+	var failure *h2.Failure
+	select {
+	case failure = <-one.done:
+	case <-c.loop.done:
+		return wire.Answer{}, errors.New(c.loop.reason())
+	case <-ctx.Done():
+		// The deadline of the call ends it in the loop.
+		failure = &h2.Failure{Code: codes.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
+	}
+	if failure != nil {
+		return wire.Answer{}, errors.New(describe(c.member, failure, timeout))
+	}
+	return one.job.stream.Reader.Answer, nil
+}
+
+// PutIfUnchanged writes a key if it was last modified at the given revision, 0 standing for a key that does not
+// exist, and tells whether it was. The request goes over the first connection.
+func (t *Transport) PutIfUnchanged(ctx context.Context, key, value []byte, revision int64) (wire.Answer, error) {
+	message := wire.AppendPutIfUnchanged(nil, key, value, revision)
+	return t.connections[0].call(ctx, wire.Txn, message, t.options.RequestTimeout)
+}

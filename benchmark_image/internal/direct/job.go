@@ -1,0 +1,86 @@
+package direct
+
+import (
+	"time"
+
+	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+// task is what a job does.
+type task interface {
+	// encode gives the request: its message is head, which begins at the given array, and then tail.
+	encode(array []byte) (call wire.Call, head, tail []byte)
+	// finished is called once for each submit.
+	finished(failure *h2.Failure)
+}
+
+// job is one call, or one after the other, on a connection.
+type job struct {
+	stream   h2.Stream
+	task     task
+	conn     *conn
+	link     *link // of a stream that is active
+	queued   bool
+	deadline time.Duration
+
+	links [lists]struct{ before, after *job }
+}
+
+// Lists that a job can be in.
+const (
+	byDeadline = iota
+	inQueue
+	lists
+)
+
+// list is a doubly linked list of jobs: it needs no memory of its own.
+type list struct {
+	which       int
+	first, last *job
+}
+
+func (l *list) append(j *job) { l.insert(l.last, j) }
+
+// insert puts j behind another job; nil: at the front.
+func (l *list) insert(before, j *job) {
+	after := l.first
+	if before != nil {
+		after = before.links[l.which].after
+		before.links[l.which].after = j
+	} else {
+		l.first = j
+	}
+	if after != nil {
+		after.links[l.which].before = j
+	} else {
+		l.last = j
+	}
+	j.links[l.which].before, j.links[l.which].after = before, after
+}
+
+func (l *list) remove(j *job) {
+	at := &j.links[l.which]
+	if at.before != nil {
+		at.before.links[l.which].after = at.after
+	} else {
+		l.first = at.after
+	}
+	if at.after != nil {
+		at.after.links[l.which].before = at.before
+	} else {
+		l.last = at.before
+	}
+	at.before, at.after = nil, nil
+}
+
+// Finished implements h2.Owner.
+func (j *job) Finished(_ *h2.Stream, failure *h2.Failure) {
+	l := j.conn.loop
+	j.link = nil
+	l.deadlines.remove(j)
+	if failure == nil {
+		l.answered()
+	}
+	j.task.finished(failure)
+}

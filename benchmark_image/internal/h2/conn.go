@@ -1,0 +1,286 @@
+package h2
+
+import (
+	"encoding/binary"
+	"math"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+// Options are for tests; the zero value is right for everything else.
+type Options struct {
+	Window      uint32 // receive window of a stream and of the connection, in bytes, at least 65535
+	FirstStream uint32 // odd
+}
+
+// window is the flow control window for answers, in bytes: 4 MiB keep 1 Gbit/s busy over a round trip of
+// 30 ms.
+const window = 4 << 20
+
+// Bounds of what a member may make the client hold, in bytes.
+const (
+	maxHeaderBlock = 64 << 10
+	maxHeaderList  = 64 << 10
+	maxOutput      = 16 << 20 // without reading it
+)
+
+// enoughOutput is how many bytes wait to be written before no more requests are copied to them.
+const enoughOutput = 256 << 10
+
+// Conn is one HTTP/2 connection. It is not safe for concurrent use.
+type Conn struct {
+	window  uint32
+	streams streams
+	nextID  uint64 // wider than a stream's number, so that it does not wrap
+	in      []byte // the beginning of a frame of which the rest is not read yet
+
+	out     []byte
+	written uint64 // bytes of all output in front of out
+
+	headers           *requestHeaders
+	peerInitialWindow int64
+	peerMaxFrame      int
+	peerMaxStreams    uint32
+	sendWindow        int64
+	firstBlocked      *Stream
+	lastBlocked       *Stream
+
+	decoder     *hpack.Decoder
+	answer      answerHeaders
+	block       []byte // of a HEADERS frame whose CONTINUATION frames are to come
+	blockStream uint32 // 0: no such frame
+	blockEnds   bool   // it ends its stream
+
+	receiveLeft int64
+	consumed    uint32
+
+	settled  bool // the member's SETTINGS have come
+	goAway   bool
+	answered bool
+	broken   bool
+}
+
+// NewConn starts a connection: its first output is there at once. authority is the member's host:port.
+func NewConn(authority string, options Options) *Conn {
+	c := &Conn{
+		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
+		headers: newRequestHeaders(authority), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
+		peerMaxStreams: math.MaxUint32, sendWindow: defaultWindow,
+	}
+	if options.Window == 0 {
+		c.window = window
+	}
+	c.receiveLeft = int64(c.window)
+	c.decoder = hpack.NewDecoder(tableSize, func(f hpack.HeaderField) { c.answer.add(f) })
+	c.decoder.SetMaxStringLength(maxHeaderList)
+	const settings = 3
+	c.out = append(c.out, preface...)
+	c.out = appendFrameHeader(c.out, 6*settings, frameSettings, 0, 0)
+	c.out = appendSetting(c.out, settingEnablePush, 0)
+	c.out = appendSetting(c.out, settingInitialWindowSize, c.window)
+	c.out = appendSetting(c.out, settingMaxHeaderListSize, maxHeaderList)
+	if c.window > defaultWindow {
+		c.out = appendWindowUpdate(c.out, 0, c.window-defaultWindow)
+	}
+	return c
+}
+
+// Ready tells whether the member has answered the opening of the connection.
+func (c *Conn) Ready() bool { return c.settled && !c.broken }
+
+// Answered tells whether the member has ever answered a call on this connection.
+func (c *Conn) Answered() bool { return c.answered }
+
+// Closing tells that no call can be started any more, while those under way may still be answered: the
+// member said so, or the numbers of streams are used up.
+func (c *Conn) Closing() bool { return c.goAway || c.nextID > largestStreamID }
+
+// Active is the number of calls under way.
+func (c *Conn) Active() int { return c.streams.count }
+
+// CanStart tells whether Start may be called now.
+func (c *Conn) CanStart() bool {
+	return c.settled && !c.broken && !c.Closing() && uint64(c.streams.count) < uint64(c.peerMaxStreams)
+}
+
+// Output is what is to be written to the member; it is valid until the next call of another method.
+func (c *Conn) Output() []byte { return c.out }
+
+// Wrote takes the first n bytes off the output.
+func (c *Conn) Wrote(n int) {
+	c.written += uint64(n)
+	if n == len(c.out) {
+		c.out = c.out[:0]
+		if cap(c.out) > 4*enoughOutput {
+			c.out = nil
+		}
+	} else {
+		c.out = append(c.out[:0], c.out[n:]...)
+	}
+	if c.firstBlocked != nil {
+		c.pump()
+	}
+}
+
+// Start sends a request; CanStart must have said that it may. The message is head and then tail; head
+// begins with AppendPrefix. head may be reused at once, tail must stay as it is until the call is over.
+func (c *Conn) Start(s *Stream, call wire.Call, head, tail []byte) {
+	id := uint32(c.nextID)
+	c.nextID += 2
+	s.reset(c, id, call)
+	c.streams.add(s)
+	binary.BigEndian.PutUint32(head[1:messagePrefix], uint32(len(head)+len(tail)-messagePrefix))
+
+	block := c.headers.block(call)
+	// The largest block, with an authority of the longest host name, is far below the smallest MAX_FRAME_SIZE.
+	c.out = appendFrameHeader(c.out, len(block), frameHeaders, flagEndHeaders, id)
+	c.out = append(c.out, block...)
+	s.head, s.tail = head, tail
+	c.send(s)
+	if s.allWritten {
+		s.head, s.tail = nil, nil
+		return
+	}
+	s.kept = append(s.kept[:0], s.head...)
+	s.head = s.kept
+	c.queue(s)
+}
+
+// send copies as much of a request into the output as the windows allow.
+func (c *Conn) send(s *Stream) {
+	for s.unsent() > 0 && s.window > 0 && c.sendWindow > 0 && len(c.out) < enoughOutput {
+		n := int(min(int64(s.unsent()), s.window, c.sendWindow, int64(c.peerMaxFrame)))
+		flags := byte(0)
+		if n == s.unsent() {
+			flags = flagEndStream
+			s.allWritten = true
+		}
+		c.out = appendFrameHeader(c.out, n, frameData, flags, s.id)
+		fromHead := min(n, len(s.head))
+		c.out = append(c.out, s.head[:fromHead]...)
+		c.out = append(c.out, s.tail[:n-fromHead]...)
+		s.head, s.tail = s.head[fromHead:], s.tail[n-fromHead:]
+		s.window -= int64(n)
+		c.sendWindow -= int64(n)
+	}
+	s.end = c.written + uint64(len(c.out))
+}
+
+// queue remembers a request that waits for a window or for output to be written.
+func (c *Conn) queue(s *Stream) {
+	s.blocked, s.nextBlocked = true, nil
+	if c.firstBlocked == nil {
+		c.firstBlocked = s
+	} else {
+		c.lastBlocked.nextBlocked = s
+	}
+	c.lastBlocked = s
+}
+
+// pump goes on with requests that wait.
+func (c *Conn) pump() {
+	var before *Stream
+	for s := c.firstBlocked; s != nil && c.sendWindow > 0 && len(c.out) < enoughOutput; {
+		next := s.nextBlocked
+		if s.window > 0 {
+			c.send(s)
+		}
+		if s.allWritten {
+			s.head, s.tail = nil, nil
+			c.unlink(before, s)
+		} else {
+			before = s
+		}
+		s = next
+	}
+}
+
+func (c *Conn) unlink(before, s *Stream) {
+	if before == nil {
+		c.firstBlocked = s.nextBlocked
+	} else {
+		before.nextBlocked = s.nextBlocked
+	}
+	if c.lastBlocked == s {
+		c.lastBlocked = before
+	}
+	s.blocked, s.nextBlocked = false, nil
+}
+
+// release ends a stream on this side; it is out of the table already.
+func (c *Conn) release(s *Stream) {
+	if s.blocked {
+		var before *Stream
+		for b := c.firstBlocked; b != s; b = b.nextBlocked {
+			before = b
+		}
+		c.unlink(before, s)
+	}
+	s.head, s.tail = nil, nil
+	if cap(s.kept) > enoughOutput {
+		s.kept = nil
+	}
+	s.id, s.conn = 0, nil
+}
+
+// Cancel gives up a call that is under way, without telling its owner; a late answer is ignored. unknown
+// tells that the request was sent as a whole and may be carried out all the same.
+func (c *Conn) Cancel(s *Stream) (unknown bool) {
+	c.out = appendRSTStream(c.out, s.id, Cancel)
+	unknown = s.allWritten
+	c.streams.remove(s)
+	c.release(s)
+	return unknown
+}
+
+// fail ends a call that the member answers in a way that is of no use.
+func (c *Conn) fail(s *Stream, code ErrorCode, failure *Failure) {
+	c.out = appendRSTStream(c.out, s.id, code)
+	c.finish(s, failure)
+}
+
+func (c *Conn) finish(s *Stream, failure *Failure) {
+	if failure != nil && !s.allWritten {
+		failure.Unknown = false // a member carries out a request when it has all of it
+	}
+	c.streams.remove(s)
+	c.release(s)
+	s.Owner.Finished(s, failure)
+}
+
+// leaveStream ends a call that the member may have ended already.
+func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *Failure) {
+	if ended && s.allWritten {
+		c.finish(s, failure)
+		return
+	}
+	c.fail(s, code, failure)
+}
+
+// Lost ends all calls under way because nothing can be read or written any more. Requests of which a part
+// had not yet been written did not happen.
+func (c *Conn) Lost(code codes.Code, reason string) {
+	c.broken = true
+	for s := c.streams.take(func(*Stream) bool { return true }); s != nil; {
+		next := s.next
+		unknown := s.allWritten && s.end <= c.written
+		c.release(s)
+		s.Owner.Finished(s, &Failure{code, reason, unknown})
+		s = next
+	}
+}
+
+// Leave adds to the output that the client ends the connection, because of an error or, if err is nil,
+// because it is done.
+func (c *Conn) Leave(err *ConnError) {
+	code := NoError
+	if err != nil {
+		code = err.Code
+	}
+	c.out = appendFrameHeader(c.out, 8, frameGoAway, 0, 0)
+	c.out = binary.BigEndian.AppendUint32(c.out, 0)
+	c.out = binary.BigEndian.AppendUint32(c.out, uint32(code))
+}

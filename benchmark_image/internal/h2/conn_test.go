@@ -1,0 +1,652 @@
+package h2
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+func TestRequestsReachTheMember(t *testing.T) {
+	for _, table := range [][]uint32{nil, {0}, {100}, {1000}, {65536}, {0, 4096}, {4096, 0}} {
+		p := newPeer(t, Options{})
+		calls := []wire.Call{wire.Put, wire.Put, wire.Range, wire.Put, wire.Range, wire.Txn, wire.Status, wire.Status, wire.Put}
+		next := 0
+		for round := range 2 {
+			if round == 1 {
+				for _, size := range table {
+					p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size}))
+					// A table that the connection uses less of than allowed is all the same to a decoder.
+					p.reader.ReadMetaHeaders.SetAllowedMaxDynamicTableSize(max(size, tableSize))
+				}
+				p.must(p.feed())
+			}
+			for i, call := range calls {
+				p.start(&Stream{Owner: &outcomes{}}, call, i, 100*i)
+			}
+			p.frames(func(f http2.Frame) {
+				switch f := f.(type) {
+				case *http2.MetaHeadersFrame:
+					want := fmt.Sprintf("POST http %s member:2379 application/grpc trailers", calls[next%len(calls)].Method())
+					value := func(name string) string {
+						for _, field := range f.Fields {
+							if field.Name == name {
+								return field.Value
+							}
+						}
+						return ""
+					}
+					got := strings.Join([]string{
+						value(":method"), value(":scheme"), value(":path"), value(":authority"), value("content-type"), value("te"),
+					}, " ")
+					if got != want || f.StreamID != uint32(2*next+1) || f.StreamEnded() {
+						t.Errorf("table %v: stream %d: %s, want %s", table, f.StreamID, got, want)
+					}
+				case *http2.DataFrame:
+					i := next % len(calls)
+					want := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(101*i)), strings.Repeat("h", i)+strings.Repeat("t", 100*i)...)
+					if !bytes.Equal(f.Data(), want) || !f.StreamEnded() {
+						t.Errorf("table %v: stream %d: data %q", table, f.StreamID, f.Data())
+					}
+					next++
+				}
+			})
+		}
+		if next != 2*len(calls) {
+			t.Errorf("table %v: %d requests arrived", table, next)
+		}
+	}
+}
+
+// TestOutcomes has what a member may do to a request, and what comes of it.
+func TestOutcomes(t *testing.T) {
+	const ok = "ok"
+	for name, c := range map[string]struct {
+		do      func(*peer)
+		want    string // ok, or the code
+		text    string // a part of it
+		unknown bool
+		written string // by the connection afterwards
+	}{
+		"answer": {func(p *peer) { p.answer(1) }, ok, "", false, ""},
+		"trailers only": {func(p *peer) {
+			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no %e2%82%ac, 5%25 %zz %")
+		}, "ResourceExhausted", "no €, 5% %zz %", false, ""},
+		"a status that leaves it open": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "14", "grpc-message", "timed out") }, "Unavailable", "timed out", true, ""},
+		"a status that does not exist": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "99") }, "Unknown", `"99"`, true, ""},
+		"error after an answer":        {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)); p.headers(1, true, "grpc-status", "5") }, "NotFound", "", false, ""},
+		"no status":                    {func(p *peer) { p.begin(1); p.headers(1, true, "x", "y") }, "Internal", "without a grpc-status", true, ""},
+		"no trailers":                  {func(p *peer) { p.begin(1); p.must(p.framer.WriteData(1, true, message(okAnswer))) }, "Internal", "without a grpc-status", true, ""},
+		"no answer":                    {func(p *peer) { p.begin(1); p.end(1) }, "Internal", "complete answer", true, ""},
+		"half an answer":               {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)[:8]); p.end(1) }, "Internal", "complete answer", true, ""},
+		"half a prefix":                {func(p *peer) { p.begin(1); p.data(1, []byte{0, 0}); p.end(1) }, "Internal", "complete answer", true, ""},
+		"two answers":                  {func(p *peer) { p.begin(1); p.data(1, append(message(okAnswer), message(okAnswer)...)); p.end(1) }, "Internal", "more than one", true, "RST_STREAM:CANCEL"},
+		"compressed":                   {func(p *peer) { p.begin(1); p.data(1, []byte{1, 0, 0, 0, 1, 0}); p.end(1) }, "Internal", "compressed", true, "RST_STREAM:CANCEL"},
+		"broken message":               {func(p *peer) { p.begin(1); p.data(1, message([]byte{0x0a, 2, 0x18, 0x80})); p.end(1) }, "Internal", "cannot be read", true, "RST_STREAM:CANCEL"},
+		"data first":                   {func(p *peer) { p.data(1, message(okAnswer)) }, "Internal", "before HEADERS", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"headers twice":                {func(p *peer) { p.begin(1); p.begin(1) }, "Internal", "HEADERS twice", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"not gRPC":                     {func(p *peer) { p.headers(1, false, ":status", "200", "content-type", "text/html") }, "Unknown", "text/html", true, "RST_STREAM:CANCEL"},
+		"HTTP 404":                     {func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented", "404", false, ""},
+		"HTTP 503":                     {func(p *peer) { p.headers(1, false, ":status", "503") }, "Unavailable", "503", true, "RST_STREAM:CANCEL"},
+		"refused":                      {func(p *peer) { p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream)) }, "Unavailable", "REFUSED_STREAM", false, ""},
+		"reset":                        {func(p *peer) { p.begin(1); p.must(p.framer.WriteRSTStream(1, http2.ErrCodeCancel)) }, "Canceled", "CANCEL", true, ""},
+		"reset with an unknown code":   {func(p *peer) { p.must(p.framer.WriteRSTStream(1, 0xabc)) }, "Internal", "0xabc", true, ""},
+		"window overflow":              {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, largestWindow)) }, "Internal", "WINDOW_UPDATE", true, "RST_STREAM:FLOW_CONTROL_ERROR"},
+		"window of nothing":            {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, 0)) }, "Internal", "WINDOW_UPDATE", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"large fields": {func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.fields("x", strings.Repeat("z", 3000))}))
+			for i := range 100 {
+				p.must(p.framer.WriteContinuation(1, i == 99, p.fields("x", strings.Repeat("z", 3000))))
+			}
+		}, "ResourceExhausted", "header fields of more than", true, "RST_STREAM:CANCEL"},
+		"goaway above": {func(p *peer) { p.must(p.framer.WriteGoAway(0, http2.ErrCodeNo, []byte("bye"))) }, "Unavailable", "NO_ERROR", false, ""},
+		"goaway and lost": {func(p *peer) {
+			p.must(p.framer.WriteGoAway(1, http2.ErrCodeNo, nil))
+			p.must(p.feed())
+			p.conn.Lost(codes.Unavailable, "gone")
+		}, "Unavailable", "gone", true, ""},
+		"goaway and an answer": {func(p *peer) { p.must(p.framer.WriteGoAway(1, http2.ErrCodeNo, nil)); p.answer(1) }, ok, "", false, ""},
+		"lost":                 {func(p *peer) { p.conn.Lost(codes.Unavailable, "gone") }, "Unavailable", "gone", true, ""},
+		"interim answer":       {func(p *peer) { p.headers(1, false, ":status", "103"); p.answer(1) }, ok, "", false, ""},
+		"unknown frames": {func(p *peer) {
+			p.must(p.framer.WriteRawFrame(0x42, 0xff, 1, []byte("x")))
+			p.must(p.framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}))
+			p.answer(1)
+		}, ok, "", false, ""},
+		"ping": {func(p *peer) {
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+			p.must(p.framer.WritePing(true, [8]byte{}))
+			p.answer(1)
+		}, ok, "", false, "PING:ack:pingpong"},
+		"settings": {func(p *peer) {
+			p.must(p.framer.WriteSettings(http2.Setting{ID: 0x77, Val: 5}))
+			p.must(p.framer.WriteSettingsAck())
+			p.answer(1)
+		}, ok, "", false, "SETTINGS:ack"},
+		"padding and priority": {func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: 1, BlockFragment: p.fields(":status", "200", "content-type", "application/grpc+proto"), EndHeaders: true,
+				PadLength: 9, Priority: http2.PriorityParam{StreamDep: 5, Weight: 3},
+			}))
+			p.must(p.framer.WriteDataPadded(1, false, message(okAnswer), make([]byte, 200)))
+			p.must(p.framer.WriteDataPadded(1, false, nil, make([]byte, 3)))
+			p.end(1)
+		}, ok, "", false, ""},
+		"continuation": {func(p *peer) {
+			block := p.fields(":status", "200", "content-type", "application/grpc", "x-long", strings.Repeat("z", 300))
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1]}))
+			for i := range block[1:] {
+				p.must(p.framer.WriteContinuation(1, i+2 == len(block), block[i+1:i+2]))
+			}
+			p.data(1, message(okAnswer))
+			block = p.fields("grpc-status", "0")
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndStream: true}))
+			p.must(p.framer.WriteContinuation(1, true, block))
+		}, ok, "", false, ""},
+		"an answer in small frames": {func(p *peer) {
+			p.begin(1)
+			for _, b := range message(okAnswer) {
+				p.data(1, []byte{b})
+				p.data(1, nil)
+			}
+			p.end(1)
+		}, ok, "", false, ""},
+	} {
+		for _, piece := range []int{1, 7, 1 << 20} {
+			p := newPeer(t, Options{})
+			var got outcomes
+			s := &Stream{Owner: &got}
+			p.start(s, wire.Range, 10, 0)
+			p.written()
+			c.do(p)
+			for all := bytes.Clone(p.toConn.Bytes()); len(all) > 0; {
+				n := min(piece, len(all))
+				p.must(p.conn.Feed(all[:n]))
+				all = all[n:]
+			}
+			if len(got.failures) != 1 || s.Active() || p.conn.Active() != 0 {
+				t.Errorf("%s in pieces of %d bytes: %d outcomes, %d calls under way", name, piece, len(got.failures), p.conn.Active())
+				continue
+			}
+			f := got.failures[0]
+			if f == nil {
+				if c.want != ok || s.Reader.Answer != (wire.Answer{Revision: 7, Count: 3}) {
+					t.Errorf("%s in pieces of %d bytes: answer %+v", name, piece, s.Reader.Answer)
+				}
+			} else if f.Code.String() != c.want || !strings.Contains(f.Text, c.text) || f.Unknown != c.unknown {
+				t.Errorf("%s in pieces of %d bytes: %+v", name, piece, *f)
+			}
+			if got := p.written(); got != c.written {
+				t.Errorf("%s in pieces of %d bytes: the connection writes %q, want %q", name, piece, got, c.written)
+			}
+		}
+	}
+}
+
+// TestBrokenConnections has what a member must not do.
+func TestBrokenConnections(t *testing.T) {
+	raw := func(kind http2.FrameType, flags http2.Flags, id uint32, payload string) func(*peer) {
+		return func(p *peer) { p.must(p.framer.WriteRawFrame(kind, flags, id, []byte(payload))) }
+	}
+	setting := func(id http2.SettingID, value uint32) func(*peer) {
+		return func(p *peer) { p.must(p.framer.WriteSettings(http2.Setting{ID: id, Val: value})) }
+	}
+	for name, c := range map[string]struct {
+		do   func(*peer)
+		want ErrorCode
+	}{
+		"push":                          {raw(http2.FramePushPromise, 4, 1, "\x00\x00\x00\x02"), ProtocolError},
+		"push enabled":                  {setting(http2.SettingEnablePush, 1), ProtocolError},
+		"large initial window":          {setting(http2.SettingInitialWindowSize, 1<<31), FlowControlError},
+		"small frames":                  {setting(http2.SettingMaxFrameSize, 16383), ProtocolError},
+		"large frames":                  {setting(http2.SettingMaxFrameSize, 1<<24), ProtocolError},
+		"settings on a stream":          {raw(http2.FrameSettings, 0, 1, ""), ProtocolError},
+		"half a setting":                {raw(http2.FrameSettings, 0, 0, "12345"), FrameSizeError},
+		"acknowledged settings":         {raw(http2.FrameSettings, 1, 0, "123456"), FrameSizeError},
+		"a large frame":                 {raw(http2.FrameData, 0, 1, strings.Repeat("x", 16385)), FrameSizeError},
+		"data on no stream":             {raw(http2.FrameData, 0, 0, "x"), ProtocolError},
+		"data on a stream of its own":   {raw(http2.FrameData, 0, 2, "x"), ProtocolError},
+		"data on a stream to come":      {raw(http2.FrameData, 0, 3, "x"), ProtocolError},
+		"headers on a stream to come":   {raw(http2.FrameHeaders, 4, 3, ""), ProtocolError},
+		"reset of a stream to come":     {raw(http2.FrameRSTStream, 0, 3, "1234"), ProtocolError},
+		"window of a stream to come":    {raw(http2.FrameWindowUpdate, 0, 3, "\x00\x00\x00\x01"), ProtocolError},
+		"padding longer than its frame": {raw(http2.FrameData, 8, 1, "\x05abcd"), ProtocolError},
+		"no room for padding":           {raw(http2.FrameData, 8, 1, ""), FrameSizeError},
+		"no room for priority":          {raw(http2.FrameHeaders, 0x24, 1, "abc"), FrameSizeError},
+		"headers that are no HPACK":     {raw(http2.FrameHeaders, 4, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), CompressionError},
+		"headers cut off":               {raw(http2.FrameHeaders, 4, 1, "\x40\x05ab"), CompressionError},
+		"continuation alone":            {raw(http2.FrameContinuation, 4, 1, ""), ProtocolError},
+		"headers without an end":        {func(p *peer) { raw(http2.FrameHeaders, 0, 1, "")(p); p.must(p.framer.WritePing(false, [8]byte{})) }, ProtocolError},
+		"endless headers": {func(p *peer) {
+			raw(http2.FrameHeaders, 0, 1, "")(p)
+			for range 5 {
+				raw(http2.FrameContinuation, 0, 1, strings.Repeat("x", 16384))(p)
+			}
+		}, EnhanceYourCalm},
+		"short reset":              {raw(http2.FrameRSTStream, 0, 1, "123"), FrameSizeError},
+		"reset of nothing":         {raw(http2.FrameRSTStream, 0, 0, "1234"), ProtocolError},
+		"short ping":               {raw(http2.FramePing, 0, 0, "1234567"), FrameSizeError},
+		"ping on a stream":         {raw(http2.FramePing, 0, 1, "12345678"), ProtocolError},
+		"short goaway":             {raw(http2.FrameGoAway, 0, 0, "1234567"), FrameSizeError},
+		"goaway on a stream":       {raw(http2.FrameGoAway, 0, 1, "12345678"), ProtocolError},
+		"short window update":      {raw(http2.FrameWindowUpdate, 0, 0, "123"), FrameSizeError},
+		"window update of nothing": {raw(http2.FrameWindowUpdate, 0, 0, "\x00\x00\x00\x00"), ProtocolError},
+		"too large a window":       {raw(http2.FrameWindowUpdate, 0, 0, "\x7f\xff\xff\xff"), FlowControlError},
+		"short priority":           {raw(http2.FramePriority, 0, 1, "1234"), FrameSizeError},
+		"more than the window": {func(p *peer) {
+			p.begin(1)
+			for range 5 {
+				p.data(1, make([]byte, 16384)) // the first is an empty message, the rest are others
+			}
+		}, FlowControlError},
+		"a flood of pings": {func(p *peer) {
+			for range maxOutput/17 + 1 {
+				p.must(p.framer.WritePing(false, [8]byte{}))
+			}
+		}, EnhanceYourCalm},
+	} {
+		p := newPeer(t, Options{Window: defaultWindow})
+		var got outcomes
+		p.start(&Stream{Owner: &got}, wire.Put, 10, 0)
+		if name == "more than the window" {
+			p.conn.consumed, p.conn.receiveLeft = 0, 1000 // as if the updates were under way
+		}
+		c.do(p)
+		var fault *ConnError
+		if err := p.feed(); !errors.As(err, &fault) || fault.Code != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+			continue
+		}
+		p.written()
+		p.conn.Leave(fault)
+		if got := p.written(); got != "GOAWAY" {
+			t.Errorf("%s: the connection writes %q", name, got)
+		}
+		p.conn.Lost(codes.Unavailable, fault.Error())
+		if last := got.failures[len(got.failures)-1]; len(got.failures) != 1 || last == nil || !last.Unknown {
+			t.Errorf("%s: outcomes %v", name, got.failures)
+		}
+	}
+}
+
+func TestMembersThatSpeakSomethingElse(t *testing.T) {
+	for sent, want := range map[string]string{
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1", "\x15\x03\x03\x00\x02\x02\x0a": "TLS", "\x15\x03\x01\x00\x02\x02\x46\x00\x00\x00": "TLS",
+		"SSH-2.0-OpenSSH_9\r\n": "does not begin with SETTINGS", "": "closes new connections",
+	} {
+		c := NewConn("m:1", Options{})
+		err := c.Feed([]byte(sent))
+		if err == nil {
+			err = c.EOF()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || c.Ready() {
+			t.Errorf("%q: %v, want %q", sent, err, want)
+		}
+	}
+}
+
+func TestSendWindows(t *testing.T) {
+	p := newPeer(t, Options{}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	var got outcomes
+	large, small := &Stream{Owner: &got}, &Stream{Owner: &got}
+	p.start(large, wire.Put, 95, 99_900) // 100000 bytes with the prefix
+	p.start(small, wire.Put, 3, 0)
+	received, frames := map[uint32]int{}, 0
+	ended := map[uint32]bool{}
+	var content []byte
+	take := func() {
+		p.frames(func(f http2.Frame) {
+			if d, ok := f.(*http2.DataFrame); ok {
+				received[d.StreamID] += len(d.Data())
+				ended[d.StreamID] = d.StreamEnded()
+				frames++
+				if d.StreamID == 1 {
+					content = append(content, d.Data()...)
+				}
+			}
+		})
+	}
+	expect := func(what string, first, second int) {
+		t.Helper()
+		if take(); received[1] != first || received[3] != second || ended[1] != (first == 100_000) || ended[3] != (second == 8) {
+			t.Errorf("%s: %v bytes received, ended %v", what, received, ended)
+		}
+	}
+	expect("10 bytes of window each", 10, 8)
+	p.must(p.framer.WriteWindowUpdate(1, 20))
+	p.must(p.feed())
+	expect("20 more", 30, 8)
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}))
+	p.must(p.framer.WriteWindowUpdate(1, 10))
+	p.must(p.feed())
+	expect("10 more, but 10 less for all", 30, 8)
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 90_000}))
+	p.must(p.feed())
+	expect("up to the window of the connection", defaultWindow-8, 8)
+	before := frames
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 40_000}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 200_000}))
+	p.must(p.framer.WriteWindowUpdate(0, 1<<20))
+	p.must(p.feed())
+	expect("everything", 100_000, 8)
+	if frames != before+1 {
+		t.Errorf("%d frames for the last 34473 bytes", frames-before)
+	}
+	want := append(binary.BigEndian.AppendUint32([]byte{0}, 99_995), strings.Repeat("h", 95)+strings.Repeat("t", 99_900)...)
+	if !bytes.Equal(content, want) {
+		t.Error("the message does not arrive as it was sent")
+	}
+	p.answer(1)
+	p.answer(3)
+	p.must(p.feed())
+	if len(got.failures) != 2 || got.failures[0] != nil || got.failures[1] != nil {
+		t.Errorf("outcomes %v", got.failures)
+	}
+}
+
+func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
+	for name, end := range map[string]func(*peer, *Stream) bool{
+		"lost":      func(p *peer, _ *Stream) bool { p.conn.Lost(codes.Unavailable, "gone"); return false },
+		"cancelled": func(p *peer, s *Stream) bool { return p.conn.Cancel(s) },
+		"answered": func(p *peer, _ *Stream) bool {
+			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "13")
+			p.must(p.feed())
+			return false
+		},
+		"reset": func(p *peer, _ *Stream) bool {
+			p.must(p.framer.WriteRSTStream(1, http2.ErrCodeInternal))
+			p.must(p.feed())
+			return false
+		},
+	} {
+		p := newPeer(t, Options{})
+		var got outcomes
+		blocked := &Stream{Owner: &got}
+		p.start(blocked, wire.Put, 0, 100_000)
+		p.written()
+		if unknown := end(p, blocked); unknown || len(got.failures) == 1 && got.failures[0].Unknown {
+			t.Errorf("%s: the request may have happened", name)
+		}
+		if name == "answered" && p.written() != "RST_STREAM:CANCEL" {
+			t.Errorf("%s: the stream stays open", name)
+		}
+		if p.conn.firstBlocked != nil || blocked.Active() {
+			t.Errorf("%s: the request still waits", name)
+		}
+	}
+	// Sent as a whole, but not a byte of it written.
+	p := newPeer(t, Options{})
+	p.written()
+	var got outcomes
+	first, second := &Stream{Owner: &got}, &Stream{Owner: &got}
+	p.start(first, wire.Put, 10, 0)
+	n := len(p.conn.Output())
+	p.start(second, wire.Put, 10, 0)
+	p.conn.Wrote(n + 5)
+	p.conn.Lost(codes.Unavailable, "gone")
+	if len(got.failures) != 2 || got.failures[0].Unknown == got.failures[1].Unknown {
+		t.Errorf("one of two requests was written: %+v", got.failures)
+	}
+}
+
+func TestReceiveWindows(t *testing.T) {
+	p := newPeer(t, Options{Window: 100_000})
+	var got outcomes
+	p.start(&Stream{Owner: &got}, wire.Put, 10, 0)
+	p.written()
+	p.begin(1)
+	const size = 1_000_000
+	answer := binary.BigEndian.AppendUint32([]byte{0}, size)
+	answer = append(answer, 0x7a)             // field 15, bytes
+	answer = append(answer, 0xbc, 0x84, 0x3d) // 999996
+	answer = append(answer, make([]byte, 999_996)...)
+	connection, stream := int64(100_000), int64(100_000)
+	for len(answer) > 0 {
+		n := min(int64(len(answer)), 16_000, connection, stream)
+		if n <= 0 {
+			t.Fatalf("the member is stuck with %d bytes to send", len(answer))
+		}
+		p.must(p.framer.WriteDataPadded(1, false, answer[:n], nil))
+		answer = answer[n:]
+		connection, stream = connection-n, stream-n
+		p.must(p.feed())
+		p.frames(func(f http2.Frame) {
+			if u, ok := f.(*http2.WindowUpdateFrame); ok && u.StreamID == 0 {
+				connection += int64(u.Increment)
+			} else if ok {
+				stream += int64(u.Increment)
+			}
+		})
+	}
+	p.end(1)
+	p.must(p.feed())
+	if len(got.failures) != 1 || got.failures[0] != nil {
+		t.Errorf("outcomes %+v", got.failures)
+	}
+}
+
+func TestLateAnswersAreIgnored(t *testing.T) {
+	p := newPeer(t, Options{Window: defaultWindow})
+	var got outcomes
+	s := &Stream{Owner: &got}
+	for round := range uint32(20) {
+		id := 4*round + 1
+		p.start(s, wire.Range, 10, 0)
+		if !p.conn.Cancel(s) {
+			t.Error("a request that was sent cannot have happened")
+		}
+		p.start(s, wire.Range, 10, 0)
+		p.begin(id)
+		p.data(id, make([]byte, 10_000)) // counts for the window of the connection all the same
+		p.headers(id, true, "grpc-status", "0", "x-late", fmt.Sprint(round))
+		p.answer(id + 2)
+		p.must(p.feed())
+		p.must(p.framer.WriteRSTStream(id, http2.ErrCodeStreamClosed))
+		p.must(p.framer.WriteWindowUpdate(id, 10))
+		p.must(p.feed())
+	}
+	if len(got.failures) != 20 || p.conn.Active() != 0 {
+		t.Errorf("%d outcomes", len(got.failures))
+	}
+	for _, f := range got.failures {
+		if f != nil {
+			t.Errorf("%+v", f)
+		}
+	}
+	if got := p.written(); strings.Count(got, "RST_STREAM:CANCEL") != 20 || !strings.Contains(got, "WINDOW_UPDATE") {
+		t.Errorf("written: %s", got)
+	}
+}
+
+func TestLimitsOfTheMember(t *testing.T) {
+	p := newPeer(t, Options{}, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 2})
+	var got outcomes
+	var all [3]Stream
+	for i := range all {
+		all[i].Owner = &got
+	}
+	for i := range 2 {
+		if !p.conn.CanStart() {
+			t.Errorf("call %d cannot start", i)
+		}
+		p.start(&all[i], wire.Put, 1, 0)
+	}
+	if p.conn.CanStart() {
+		t.Error("three calls at once, two are allowed")
+	}
+	p.answer(3)
+	p.must(p.feed())
+	if !p.conn.CanStart() {
+		t.Error("the member does not count calls that are over")
+	}
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}))
+	p.must(p.feed())
+	if p.conn.CanStart() || p.conn.Closing() {
+		t.Error("no calls are allowed for now")
+	}
+}
+
+func TestGoAwaySplitsTheCalls(t *testing.T) {
+	p := newPeer(t, Options{})
+	var kept, refused outcomes
+	var all [100]Stream
+	for i := range all {
+		all[i].Owner = &kept
+		if i >= 40 {
+			all[i].Owner = &refused
+		}
+		p.start(&all[i], wire.Put, 1, 0)
+	}
+	p.must(p.framer.WriteGoAway(79, http2.ErrCodeEnhanceYourCalm, nil))
+	p.must(p.feed())
+	if len(kept.failures) != 0 || len(refused.failures) != 60 || !p.conn.Closing() || p.conn.CanStart() || p.conn.Active() != 40 {
+		t.Errorf("%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures), p.conn.Active())
+	}
+	for _, f := range refused.failures {
+		if f.Unknown || f.Code != codes.Unavailable || !strings.Contains(f.Text, "ENHANCE_YOUR_CALM") {
+			t.Errorf("%+v", f)
+		}
+	}
+	for i := range 40 {
+		p.answer(uint32(2*i + 1))
+	}
+	p.must(p.feed())
+	if len(kept.failures) != 40 || p.conn.EOF() != nil {
+		t.Errorf("%d outcomes", len(kept.failures))
+	}
+}
+
+func TestNumbersOfStreamsEnd(t *testing.T) {
+	p := newPeer(t, Options{FirstStream: largestStreamID - 2})
+	var got outcomes
+	var first, last Stream
+	first.Owner, last.Owner = &got, &got
+	p.start(&first, wire.Put, 1, 0)
+	p.start(&last, wire.Put, 1, 0)
+	if p.conn.CanStart() || !p.conn.Closing() {
+		t.Error("a stream after the last number")
+	}
+	p.answer(largestStreamID)
+	p.answer(largestStreamID - 2)
+	p.must(p.feed())
+	if len(got.failures) != 2 || got.failures[0] != nil || got.failures[1] != nil {
+		t.Errorf("outcomes %v", got.failures)
+	}
+}
+
+// steady makes the bytes of a member's answers in the steady state, for streams 1, 3, ...
+func steady(t testing.TB, calls int) (settings []byte, answers [][]byte) {
+	p := newPeer(t, Options{})
+	for i := range calls {
+		p.answer(uint32(2*i + 1))
+		answers = append(answers, bytes.Clone(p.toConn.Bytes()))
+		p.toConn.Reset()
+	}
+	p.must(p.framer.WriteSettings())
+	return bytes.Clone(p.toConn.Bytes()), answers
+}
+
+func TestCallsDoNotAllocate(t *testing.T) {
+	const runs = 1000
+	settings, answers := steady(t, 2*runs+2)
+	c := NewConn("m:1", Options{})
+	if err := c.Feed(settings); err != nil {
+		t.Fatal(err)
+	}
+	var head [64]byte
+	key, value := []byte("key"), []byte("value")
+	var s Stream
+	s.Owner = ignore{}
+	i := 0
+	call := func() {
+		c.Start(&s, wire.Put, wire.AppendPutHead(AppendPrefix(head[:0]), key, value), value)
+		c.Wrote(len(c.Output()))
+		if err := c.Feed(answers[i]); err != nil || s.Active() {
+			t.Fatal(err)
+		}
+		i++
+	}
+	for range runs {
+		call()
+	}
+	if n := testing.AllocsPerRun(runs, call); n != 0 {
+		t.Errorf("%v allocations for each call", n)
+	}
+}
+
+type ignore struct{}
+
+func (ignore) Finished(*Stream, *Failure) {}
+
+func BenchmarkCall(b *testing.B) {
+	settings, answers := steady(b, b.N)
+	c := NewConn("m:1", Options{})
+	if err := c.Feed(settings); err != nil {
+		b.Fatal(err)
+	}
+	var head [64]byte
+	key, value := []byte("key"), []byte("value")
+	var s Stream
+	s.Owner = ignore{}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		c.Start(&s, wire.Put, wire.AppendPutHead(AppendPrefix(head[:0]), key, value), value)
+		c.Wrote(len(c.Output()))
+		if err := c.Feed(answers[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// FuzzConn feeds broken frames, in two pieces. Whatever comes, each call has exactly one outcome.
+func FuzzConn(f *testing.F) {
+	p := newPeer(f, Options{})
+	p.answer(1)
+	p.headers(3, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no%20")
+	p.must(p.framer.WriteGoAway(5, http2.ErrCodeNo, nil))
+	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(20))
+	p.toConn.Reset()
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}))
+	p.must(p.framer.WriteWindowUpdate(0, 70_000))
+	p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream))
+	p.must(p.framer.WritePing(false, [8]byte{}))
+	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(1))
+	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
+		c := newPeer(t, Options{Window: defaultWindow}).conn
+		started, more := 0, 20
+		var got outcomes
+		start := func(s *Stream) {
+			if more > 0 && c.CanStart() {
+				more--
+				started++
+				c.Start(s, wire.Range, append(AppendPrefix(nil), "key"...), make([]byte, started*10_000))
+			}
+		}
+		got.again = start
+		var all [4]Stream
+		for i := range all {
+			all[i].Owner = &got
+			start(&all[i])
+		}
+		split := min(int(cut), len(b))
+		err := c.Feed(b[:split])
+		if err == nil {
+			c.Wrote(min(len(c.Output()), int(cut)))
+			err = c.Feed(b[split:])
+		}
+		if fault := new(ConnError); err != nil && !errors.As(err, &fault) {
+			t.Errorf("an error of another kind: %v", err)
+		}
+		c.Lost(codes.Unavailable, "over")
+		if len(got.failures) != started || c.Active() != 0 || c.firstBlocked != nil {
+			t.Errorf("%d calls, %d outcomes, %d under way", started, len(got.failures), c.Active())
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package h2
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+// userAgent names this program to the member.
+const userAgent = "containernet-env-load"
+
+// requestHeaders keeps the header block of each call ready. Header fields go into the member's table once,
+// after which a block is the same few bytes for all requests of a call.
+type requestHeaders struct {
+	authority string
+	encoder   *hpack.Encoder
+	buffer    bytes.Buffer
+	ready     [wire.Calls][]byte
+	sent      [wire.Calls]bool // a block of this call has put its path into the table
+}
+
+// tableSize is the default size of the table (RFC 9113 section 6.5.2), in bytes.
+const tableSize = 4096
+
+func newRequestHeaders(authority string) *requestHeaders {
+	h := &requestHeaders{authority: authority}
+	h.encoder = hpack.NewEncoder(&h.buffer)
+	h.limit(tableSize)
+	return h
+}
+
+// limit follows the member's SETTINGS_HEADER_TABLE_SIZE. A table that does not hold all fields would
+// change with each request: then none is used.
+func (h *requestHeaders) limit(size uint32) {
+	needed := uint32(0)
+	for call := range wire.Calls {
+		for _, field := range h.fields(call) {
+			needed += field.Size()
+		}
+	}
+	use := min(size, tableSize)
+	if use < needed {
+		use = 0
+	}
+	h.encoder.SetMaxDynamicTableSizeLimit(use)
+	h.encoder.SetMaxDynamicTableSize(use)
+	h.ready, h.sent = [wire.Calls][]byte{}, [wire.Calls]bool{}
+}
+
+func (h *requestHeaders) fields(call wire.Call) []hpack.HeaderField {
+	return []hpack.HeaderField{
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: call.Method()},
+		{Name: ":authority", Value: h.authority},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "user-agent", Value: userAgent},
+		{Name: "te", Value: "trailers"},
+	}
+}
+
+// block gives the header block of the next request, which must be sent.
+func (h *requestHeaders) block(call wire.Call) []byte {
+	if block := h.ready[call]; block != nil {
+		return block
+	}
+	h.buffer.Reset()
+	for _, field := range h.fields(call) {
+		// A bytes.Buffer takes everything.
+		_ = h.encoder.WriteField(field)
+	}
+	block := h.buffer.Bytes()
+	if h.sent[call] {
+		h.ready[call] = bytes.Clone(block)
+	} else {
+		// This block changes the table, and with it the numbers of the fields in all blocks.
+		h.ready = [wire.Calls][]byte{}
+		h.sent[call] = true
+	}
+	return block
+}
+
+// answerHeaders are the fields of one header block from a member that gRPC gives a meaning.
+type answerHeaders struct {
+	status      string // of HTTP
+	grpcStatus  string
+	grpcMessage string
+	contentType string
+	size        int // as RFC 9113 section 6.5.2 counts it
+}
+
+func (h *answerHeaders) add(f hpack.HeaderField) {
+	h.size += int(f.Size())
+	switch f.Name {
+	case ":status":
+		h.status = f.Value
+	case "grpc-status":
+		h.grpcStatus = f.Value
+	case "grpc-message":
+		h.grpcMessage = f.Value
+	case "content-type":
+		h.contentType = f.Value
+	}
+}
+
+// isGRPC follows gRPC: application/grpc, possibly with an encoding or parameters behind it.
+func isGRPC(contentType string) bool {
+	rest, found := strings.CutPrefix(strings.ToLower(contentType), "application/grpc")
+	return found && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+// codeOfHTTP translates the status of an answer that is not gRPC (gRPC's doc/http-grpc-status-mapping.md).
+func codeOfHTTP(status string) codes.Code {
+	switch status {
+	case "400":
+		return codes.Internal
+	case "401":
+		return codes.Unauthenticated
+	case "403":
+		return codes.PermissionDenied
+	case "404":
+		return codes.Unimplemented
+	case "429", "502", "503", "504":
+		return codes.Unavailable
+	}
+	return codes.Unknown
+}
+
+// codeOfReset translates the error code of RST_STREAM (gRPC's doc/PROTOCOL-HTTP2.md, section Errors).
+func codeOfReset(code ErrorCode) codes.Code {
+	switch code {
+	case RefusedStream:
+		return codes.Unavailable
+	case Cancel:
+		return codes.Canceled
+	case EnhanceYourCalm:
+		return codes.ResourceExhausted
+	case InadequateSecurity:
+		return codes.PermissionDenied
+	}
+	return codes.Internal
+}
+
+// unescape undoes the percent encoding of grpc-message; what is not a valid escape stays as it is.
+func unescape(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if c, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return strings.ToValidUTF8(b.String(), "\ufffd")
+}

@@ -1,0 +1,146 @@
+package h2
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"containernet-env/benchmark_image/internal/wire"
+)
+
+// peer is the member's side of a connection, written with an implementation that is not ours.
+type peer struct {
+	t       testing.TB
+	conn    *Conn
+	toConn  bytes.Buffer
+	framer  *http2.Framer // writes to toConn
+	encoder *hpack.Encoder
+	block   bytes.Buffer
+	reading bytes.Buffer
+	reader  *http2.Framer // reads what the connection wrote
+	begun   bool
+}
+
+func newPeer(t testing.TB, o Options, settings ...http2.Setting) *peer {
+	p := &peer{t: t, conn: NewConn("member:2379", o)}
+	p.framer = http2.NewFramer(&p.toConn, nil)
+	p.framer.AllowIllegalWrites = true
+	p.encoder = hpack.NewEncoder(&p.block)
+	p.reader = http2.NewFramer(nil, &p.reading)
+	p.reader.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
+	p.reader.SetMaxReadFrameSize(largestMaxFrame)
+	p.must(p.framer.WriteSettings(settings...))
+	if err := p.feed(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *peer) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// feed hands over what was written.
+func (p *peer) feed() error {
+	b := bytes.Clone(p.toConn.Bytes())
+	p.toConn.Reset()
+	return p.conn.Feed(b)
+}
+
+// frames takes all that the connection wrote; each frame is given to see, and is valid only there.
+func (p *peer) frames(see func(http2.Frame)) {
+	p.t.Helper()
+	p.reading.Write(p.conn.Output())
+	p.conn.Wrote(len(p.conn.Output()))
+	if !p.begun {
+		p.begun = true
+		if got := string(p.reading.Next(len(preface))); got != preface {
+			p.t.Fatalf("the connection begins with %q", got)
+		}
+	}
+	for {
+		f, err := p.reader.ReadFrame()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		p.must(err)
+		see(f)
+	}
+}
+
+// written lists what the connection wrote, one word for each frame.
+func (p *peer) written() string {
+	p.t.Helper()
+	var words []string
+	p.frames(func(f http2.Frame) {
+		word := f.Header().Type.String()
+		switch f := f.(type) {
+		case *http2.RSTStreamFrame:
+			word += ":" + f.ErrCode.String()
+		case *http2.SettingsFrame:
+			if f.IsAck() {
+				word += ":ack"
+			}
+		case *http2.PingFrame:
+			if f.IsAck() {
+				word += ":ack:" + string(f.Data[:])
+			}
+		}
+		words = append(words, word)
+	})
+	return strings.Join(words, " ")
+}
+
+func (p *peer) fields(fields ...string) []byte {
+	p.block.Reset()
+	for i := 0; i < len(fields); i += 2 {
+		p.must(p.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+	}
+	return bytes.Clone(p.block.Bytes())
+}
+
+func (p *peer) headers(id uint32, ends bool, fields ...string) {
+	p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: id, BlockFragment: p.fields(fields...), EndStream: ends, EndHeaders: true,
+	}))
+}
+
+func (p *peer) begin(id uint32) {
+	p.headers(id, false, ":status", "200", "content-type", "application/grpc")
+}
+func (p *peer) end(id uint32)            { p.headers(id, true, "grpc-status", "0", "grpc-message", "") }
+func (p *peer) data(id uint32, b []byte) { p.must(p.framer.WriteData(id, false, b)) }
+func (p *peer) answer(id uint32)         { p.begin(id); p.data(id, message(okAnswer)); p.end(id) }
+
+// okAnswer is a RangeResponse with revision 7 and count 3.
+var okAnswer = []byte{0x0a, 2, 0x18, 7, 0x20, 3}
+
+func message(b []byte) []byte { return append([]byte{0, 0, 0, byte(len(b) >> 8), byte(len(b))}, b...) }
+
+// outcomes keeps how calls ended, and may start others.
+type outcomes struct {
+	failures []*Failure
+	again    func(*Stream)
+}
+
+func (o *outcomes) Finished(s *Stream, f *Failure) {
+	o.failures = append(o.failures, f)
+	if o.again != nil {
+		o.again(s)
+	}
+}
+
+// start sends a request whose message has the given length, at least that of the prefix.
+func (p *peer) start(s *Stream, call wire.Call, head, tail int) {
+	b := append(AppendPrefix(nil), bytes.Repeat([]byte("h"), head)...)
+	p.conn.Start(s, call, b, bytes.Repeat([]byte("t"), tail))
+	clear(b)
+}

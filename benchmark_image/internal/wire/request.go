@@ -1,0 +1,95 @@
+// Package wire writes the few requests of etcd's API that a load consists of, and reads from the answers
+// what a load has to know, without building messages.
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers are those of etcd's api/etcdserverpb/rpc.proto.
+const (
+	putKey, putValue = 1, 2
+
+	rangeKey, rangeEnd, rangeLimit, rangeSerializable = 1, 2, 3, 7
+	rangeKeysOnly, rangeCountOnly                     = 8, 9
+
+	txnCompare, txnSuccess = 1, 2
+	requestPut             = 2
+
+	compareTarget, compareKey, compareModRevision = 2, 3, 6
+	targetModRevision                             = 2 // in CompareTarget; the result EQUAL is the zero value
+)
+
+// Span says which keys a range asks for, and what of them.
+type Span struct {
+	Key          []byte
+	End          []byte // the key after the last one; empty: only Key
+	Limit        int64  // 0: no limit
+	Serializable bool
+	KeysOnly     bool
+	CountOnly    bool
+}
+
+// AppendPutHead appends the encoding of a PutRequest up to where its value begins: the value's bytes must
+// follow. That lets a large value be sent from where it is.
+func AppendPutHead(b, key, value []byte) []byte {
+	b = appendBytes(b, putKey, key)
+	if len(value) == 0 {
+		return b
+	}
+	b = protowire.AppendTag(b, putValue, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(len(value)))
+}
+
+// AppendPut appends the encoding of a PutRequest.
+func AppendPut(b, key, value []byte) []byte { return append(AppendPutHead(b, key, value), value...) }
+
+// AppendRange appends the encoding of a RangeRequest.
+func AppendRange(b []byte, s *Span) []byte {
+	b = appendBytes(appendBytes(b, rangeKey, s.Key), rangeEnd, s.End)
+	b = appendVarint(b, rangeLimit, uint64(s.Limit))
+	b = appendVarint(b, rangeSerializable, protowire.EncodeBool(s.Serializable))
+	b = appendVarint(b, rangeKeysOnly, protowire.EncodeBool(s.KeysOnly))
+	return appendVarint(b, rangeCountOnly, protowire.EncodeBool(s.CountOnly))
+}
+
+// AppendPutIfUnchanged appends the encoding of a TxnRequest that writes a key if it was last modified at
+// the given revision; revision 0 stands for a key that does not exist.
+func AppendPutIfUnchanged(b, key, value []byte, revision int64) []byte {
+	tags := protowire.SizeTag(compareTarget) + protowire.SizeTag(compareModRevision)
+	numbers := protowire.SizeVarint(targetModRevision) + protowire.SizeVarint(uint64(revision))
+	b = protowire.AppendTag(b, txnCompare, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(tags+numbers+sizeBytes(compareKey, key)))
+	b = appendVarint(b, compareTarget, targetModRevision)
+	b = appendBytes(b, compareKey, key)
+	// A member of a oneof is there even when it is zero.
+	b = protowire.AppendVarint(protowire.AppendTag(b, compareModRevision, protowire.VarintType), uint64(revision))
+
+	put := sizeBytes(putKey, key) + sizeBytes(putValue, value)
+	b = protowire.AppendTag(b, txnSuccess, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(requestPut)+protowire.SizeBytes(put)))
+	b = protowire.AppendTag(b, requestPut, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(put))
+	return AppendPut(b, key, value)
+}
+
+func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
+	if len(value) == 0 {
+		return b
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
+}
+
+func sizeBytes(field protowire.Number, value []byte) int {
+	if len(value) == 0 {
+		return 0
+	}
+	return protowire.SizeTag(field) + protowire.SizeBytes(len(value))
+}
+
+func appendVarint(b []byte, field protowire.Number, value uint64) []byte {
+	if value == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), value)
+}
