@@ -39,6 +39,10 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 		if leader != nil {
 			return leader.member, nil
 		}
+		if errors.Is(err, errElsewhere) {
+			// Rare, and no part of the load: the list of members is read with etcd's generated API.
+			return etcd.LeadingMember(ctx, members)
+		}
 		// A question that the end of ctx cut off tells less than the answers before it.
 		cutOff := bounded && !time.Now().Before(deadline)
 		if err != nil && (!cutOff || problem == unreachable) {
@@ -53,6 +57,9 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 		}
 	}
 }
+
+// errElsewhere says that there is a leader, and that it is not among the members that answered.
+var errElsewhere = errors.New("the leader is not among the endpoints that answered")
 
 // askForLeader asks each ready member once. It returns nil and nil when none was ready.
 func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
@@ -74,6 +81,7 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 		}()
 	}
 	var problem error
+	elsewhere := false
 	for range asked {
 		r := <-replies
 		switch {
@@ -84,8 +92,11 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 		case r.answer.Member == r.answer.Leader:
 			return r.from, nil
 		default:
-			problem = fmt.Errorf("the leader (member id %x) is not among the endpoints that answered", r.answer.Leader)
+			elsewhere = true
 		}
+	}
+	if elsewhere {
+		return nil, errElsewhere
 	}
 	return nil, problem
 }

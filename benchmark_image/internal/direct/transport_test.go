@@ -83,6 +83,15 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 	}
 }
 
+func TestTargetLeaderFindsALeaderThatIsNotAmongTheEndpoints(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	cluster.Leader.Store(3)
+	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
+	if want := cluster.Members[2].Endpoint; transport.Leader() != want {
+		t.Errorf("the leader is %q, want %q", transport.Leader(), want)
+	}
+}
+
 func TestTargetLeaderDoesNotWaitForADeadFollower(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	endpoints := append(cluster.Endpoints(), etcdtest.Refusing(t))

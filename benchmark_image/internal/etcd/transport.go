@@ -64,7 +64,7 @@ func Open(ctx context.Context, options Options) (*Transport, error) {
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.options.TargetLeader {
-		leader, err := leadingMember(ctx, members)
+		leader, err := LeadingMember(ctx, members)
 		if err != nil {
 			return err
 		}
@@ -91,8 +91,9 @@ func (t *Transport) open(ctx context.Context) error {
 	return nil
 }
 
-// leadingMember finds the leader over connections of its own, without waiting for members that are down.
-func leadingMember(ctx context.Context, members []string) (string, error) {
+// LeadingMember finds the leader over connections of its own, without waiting for members that are down. It need not
+// be one of the members asked: they tell where it is.
+func LeadingMember(ctx context.Context, members []string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
