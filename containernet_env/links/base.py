@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from mininet.link import Link
 
-from containernet_env.errors import RunError
+from containernet_env.errors import RunError, UsageError
+from containernet_env.links.chance import IndependentLoss, Jitter, Loss
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 EventHandler = Callable[[str, str], None]
@@ -22,8 +24,8 @@ class LinkImplementation(Protocol):
     silence. All three calls are made by one thread at a time. They raise ``RunError``.
     """
 
-    def apply(self, spec: LinkSpec) -> None:
-        """Make the link behave as ``spec`` from now on, whatever it did before.
+    def apply(self, spec: LinkSpec) -> int:
+        """Make the link behave as ``spec`` from now on, whatever it did before; when it began (monotonic, ns).
 
         Both directions are replaced as a whole, so a change of the delay keeps the rate only because the spec says
         so. Must check by ``read_back`` that the system took it, and raise if not.
@@ -44,20 +46,45 @@ def check_held(
 ) -> None:
     """Raise ``RunError`` that names the link and the value unless the system holds what was asked.
 
-    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave.
+    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave. That
+    of delays holds for jitters too. What was left open (a queue limit or a seed of ``None``) may be anything.
     """
     for direction, wanted, got in (
         ("a to b", asked.a_to_b, held.a_to_b),
         ("b to a", asked.b_to_a, held.b_to_a),
     ):
-        delay_off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
-        queue_off = wanted.queue_frames is not None and wanted.queue_frames != got.queue_frames
+        off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
+        for field in ("queue_frames", "queue_bytes", "seed"):
+            value = getattr(wanted, field)
+            off |= value is not None and value != getattr(got, field)
         if wanted.rate_bps is None or got.rate_bps is None:
-            rate_off = wanted.rate_bps != got.rate_bps
+            off |= wanted.rate_bps != got.rate_bps
         else:
-            rate_off = abs(wanted.rate_bps - got.rate_bps) > wanted.rate_bps * rate_tolerance_ratio
-        if delay_off or queue_off or rate_off:
+            off |= abs(wanted.rate_bps - got.rate_bps) > wanted.rate_bps * rate_tolerance_ratio
+        off |= not _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns)
+        off |= not _same_loss(wanted.loss, got.loss)
+        if off:
             raise RunError(f"link {name}, {direction}: asked for {wanted}, the system holds {got}")
+
+
+def _same_jitter(wanted: Jitter | None, got: Jitter | None, tolerance_ns: int) -> bool:
+    if wanted is None or got is None:
+        return wanted is got
+    return replace(wanted, ns=got.ns) == got and abs(wanted.ns - got.ns) <= tolerance_ns
+
+
+def _same_loss(wanted: Loss | None, got: Loss | None) -> bool:
+    if isinstance(wanted, IndependentLoss) and wanted.ratio == 0 and got is None:
+        return True
+    if wanted is None or got is None or wanted.model != got.model:
+        return wanted is got
+    values = zip(asdict(wanted).values(), asdict(got).values(), strict=True)
+    return all(one == other or _same_ratio(one, other) for one, other in values)
+
+
+def _same_ratio(one: object, other: object) -> bool:
+    # tc prints six digits of a share that the kernel holds in 32 bits.
+    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-9)
 
 
 class ShapedLink(Link):  # type: ignore[misc]
@@ -73,7 +100,7 @@ class ShapedLink(Link):  # type: ignore[misc]
         self.intf1: Any = None
         self.intf2: Any = None
 
-    def apply(self, spec: LinkSpec) -> None:
+    def apply(self, spec: LinkSpec) -> int:
         """See ``LinkImplementation``."""
         raise NotImplementedError
 
@@ -85,17 +112,34 @@ class ShapedLink(Link):  # type: ignore[misc]
         """See ``LinkImplementation``."""
         raise NotImplementedError
 
-    def set_up(self, up: bool) -> None:
-        """Plug the cable in or pull it: frames are lost while it is down; addresses and routes stay."""
+    def statistics(self) -> dict[str, Any]:
+        """What the link saw: ``a_to_b`` and ``b_to_a`` (from ``intf1`` on) as ``links.statistics`` has them."""
         raise NotImplementedError
 
-    def change(self, sender: Any, **values: Any) -> None:
-        """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay."""
-        if sender is self.intf1:
-            spec = replace(self.spec, a_to_b=replace(self.spec.a_to_b, **values))
-        else:
-            spec = replace(self.spec, b_to_a=replace(self.spec.b_to_a, **values))
-        self.apply(spec)
+    def set_up(self, up: bool) -> int:
+        """Plug the cable in or pull it: frames are lost while it is down; addresses and routes stay.
+
+        When it took effect (monotonic, ns).
+        """
+        raise NotImplementedError
+
+    def change(self, sender: Any, **values: Any) -> int:
+        """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay.
+
+        See ``apply``. Raises ``UsageError`` for values that are out of range or do not go together.
+        """
+        return self.change_directions({"a_to_b" if sender is self.intf1 else "b_to_a": values})
+
+    def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """Change fields of ``a_to_b``, ``b_to_a`` or both, at one moment where the system can; see ``change``."""
+        try:
+            spec = replace(
+                self.spec,
+                **{name: replace(getattr(self.spec, name), **values) for name, values in changes.items()},
+            )
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"link {self.name}: {error}") from error
+        return self.apply(spec)
 
     def direction_from(self, sender: Any) -> DirectionSpec:
         """What is asked of the direction that ``sender`` sends on."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.errors import RunError
@@ -16,6 +17,14 @@ from containernet_env.errors import RunError
 DEADLINE_S = 5.0
 # An answer holds the statistics of every link; a line of this length is no answer of ours.
 _LINE_MAX_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer: its ``result``, and the moment on the monotonic clock (ns) at which the request took effect."""
+
+    result: dict[str, Any]
+    at_ns: int
 
 
 class ControlClient:
@@ -43,7 +52,11 @@ class ControlClient:
         self._thread.start()
 
     def call(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> dict[str, Any]:
-        """Send one request, return the answer's ``result`` (``{}`` where there is none).
+        """Send one request, return the answer's ``result`` (``{}`` where there is none). Raises as ``ask`` does."""
+        return self.ask(op, deadline_s, **fields).result
+
+    def ask(self, op: str, deadline_s: float = DEADLINE_S, **fields: Any) -> Answer:
+        """Send one request, return the answer.
 
         Raises ``RunError`` when it is refused, when the connection is gone, or after ``deadline_s`` seconds.
         """
@@ -68,7 +81,7 @@ class ControlClient:
         if not reply.get("ok"):
             field = f" ({reply['field']})" if reply.get("field") else ""
             raise RunError(f"link emulator: {op}: {reply.get('error', 'refused without a reason')}{field}")
-        return dict(reply.get("result") or {})
+        return Answer(dict(reply.get("result") or {}), int(reply.get("at_ns", 0)))
 
     def close(self) -> None:
         """End the connection, which ends the emulator. Idempotent; never called by the reading thread."""

@@ -7,14 +7,18 @@ import socket
 import subprocess
 import threading
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from containernet_env.errors import MissingRequirementError, RunError
 from containernet_env.links.base import EventHandler, ShapedLink, check_held
-from containernet_env.links.control import ControlClient
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.links.control import Answer, ControlClient
 from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.links.statistics import link_counters
 
 _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
@@ -27,17 +31,36 @@ def default_binary() -> Path:
 
 
 def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
-    """One direction as the control protocol has it."""
-    return {
-        "delay_ns": direction.delay_ns,
-        "rate_bps": direction.rate_bps,
-        "queue_frames": direction.queue_frames,
-    }
+    """One direction as the control protocol has it, all fields given: its names are those of the spec."""
+    return asdict(direction)
 
 
-def direction_from_json(value: dict[str, Any]) -> DirectionSpec:
+def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
     """What the emulator says it holds; its counters are left out."""
-    return DirectionSpec(int(value["delay_ns"]), value.get("rate_bps"), value.get("queue_frames"))
+    jitter, loss = value.get("jitter"), value.get("loss")
+    return DirectionSpec(
+        int(value["delay_ns"]),
+        value.get("rate_bps"),
+        value.get("queue_frames"),
+        value.get("queue_bytes"),
+        None if jitter is None else Jitter(jitter["distribution"], int(jitter["ns"]), bool(jitter["reorder"])),
+        None if loss is None else _loss_from_json(loss),
+        value.get("seed"),
+    )
+
+
+def _loss_from_json(value: Mapping[str, Any]) -> Loss:
+    values = {key: item for key, item in value.items() if key != "model"}
+    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
+    return kinds[value["model"]](**values)
+
+
+def changed_fields(held: DirectionSpec, wanted: DirectionSpec) -> dict[str, Any]:
+    """One direction for ``set_link``: all but a seed that stays, since naming it would begin its draws anew."""
+    fields = direction_to_json(wanted)
+    if wanted.seed == held.seed:
+        del fields["seed"]
+    return fields
 
 
 class LinkEmulator:
@@ -94,9 +117,13 @@ class LinkEmulator:
 
     def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
         """One request (see ``ControlClient.call``)."""
+        return self.ask(op, deadline_s, **fields).result
+
+    def ask(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Answer:
+        """One request and when it took effect (see ``ControlClient.ask``)."""
         if self._client is None:
             raise RunError(f"link emulator: {op}: it has not been started")
-        return self._client.call(op, deadline_s, **fields)
+        return self._client.ask(op, deadline_s, **fields)
 
     def stop(self) -> None:
         """End the process: its interfaces vanish with it. Idempotent."""
@@ -154,32 +181,46 @@ class EmulatedLink(ShapedLink):
         self._emulator.call("add_port", name=port, pid=pid, ifname=ifname, mac=mac, mtu=mtu)
         self._ports.append(port)
 
-    def apply(self, spec: LinkSpec) -> None:
-        """See ``LinkImplementation``."""
-        directions: dict[str, Any] = {
-            "a_to_b": direction_to_json(spec.a_to_b),
-            "b_to_a": direction_to_json(spec.b_to_a),
-        }
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``LinkImplementation``: both directions change between two frames, at one moment."""
         if self._made:
-            self._emulator.call("set_link", name=self.name, **directions)
+            answer = self._emulator.ask(
+                "set_link",
+                name=self.name,
+                a_to_b=changed_fields(self.spec.a_to_b, spec.a_to_b),
+                b_to_a=changed_fields(self.spec.b_to_a, spec.b_to_a),
+            )
         else:
-            self._emulator.call("add_link", name=self.name, a=self._ends[0], b=self._ends[1], **directions)
+            answer = self._emulator.ask(
+                "add_link",
+                name=self.name,
+                a=self._ends[0],
+                b=self._ends[1],
+                a_to_b=direction_to_json(spec.a_to_b),
+                b_to_a=direction_to_json(spec.b_to_a),
+            )
             self._made = True
         check_held(self.name, spec, self.read_back())
         self.spec = spec
+        return answer.at_ns
 
     def read_back(self) -> LinkSpec:
         """See ``LinkImplementation``."""
-        held = self.statistics()
+        held = self._emulator.call("read_link", name=self.name)
         return LinkSpec(direction_from_json(held["a_to_b"]), direction_from_json(held["b_to_a"]))
 
     def statistics(self) -> dict[str, Any]:
-        """The emulator's whole answer: state, both directions as held, with counters of frames, bytes and drops."""
-        return self._emulator.call("read_link", name=self.name)
-
-    def set_up(self, up: bool) -> None:
         """See ``ShapedLink``."""
-        self._emulator.call("link_state", name=self.name, up=up)
+        return link_counters(self._emulator.call("read_link", name=self.name))
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The emulator's names of the ends that are TAPs."""
+        return tuple(end["port"] for end in self._ends if "port" in end)
+
+    def set_up(self, up: bool) -> int:
+        """See ``ShapedLink``."""
+        return self._emulator.ask("link_state", name=self.name, up=up).at_ns
 
     def clear(self) -> None:
         """See ``LinkImplementation``. Nothing is asked of an emulator that has ended: all of it is gone then."""

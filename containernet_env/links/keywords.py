@@ -62,5 +62,8 @@ def split(given: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, An
 def link_spec(common: Mapping[str, Any], end1: Mapping[str, Any], end2: Mapping[str, Any], where: str) -> LinkSpec:
     """The spec that link keywords ask for: ``common`` for both directions, each end's for what that end sends."""
     both = shaping(common, where)
-    directions = [DirectionSpec(**{**both, **shaping(end, where)}) for end in (end1, end2)]
+    try:
+        directions = [DirectionSpec(**{**both, **shaping(end, where)}) for end in (end1, end2)]
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
     return LinkSpec(a_to_b=directions[0], b_to_a=directions[1])

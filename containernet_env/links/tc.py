@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from containernet_env import netns
 from containernet_env.errors import RunError
+from containernet_env.links import netem
 from containernet_env.links.base import ShapedLink, check_held
+from containernet_env.links.chance import Jitter, Loss
 from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.links.statistics import since, veth_counters
 
 DEFAULT_QUEUE_FRAMES = 1000
 """Frames that may wait for their turn where a spec leaves it open; netem's own default."""
@@ -68,6 +72,8 @@ def delay_room_frames(direction: DirectionSpec) -> int:
 
 def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
     """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc)."""
+    if (refusal := netem.refusal(direction)) is not None:
+        raise RunError(f"{interface}: HTB and netem cannot carry out {refusal}")
     commands = []
     parent = ["root"]
     queue = direction.queue_frames or DEFAULT_QUEUE_FRAMES
@@ -83,44 +89,53 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
             ]
         )
         parent = ["parent", _CLASS]
-    if direction.delay_ns:
+    if netem.needed(direction):
         limit = queue + delay_room_frames(direction)
         commands.append(
             [
                 *["qdisc", "add", "dev", interface, *parent, "handle", _LEAF, "netem"],
-                *["limit", str(limit), "delay", f"{direction.delay_ns / 1000:.3f}us"],
+                *["limit", str(limit), *netem.options(direction)],
             ]
         )
     elif direction.rate_bps is not None:
-        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", _LEAF, "pfifo", "limit", str(queue)])
-    elif direction.queue_frames is not None:
+        fifo = ["pfifo", "limit", str(queue)]
+        if direction.queue_bytes is not None:
+            fifo = ["bfifo", "limit", str(direction.queue_bytes)]
+        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", _LEAF, *fifo])
+    elif direction.queue_frames is not None or direction.queue_bytes is not None:
         raise RunError(f"{interface}: a queue limit means nothing without a bandwidth: nothing ever waits")
     return commands
 
 
-def direction_from_tc(qdiscs: Sequence[Mapping[str, Any]], classes: str) -> DirectionSpec:
+def direction_from_tc(qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: Jitter | None = None) -> DirectionSpec:
     """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
 
-    Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    ``asked`` says the distribution of a jitter, which the kernel does not tell. Raises ``RunError`` for anything that
+    is not of the form that ``tc_commands`` makes.
     """
     rate_bps: int | None = None
     delay_ns = 0
+    jitter: Jitter | None = None
+    loss: Loss | None = None
     limit: int | None = None
+    queue_bytes: int | None = None
     for qdisc in qdiscs:
         kind, options = qdisc.get("kind"), qdisc.get("options", {})
         if kind == "htb":
             rate_bps = _class_rate_bps(classes)
         elif kind == "netem":
-            delay_ns = _netem_delay_ns(options)
+            delay_ns, jitter, loss = netem.held(options, asked)
             limit = int(options["limit"])
         elif kind == "pfifo":
             limit = int(options["limit"])
-        elif kind != "noqueue":
+        elif kind == "bfifo":
+            queue_bytes = int(options["limit"])
+        elif kind not in ("noqueue", "clsact"):  # clsact: a partition's
             raise RunError(f"an unknown queueing discipline is in the way: {kind}")
-    held = DirectionSpec(delay_ns, rate_bps)
+    held = DirectionSpec(delay_ns, rate_bps, None, queue_bytes, jitter, loss)
     if limit is None:
         return held
-    return DirectionSpec(delay_ns, rate_bps, max(1, limit - delay_room_frames(held)))
+    return replace(held, queue_frames=max(1, limit - delay_room_frames(held)))
 
 
 def _class_rate_bps(classes: str) -> int:
@@ -130,33 +145,29 @@ def _class_rate_bps(classes: str) -> int:
     return int(found[0][1]) * _RATE_UNITS[found[0][2]]
 
 
-def _netem_delay_ns(options: Mapping[str, Any]) -> int:
-    extra = {"loss-random", "duplicate", "corrupt", "reorder", "rate", "slot"} & set(options)
-    delay = options.get("delay", {"delay": 0, "jitter": 0})
-    if extra or delay.get("jitter"):
-        raise RunError(f"netem holds more than was asked: {dict(options)}")
-    return round(float(delay["delay"]) * 1e9)  # tc prints seconds
-
-
 def _tc(end: End, *words: str) -> str:
     return netns.run(end.pid, ["tc", *words]).stdout
 
 
-def apply_direction(end: End, direction: DirectionSpec) -> None:
-    """Make what ``end`` sends be like ``direction``, whatever it was like before."""
-    if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
-        _tc(end, "qdisc", "delete", "dev", end.interface, "root")
-    for command in tc_commands(end.interface, direction):
+def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
+    """Make what ``end`` sends be like ``direction``; ``held`` is what it is like, ``None`` where that is not known."""
+    commands = tc_commands(end.interface, direction)
+    changes = netem.in_place(tc_commands(end.interface, held), commands) if held is not None else None
+    if changes is None:
+        if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
+            _tc(end, "qdisc", "delete", "dev", end.interface, "root")
+        changes = commands
+    for command in changes:
         _tc(end, *command)
 
 
-def read_direction(end: End) -> DirectionSpec:
-    """What the kernel holds for what ``end`` sends."""
-    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface))
+def read_direction(end: End, asked: Jitter | None = None) -> DirectionSpec:
+    """What the kernel holds for what ``end`` sends; ``asked``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked)
 
 
-def _qdiscs(end: End) -> list[dict[str, Any]]:
-    output = _tc(end, "-j", "qdisc", "show", "dev", end.interface)
+def _qdiscs(end: End, *options: str) -> list[dict[str, Any]]:
+    output = _tc(end, *options, "-j", "qdisc", "show", "dev", end.interface)
     return list(json.loads(output)) if output.strip() else []
 
 
@@ -167,6 +178,8 @@ class VethLink(ShapedLink):
         super().__init__(name, spec)
         self.end1, self.end2 = end1, end2
         self._made = False
+        self._applied = False
+        self._counted_from: dict[str, dict[str, Any]] = {}
 
     def make(self, mac1: str, mac2: str, mtu: int) -> None:
         """Create the pair, each end where it belongs: neither is ever seen in the machine's own namespace."""
@@ -180,22 +193,55 @@ class VethLink(ShapedLink):
             ],
         )
 
-    def apply(self, spec: LinkSpec) -> None:
-        """See ``LinkImplementation``; raises at the first ``tc`` error."""
-        apply_direction(self.end1, spec.a_to_b)
-        apply_direction(self.end2, spec.b_to_a)
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``LinkImplementation``; raises at the first ``tc`` error.
+
+        One direction after the other, some milliseconds apart; the time is when both had changed. Frames that wait or
+        travel stay unless a qdisc of another kind is needed.
+        """
+        held = self.spec if self._applied else None
+        held_there, held_back = (held.a_to_b, held.b_to_a) if held is not None else (None, None)
+        for end, direction in ((self.end1, spec.a_to_b), (self.end2, spec.b_to_a)):
+            tc_commands(end.interface, direction)  # refuses before anything is changed
+        self._applied = False
+        apply_direction(self.end1, spec.a_to_b, held_there)
+        apply_direction(self.end2, spec.b_to_a, held_back)
+        at_ns = time.monotonic_ns()
+        self.spec = spec
         longest_ns = max(spec.a_to_b.delay_ns, spec.b_to_a.delay_ns)
         told_ns = max(DELAY_TOLERANCE_NS, round(longest_ns * DELAY_TOLERANCE_RATIO))
         check_held(self.name, spec, self.read_back(), told_ns, RATE_TOLERANCE_RATIO)
-        self.spec = spec
+        self._applied = True
+        return at_ns
 
     def read_back(self) -> LinkSpec:
-        """See ``LinkImplementation``."""
-        return LinkSpec(read_direction(self.end1), read_direction(self.end2))
+        """See ``LinkImplementation``; but a jitter's distribution is the one that was asked for."""
+        return LinkSpec(
+            read_direction(self.end1, self.spec.a_to_b.jitter), read_direction(self.end2, self.spec.b_to_a.jitter)
+        )
 
-    def set_up(self, up: bool) -> None:
+    def count_anew(self) -> None:
+        """Let ``statistics`` count from now on."""
+        self._counted_from = {}
+        now = self.statistics()
+        self._counted_from = {side: now[side] for side in ("a_to_b", "b_to_a")}
+
+    def statistics(self) -> dict[str, Any]:
+        """See ``ShapedLink``."""
+        counters: dict[str, Any] = {}
+        up = True
+        for side, end in (("a_to_b", self.end1), ("b_to_a", self.end2)):
+            output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.interface]).stdout
+            shown = next(entry for entry in json.loads(output) if entry)
+            up = up and "LOWER_UP" in shown["flags"]
+            now = veth_counters(shown, _qdiscs(end, "-s"))
+            counters[side] = since(self._counted_from[side], now) if side in self._counted_from else now
+        return {"up": up, **counters}
+
+    def set_up(self, up: bool) -> int:
         """See ``ShapedLink``: the second end is set down, the first loses its carrier and keeps its addresses."""
         netns.ip_batch(self.end2.pid, [f"link set dev {self.end2.interface} {'up' if up else 'down'}"])
+        return time.monotonic_ns()
 
     def clear(self) -> None:
         """See ``LinkImplementation``: one end takes the other with it."""

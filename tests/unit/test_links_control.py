@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from containernet_env.errors import MissingRequirementError, RunError
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.links.control import ControlClient
-from containernet_env.links.emulator import LinkEmulator, direction_from_json, direction_to_json
+from containernet_env.links.emulator import LinkEmulator, changed_fields, direction_from_json, direction_to_json
 from containernet_env.links.spec import DirectionSpec
 
 
@@ -113,8 +114,52 @@ def test_closing_is_no_loss(emulator: Emulator) -> None:
 
 
 def test_directions_cross_the_protocol_unchanged() -> None:
-    for direction in (DirectionSpec(), DirectionSpec(3_000_000, 10**9, 77)):
-        assert direction_from_json({**direction_to_json(direction), "frames": 12, "drops": {}}) == direction
+    normal = Jitter("normal", 500_000)
+    for direction in (
+        DirectionSpec(),
+        DirectionSpec(3_000_000, 10**9, 77),
+        DirectionSpec(3_000_000, None, None, 150_000, normal, GilbertElliottLoss(0.01, 0.25), 7),
+        DirectionSpec(3_000_000, jitter=Jitter("uniform", 10**6, reorder=True), loss=IndependentLoss(0.001)),
+    ):
+        sent = json.loads(json.dumps(direction_to_json(direction)))
+        assert direction_from_json({**sent, "frames": 12, "drops": {}}) == direction
+
+
+def test_what_is_sent_has_the_protocols_own_names() -> None:
+    spec = DirectionSpec(3_000_000, jitter=Jitter("normal", 500_000), loss=GilbertElliottLoss(0.01, 0.25), seed=7)
+    assert direction_to_json(spec) == {
+        "delay_ns": 3_000_000,
+        "rate_bps": None,
+        "queue_frames": None,
+        "queue_bytes": None,
+        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False},
+        "loss": {
+            "model": "gilbert_elliott",
+            "good_to_bad_ratio": 0.01,
+            "bad_to_good_ratio": 0.25,
+            "good_loss_ratio": 0.0,
+            "bad_loss_ratio": 1.0,
+        },
+        "seed": 7,
+    }
+    assert direction_to_json(DirectionSpec(loss=IndependentLoss(1)))["loss"] == {"ratio": 1.0, "model": "independent"}
+
+
+def test_a_change_names_the_seed_only_where_it_changes() -> None:
+    # Naming it would begin the draws anew.
+    held = DirectionSpec(3_000_000, seed=7)
+    assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
+    assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
+    assert changed_fields(held, DirectionSpec())["seed"] is None
+
+
+def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(emulator.client.ask("heal")))
+    thread.start()
+    emulator.send(id=emulator.request()["id"], ok=True, at_ns=12345, result={})
+    thread.join(5)
+    assert (answers[0].at_ns, answers[0].result) == (12345, {})
 
 
 def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:

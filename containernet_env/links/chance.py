@@ -1,0 +1,119 @@
+"""What chance does to the frames of a link: jitter and loss, as values that every implementation understands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+Distribution = Literal["uniform", "normal"]
+
+DELAY_MAX_NS = 3600 * 10**9
+"""The longest delay, an hour (the link emulator's bound, link_emulator/model/params.go)."""
+
+REACH = {"uniform": 1, "normal": 4}
+"""How far a delay can be from its mean, in units of the jitter: where the distribution ends or is cut."""
+
+
+def check_int(name: str, value: object, low: int, high: int) -> None:
+    """Raise ``TypeError`` unless ``value`` is an ``int``, ``ValueError`` unless it is from ``low`` to ``high``."""
+    # bool is an int to Python, but True is no number of nanoseconds.
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be {low} to {high}, got {value}")
+
+
+def _check_ratio(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must be 0 to 1, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Jitter:
+    """Variation of the delay from frame to frame; draws are independent of each other.
+
+    ``distribution``: ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` has the delay as its mean and
+    ``ns`` as its standard deviation, cut at four of them. ``ns``: 1 or more. ``reorder``: whether a frame with
+    a short delay may overtake; otherwise it waits for the one ahead of it.
+    """
+
+    distribution: Distribution
+    ns: int
+    reorder: bool = False
+
+    def __post_init__(self) -> None:
+        if self.distribution not in REACH:
+            raise ValueError(f"distribution must be uniform or normal, got {self.distribution!r}")
+        check_int("ns", self.ns, 1, DELAY_MAX_NS)
+        if not isinstance(self.reorder, bool):
+            raise TypeError(f"reorder must be a bool, got {self.reorder!r}")
+
+    @property
+    def reach_ns(self) -> int:
+        """By how much a delay can differ from its mean, either way."""
+        return REACH[self.distribution] * self.ns
+
+    @property
+    def deviation_ns(self) -> float:
+        """Standard deviation of the delay; cutting the normal distribution at four takes a thousandth off it."""
+        return self.ns / math.sqrt(3) if self.distribution == "uniform" else float(self.ns)
+
+
+@dataclass(frozen=True, slots=True)
+class IndependentLoss:
+    """Each frame is lost with the probability ``ratio`` (0 to 1), whatever became of the others."""
+
+    ratio: float
+    model: Literal["independent"] = field(default="independent", init=False)
+
+    def __post_init__(self) -> None:
+        _check_ratio("ratio", self.ratio)
+        object.__setattr__(self, "ratio", float(self.ratio))
+
+    @property
+    def mean_ratio(self) -> float:
+        """The share of frames that is lost in the long run."""
+        return self.ratio
+
+    @property
+    def correlation(self) -> float:
+        """Of the losses of two frames in a row."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GilbertElliottLoss:
+    """Losses in bursts: a good and a bad state, each with a loss ratio of its own; all values are 0 to 1.
+
+    A frame is lost with the probability of the state that it finds, then the state changes with the probability of
+    leaving it; the first frame finds the good one (Elliott, Bell System Technical Journal 42, 1963).
+    """
+
+    good_to_bad_ratio: float
+    bad_to_good_ratio: float
+    good_loss_ratio: float = 0.0
+    bad_loss_ratio: float = 1.0
+    model: Literal["gilbert_elliott"] = field(default="gilbert_elliott", init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("good_to_bad_ratio", "bad_to_good_ratio", "good_loss_ratio", "bad_loss_ratio"):
+            _check_ratio(name, getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def mean_ratio(self) -> float:
+        """The share of frames that is lost in the long run."""
+        changes = self.good_to_bad_ratio + self.bad_to_good_ratio
+        bad = self.good_to_bad_ratio / changes if changes else 0.0
+        return (1 - bad) * self.good_loss_ratio + bad * self.bad_loss_ratio
+
+    @property
+    def correlation(self) -> float:
+        """Of the states that two frames in a row find: what the chain keeps of itself in one step, at least 0."""
+        return max(0.0, 1 - self.good_to_bad_ratio - self.bad_to_good_ratio)
+
+
+Loss = IndependentLoss | GilbertElliottLoss

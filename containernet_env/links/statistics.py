@@ -1,0 +1,98 @@
+"""What links saw: one form for every implementation, JSON values as the run's record keeps them.
+
+A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that did not, by cause), the most that
+waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how much after its time
+a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
+bucket's longest time in ns and its count); ``None`` is what the implementation cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_COUNTERS = ("frames", "bytes")
+
+
+def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
+    """One direction of the link emulator's answer, without its parameters."""
+    return {
+        "frames": held["frames"],
+        "bytes": held["bytes"],
+        "drops": dict(held["drops"]),
+        "queue_high_water_frames": held["queue_high_water"],
+        "queue_high_water_bytes": held["queue_high_water_bytes"],
+        "lateness": held.get("lateness"),
+    }
+
+
+def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Both directions of a link of the emulator's answer, and whether it is ``up``."""
+    return {"up": held["up"], **{side: direction_counters(held[side]) for side in ("a_to_b", "b_to_a")}}
+
+
+def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
+    """The link emulator's ``stats``: ``links`` by name, ``ports`` by name, ``lateness`` of all directions together."""
+    ports = {
+        name: {
+            "drops": dict(port["drops"]),
+            # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
+            "tap_drops": port["tap_drops"],
+            "tap_drops_error": port["tap_drops_error"],
+        }
+        for name, port in stats["ports"].items()
+    }
+    return {
+        "at_ns": at_ns,
+        "links": {name: link_counters(held) for name, held in stats["links"].items()},
+        "ports": ports,
+        "lateness": stats["lateness"],
+        "latencies": stats.get("latencies"),
+        "partition": stats["partition"],
+    }
+
+
+def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What an interface sent, from ``ip -s -j link show`` (one entry) and ``tc -s -j qdisc show``.
+
+    The kernel counts the drops of a queueing discipline together, whether its limit or its loss was the cause.
+    """
+    sent = link["stats64"]["tx"]
+    dropped = sum(int(qdisc.get("drops", 0)) for qdisc in qdiscs if qdisc.get("root"))
+    return {
+        "frames": int(sent["packets"]),
+        "bytes": int(sent["bytes"]),
+        "drops": {"queue_or_loss": dropped, "device": int(sent["dropped"])},
+        "queue_high_water_frames": None,
+        "queue_high_water_bytes": None,
+        "lateness": None,
+    }
+
+
+def since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The counters of ``now`` less those of ``before``, both as ``veth_counters`` has them.
+
+    A counter that went back was begun anew in between (its qdisc was replaced): it counts from there.
+    """
+    return {
+        **now,
+        **{key: _less(now[key], before[key]) for key in _COUNTERS},
+        "drops": {cause: _less(count, before["drops"].get(cause, 0)) for cause, count in now["drops"].items()},
+    }
+
+
+def _less(now: int, before: int) -> int:
+    return now - before if now >= before else now
+
+
+def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each way in which the emulator itself, not the link that was asked for, lost frames."""
+    for name, link in statistics["links"].items():
+        for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
+            lost = link[side]["drops"].get("buffers", 0)
+            if lost:
+                yield f"link {name}: {lost} frames {words} its first node lost, since the emulator had no memory left"
+    for name, port in statistics.get("ports", {}).items():
+        lost = (port["tap_drops"] or {}).get("queue", 0)
+        if lost:
+            yield f"{name}: {lost} frames lost before the link, since the emulator could not keep up"

@@ -1,0 +1,97 @@
+"""What may be asked of a link: the ranges are the link emulator's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from containernet_env.errors import RunError, UsageError
+from containernet_env.links.base import ShapedLink, check_held
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.links.keywords import link_spec
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"delay_ns": -1}, "delay_ns must be 0 to"),
+        ({"delay_ns": 3600 * 10**9 + 1}, "delay_ns must be 0 to"),
+        ({"rate_bps": 999}, "rate_bps must be 1000 to"),
+        ({"rate_bps": 10**12 + 1}, "rate_bps must be 1000 to"),
+        ({"queue_frames": 0}, "queue_frames must be 1 to"),
+        ({"queue_frames": 10**6 + 1}, "queue_frames must be 1 to"),
+        ({"queue_bytes": 10**10 + 1}, "queue_bytes must be 1 to"),
+        ({"seed": 2**53}, "seed must be 0 to"),
+        ({"delay_ns": MS, "jitter": Jitter("uniform", MS + 1)}, "negative; allowed: at most the delay, 1000000 ns"),
+        ({"delay_ns": MS, "jitter": Jitter("normal", MS // 4 + 1)}, "allowed: at most 1/4 of the delay, 250000 ns"),
+    ],
+)
+def test_what_the_emulator_refuses_is_refused_here(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        DirectionSpec(**values)
+
+
+@pytest.mark.parametrize("values", [{"delay_ns": 1.0}, {"seed": True}, {"jitter": 5}, {"loss": 0.1}])
+def test_what_is_of_another_type_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        DirectionSpec(**values)
+
+
+def test_the_ends_of_the_ranges_are_allowed() -> None:
+    DirectionSpec(3600 * 10**9, 1000, 10**6, 10**10, Jitter("normal", 900 * 10**9), IndependentLoss(1), 2**53 - 1)
+    DirectionSpec(MS, jitter=Jitter("uniform", MS), loss=GilbertElliottLoss(0, 0, 0, 0), seed=0)
+
+
+def test_chance_that_is_none() -> None:
+    for wrong in ({"distribution": "pareto", "ns": 5}, {"distribution": "normal", "ns": 0}):
+        with pytest.raises(ValueError, match="must be"):
+            Jitter(**wrong)  # type: ignore[arg-type]
+    for ratio in (-0.1, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="0 to 1"):
+            IndependentLoss(ratio)
+        with pytest.raises(ValueError, match="bad_loss_ratio must be 0 to 1"):
+            GilbertElliottLoss(0.1, 0.1, 0, ratio)
+
+
+def test_the_share_that_is_lost_in_the_long_run() -> None:
+    assert IndependentLoss(0.25).mean_ratio == 0.25
+    assert GilbertElliottLoss(0.01, 0.24).mean_ratio == pytest.approx(0.04)
+    assert GilbertElliottLoss(0, 0, 0.5).mean_ratio == 0.5
+    assert GilbertElliottLoss(0.01, 0.24).correlation == pytest.approx(0.75)
+    assert GilbertElliottLoss(1, 1).correlation == 0
+
+
+def test_every_value_that_is_not_held_is_an_error() -> None:
+    asked = LinkSpec(
+        DirectionSpec(MS, None, None, 5000, Jitter("uniform", 1000), IndependentLoss(0.1), 7), DirectionSpec()
+    )
+    held = DirectionSpec(MS, None, None, 5000, Jitter("uniform", 1000), IndependentLoss(0.1), 7)
+    check_held("x", asked, LinkSpec(held, DirectionSpec(0, None, 1000, None, None, None, 5)))
+    for values in (
+        {"queue_bytes": 5001},
+        {"seed": 8},
+        {"jitter": None},
+        {"jitter": Jitter("uniform", 1001)},
+        {"jitter": Jitter("uniform", 1000, reorder=True)},
+        {"loss": None},
+        {"loss": IndependentLoss(0.11)},
+        {"loss": GilbertElliottLoss(0.1, 0.1)},
+    ):
+        other = DirectionSpec(**{**{name: getattr(held, name) for name in DirectionSpec.__slots__}, **values})  # type: ignore[arg-type]
+        with pytest.raises(RunError, match="x, a to b"):
+            check_held("x", asked, LinkSpec(other, DirectionSpec()))
+    with pytest.raises(RunError, match="b to a"):
+        check_held("x", asked, LinkSpec(held, DirectionSpec(loss=IndependentLoss(0.5))))
+
+
+def test_values_out_of_range_are_usage_errors_where_users_give_them() -> None:
+    with pytest.raises(UsageError, match="rate_bps must be 1000"):
+        link_spec({"bw": 0.0005}, {}, {}, "link d1-s1")
+    link = ShapedLink("d1-s1", LinkSpec.symmetric(MS))
+    link.intf1 = object()
+    with pytest.raises(UsageError, match="link d1-s1: uniform jitter"):
+        link.change(link.intf1, jitter=Jitter("uniform", 2 * MS))
