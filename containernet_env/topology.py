@@ -56,7 +56,8 @@ class RttExpectation:
     """What the links alone make of the round trip between hosts ``a`` and ``b``.
 
     ``propagation_ns`` is the sum of the delays there and back; ``expected_ns`` adds the time that a frame of
-    ``frame_bytes`` takes to be sent at every link's rate, there and back.
+    ``frame_bytes`` takes to be sent at every link's rate, there and back. ``round_trip`` are the link directions on
+    the way there and back, in order. Jitter is symmetric, so it changes neither figure.
     """
 
     a: str
@@ -64,6 +65,7 @@ class RttExpectation:
     propagation_ns: int
     expected_ns: int
     frame_bytes: int = PROBE_FRAME_BYTES
+    round_trip: tuple[DirectionSpec, ...] = ()
 
 
 class Topology:
@@ -118,7 +120,8 @@ class Topology:
 
     def rtt(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation:
         """Both figures for one pair."""
-        return RttExpectation(a, b, self.propagation_rtt_ns(a, b), self.expected_rtt_ns(a, b, frame_bytes), frame_bytes)
+        propagation_ns, expected_ns = self.propagation_rtt_ns(a, b), self.expected_rtt_ns(a, b, frame_bytes)
+        return RttExpectation(a, b, propagation_ns, expected_ns, frame_bytes, tuple(self._round_trip(a, b)))
 
     def rtt_pairs(self, frame_bytes: int = PROBE_FRAME_BYTES) -> tuple[RttExpectation, ...]:
         """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""

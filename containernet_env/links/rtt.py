@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from containernet_env.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.links.emulator import default_binary
+from containernet_env.links.spec import DirectionSpec
+from containernet_env.links.verdict import NO_CHANCE, Chance, chance_of
 from containernet_env.units import format_ms, parse_cpus, parse_duration
 
 PROBES = 25
@@ -44,6 +46,9 @@ class Expectation(Protocol):
 
     @property
     def expected_ns(self) -> int: ...
+
+    @property
+    def round_trip(self) -> Sequence[DirectionSpec]: ...
 
 
 class ProbedTopology(Protocol):
@@ -89,7 +94,7 @@ class MeasuredPair:
     """One pair of hosts. ``samples_ns`` are the RTTs of the probes that were answered, in the order they were sent.
 
     ``measured_ns`` is their median, ``None`` where none was answered; ``expected_ns`` is propagation plus the probe's
-    own serialization at each link's rate.
+    own serialization at each link's rate. ``chance`` is what jitter and loss make of a probe.
     """
 
     a: str
@@ -100,18 +105,36 @@ class MeasuredPair:
     sent: int
     lost: int
     samples_ns: tuple[int, ...]
+    chance: Chance = NO_CHANCE
 
     def problem(self, tolerance: Tolerance) -> str | None:
-        """What is wrong with it in one line; ``None`` when it is as expected."""
+        """What is wrong with it in one line; ``None`` when it is as expected.
+
+        Where jitter or loss is asked for, the tolerance is widened by what the median may vary, and the lost probes are
+        judged too (see ``links.verdict``). Probes that a link without loss loses are no problem as long as one is
+        answered: the median is what is proved.
+        """
         if self.measured_ns is None:
             return f"{self.a}-{self.b}: none of {self.sent} probes was answered"
+        early_ns, late_ns = self.allowed_ns(tolerance)
         off = self.measured_ns - self.expected_ns
-        if abs(off) <= tolerance.allowed_ns(self.expected_ns):
-            return None
-        return (
-            f"{self.a}-{self.b}: {format_ms(self.measured_ns)} ms measured, {format_ms(self.expected_ns)} ms expected, "
-            f"off by {off / 1e6:+.3f} ms, allowed {format_ms(tolerance.allowed_ns(self.expected_ns))} ms"
-        )
+        if not -early_ns <= off <= late_ns:
+            allowed = f"{format_ms(late_ns)} ms"
+            if early_ns != late_ns:
+                allowed = f"{format_ms(early_ns)} ms early, {allowed} late"
+            return (
+                f"{self.a}-{self.b}: {format_ms(self.measured_ns)} ms measured, {format_ms(self.expected_ns)} ms "
+                f"expected, off by {off / 1e6:+.3f} ms, allowed {allowed}"
+            )
+        if self.chance.loss_ratio > 0 and not self.chance.loss_is_likely(self.sent, self.lost):
+            share = f"{self.chance.loss_ratio:.2%} of probes asked to be lost"
+            return f"{self.a}-{self.b}: {self.lost} of {self.sent} probes lost, {share}"
+        return None
+
+    def allowed_ns(self, tolerance: Tolerance) -> tuple[int, int]:
+        """Nanoseconds that the median may be early and late."""
+        base_ns, samples = tolerance.allowed_ns(self.expected_ns), max(1, len(self.samples_ns))
+        return base_ns + self.chance.early_ns(samples), base_ns + self.chance.late_ns(samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +244,9 @@ def measure(
 def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str], Expectation]) -> RttTable:
     """Join the prober's answer with what is expected; the median is taken from the samples themselves."""
     pairs = []
+    # In each interval a host's link carries one probe or answer for each of the other hosts, in each direction.
+    others = len({name for entry in answer["pairs"] for name in (entry["a"], entry["b"])}) - 1
+    frames_per_s = others * 1e9 / answer.get("interval_ns", INTERVAL_MS * 10**6)
     for entry in answer["pairs"]:
         wanted = expected[frozenset((entry["a"], entry["b"]))]
         samples = tuple(int(sample) for sample in entry.get("samples_ns") or ())
@@ -235,6 +261,7 @@ def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str
                 sent=int(entry["sent"]),
                 lost=int(entry["lost"]),
                 samples_ns=samples,
+                chance=chance_of(wanted.round_trip, frames_per_s),
             )
         )
     return RttTable(tuple(pairs))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from containernet_env.errors import UsageError
+from containernet_env.links.chance import IndependentLoss, Jitter
 from containernet_env.links.rtt import MeasuredPair, RttTable, Tolerance, table_from_answer
+from containernet_env.links.spec import DirectionSpec
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Expected:
     b: str
     propagation_ns: int
     expected_ns: int
+    round_trip: tuple[DirectionSpec, ...] = ()
 
 
 def pair(measured_ns: int | None, expected_ns: int = 12_000_000, name: str = "d2") -> MeasuredPair:
@@ -89,3 +92,35 @@ def test_a_tolerance_as_users_write_it(text: str, absolute_ns: int, ratio: float
 def test_what_is_no_tolerance(text: str) -> None:
     with pytest.raises(UsageError, match="allowed"):
         Tolerance.parse(text)
+
+
+def probed(median_ns: int, lost: int, hop: DirectionSpec) -> RttTable:
+    answers = [median_ns] * (25 - lost)
+    answer = {
+        "interval_ns": 10_000_000,
+        "pairs": [{"a": "a", "b": "b", "sent": 25, "lost": lost, "samples_ns": answers}],
+    }
+    return table_from_answer(answer, {frozenset("ab"): Expected("a", "b", 12_000_000, 12_000_000, (hop,) * 4)})
+
+
+def test_jitter_widens_what_is_allowed_and_no_more_than_it_can_do() -> None:
+    hop = DirectionSpec(3_000_000, jitter=Jitter("uniform", 1_000_000, reorder=True))
+    # Four uniform hops: s = 2 x 1 ms / sqrt(3); five times sqrt(3/25) of it are 2 ms, beside the 1.2 ms of every link.
+    assert probed(15_190_000, 0, hop).problems() == []
+    assert probed(8_810_000, 0, hop).problems() == []
+    (late,) = probed(15_210_000, 0, hop).problems()
+    assert "allowed 3.200 ms" in late
+    assert probed(8_790_000, 0, hop).problems() != []
+    # With the order kept, a probe may wait for others too.
+    (early,) = probed(8_790_000, 0, DirectionSpec(3_000_000, jitter=Jitter("uniform", 1_000_000))).problems()
+    assert "allowed 3.200 ms early, 4.533 ms late" in early
+
+
+def test_losses_that_were_asked_for_are_no_problem_and_others_are() -> None:
+    some, none = DirectionSpec(loss=IndependentLoss(0.05)), DirectionSpec()
+    assert probed(12_000_000, 5, some).problems() == []
+    (many,) = probed(12_000_000, 20, some).problems()
+    assert "20 of 25 probes lost, 18.55% of probes asked to be lost" in many
+    (few,) = probed(12_000_000, 0, DirectionSpec(loss=IndependentLoss(0.2))).problems()
+    assert "0 of 25 probes lost, 59.04% of probes asked to be lost" in few
+    assert probed(12_000_000, 3, none).problems() == []

@@ -1,0 +1,133 @@
+"""What chance may do to a measured RTT, against simulated probes: seeded, so that a failure repeats."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+
+import pytest
+
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.links.spec import DirectionSpec
+from containernet_env.links.verdict import NO_CHANCE, chance_of
+
+MS = 10**6
+PROBES = 25
+INTERVAL_NS = 10 * MS
+TRIALS = 400
+
+
+def draw(rng: random.Random, hop: DirectionSpec) -> float:
+    """One delay as the model draws it (link_emulator/model/chance.go)."""
+    jitter = hop.jitter
+    if jitter is None:
+        return hop.delay_ns
+    if jitter.distribution == "uniform":
+        return rng.uniform(hop.delay_ns - jitter.ns, hop.delay_ns + jitter.ns)
+    while abs(z := rng.gauss(0, 1)) > 4:
+        pass
+    return hop.delay_ns + z * jitter.ns
+
+
+def medians(rng: random.Random, hops: list[DirectionSpec], others: int) -> list[float]:
+    """Medians of runs of probes; on each hop, as many frames of others at random moments of each interval."""
+    result = []
+    for _ in range(TRIALS):
+        probes = [float(number * INTERVAL_NS) for number in range(PROBES)]
+        sent = list(probes)
+        for hop in hops:
+            frames = [(time, number) for number, time in enumerate(sent)]
+            span = PROBES * INTERVAL_NS
+            frames += [(rng.uniform(0, span), -1) for _ in range((others - 1) * PROBES)]
+            due = float("-inf")
+            for time, number in sorted(frames):
+                arrival = time + draw(rng, hop)
+                if hop.jitter is not None and not hop.jitter.reorder:
+                    arrival = due = max(due, arrival)
+                if number >= 0:
+                    sent[number] = arrival
+        result.append(statistics.median(end - begin for begin, end in zip(probes, sent, strict=True)))
+    return result
+
+
+@pytest.mark.parametrize("others", [1, 5])
+@pytest.mark.parametrize(
+    "jitter",
+    [
+        Jitter("uniform", 3 * MS, reorder=True),
+        Jitter("uniform", 3 * MS),
+        Jitter("normal", MS, reorder=True),
+        Jitter("normal", MS),
+        Jitter("normal", 5 * MS),
+    ],
+)
+def test_medians_of_what_was_asked_for_are_allowed(jitter: Jitter, others: int) -> None:
+    hops = [DirectionSpec(20 * MS, jitter=jitter)] * 4
+    chance = chance_of(hops, others * 1e9 / INTERVAL_NS)
+    for median in medians(random.Random(1), hops, others):
+        assert -chance.early_ns(PROBES) <= median - 80 * MS <= chance.late_ns(PROBES)
+
+
+@pytest.mark.parametrize("hops", [1, 4])
+def test_the_allowance_is_five_standard_errors_and_not_much_more(hops: int) -> None:
+    path = [DirectionSpec(20 * MS, jitter=Jitter("uniform", 3 * MS, reorder=True))] * hops
+    error = statistics.pstdev(medians(random.Random(2), path, 1))
+    allowed = chance_of(path, 100).early_ns(PROBES)
+    # The bound is that of one uniform hop; the sum of several is nearer to the normal distribution.
+    assert 4.5 * error < allowed < 8 * error
+
+
+def test_without_chance_nothing_is_allowed() -> None:
+    assert chance_of([DirectionSpec(3 * MS, 10**9)] * 4, 100) == NO_CHANCE
+    assert (NO_CHANCE.early_ns(1), NO_CHANCE.late_ns(1)) == (0, 0)
+
+
+def test_no_more_is_allowed_than_a_delay_can_differ() -> None:
+    chance = chance_of([DirectionSpec(3 * MS, jitter=Jitter("uniform", MS))] * 2, 100_000)
+    assert (chance.early_ns(1), chance.late_ns(1)) == (2 * MS, 2 * MS)
+
+
+def losses(rng: random.Random, hops: list[DirectionSpec]) -> int:
+    """How many of the probes are lost on the way."""
+    bad = [False] * len(hops)
+    lost = 0
+    for _ in range(PROBES):
+        for index, hop in enumerate(hops):
+            ratio = 0.0
+            if isinstance(hop.loss, IndependentLoss):
+                ratio = hop.loss.ratio
+            elif isinstance(hop.loss, GilbertElliottLoss):
+                ratio = hop.loss.bad_loss_ratio if bad[index] else hop.loss.good_loss_ratio
+                leave = hop.loss.bad_to_good_ratio if bad[index] else hop.loss.good_to_bad_ratio
+                bad[index] ^= rng.random() < leave
+            if rng.random() < ratio:
+                lost += 1
+                break
+    return lost
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        IndependentLoss(0.001),
+        IndependentLoss(0.05),
+        IndependentLoss(0.4),
+        IndependentLoss(1),
+        GilbertElliottLoss(0.01, 0.25),
+        GilbertElliottLoss(0.1, 0.9, 0.01, 0.8),
+        GilbertElliottLoss(0.001, 0.01),
+    ],
+)
+def test_losses_that_were_asked_for_are_likely(loss: IndependentLoss | GilbertElliottLoss) -> None:
+    rng, hops = random.Random(3), [DirectionSpec(loss=loss)] * 4
+    chance = chance_of(hops, 100)
+    assert all(chance.loss_is_likely(PROBES, losses(rng, hops)) for _ in range(3000))
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen"), [(0.001, lambda: 5), (0.01, lambda: 12), (0.05, lambda: 20), (0.5, lambda: 10), (1, lambda: 24)]
+)
+def test_losses_that_were_not_asked_for_are_not(asked: float, seen: Callable[[], int]) -> None:
+    chance = chance_of([DirectionSpec(loss=IndependentLoss(asked))] * 4, 100)
+    assert not chance.loss_is_likely(PROBES, seen())
