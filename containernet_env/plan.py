@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -376,6 +376,10 @@ def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
         "delay_ns": direction.delay_ns,
         "rate_bps": direction.rate_bps,
         "queue_frames": direction.queue_frames,
+        "queue_bytes": direction.queue_bytes,
+        "jitter": None if direction.jitter is None else asdict(direction.jitter),
+        "loss": None if direction.loss is None else asdict(direction.loss),
+        "seed": direction.seed,
     }
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from containernet_env.config.model import Config
+from containernet_env.links.spec import DirectionSpec
 from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
 from containernet_env.scenarios import ScheduledScenario
 from containernet_env.topology import RttExpectation
@@ -37,16 +38,29 @@ def _each_or_one(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else ";".join(values)
 
 
+def _both_ways(to_switch: str, from_switch: str) -> str:
+    """One value where both directions agree, else that to the switch, a slash, and that from it."""
+    return to_switch if to_switch == from_switch else f"{to_switch}/{from_switch}"
+
+
+def _delay_ms(direction: DirectionSpec) -> str:
+    return _number(Decimal(direction.delay_ns) / 1_000_000)
+
+
+def _rate_mbps(direction: DirectionSpec) -> str:
+    return "unlimited" if direction.rate_bps is None else _number(Decimal(direction.rate_bps) / 1_000_000)
+
+
 def link_delays_ms(config: Config) -> str:
     """The LinkDelay_ms column: one-way delay of the members' links."""
-    return _each_or_one([_number(Decimal(node.delay_ns) / 1_000_000) for node in config.nodes])
+    links = [node.link for node in config.nodes]
+    return _each_or_one([_both_ways(_delay_ms(link.a_to_b), _delay_ms(link.b_to_a)) for link in links])
 
 
 def bandwidths_mbps(config: Config) -> str:
     """The Bandwidth_mbps column: rate of the members' links; "unlimited" where there is no limit."""
-    return _each_or_one(
-        ["unlimited" if node.rate_bps is None else _number(Decimal(node.rate_bps) / 1_000_000) for node in config.nodes]
-    )
+    links = [node.link for node in config.nodes]
+    return _each_or_one([_both_ways(_rate_mbps(link.a_to_b), _rate_mbps(link.b_to_a)) for link in links])
 
 
 def _seconds(value: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.config.model import Node
+from containernet_env.links.chance import IndependentLoss
+from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.plan import EtcdTiming, HostPlan, Plan
 from containernet_env.scenarios import Scenario
 from containernet_env.topology import PROBE_FRAME_BYTES, RttExpectation
@@ -34,8 +35,8 @@ _TIMING_ORIGIN = {
 }
 
 
-def render_topology(plan: Plan, console: Console) -> None:
-    """Print what `check` shows: hosts and limits, expected RTTs, etcd's timing, notes."""
+def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
+    """Print what `check` shows: hosts and limits, links that say more than these, expected RTTs, etcd's timing."""
     members = len(plan.config.nodes)
     _say(
         console,
@@ -48,6 +49,9 @@ def render_topology(plan: Plan, console: Console) -> None:
         console, f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
     )
     console.print(_indented(_rtt_table(plan, console.width - _INDENT)))
+    if links and any(_says_more(link.spec) for link in plan.links):
+        _section(console, "Links")
+        console.print(_indented(_links_table(plan)))
     _section(console, "etcd")
     _say(console, _timing_text(plan.timing), indent=_INDENT)
     _say(console, f"data on {plan.config.etcd.data}", indent=_INDENT)
@@ -55,7 +59,7 @@ def render_topology(plan: Plan, console: Console) -> None:
 
 def render_plan(plan: Plan, console: Console) -> None:
     """Print the whole plan, as `run --dry-run` does: nothing of it has been created."""
-    render_topology(plan, console)
+    render_topology(plan, console, links=False)
     _section(console, "Containers")
     console.print(_indented(_containers_table(plan)))
     for line in _shared_settings(plan.hosts):
@@ -84,6 +88,13 @@ def render_summary(plan: Plan, console: Console) -> None:
         _say(console, f"Note: {note}.")
 
 
+def _says_more(link: LinkSpec) -> bool:
+    """Whether the hosts' table leaves something of a link unsaid."""
+    return not link.is_symmetric or any(
+        direction != DirectionSpec(direction.delay_ns, direction.rate_bps) for direction in (link.a_to_b, link.b_to_a)
+    )
+
+
 def _hosts_table(plan: Plan) -> Table:
     table = _table("host", "address", ">cpus", ">memory", ">bandwidth", ">delay")
     for node in plan.config.hosts:
@@ -92,14 +103,19 @@ def _hosts_table(plan: Plan) -> Table:
             f"{node.ip}",
             "unlimited" if node.cpus is None else format_number(node.cpus),
             "unlimited" if node.memory_bytes is None else describe_size(node.memory_bytes),
-            _bandwidth(node),
-            format_duration(node.delay_ns),
+            _both_ways(_bandwidth, node.link),
+            _both_ways(lambda direction: format_duration(direction.delay_ns), node.link),
         )
     return table
 
 
-def _bandwidth(node: Node) -> str:
-    return "unlimited" if node.rate_bps is None else f"{format_mbps(node.rate_bps)} Mbit/s"
+def _both_ways(shown: Callable[[DirectionSpec], str], link: LinkSpec) -> str:
+    to_switch, from_switch = shown(link.a_to_b), shown(link.b_to_a)
+    return to_switch if to_switch == from_switch else "see Links"
+
+
+def _bandwidth(direction: DirectionSpec) -> str:
+    return "unlimited" if direction.rate_bps is None else f"{format_mbps(direction.rate_bps)} Mbit/s"
 
 
 def _rtt_table(plan: Plan, width: int) -> Table:
@@ -161,12 +177,46 @@ def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
 
 
 def _links_table(plan: Plan) -> Table:
-    table = _table("from", "to", ">delay", ">bandwidth")
-    for link in plan.links:
-        for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a)):
-            rate = "unlimited" if direction.rate_bps is None else f"{format_mbps(direction.rate_bps)} Mbit/s"
-            table.add_row(a, b, format_duration(direction.delay_ns), rate)
+    """Every direction of every link; of what is rarely asked for, only the columns that say something."""
+    directions = [
+        (a, b, direction)
+        for link in plan.links
+        for a, b, direction in ((link.a, link.b, link.spec.a_to_b), (link.b, link.a, link.spec.b_to_a))
+    ]
+    rare = [
+        (heading, shown)
+        for heading, shown in (("jitter", _jitter), ("loss", _loss), (">queue", _queue), (">seed", _seed))
+        if any(shown(direction) for _, _, direction in directions)
+    ]
+    table = _table("from", "to", ">delay", ">bandwidth", *(heading for heading, _ in rare))
+    for a, b, direction in directions:
+        extra = [shown(direction) or "-" for _, shown in rare]
+        table.add_row(a, b, format_duration(direction.delay_ns), _bandwidth(direction), *extra)
     return table
+
+
+def _jitter(direction: DirectionSpec) -> str:
+    jitter = direction.jitter
+    if jitter is None:
+        return ""
+    return f"{jitter.distribution} {format_duration(jitter.ns)}{', reorders' if jitter.reorder else ''}"
+
+
+def _loss(direction: DirectionSpec) -> str:
+    loss = direction.loss
+    if loss is None:
+        return ""
+    return f"{loss.mean_ratio * 100:.4g}%{'' if isinstance(loss, IndependentLoss) else ' in bursts'}"
+
+
+def _queue(direction: DirectionSpec) -> str:
+    limits = [f"{direction.queue_frames} frames"] if direction.queue_frames is not None else []
+    limits += [format_size(direction.queue_bytes)] if direction.queue_bytes is not None else []
+    return ", ".join(limits)
+
+
+def _seed(direction: DirectionSpec) -> str:
+    return "" if direction.seed is None else str(direction.seed)
 
 
 def _flag_lines(members: list[HostPlan]) -> list[str]:

@@ -135,7 +135,9 @@ def parse_name(value: object) -> str:
     return value
 
 
-def _checked(parse: Callable[[object], Any], form: str) -> PlainValidator:
+def checked(parse: Callable[[object], Any], form: str) -> PlainValidator:
+    """A validator that takes what ``parse`` makes of a value; for its ``ValueError``, ``form`` is what is allowed."""
+
     def validate(value: object) -> Any:
         try:
             return parse(value)
@@ -214,7 +216,7 @@ def _quantity(pattern: str, form: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{pattern}$", "description": form}
 
 
-_NUMBER = "[0-9]{1,15}(\\.[0-9]{1,12})?"
+NUMBER_PATTERN = "[0-9]{1,15}(\\.[0-9]{1,12})?"
 
 
 def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
@@ -226,7 +228,7 @@ def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
             raise ValueError("is not one of the choices")
         return value
 
-    return _checked(parse, form), WithJsonSchema({"enum": list(choices), "description": form})
+    return checked(parse, form), WithJsonSchema({"enum": list(choices), "description": form})
 
 
 def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
@@ -246,21 +248,21 @@ def _parse_file_path(value: object) -> str:
 
 
 _IP = (
-    _checked(parse_ip, IP_FORM),
+    checked(parse_ip, IP_FORM),
     WithJsonSchema({"type": "string", "format": "ipv4", "description": IP_FORM}),
 )
 _SUBNET = (
-    _checked(parse_subnet, SUBNET_FORM),
+    checked(parse_subnet, SUBNET_FORM),
     WithJsonSchema(_quantity(r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}", SUBNET_FORM)),
 )
-_NAME_KIND = (_checked(parse_name, NAME_FORM), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
+_NAME_KIND = (checked(parse_name, NAME_FORM), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
 
 
 def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJsonSchema]:
     what = "a time in whole milliseconds"
     return (
         _bounded(_parse_timing_ms, low_ms, high_ms, form, what),
-        WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", form)),
+        WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
     )
 
 
@@ -279,7 +281,7 @@ OptionalHeartbeatMs = Annotated[int | None, *_timing(1, HEARTBEAT_MAX_MS, HEARTB
 OptionalElectionMs = Annotated[int | None, *_timing(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, ELECTION_FORM)]
 FilePath = Annotated[
     str | None,
-    _checked(_parse_file_path, FILE_FORM),
+    checked(_parse_file_path, FILE_FORM),
     WithJsonSchema({"type": "string", "minLength": 1, "description": FILE_FORM}),
 ]
 DataChoice = Annotated[DataStore, *choice("disk", "tmpfs")]
@@ -287,7 +289,7 @@ DataChoice = Annotated[DataStore, *choice("disk", "tmpfs")]
 Memory = Annotated[
     int | None,
     _bounded(parse_size, MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, MEMORY_FORM, "an amount of memory", unlimited=True),
-    WithJsonSchema(_quantity(f"({_NUMBER}[bkmgBKMG]|{UNLIMITED})", MEMORY_FORM)),
+    WithJsonSchema(_quantity(f"({NUMBER_PATTERN}[bkmgBKMG]|{UNLIMITED})", MEMORY_FORM)),
 ]
 Cpus = Annotated[
     Decimal | None,
@@ -296,7 +298,7 @@ Cpus = Annotated[
         {
             "anyOf": [
                 {"type": "number", "minimum": float(CPUS_MIN), "maximum": int(CPUS_MAX)},
-                {"type": "string", "pattern": f"^({_NUMBER}|{UNLIMITED})$"},
+                {"type": "string", "pattern": f"^({NUMBER_PATTERN}|{UNLIMITED})$"},
             ],
             "description": CPUS_FORM,
         }
@@ -315,5 +317,5 @@ Bandwidth = Annotated[
 Delay = Annotated[
     int,
     _bounded(parse_duration, 0, DELAY_MAX_NS, DELAY_FORM, "a delay"),
-    WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", DELAY_FORM)),
+    WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", DELAY_FORM)),
 ]

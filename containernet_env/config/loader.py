@@ -15,8 +15,10 @@ from containernet_env.config.fields import (
     parse_name,
     parse_subnet,
 )
+from containernet_env.config.link_rules import link_findings
+from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.model import CLIENT_NAME, Config, EtcdSettings, Node
-from containernet_env.config.reader import Finding, Location, json_path, read_document, render
+from containernet_env.config.reader import Finding, Location, json_path, read_document, render, value_at
 from containernet_env.config.schema import (
     LIST_FORM,
     OBJECT_FORM,
@@ -27,7 +29,6 @@ from containernet_env.config.schema import (
     RawNode,
 )
 from containernet_env.config.validation import StrictModel, validate
-from containernet_env.links.spec import LinkSpec
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
 # first address is in.
@@ -47,8 +48,9 @@ def load_config(path: Path | str) -> Config:
             nodes = [RawNamedNode.model_construct(**dict(node)) for node in listed.value]
             raw = RawConfig.model_construct(nodes=nodes)
     elif isinstance(value, dict):
-        validated = validate(OBJECT_FORM, document, _model_in_object)
+        validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
         raw, findings = validated.value, validated.findings
+        findings.extend(link_findings(value))
     else:
         allowed = "a list of nodes, or an object with the key nodes"
         findings = [Finding((), "is not a config", render(value), allowed)]
@@ -75,8 +77,8 @@ def default_name(index: int) -> str:
     return f"etcd{index + 1}"
 
 
-def _node(name: str, ip: IPv4Address, raw: RawNode | RawClient) -> Node:
-    link = LinkSpec.symmetric(raw.link_delay, raw.bandwidth)
+def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
+    link = link_spec(raw.link, raw.link_delay, raw.bandwidth)
     return Node(name=name, ip=ip, memory_bytes=raw.mem, cpus=raw.cpus, link=link)
 
 
@@ -84,7 +86,10 @@ def _model_in_list(location: Location) -> type[StrictModel]:
     return RawNode
 
 
-def _model_in_object(location: Location) -> type[StrictModel]:
+def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
+    if "link" in location:
+        after = location.index("link") + 1
+        return model_in_link(value_at(value, location[:after]), location[after:])
     models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient, "etcd": RawEtcd}
     return models[location[0]] if location else RawConfig
 

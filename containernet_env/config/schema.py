@@ -21,6 +21,7 @@ from containernet_env.config.fields import (
     OptionalName,
     OptionalSubnet,
 )
+from containernet_env.config.link_schema import LEFT_OUT, RawLink
 from containernet_env.config.validation import StrictModel
 
 MAX_NODES = 100
@@ -38,12 +39,26 @@ class RawNode(StrictModel):
     link_delay: Delay
 
 
-class RawNamedNode(RawNode):
-    """A member as the object form has it."""
+def _either(own: str, key: str) -> dict[str, Any]:
+    """JSON Schema: a host's own key, or the same said in its ``link``."""
+    said = {"required": [key]}
+    apart = {"properties": {"to_switch": said, "from_switch": said}, "required": ["to_switch", "from_switch"]}
+    link = {"properties": {"link": {"anyOf": [said, apart]}}, "required": ["link"]}
+    return {"anyOf": [{"required": [own]}, link]}
 
-    model_config = ConfigDict(title="Named node")
+
+class RawNamedNode(RawNode):
+    """A member as the object form has it: bandwidth and delay are its own, or said in its link."""
+
+    model_config = ConfigDict(
+        title="Named node",
+        json_schema_extra={"allOf": [_either("bandwidth", "bandwidth"), _either("link_delay", "delay")]},
+    )
 
     name: OptionalName = None
+    bandwidth: Bandwidth = None
+    link_delay: Delay = LEFT_OUT
+    link: RawLink = LEFT_OUT
 
 
 class RawClient(StrictModel):
@@ -56,6 +71,7 @@ class RawClient(StrictModel):
     cpus: Cpus = Field(default=None, json_schema_extra={"default": UNLIMITED})
     bandwidth: Bandwidth = Field(default=None, json_schema_extra={"default": UNLIMITED})
     link_delay: Delay = Field(default=0, json_schema_extra={"default": "0ms"})
+    link: RawLink = LEFT_OUT
 
 
 class RawEtcd(StrictModel):

@@ -96,14 +96,16 @@ def _got(document: Document, location: Location) -> str | None:
 def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
     """Where the file has what pydantic names.
 
-    A single value that stands for a list of one has no index in the file, and the tag that chose between
-    models is no key of it.
+    A single value that stands for a list of one has no index in the file, and the tag that chose between models (or
+    between a model and a plain value) is no key of it.
     """
     location: list[str | int] = []
     for depth, step in enumerate(loc):
         if isinstance(step, int) and not isinstance(value, list):
             continue
         if isinstance(step, str) and isinstance(value, dict) and step not in value and depth + 1 < len(loc):
+            continue
+        if isinstance(step, str) and not isinstance(value, dict | list):
             continue
         location.append(step)
         try:

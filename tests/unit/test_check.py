@@ -53,6 +53,29 @@ def test_the_rtt_matrix_shows_client_and_member_rtt():
     assert "  etcd1  12.003  12.003      6.002" in lines
 
 
+LINKS = {
+    "to_switch": {"delay": "30ms", "bandwidth": 10, "jitter": {"distribution": "normal", "value": "1ms"}, "seed": 7},
+    "from_switch": {"delay": "15ms", "bandwidth": "unlimited", "loss": 0.015},
+}
+
+
+def test_links_that_differ_in_their_directions_are_shown(tmp_path):
+    path = tmp_path / "config.json"
+    asymmetric = {"ip": "10.0.0.9", "mem": "64m", "cpus": 1, "link": LINKS}
+    path.write_text(json.dumps({"nodes": [node(3), asymmetric]}))
+    lines = [" ".join(line.split()) for line in run(path).output.splitlines()]
+    assert "etcd2 10.0.0.9 1 64 MiB see Links see Links" in lines
+    assert "from to delay bandwidth jitter loss seed" in lines
+    assert "etcd2 s1 30ms 10 Mbit/s normal 1ms - 7" in lines
+    assert "s1 etcd2 15ms unlimited - 1.5% -" in lines
+    # etcd1 to etcd2: no delay of etcd1's, 15 + 30 ms there and back, a probe at 10 Mbit/s three times.
+    assert any("45.235" in line for line in lines)
+
+
+def test_links_that_say_nothing_special_are_not_listed():
+    assert "Links" not in run(ROOT / "configs" / "3node-3ms.json").output
+
+
 def test_a_broken_config_raises_what_the_command_line_reports(tmp_path):
     path = tmp_path / "broken.json"
     path.write_text("[]")
@@ -153,6 +176,20 @@ def test_the_schemas_accept_what_we_ship_and_refuse_what_we_refuse():
     ):
         assert not scenarios.is_valid({"scenarios": [block | wrong]}), wrong
     assert not config.is_valid({"nodes": []})
+    plain = {key: good[key] for key in ("ip", "mem", "cpus")}
+    links = [
+        ({"delay": "3ms", "bandwidth": 5, "loss": 0.5, "queue": 5}, True),
+        ({side: {"delay": "3ms", "bandwidth": 5, "queue": "5k"} for side in ("to_switch", "from_switch")}, True),
+        ({"delay": "3ms", "bandwidth": 5, "jitter": {"distribution": "normal", "value": "1us"}}, True),
+        ({"delay": "3ms", "bandwidth": 5, "jitter": {"distribution": "normal"}}, False),
+        ({"delay": "3ms", "bandwidth": 5, "loss": "1%"}, False),
+        ({"delay": "3ms", "bandwidth": 5, "to_switch": {}}, False),
+        ({"to_switch": {"delay": "3ms", "bandwidth": 5}}, False),
+        ({"delay": "3ms"}, False),
+    ]
+    for link, valid in links:
+        assert config.is_valid({"nodes": [plain | {"link": link}]}) is valid, link
+    assert not config.is_valid([good | {"link": {}}])
     assert not config.is_valid({"nodes": [good], "client": None})
 
 
@@ -165,5 +202,5 @@ def test_the_examples_in_the_documentation_are_good(tmp_path):
         path.write_text(example)
         plan = build_plan(load_config(ROOT / "configs" / "3node.json"), load_scenarios(path), OPTIONS)
         assert len(plan.scenarios) in (10, 12)
-    assert len(examples("config.md")) == 2
+    assert len(examples("config.md")) == 3
     assert len(examples("scenarios.md")) == 2

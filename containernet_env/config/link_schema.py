@@ -1,0 +1,218 @@
+"""The keys of a host's ``link`` object: what is asked of each direction of its link to the switch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Discriminator, PlainValidator, Tag, WithJsonSchema
+
+from containernet_env.config.fields import (
+    NUMBER_PATTERN,
+    Bandwidth,
+    Delay,
+    checked,
+    choice,
+    integer,
+)
+from containernet_env.config.validation import StrictModel
+from containernet_env.links.chance import REACH, Distribution, GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.links.spec import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, SEED_MAX, DirectionSpec, LinkSpec
+from containernet_env.units import parse_duration, parse_size
+
+TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
+GILBERT_ELLIOTT = "gilbert-elliott"
+
+# With spaces, so that a tag in an error's location is never taken for a key of the file.
+_TOGETHER, _APART = "both directions", "each direction"
+_RATIO, _MODEL = "a ratio", "a model"
+
+LEFT_OUT: Any = None
+"""The default of a key whose value cannot be null in a file."""
+
+RATIO_FORM = "a number from 0 to 1 such as 0.01"
+LOSS_FORM = f'{RATIO_FORM}, or an object with "model": "{GILBERT_ELLIOTT}"'
+JITTER_FORM = 'a number with s, ms, us or ns such as "500us", more than 0'
+QUEUE_FORM = (
+    f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
+    f"up to {QUEUE_MAX_BYTES}b"
+)
+REORDER_FORM = "true or false"
+
+
+def parse_ratio(value: object) -> float:
+    """A share of frames, 0 to 1. Raises ``ValueError`` with what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise ValueError("is not a number")
+    if not 0 <= value <= 1:
+        raise ValueError("is out of range")
+    return float(value)
+
+
+def parse_jitter(value: object) -> int:
+    """Nanoseconds, 1 or more. Raises ``ValueError`` with what is wrong with it."""
+    try:
+        jitter_ns = parse_duration(value)
+    except ValueError as error:
+        raise ValueError("is not a jitter") from error
+    if jitter_ns == 0:
+        raise ValueError("is no jitter at all")
+    return jitter_ns
+
+
+def parse_queue(value: object) -> tuple[int | None, int | None]:
+    """A queue limit as (frames, bytes), one of them ``None``. Raises ``ValueError`` with what is wrong with it."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= QUEUE_MAX_FRAMES:
+            raise ValueError("is out of range")
+        return value, None
+    try:
+        size = parse_size(value)
+    except ValueError as error:
+        raise ValueError("is not a queue limit") from error
+    if not 1 <= size <= QUEUE_MAX_BYTES:
+        raise ValueError("is out of range")
+    return None, size
+
+
+def _parse_bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is not true or false")
+    return value
+
+
+def _ratio(form: str) -> tuple[PlainValidator, WithJsonSchema]:
+    schema = {"type": "number", "minimum": 0, "maximum": 1, "description": form}
+    return checked(parse_ratio, form), WithJsonSchema(schema)
+
+
+Ratio = Annotated[float, *_ratio(RATIO_FORM)]
+
+
+class RawJitter(StrictModel):
+    """How the delay varies from frame to frame."""
+
+    model_config = ConfigDict(title="Jitter")
+
+    distribution: Annotated[Distribution, *choice(*REACH)]
+    value: Annotated[
+        int,
+        checked(parse_jitter, JITTER_FORM),
+        WithJsonSchema(
+            {"type": "string", "pattern": f"^{NUMBER_PATTERN}(s|ms|us|ns)$", "description": JITTER_FORM},
+        ),
+    ]
+    reorder: Annotated[
+        bool,
+        checked(_parse_bool, REORDER_FORM),
+        WithJsonSchema({"type": "boolean", "description": REORDER_FORM}),
+    ] = False
+
+
+class RawGilbertElliott(StrictModel):
+    """Losses in bursts."""
+
+    model_config = ConfigDict(title="Gilbert-Elliott loss")
+
+    model: Annotated[str, *choice(GILBERT_ELLIOTT)]
+    good_to_bad_ratio: Ratio
+    bad_to_good_ratio: Ratio
+    good_loss_ratio: Ratio = 0.0
+    bad_loss_ratio: Ratio = 1.0
+
+
+def _loss_tag(value: object) -> str:
+    return _MODEL if isinstance(value, (dict, RawGilbertElliott)) else _RATIO
+
+
+def _link_tag(value: object) -> str:
+    if isinstance(value, dict):
+        return _APART if is_per_direction(value) else _TOGETHER
+    return _APART if isinstance(value, RawDirections) else _TOGETHER
+
+
+def is_per_direction(value: object) -> bool:
+    """Whether a ``link`` object says its values for each direction apart."""
+    return isinstance(value, dict) and bool({TO_SWITCH, FROM_SWITCH} & set(value))
+
+
+class RawDirection(StrictModel):
+    """What is asked of one direction, or of both; what is left out is none, or what the host's own keys say."""
+
+    model_config = ConfigDict(title="Direction of a link")
+
+    delay: Delay = LEFT_OUT
+    bandwidth: Bandwidth = None
+    jitter: RawJitter = LEFT_OUT
+    loss: Annotated[
+        Annotated[Any, *_ratio(LOSS_FORM), Tag(_RATIO)] | Annotated[RawGilbertElliott, Tag(_MODEL)],
+        Discriminator(_loss_tag),
+    ] = LEFT_OUT
+    queue: Annotated[
+        tuple[int | None, int | None] | None,
+        checked(parse_queue, QUEUE_FORM),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1, "maximum": QUEUE_MAX_FRAMES},
+                    {"type": "string", "pattern": f"^{NUMBER_PATTERN}[bkmgBKMG]$"},
+                ],
+                "description": QUEUE_FORM,
+            }
+        ),
+    ] = LEFT_OUT
+    seed: Annotated[int, *integer(0, SEED_MAX)] = LEFT_OUT
+
+
+class RawDirections(StrictModel):
+    """The two directions apart."""
+
+    model_config = ConfigDict(title="Directions of a link", json_schema_extra={"minProperties": 1})
+
+    to_switch: RawDirection = LEFT_OUT
+    from_switch: RawDirection = LEFT_OUT
+
+
+RawLink = Annotated[
+    Annotated[RawDirection, Tag(_TOGETHER)] | Annotated[RawDirections, Tag(_APART)], Discriminator(_link_tag)
+]
+
+
+def model_in_link(link: object, steps: Sequence[str | int]) -> type[StrictModel]:
+    """The model of the object that ``steps`` lead to from a ``link`` object."""
+    if is_per_direction(link):
+        if not steps:
+            return RawDirections
+        steps = steps[1:]
+    models: dict[str | int, type[StrictModel]] = {"jitter": RawJitter, "loss": RawGilbertElliott}
+    return models[steps[0]] if steps else RawDirection
+
+
+def link_spec(raw: RawDirection | RawDirections | None, delay_ns: int | None, rate_bps: int | None) -> LinkSpec:
+    """The link that is asked for; ``delay_ns`` and ``rate_bps`` are the host's own keys."""
+    if isinstance(raw, RawDirections):
+        to_switch, from_switch = raw.to_switch or RawDirection(), raw.from_switch or RawDirection()
+    else:
+        to_switch = from_switch = raw or RawDirection()
+    return LinkSpec(_direction(to_switch, delay_ns, rate_bps), _direction(from_switch, delay_ns, rate_bps))
+
+
+def _direction(raw: RawDirection, delay_ns: int | None, rate_bps: int | None) -> DirectionSpec:
+    given = raw.model_fields_set
+    frames, size = raw.queue or (None, None)
+    return DirectionSpec(
+        raw.delay if "delay" in given else delay_ns or 0,
+        raw.bandwidth if "bandwidth" in given else rate_bps,
+        frames,
+        size,
+        Jitter(raw.jitter.distribution, raw.jitter.value, raw.jitter.reorder) if raw.jitter else None,
+        _loss(raw.loss),
+        raw.seed,
+    )
+
+
+def _loss(raw: RawGilbertElliott | float | None) -> Loss | None:
+    if isinstance(raw, RawGilbertElliott):
+        return GilbertElliottLoss(raw.good_to_bad_ratio, raw.bad_to_good_ratio, raw.good_loss_ratio, raw.bad_loss_ratio)
+    return None if raw is None else IndependentLoss(raw)
