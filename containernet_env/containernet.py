@@ -30,6 +30,7 @@ from containernet_env.links.factory import LinkFactory
 from containernet_env.links.keywords import link_spec, split
 from containernet_env.links.select import LinksKind, choose
 from containernet_env.links.spec import LinkSpec
+from containernet_env.live_links import LiveLinks
 from containernet_env.switches import LearningSwitch, StandInController
 
 __all__ = ["Containernet", "Docker"]
@@ -38,7 +39,7 @@ _LINK_CLASSES = (None, Link, TCLink, TCULink, OVSLink)
 _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 
 
-class Containernet(Mininet):  # type: ignore[misc]
+class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
     ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``); ``run_id`` (6 hexadecimal
@@ -237,26 +238,6 @@ class Containernet(Mininet):  # type: ignore[misc]
                 raise UsageError(f"there is no link between {node1} and {node2}")
             link = between[0]
         self.delLink(link)
-
-    def set_link_up(self, node1: Any, node2: Any, up: bool) -> None:
-        """Plug in or pull the cables between two nodes (or names): addresses and routes of the hosts stay.
-
-        Raises ``UsageError`` where there is no such link.
-        """
-        between = self.linksBetween(self._node(node1), self._node(node2))
-        if not between:
-            raise UsageError(f"there is no link between {node1} and {node2}")
-        for link in between:
-            link.set_up(up)
-
-    def configLinkStatus(self, src: str, dst: str, status: str) -> None:
-        """``set_link_up`` for Mininet's CLI, which an exception would end: problems are printed, as Mininet does."""
-        try:
-            if status not in ("up", "down"):
-                raise UsageError(f"a link is set up or down, got {status!r}")
-            self.set_link_up(src, dst, status == "up")
-        except (UsageError, RunError) as problem:
-            error(f"*** {problem}\n")
 
     # --- start and tests ---------------------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 from mininet.cli import CLI
-from mininet.log import lg, output
+from mininet.log import error, lg, output
 
+from containernet_env.cli.changes import CHANGES, change
 from containernet_env.containernet import Containernet
 from containernet_env.docker_host import Docker
-from containernet_env.errors import UsageError
+from containernet_env.errors import RunError, UsageError
 
 
 def show_on_standard_output() -> None:
@@ -27,6 +28,42 @@ class CommandLine(CLI):  # type: ignore[misc]
     """Mininet's command line under our name; making one opens it and returns when the user leaves."""
 
     prompt = "containernet> "
+
+    def do_link(self, line: str) -> None:
+        """link NODE NODE up|down: plug the cable between two nodes in, or pull it. Addresses and routes stay."""
+        self._change("link", line)
+
+    def do_delay(self, line: str) -> None:
+        """delay NODE NODE TIME [one-way]: change the delay of a link in both directions, as in: delay etcd1 s1 10ms
+
+        With one-way, only of what the first node sends. Everything else of the link stays as it is.
+        """
+        self._change("delay", line)
+
+    def do_rate(self, line: str) -> None:
+        """rate NODE NODE MBIT|unlimited [one-way]: change the bandwidth of a link (Mbit/s), as in: rate etcd1 s1 100"""
+        self._change("rate", line)
+
+    def do_loss(self, line: str) -> None:
+        """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames, as in: loss etcd1 s1 1%"""
+        self._change("loss", line)
+
+    def do_partition(self, line: str) -> None:
+        """partition HOST... | HOST...: keep sets of hosts apart, as in: partition etcd1 | etcd2 etcd3
+
+        Hosts that are not named reach everybody. It takes the place of an earlier partition; heal ends it.
+        """
+        self._change("partition", line)
+
+    def do_heal(self, line: str) -> None:
+        """heal: end the partition."""
+        self._change("heal", line)
+
+    def _change(self, verb: str, line: str) -> None:
+        try:
+            output(f"{change(self.mn, verb, line)}\n")
+        except (UsageError, RunError) as problem:
+            error(f"*** {problem}\n")
 
     def waitForNode(self, node: Any) -> None:
         """Show what a node's command prints until it ends; on a terminal, keys go to the command meanwhile.
@@ -59,7 +96,8 @@ def run_command(net: Containernet, line: str) -> int:
 
     A line that begins with a Docker host's name runs there, with its own status and every later word that names a
     node replaced by its address; `sh CMD` runs on this machine; `pingall` fails on any lost packet; every other
-    command of the command line counts as done. Raises UsageError for a word that is none of these.
+    command of the command line counts as done. Raises UsageError for a word that is none of these, and what a change of
+    links raises (see `changes.change`).
     """
     verb, _, rest = line.strip().partition(" ")
     node = net.nameToNode.get(verb)
@@ -70,6 +108,9 @@ def run_command(net: Containernet, line: str) -> int:
         return status
     if verb == "sh":
         return subprocess.run(["sh", "-c", rest], check=False).returncode
+    if verb in CHANGES:
+        click.echo(change(net, verb, rest))
+        return 0
     if verb == "pingall":
         return 1 if net.pingAll() else 0
     if node is None and not hasattr(CLI, f"do_{verb}"):

@@ -1,0 +1,191 @@
+"""Changes while a network runs, and what its links saw: on both kinds of links, with plain Mininet hosts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from containernet_env import netns
+from containernet_env.cli.commandline import run_command
+from containernet_env.containernet import Containernet
+from containernet_env.errors import RunError, UsageError
+from containernet_env.links.chance import IndependentLoss, Jitter
+from containernet_env.links.namespace import ThrowawayNamespace
+from containernet_env.links.partition import part_lines
+from containernet_env.links.spec import DirectionSpec
+from tests.root.network import answers, machine_interfaces, needs_emulator, needs_root
+
+pytestmark = [
+    pytest.mark.root,
+    needs_root,
+    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
+    # Mininet leaves its shells' files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+MS, MBIT = 1_000_000, 1_000_000
+
+
+@pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
+def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
+    yield from running(request.param, monkeypatch)
+
+
+@pytest.fixture
+def emulated_net(monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
+    yield from running("emulator", monkeypatch)
+
+
+def running(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
+    """Three hosts on a switch at 100 Mbit/s."""
+    # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
+    links = "emulator" if kind == "emulator" else "netem"
+    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: links)
+    monkeypatch.setattr("containernet_env.links.factory.ovs_works", lambda: False)
+    before = machine_interfaces()
+    with Containernet(controller=None) as network:
+        network.addSwitch("s1")
+        for name in ("h1", "h2", "h3"):
+            network.addHost(name)
+            network.addLink(name, "s1", bw=100)
+        network.start()
+        yield network
+    assert machine_interfaces() == before
+
+
+@lru_cache(maxsize=1)
+def kernel_can_part() -> bool:
+    """Whether this kernel has what a partition without the emulator needs."""
+    with ThrowawayNamespace() as namespace:
+        lines = "\n".join(part_lines("lo", ["02:00:00:00:00:01"], parted=False))
+        return netns.run(namespace.pid, ["tc", "-batch", "-"], input=f"{lines}\n", check=False).returncode == 0
+
+
+def reach(*hosts: Any, deadline_s: float = 5.0) -> bool:
+    """Whether every two of the hosts reach each other."""
+    return all(answers(a.pid, b.pid, b.IP(), deadline_s) for a, b in combinations(hosts, 2))
+
+
+def now_between(before: int, at_ns: int) -> bool:
+    return before <= at_ns <= time.monotonic_ns()
+
+
+def test_the_rate_changes_in_both_directions_or_one(net: Containernet) -> None:
+    before = time.monotonic_ns()
+    assert now_between(before, net.set_rate("h1", "s1", 50))
+    held = net.link_between("h1", "s1").read_back()
+    assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (50 * MBIT, 50 * MBIT)
+    net.set_rate("s1", "h1", 10, one_way=True)
+    held = net.link_between("h1", "s1").read_back()
+    assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (50 * MBIT, 10 * MBIT)
+    net.set_rate("h1", "s1", None)
+    assert net.link_between("h1", "s1").read_back().a_to_b.rate_bps is None
+    assert reach(*net.hosts)
+
+
+def test_a_cable_is_pulled_and_plugged_in(net: Containernet) -> None:
+    h1, h2, h3 = net.hosts
+    assert reach(*net.hosts)
+    before = time.monotonic_ns()
+    assert now_between(before, net.link_down("h1", "s1"))
+    assert not reach(h1, h2, deadline_s=0.3)
+    assert reach(h2, h3)
+    assert now_between(before, net.link_up("h1", "s1"))
+    assert reach(*net.hosts)
+
+
+def test_a_partition_and_its_end(net: Containernet) -> None:
+    if net.links_kind != "emulator" and not kernel_can_part():
+        pytest.skip("this kernel has no cls_u32 or no act_gact")
+    h1, h2, h3 = net.hosts
+    assert reach(*net.hosts)
+    before = time.monotonic_ns()
+    assert now_between(before, net.partition([["h1"], ["h2", h3]]))
+    assert reach(h2, h3)
+    assert not reach(h1, h2, deadline_s=0.3)
+    assert not reach(h3, h1, deadline_s=0.3)
+    net.partition([["h1", "h3"], ["h2"]])  # in place of the first
+    assert reach(h1, h3)
+    assert not reach(h2, h3, deadline_s=0.3)
+    net.partition([["h1"], ["h2"]])  # h3 is in no set
+    assert reach(h1, h3)
+    assert reach(h2, h3)
+    assert not reach(h1, h2, deadline_s=0.3)
+    assert now_between(before, net.heal())
+    assert reach(*net.hosts)
+    net.heal()
+
+
+@needs_emulator
+def test_every_parameter_changes_and_the_others_stay(emulated_net: Containernet) -> None:
+    net = emulated_net
+    net.set_delay("h1", "s1", "10ms")
+    net.set_jitter("h1", "s1", Jitter("normal", MS), one_way=True)
+    net.set_loss("s1", "h1", 0.25, one_way=True)
+    net.change_link("h1", "s1", queue_bytes=50_000, seed=5)
+    link = net.link_between("s1", "h1")
+    assert link.read_back().a_to_b == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, Jitter("normal", MS), None, 5)
+    assert link.read_back().b_to_a == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, None, IndependentLoss(0.25), 5)
+    net.set_loss("h1", "s1", 0)
+    assert link.read_back().b_to_a.loss is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda net: net.set_delay("h1", "h2", "10ms"), "no link between"),
+        (lambda net: net.set_delay("h9", "s1", "10ms"), "no node called 'h9'"),
+        (lambda net: net.set_delay("h1", "s1", "10"), "with its unit"),
+        (lambda net: net.set_delay("h1", "s1", -1), "delay_ns must be"),
+        (lambda net: net.set_rate("h1", "s1", 0), "rate_bps must be"),
+        (lambda net: net.set_loss("h1", "s1", 1.5), "0 to 1"),
+        (lambda net: net.set_jitter("h1", "s1", Jitter("uniform", 5)), "negative"),
+        (lambda net: net.change_link("h1", "s1", dealy_ns=5), "dealy_ns"),
+        (lambda net: net.partition([["h1"]]), "two or more sets"),
+        (lambda net: net.partition([["h1"], []]), "two or more sets"),
+        (lambda net: net.partition([["h1"], ["h1", "h2"]]), "h1 stands in the partition twice"),
+        (lambda net: net.partition([["h1"], ["s1"]]), "s1 is no host"),
+    ],
+)
+def test_mistakes_are_errors_and_change_nothing(net: Containernet, change: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        change(net)
+    assert net.link_between("h1", "s1").read_back().a_to_b.rate_bps == 100 * MBIT
+    assert reach(*net.hosts)
+
+
+def test_what_the_links_saw(net: Containernet) -> None:
+    h1, h2, h3 = net.hosts
+    assert reach(h1, h2)
+    seen = net.link_statistics(anew=True)
+    assert set(seen["links"]) == {"h1-s1", "h2-s1", "h3-s1"}
+    for side in ("a_to_b", "b_to_a"):
+        assert seen["links"]["h1-s1"][side]["frames"] >= 2
+        assert seen["links"]["h1-s1"][side]["bytes"] >= 2 * 42
+    before = time.monotonic_ns()
+    assert reach(h2, h3)
+    seen = net.link_statistics()
+    assert now_between(before, seen["at_ns"])
+    assert seen["links"]["h2-s1"]["a_to_b"]["frames"] >= 2
+    # Not what came before, only what a switch floods.
+    assert seen["links"]["h1-s1"]["a_to_b"]["frames"] == 0
+
+
+def test_the_shells_commands_work_on_it_and_fail_with_an_error(
+    net: Containernet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(net, "rate h1 s1 20") == 0
+    assert net.link_between("h1", "s1").read_back().b_to_a.rate_bps == 20 * MBIT
+    assert "rate 20 Mbit/s between h1 and s1, both ways (at " in capsys.readouterr().out
+    assert run_command(net, "link h1 s1 down") == 0
+    with pytest.raises(UsageError, match="no node called"):
+        run_command(net, "link h1 s9 down")
+    with pytest.raises((UsageError, RunError)):
+        run_command(net, "partition h1 | h9")
+    assert run_command(net, "heal") == 0
