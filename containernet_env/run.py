@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.benchmark import Outcome, lateness_of, request_of
 from containernet_env.errors import RunError
+from containernet_env.links.statistics import own_losses
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
@@ -43,6 +44,7 @@ class Ended:
     leader: str | None
     seconds: float = 0.0
     outcome: Outcome = field(default_factory=lambda: Outcome(None, "interrupted"))
+    network: dict[str, Any] | None = None
     row_left: bool = False
 
 
@@ -107,8 +109,10 @@ class Run:
         clock = time.monotonic()
         try:
             try:
+                self._link_statistics(anew=True)
                 ended.outcome = self._measure(scheduled)
                 ended.seconds = time.monotonic() - clock
+                ended.network = self._link_statistics()
                 ended.leader = self._leader_since()
             except RunError as error:
                 ended.outcome = Outcome(None, str(error))
@@ -134,6 +138,17 @@ class Run:
         ]
         problems += [text for text in (self._testbed.network_failure, outcome.error) if text is not None]
         return Outcome(outcome.result, "; ".join(problems) or None)
+
+    def _link_statistics(self, anew: bool = False) -> dict[str, Any] | None:
+        """What the links saw since they last counted anew; None where nobody can tell any more."""
+        if self._testbed.network_failure is not None:
+            return None
+        try:
+            return self._testbed.net.link_statistics(anew=anew, buckets=True)
+        except RunError as error:
+            # A broken network ends the run by itself; a count that is missing must not cost a row.
+            self._reporter.note(f"the links' counters cannot be read: {error}")
+            return None
 
     def _endpoints(self) -> dict[str, str]:
         return {member.name: member.endpoint for member in self._testbed.cluster.living()}
@@ -210,8 +225,12 @@ class Run:
                 "leader": ended.leader,
                 "error": error,
                 "result": result,
+                "network": ended.network,
             }
         )
+        if ended.network is not None:
+            for loss in own_losses(ended.network):
+                self._reporter.note(f"{scenario.name}: {loss}")
 
     def _give_up(self, done: int, reason: str) -> None:
         """Leave a row 'not run' for every scenario after the first `done`."""

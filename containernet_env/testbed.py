@@ -161,7 +161,17 @@ class Testbed:
                 raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
             self._congestion_control[plan.name] = held
 
+    def _check_emulator(self) -> None:
+        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
+        hello = self.net.factory.emulator.hello
+        test = hello.get("self_test")
+        if test is not None and not test["passed"]:
+            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
+        if hello and not hello["realtime"]:
+            self._reporter.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+
     def _prove_network(self) -> str:
+        self._check_emulator()
         self.rtt = measure_rtt(self.plan.topology, {name: host.pid for name, host in self.hosts.items()})
         problems = self.rtt.problems(self._tolerance)
         if problems:
@@ -212,6 +222,8 @@ class Testbed:
             },
             "images": dict(self._images),
             "links": self.net.links_kind,
+            # What the emulator said of itself: its version, real-time priority, own latencies, self-test.
+            "link_emulator": self.net.factory.emulator.hello or None,
             "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},
             "tcp": {
                 name: {"congestion_control": self._congestion_control.get(name)}

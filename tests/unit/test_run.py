@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -98,14 +99,39 @@ class FakeServer:
         self.cancelled.set()
 
 
+class FakeNet:
+    """Links that saw what `seen` says."""
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"p99_ns": 20_000, "max_ns": 50_000}}
+
+    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+        self.asked.append(anew)
+        if "error" in self.seen:
+            raise RunError(self.seen["error"])
+        return self.seen
+
+
+class Notes(SilentReporter):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 class Bench:
     """A run on fakes, and its rows."""
 
     def __init__(self, tmp_path: Path, *scenarios: Scenario) -> None:
-        self.cluster, self.server = FakeCluster(), FakeServer()
+        self.cluster, self.server, self.net, self.reporter = FakeCluster(), FakeServer(), FakeNet(), Notes()
         self.testbed: Any = SimpleNamespace(
             cluster=self.cluster,
             server=self.server,
+            net=self.net,
             client_host=SimpleNamespace(alive=True),
             network_failure=None,
             leader_at_start="etcd1",
@@ -124,9 +150,12 @@ class Bench:
             self._results,
             RunRecord(self.path, "run-1"),
             facts,
-            SilentReporter(),
+            self.reporter,
             self.stop.deferred,
         )
+
+    def record(self) -> dict[str, Any]:
+        return dict(json.loads((self.path.parent / "out.runs" / "run-1.json").read_text()))
 
     def rows(self) -> list[dict[str, str]]:
         return list(csv.DictReader(self.path.read_text().splitlines()))
@@ -355,3 +384,37 @@ def test_an_unexpected_failure_leaves_a_row_too(tmp_path: Path) -> None:
     with pytest.raises(RunError):
         bench.run.matrix()
     assert bench.errors() == ["the namespace is gone"]
+
+
+def test_what_the_links_saw_is_in_the_record_of_each_scenario(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+    bench.run.matrix()
+    assert bench.net.asked == [True, False] * 2  # counted anew before each
+    assert [entry["network"] for entry in bench.record()["scenarios"]] == [bench.net.seen] * 2
+    assert bench.reporter.notes == []
+
+
+def test_frames_that_the_emulator_itself_lost_are_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"))
+    none, some = {"drops": {"queue": 9, "buffers": 0}}, {"drops": {"queue": 0, "buffers": 3}}
+    bench.net.seen = {
+        "links": {"etcd1-s1": {"a_to_b": none, "b_to_a": some}},
+        "ports": {
+            "etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}},
+            "etcd2-eth0": {"tap_drops": None},
+        },
+    }
+    bench.run.matrix()
+    (memory, tap) = bench.reporter.notes
+    assert memory == "w: link etcd1-s1: 3 frames to its first node lost, since the emulator had no memory left"
+    assert tap == "w: etcd1-eth0: 7 frames lost before the link, since the emulator could not keep up"
+    assert bench.errors() == ["-"]
+
+
+def test_counters_that_cannot_be_read_cost_no_row(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"))
+    bench.net.seen = {"error": "no answer"}
+    bench.run.matrix()
+    assert bench.errors() == ["-"]
+    assert bench.record()["scenarios"][0]["network"] is None
+    assert "no answer" in bench.reporter.notes[0]
