@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from containernet_env.errors import UsageError
+from containernet_env.links.chance import IndependentLoss, Jitter
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.units import parse_bandwidth, parse_duration
 
-SHAPING = frozenset({"bw", "delay", "max_queue_size"})
-# Refused unless they ask for nothing: no implementation here carries them out.
-_NOT_YET = frozenset({"jitter", "loss"})
+SHAPING = frozenset({"bw", "delay", "max_queue_size", "jitter", "loss"})
+# Refused unless they ask for nothing.
 _NEVER = frozenset({"use_hfsc", "use_tbf", "latency_ms", "enable_ecn", "enable_red", "speedup"})
 # These choose means, not behaviour; frames are never merged or checked by hardware on these links.
 _MEANINGLESS = frozenset({"use_htb", "gro", "disable_gro", "txo", "rxo", "fast", "intf", "cls1", "cls2"})
@@ -23,10 +23,8 @@ def shaping(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The fields of ``DirectionSpec`` that ``given`` asks for; raises ``UsageError`` that names ``where``."""
     found: dict[str, Any] = {}
     for key, value in given.items():
-        if key in _MEANINGLESS or (key in _NOT_YET | _NEVER and value in (None, 0, False, "0", "0ms", "0%")):
+        if key in _MEANINGLESS or (key in _NEVER and value in (None, 0, False, "0", "0ms")):
             continue
-        if key in _NOT_YET:
-            raise UsageError(f"{where}: {key}={value!r} cannot be carried out faithfully yet; leave it out")
         if key in _NEVER:
             raise UsageError(f"{where}: {key}={value!r} is not offered; bw is an exact rate limit")
         if key not in SHAPING:
@@ -46,6 +44,14 @@ def _field(key: str, value: Any, where: str) -> dict[str, Any]:
             if rate == 0:
                 raise ValueError("more than 0")
             return {"rate_bps": rate}
+        if key == "jitter":
+            # tc's, which Mininet asks for: uniform, and frames may overtake each other.
+            jitter_ns = 0 if value in (0, "0") else parse_duration(value)
+            return {"jitter": Jitter("uniform", jitter_ns, reorder=True) if jitter_ns else None}
+        if key == "loss":
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 100:
+                raise ValueError("a number of percent, 0 to 100")
+            return {"loss": IndependentLoss(value / 100) if value else None}
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError("a whole number of frames, 1 or more")
         return {"queue_frames": value}

@@ -66,6 +66,43 @@ def test_the_first_failing_command_ends_it_with_its_status() -> None:
     assert "not reached" not in done.stdout
 
 
+def test_links_change_while_it_runs() -> None:
+    done = shell(
+        "delay etcd1 s1 20ms",
+        "etcd1 ping -c 3 -i 0.2 etcd2",
+        "delay s1 etcd1 3ms one-way",
+        "rate etcd1 s1 100",
+        "etcd1 ping -c 1 etcd2",
+        "loss etcd1 s1 100%",
+        "etcd1 sh -c '! ping -c 1 -W 1 etcd2'",
+        "loss etcd1 s1 0%",
+        "partition etcd1 | etcd2 etcd3",
+        "etcd1 sh -c '! ping -c 1 -W 1 etcd2'",
+        "etcd2 ping -c 1 -W 2 etcd3",
+        "heal",
+        "etcd1 ping -c 1 -W 2 etcd2",
+        "help delay",
+        "delay etcd1 s1 10",
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "with its unit" in done.stderr
+    assert "delay 20ms between etcd1 and s1, both ways (at " in done.stdout
+    assert "only of what the first node sends" in done.stdout
+    rtts = [float(value) for value in re.findall(r"time=([0-9.]+) ms", done.stdout)]
+    slow, less_slow, others, healed = rtts[:3], rtts[3], rtts[4], rtts[5]
+    assert all(46.0 <= rtt < 54 for rtt in slow), rtts
+    assert 29.0 <= less_slow < 37, rtts
+    assert 12.0 <= others < 20, rtts
+    assert 29.0 <= healed < 37, rtts
+
+
+def test_a_refused_change_of_a_link_ends_it_with_a_status() -> None:
+    for line in ("link etcd1 s9 down", "partition etcd1 | s1", "rate etcd1 s1 fast"):
+        done = shell(line, "etcd1 echo not reached")
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "not reached" not in done.stdout
+
+
 class Session:
     """The interactive shell on a terminal of its own."""
 

@@ -125,7 +125,7 @@ def test_a_topology_object(net: Containernet) -> None:
     ("change", "words"),
     [
         (lambda net: net.addLink("h1", "s1", dealy="3ms"), "did you mean delay"),
-        (lambda net: net.addLink("h1", "s1", loss=3), "loss"),
+        (lambda net: net.addLink("h1", "s1", loss=300), "loss"),
         (lambda net: net.addLink("h1", "s9"), "no node called 's9'"),
         (lambda net: net.addLink("h1", "h1"), "itself"),
         (lambda net: net.addLink("s2", "s1"), "loop"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from containernet_env.errors import UsageError
+from containernet_env.links.chance import IndependentLoss, Jitter
 from containernet_env.links.keywords import link_spec, shaping, split
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 
@@ -35,8 +36,9 @@ def test_what_an_end_sends_goes_before_what_both_do() -> None:
         ({"bw": float("nan")}, "Mbit/s"),
         ({"max_queue_size": 0}, "1 or more"),
         ({"max_queue_size": True}, "1 or more"),
-        ({"loss": 1}, "cannot be carried out"),
-        ({"jitter": "1ms"}, "cannot be carried out"),
+        ({"loss": 101}, "0 to 100"),
+        ({"loss": "1%"}, "0 to 100"),
+        ({"jitter": "1"}, "with its unit"),
         ({"use_tbf": True}, "not offered"),
         ({"enable_ecn": True}, "not offered"),
     ],
@@ -48,8 +50,18 @@ def test_what_cannot_be_meant_or_done_is_refused_with_the_links_name(given: dict
 
 
 def test_asking_for_nothing_is_fine() -> None:
-    nothing = {"bw": None, "delay": None, "loss": 0, "jitter": None, "max_queue_size": None, "use_hfsc": False}
+    nothing = {"bw": None, "delay": None, "loss": None, "jitter": None, "max_queue_size": None, "use_hfsc": False}
     assert shaping(nothing, "link a-b") == {}
+
+
+def test_jitter_and_loss_mean_what_they_mean_to_mininet() -> None:
+    spec = link_spec({"delay": "3ms", "jitter": "1ms"}, {"loss": 1.5}, {"jitter": "0ms"}, "link a-b")
+    jitter = Jitter("uniform", 1_000_000, reorder=True)
+    assert spec.a_to_b == DirectionSpec(3_000_000, jitter=jitter, loss=IndependentLoss(0.015))
+    assert spec.b_to_a == DirectionSpec(3_000_000)
+    assert shaping({"loss": 0, "jitter": 0}, "x") == {"loss": None, "jitter": None}
+    with pytest.raises(UsageError, match="link a-b: uniform jitter"):
+        link_spec({"jitter": "1ms"}, {}, {}, "link a-b")
 
 
 def test_addresses_are_told_from_shaping() -> None:
