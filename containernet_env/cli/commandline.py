@@ -30,29 +30,23 @@ class CommandLine(CLI):  # type: ignore[misc]
     prompt = "containernet> "
 
     def do_link(self, line: str) -> None:
-        """link NODE NODE up|down: plug the cable between two nodes in, or pull it. Addresses and routes stay."""
+        """link NODE NODE up|down: plug the cable between two nodes in, or pull it: link etcd1 s1 down"""
         self._change("link", line)
 
     def do_delay(self, line: str) -> None:
-        """delay NODE NODE TIME [one-way]: change the delay of a link in both directions, as in: delay etcd1 s1 10ms
-
-        With one-way, only of what the first node sends. Everything else of the link stays as it is.
-        """
+        """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
         self._change("delay", line)
 
     def do_rate(self, line: str) -> None:
-        """rate NODE NODE MBIT|unlimited [one-way]: change the bandwidth of a link (Mbit/s), as in: rate etcd1 s1 100"""
+        """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
         self._change("rate", line)
 
     def do_loss(self, line: str) -> None:
-        """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames, as in: loss etcd1 s1 1%"""
+        """loss NODE NODE PERCENT% [one-way]: let a link lose a share of its frames: loss etcd1 s1 1%"""
         self._change("loss", line)
 
     def do_partition(self, line: str) -> None:
-        """partition HOST... | HOST...: keep sets of hosts apart, as in: partition etcd1 | etcd2 etcd3
-
-        Hosts that are not named reach everybody. It takes the place of an earlier partition; heal ends it.
-        """
+        """partition HOST... | HOST...: keep sets of hosts apart until heal: partition etcd1 | etcd2 etcd3"""
         self._change("partition", line)
 
     def do_heal(self, line: str) -> None:
