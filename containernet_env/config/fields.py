@@ -202,7 +202,7 @@ def duration(low_ns: int, high_ns: int) -> tuple[PlainValidator, WithJsonSchema]
     form = f'a number with s, ms, us or ns such as "10s", from {format_duration(low_ns)} to {format_duration(high_ns)}'
     return (
         _bounded(parse_duration, low_ns, high_ns, form, "a duration"),
-        WithJsonSchema(_quantity(f"{_NUMBER}(s|ms|us|ns)", form)),
+        WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
     )
 
 
@@ -238,7 +238,7 @@ def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
     def parse(value: object) -> object:
         return value if isinstance(value, str) and value in choices else parse_name(value)
 
-    return _checked(parse, form), WithJsonSchema(_quantity(NAME_PATTERN, form))
+    return checked(parse, form), WithJsonSchema(_quantity(NAME_PATTERN, form))
 
 
 def _parse_file_path(value: object) -> str:
@@ -268,7 +268,7 @@ def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJ
 
 BOOLEAN_FORM = "true or false"
 Boolean = Annotated[
-    bool, _checked(_parse_boolean, BOOLEAN_FORM), WithJsonSchema({"type": "boolean", "description": BOOLEAN_FORM})
+    bool, checked(_parse_boolean, BOOLEAN_FORM), WithJsonSchema({"type": "boolean", "description": BOOLEAN_FORM})
 ]
 
 # In an Optional kind, None means that the key was left out; a null in the file is refused as any wrong

@@ -333,9 +333,7 @@ def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so(tmp_
     assert [body.get("targetMember") for _, body in bench.server.asked] == [None, "etcd3:2379"]
 
 
-def test_an_open_loop_that_fell_behind_is_no_error_but_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    notes: list[str] = []
-    monkeypatch.setattr(SilentReporter, "note", lambda self, text: notes.append(text))
+def test_an_open_loop_that_fell_behind_is_no_error_but_is_told(tmp_path: Path) -> None:
     bench = Bench(tmp_path, replace(write("w"), rate=Decimal(500)), write("w2"))
     schedule = {"behind": True, "worst_lag_s": 0.8, "late": 9, "late_own": 0, "unsent": 0, "clients_short": True}
     result = result_of() | {"schedule": schedule, "rate_achieved_per_s": 400.0}
@@ -343,7 +341,7 @@ def test_an_open_loop_that_fell_behind_is_no_error_but_is_told(tmp_path: Path, m
     bench.server.behave = lambda path, body: next(outcomes)
     bench.run.matrix()
     assert [(row["Behind"], row["Error"]) for row in bench.rows()] == [("yes", "-"), ("-", "-")]
-    assert notes == [
+    assert bench.reporter.notes == [
         "w: behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy",
     ]
     assert bench.run.failed_rows == 0
