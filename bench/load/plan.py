@@ -1,0 +1,91 @@
+"""What is measured: the cells of the comparison and the command lines of both tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMBERS = (1, 3)
+KEY_SIZE = 8
+VALUE_SIZE = 64
+# The one key that both tools read; longer than the written ones, so that it is none of them.
+READ_KEY = "bench/load"
+REQUEST_TIMEOUT_S = 20
+RUN_TIMEOUT_S = 45
+
+OURS, GRPC, ETCD = "ours", "ours-grpc", "etcd"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Connections and clients, and the requests of a run by operation: 1 to 3 s on two cores for either tool."""
+
+    conns: int
+    clients: int
+    totals: dict[str, int]
+
+
+LOADS = (
+    Load(100, 1000, {"put": 20_000, "range-s": 40_000, "range-l": 40_000}),
+    Load(10, 100, {"put": 15_000, "range-s": 40_000, "range-l": 30_000}),
+    Load(1, 1, {"put": 1_500, "range-s": 8_000, "range-l": 4_000}),
+)
+# Three members on the same cores answer more slowly.
+SHARE_OF_THREE = {"put": 0.5, "range-s": 1.0, "range-l": 0.5}
+QUICK_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One load on one cluster; ``operation`` is put, range-s (serializable) or range-l (linearizable)."""
+
+    members: int
+    conns: int
+    clients: int
+    operation: str
+    total: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation} {self.conns}/{self.clients} on {self.members}"
+
+
+def cells(members: int, share: float = 1.0) -> tuple[Cell, ...]:
+    """The cells of a cluster of ``members``; every total times ``share``, at least 50 requests."""
+    if members > 1:
+        shares = {operation: share * part for operation, part in SHARE_OF_THREE.items()}
+    else:
+        shares = dict.fromkeys(SHARE_OF_THREE, share)
+    return tuple(
+        Cell(members, load.conns, load.clients, operation, max(50, round(total * shares[operation])))
+        for load in LOADS
+        for operation, total in load.totals.items()
+    )
+
+
+def command(tool: str, cell: Cell, total: int, endpoints: str, programs: dict[str, Path]) -> list[str]:
+    """The argument list that runs ``total`` requests of ``cell`` with ``tool``.
+
+    Keys are sequential and as many as requests, because that is the one order that both tools have.
+    """
+    common = [f"--endpoints={endpoints}", f"--conns={cell.conns}", f"--clients={cell.clients}", f"--total={total}"]
+    verb, _, consistency = cell.operation.partition("-")
+    if verb == "put":
+        common += [f"--key-size={KEY_SIZE}", f"--val-size={VALUE_SIZE}", f"--key-space-size={total}"]
+        common += ["--sequential-keys"]
+    else:
+        common += [READ_KEY, f"--consistency={consistency}"]
+    if tool == ETCD:
+        return [str(programs[ETCD]), verb, *common, "--precise", "--dial-timeout=10s"]
+    ours = [f"--request-timeout={REQUEST_TIMEOUT_S}s", f"--run-timeout={RUN_TIMEOUT_S}s", "--output=json"]
+    ours += ["--transport=grpc"] if tool == GRPC else []
+    ours += ["--require-found"] if verb == "range" else []
+    return [str(programs[OURS]), verb, *common, *ours]
+
+
+def expected_keys(most_ours: int, most_etcd: int) -> int:
+    """Keys in the store after puts of at most so many requests: each tool writes its own numbers 0..n-1.
+
+    Ours spell a number in digits, etcd's tool as a varint, so that no key of one is a key of the other.
+    """
+    return 1 + most_ours + most_etcd
