@@ -1,0 +1,196 @@
+"""bench/load: what it reads from both tools, and the table it makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.load import plan, table
+from bench.load.cli import file_system, main, options
+from bench.load.measure import Sample, Store, run_program
+from bench.load.reports import parse_etcd, parse_ours
+from containernet_env.errors import RunError, UsageError
+
+ETCD_TEXT = """bench with serializable range
+
+Summary:
+  Total:\t0.25 secs.
+  Slowest:\t0.004 secs.
+  Fastest:\t1e-05 secs.
+  Average:\t0.0012 secs.
+  Stddev:\t0.0003 secs.
+  Requests/sec:\t2000.5
+
+Response time histogram:
+  1e-05 [1]\t|
+  0.0005 [398]\t|\u220e\u220e\u220e
+  0.004 [101]\t|\u220e
+
+Latency distribution:
+  10% in 0.0001 secs.
+  50% in 0.0012 secs.
+  99% in 0.0039 secs.
+  99.9% in 0.004 secs.
+"""
+ERRORS = "\nError distribution:\n  [3]\tetcdserver: request timed out\n"
+
+
+def ours(**changes):
+    fields = {"ok": 500, "failed": 0, "reason": None, "total_s": 0.25, "requests_per_s": 2000, "errors": {}}
+    return json.dumps({**fields, "percentiles_s": {"50": 0.001, "99": 0.004}, **changes})
+
+
+def sample(tool="ours", cell="put 1/1 on 1", **changes):
+    fields = {"round": 1, "requests": 100, "wall_s": 1.0, "total_s": 1.0, "requests_per_s": 100.0}
+    fields |= {"client_cpu_ms_per_1000": 10.0, "members_cpu_ms_per_1000": 50.0, "peak_rss_bytes": 15_000_000}
+    return Sample(tool=tool, cell=cell, **{**fields, "p50_s": 0.001, "p99_s": None, **changes})
+
+
+def test_etcds_report_is_read():
+    report = parse_etcd(ETCD_TEXT, 500)
+    assert (report.ok, report.total_s, report.requests_per_s) == (500, 0.25, 2000.5)
+    assert (report.p50_s, report.p99_s) == (0.0012, 0.0039)
+
+
+def test_a_report_without_some_percentiles_is_read():
+    assert parse_etcd(ETCD_TEXT.replace("  99% in 0.0039 secs.\n", ""), 500).p99_s is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ETCD_TEXT + ERRORS, "request timed out"),
+        (ERRORS, "request timed out"),
+        ("", "no report"),
+        (ETCD_TEXT.replace("[101]", "[100]"), "499 of 500"),
+    ],
+)
+def test_etcds_tool_ends_with_status_0_but_its_report_tells(text, message):
+    with pytest.raises(RunError, match=message):
+        parse_etcd(text, 500)
+
+
+def test_our_report_is_read():
+    report = parse_ours(ours(), 500)
+    assert (report.ok, report.requests_per_s, report.p99_s) == (500, 2000, 0.004)
+
+
+@pytest.mark.parametrize(
+    "text", [ours(ok=499), ours(failed=1), ours(reason="cancelled"), "", "[]", "{}", ours(requests_per_s=None)]
+)
+def test_our_report_of_a_run_that_is_not_whole_is_refused(text):
+    with pytest.raises(RunError):
+        parse_ours(text, 500)
+
+
+def test_both_tools_are_asked_for_the_same():
+    programs = {plan.OURS: Path("/ours"), plan.ETCD: Path("/etcd")}
+    for cell in plan.cells(3):
+        asked = [
+            {word for word in plan.command(tool, cell, 70, "h:1,h:2", programs)[1:] if "timeout" not in word}
+            for tool in (plan.OURS, plan.GRPC, plan.ETCD)
+        ]
+        own = {"--output=json", "--transport=grpc", "--precise", "--require-found"}
+        assert asked[0] - own == asked[1] - own == asked[2] - own
+        assert {"--total=70", "--endpoints=h:1,h:2", f"--conns={cell.conns}"} <= asked[0]
+
+
+def test_every_load_meets_every_operation_on_both_clusters():
+    names = {cell.name for members in plan.MEMBERS for cell in plan.cells(members)}
+    assert len(names) == len(plan.MEMBERS) * len(plan.LOADS) * 3
+    assert all(cell.total >= 50 for cell in plan.cells(3, plan.QUICK_SHARE))
+
+
+def test_the_store_holds_the_keys_of_both_tools_and_the_one_that_is_read():
+    store = Store()
+    assert store.wrote(plan.OURS, 10) == 11
+    assert store.wrote(plan.GRPC, 7) == 11
+    assert store.wrote(plan.ETCD, 5) == 16
+
+
+def test_medians_and_ratios():
+    runs = [sample(requests_per_s=value, p99_s=p99) for value, p99 in ((100.0, 0.2), (300.0, None), (200.0, 0.4))]
+    found = table.medians([*runs, sample(tool="etcd", client_cpu_ms_per_1000=40.0)])["put 1/1 on 1"]
+    assert found["ours"]["runs"] == 3
+    assert found["ours"]["requests_per_s"] == 200
+    assert found["ours"]["p99_s"] == pytest.approx(0.3)
+    assert "p99_s" not in found["etcd"]
+    assert table.ratios(found, "ours") == {
+        "requests_per_s": 2.0,
+        "client_cpu_ms_per_1000": 0.25,
+        "peak_rss_bytes": 1.0,
+    }
+    assert table.ratios({"ours": found["ours"]}, "ours") is None
+
+
+def test_the_table_has_a_row_for_each_tool_etcds_last_and_tells_the_aims():
+    cell = "range-s 10/100 on 3"
+    text = table.markdown([sample("etcd", cell, client_cpu_ms_per_1000=30.0), sample("ours", cell)], ["context"])
+    rows = [line.split("|")[3].strip() for line in text.splitlines() if line.startswith("| range-s")]
+    assert text.startswith("context\n\n| load")
+    assert rows == ["ours", "etcd"]
+    assert "| client CPU at most 1/4 (many clients) | 0 of 1 | 0.33: range-s 10/100 on 3 |" in text
+    assert "one client" not in text
+
+
+def test_the_table_goes_between_the_marks(tmp_path):
+    document = tmp_path / "load.md"
+    document.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    table.update(document, "new")
+    table.update(document, "newer\n")
+    assert document.read_text() == f"before\n{table.BEGIN}\n\nnewer\n\n{table.END}\nafter\n"
+    document.write_text("no marks")
+    with pytest.raises(UsageError):
+        table.update(document, "new")
+
+
+def test_the_document_of_this_project_has_the_marks():
+    table.around(Path(__file__).parents[2] / "docs" / "load.md")
+
+
+@pytest.mark.parametrize(
+    "argv", [["--rounds", "0"], ["--quick", "--update-docs", "docs/load.md"], ["--update-docs", "/no"], ["--only", "x"]]
+)
+def test_what_cannot_be_meant_is_refused(argv, capsys):
+    with pytest.raises(SystemExit) as ended:
+        options(argv)
+    assert ended.value.code == 2
+    assert argv[-2 if len(argv) == 2 else -1 - 1] in capsys.readouterr().err
+
+
+def test_rounds_are_five_unless_quick():
+    assert (options([]).rounds, options(["--quick"]).rounds) == (5, 1)
+
+
+def test_a_run_that_failed_gives_status_1(monkeypatch, capsys):
+    def fail(_):
+        raise RunError("etcd member m0 ended")
+
+    monkeypatch.setattr("bench.load.cli.Bench.run", fail)
+    assert main([]) == 1
+    assert "etcd member m0 ended" in capsys.readouterr().err
+
+
+def test_what_a_program_used_is_told(tmp_path):
+    used, text = run_program(["/bin/sh", "-c", "echo hello"], tmp_path, 10.0)
+    assert text == "hello\n"
+    assert 0 <= used.cpu_s < 10
+    assert used.peak_rss_bytes > 0
+
+
+def test_a_program_that_fails_or_does_not_end_is_told(tmp_path):
+    with pytest.raises(RunError, match=r"ended with 3: oh"):
+        run_program(["/bin/sh", "-c", "echo oh >&2; exit 3"], tmp_path, 10.0)
+    with pytest.raises(RunError, match="was killed after 0 s"):
+        run_program(["/bin/sh", "-c", "exec sleep 30"], tmp_path, 0.2)
+    with pytest.raises(RunError, match="could not be run"):
+        run_program(["/no/such/program", ""], tmp_path, 10.0)
+
+
+def test_the_file_system_is_that_of_the_nearest_mount():
+    mounts = "/dev/a / ext4 rw 0 0\ntmpfs /home tmpfs rw 0 0\n/dev/b /homes xfs rw 0 0\n"
+    assert file_system(Path("/home/me"), mounts) == "tmpfs"
+    assert file_system(Path("/srv"), mounts) == "ext4"
+    assert file_system(Path("/srv"), "") == "unknown"
