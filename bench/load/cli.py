@@ -183,11 +183,13 @@ class Bench:
     def context(self, record: dict[str, Any]) -> list[str]:
         """What stands above the table."""
         where, versions_of = record["machine"], record["versions"]
+        runs = min(int(figures["runs"]) for tools in record["medians"].values() for figures in tools.values())
+        whole = "" if record["finished"] else " NOT FINISHED."
         began = ", ".join(f"{tool} {seconds * 1000:.0f}" for tool, seconds in self.start_up.items())
         return [
             f"{record['at'][:10]}, {where['processors']} x {where['processor']}, Linux {where['kernel']}, data on "
             f"{where['file_system']}; etcd {versions_of['etcd']}, etcd's tool {versions_of['etcd-benchmark']}, "
-            f"{versions_of['go']}. Medians of {record['rounds']} runs, {record['took_s']:.0f} s in all.",
+            f"{versions_of['go']}. Medians of {runs} runs, {record['took_s']:.0f} s in all.{whole}",
             "CPU: ms per 1000 requests; peak RSS: MB; latencies: ms; x: ours divided by etcd's tool. "
             f"CPU of a run of one request, ms, included in all figures: {began or 'not measured'}.",
         ]
