@@ -109,7 +109,7 @@ class Bench:
         for members in plan.MEMBERS:
             cells = [cell for cell in plan.cells(members, share) if self.asked.only in cell.name]
             if self.asked.members in (None, members) and cells:
-                # Not in /tmp, which may be memory: the members' fsync is part of what is measured.
+                # Not in a temporary folder of the system, which may be memory: fsync is part of what is measured.
                 with tempfile.TemporaryDirectory(prefix="bench-load-", dir=BUILD) as folder:
                     self._measure(members, cells, Path(folder), programs)
         self.finished = True
@@ -191,7 +191,7 @@ class Bench:
             f"{where['file_system']}; etcd {versions_of['etcd']}, etcd's tool {versions_of['etcd-benchmark']}, "
             f"{versions_of['go']}. Medians of {runs} runs, {record['took_s']:.0f} s in all.{whole}",
             "CPU: ms per 1000 requests; peak RSS: MB; latencies: ms; x: ours divided by etcd's tool. "
-            f"CPU of a run of one request, ms, included in all figures: {began or 'not measured'}.",
+            f"CPU of a run of one request on the last cluster, ms, included in all figures: {began or 'not measured'}.",
         ]
 
 
