@@ -1,0 +1,251 @@
+"""The path host - switch - host with a link on each side, made in three ways; everything on it is our own.
+
+Two hosts are two network namespaces. The TAPs of wirefilter get the queue and all ends the TCP buffers that the
+emulator's get, so that the links are what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from containernet_env import netns
+from containernet_env.errors import RunError
+from containernet_env.links.emulator import EmulatedLink, LinkEmulator
+from containernet_env.links.namespace import ThrowawayNamespace
+from containernet_env.links.spec import LinkSpec
+from containernet_env.links.tc import End, VethLink
+
+Kind = Literal["emulator", "wirefilter", "netem"]
+KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem")
+MTU_BYTES = 1500
+TAP_QUEUE_FRAMES = 10_000
+"""The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
+
+WIREFILTER_QUEUE_BYTES = 1000 * 1514
+"""What a rate's queue holds in the other two by default: a thousand full frames."""
+
+# min, default and max in bytes: half of 16 MiB is a window that 12 ms cannot exhaust below 5.6 Gbit/s.
+_TCP_BUFFERS = {"rmem": "4096 131072 16777216", "wmem": "4096 16384 16777216"}
+_DEADLINE_S = 5.0
+_POLL_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One end: a process in its namespace, its interface and its addresses."""
+
+    name: str
+    pid: int
+    interface: str
+    address: str
+    mac: str
+
+
+class BenchPath(ABC):
+    """Two hosts and what is between them. ``hosts[0]`` sends in one-way measurements."""
+
+    def __init__(self, hosts: tuple[Host, Host]) -> None:
+        self.hosts = hosts
+
+    @abstractmethod
+    def processes(self) -> list[int]:
+        """The processes that carry frames; empty where the kernel does."""
+
+    def delivered(self) -> tuple[int, int]:
+        """Frames that reached the second host since it was made, and the CLOCK_MONOTONIC (ns) of that count."""
+        host = self.hosts[1]
+        output = netns.run(host.pid, ["ip", "-j", "-s", "link", "show", "dev", host.interface]).stdout
+        return int(json.loads(output)[0]["stats64"]["rx"]["packets"]), time.monotonic_ns()
+
+    def facts(self) -> dict[str, Any]:
+        """What the implementation itself counted so far; empty where it counts nothing."""
+        return {}
+
+    def cpu_s(self) -> float:
+        """Seconds of processor time that ``processes`` have used."""
+        # The clock of a process: MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED in linux/posix-timers.h.
+        return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.processes())
+
+
+class EmulatorPath(BenchPath):
+    """By the project's link emulator; frames are counted by itself."""
+
+    def __init__(self, hosts: tuple[Host, Host], emulator: LinkEmulator) -> None:
+        super().__init__(hosts)
+        self._emulator = emulator
+
+    def processes(self) -> list[int]:
+        """See ``BenchPath``."""
+        pid = self._emulator.pid
+        if pid is None:
+            raise RunError("the link emulator has ended")
+        return [pid]
+
+    def delivered(self) -> tuple[int, int]:
+        """See ``BenchPath``: the emulator's own counter."""
+        port = self._emulator.call("stats")["ports"][self.hosts[1].name]
+        return int(port["sent_frames"]), time.monotonic_ns()
+
+    def facts(self) -> dict[str, Any]:
+        """Its statistics, and what it said of itself at the start."""
+        return {"hello": self._emulator.hello, "stats": self._emulator.call("stats")}
+
+
+class ProcessPath(BenchPath):
+    """By the processes of vde2."""
+
+    def __init__(self, hosts: tuple[Host, Host], started: list[subprocess.Popen[bytes]]) -> None:
+        super().__init__(hosts)
+        self._started = started
+
+    def processes(self) -> list[int]:
+        """See ``BenchPath``."""
+        for process in self._started:
+            if process.poll() is not None:
+                raise RunError(f"{process.args!r} ended with status {process.returncode}")
+        return [process.pid for process in self._started]
+
+
+class KernelPath(BenchPath):
+    """By HTB, netem and a bridge."""
+
+    def processes(self) -> list[int]:
+        """See ``BenchPath``."""
+        return []
+
+
+@contextmanager
+def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None = None) -> Iterator[BenchPath]:
+    """Make the path with ``spec`` on both links (``a`` is the host), up and with addresses; removed on the way out.
+
+    ``directory`` is for the sockets of vde2. Raises ``RunError``.
+    """
+    with ExitStack() as stack:
+        pids = [stack.enter_context(ThrowawayNamespace()).pid for _ in range(2)]
+        first, second = (
+            Host(f"h{number}", pid, f"bench{number}", f"10.9.0.{number}", f"02:00:00:00:09:0{number}")
+            for number, pid in enumerate(pids, 1)
+        )
+        hosts = (first, second)
+        for host in hosts:
+            for name, value in _TCP_BUFFERS.items():
+                netns.write_sysctl(host.pid, f"net.ipv4.tcp_{name}", value)
+        path: BenchPath
+        if kind == "emulator":
+            path = _emulator(stack, hosts, spec, binary)
+        elif kind == "wirefilter":
+            path = _wirefilter(stack, hosts, spec, directory)
+        else:
+            path = _netem(stack, hosts, spec)
+        for host, other in ((first, second), (second, first)):
+            device = host.interface
+            netns.ip_batch(
+                host.pid,
+                [
+                    # Router solicitations and the like are frames that nobody asked for.
+                    f"link set dev {device} addrgenmode none",
+                    f"address add {host.address}/24 dev {device}",
+                    f"link set dev {device} up",
+                    f"neighbour add {other.address} lladdr {other.mac} dev {device} nud permanent",
+                ],
+            )
+        yield path
+
+
+def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary: Path | None) -> BenchPath:
+    emulator = LinkEmulator(binary, lambda _kind, _text: None)
+    stack.callback(emulator.stop)
+    emulator.start()
+    emulator.call("add_switch", name="s1")
+    for host in hosts:
+        link = EmulatedLink(emulator, f"{host.name}-s1", ({"port": host.name}, {"switch": "s1"}), spec)
+        link.add_port(host.name, host.pid, host.interface, host.mac, MTU_BYTES)
+        link.apply(spec)
+    return EmulatorPath(hosts, emulator)
+
+
+def wirefilter_options(spec: LinkSpec) -> list[str]:
+    """Its command line for a link whose directions are alike: ms, and bytes per second."""
+    if not spec.is_symmetric:
+        raise ValueError(f"only links that are alike both ways are compared, got {spec}")
+    direction = spec.a_to_b
+    options = ["-d", f"{direction.delay_ns / 1e6:g}"]
+    if direction.rate_bps is not None:
+        options += ["-b", str(direction.rate_bps // 8), "-c", str(WIREFILTER_QUEUE_BYTES)]
+    return options
+
+
+def _wirefilter(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, directory: Path) -> BenchPath:
+    """A vde_switch with the TAP in each host, one between them, and a wirefilter on each of the two wires."""
+    started: list[subprocess.Popen[bytes]] = []
+    # No two paths share a socket, even if one could not be removed.
+    prefix = directory / str(time.monotonic_ns())
+    log = stack.enter_context(Path(f"{prefix}.log").open("wb"))  # noqa: SIM115 - the stack closes it
+
+    def start(pid: int, *argv: str) -> None:
+        # All of them end with their standard input, so never later than this process.
+        process = netns.call_in(
+            pid,
+            lambda: subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            ),
+        )
+        stack.callback(_end, process)
+        started.append(process)
+
+    between = stack.enter_context(ThrowawayNamespace())
+    start(between.pid, "vde_switch", "-s", f"{prefix}.s1")
+    for host in hosts:
+        start(host.pid, "vde_switch", "-t", host.interface, "-s", f"{prefix}.{host.name}")
+    for name in ("s1", *(host.name for host in hosts)):
+        _wait_for(Path(f"{prefix}.{name}", "ctl"), started, Path(log.name))
+    for host in hosts:
+        start(between.pid, "wirefilter", "-v", f"{prefix}.{host.name}:{prefix}.s1", *wirefilter_options(spec))
+        netns.ip_batch(
+            host.pid,
+            [f"link set dev {host.interface} address {host.mac} txqueuelen {TAP_QUEUE_FRAMES} mtu {MTU_BYTES}"],
+        )
+    return ProcessPath(hosts, started)
+
+
+def _wait_for(path: Path, started: list[subprocess.Popen[bytes]], log: Path) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not path.exists():
+        ended = next((process for process in started if process.poll() is not None), None)
+        if ended is not None or time.monotonic() > deadline:
+            said = log.read_text(errors="replace").strip().splitlines()
+            raise RunError(f"vde_switch did not come up: {said[-1] if said else 'no message'}")
+        time.sleep(_POLL_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _netem(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec) -> BenchPath:
+    """A bridge in a namespace of its own, a veth pair to each host."""
+    between = stack.enter_context(ThrowawayNamespace())
+    netns.ip_batch(between.pid, ["link add name br0 type bridge stp_state 0 forward_delay 0", "link set dev br0 up"])
+    for number, host in enumerate(hosts, 1):
+        port = f"port{number}"
+        link = VethLink(f"{host.name}-s1", End(host.interface, host.pid), End(port, between.pid), spec)
+        link.make(host.mac, f"02:00:00:00:0a:0{number}", MTU_BYTES)
+        stack.callback(link.clear)
+        link.apply(spec)
+        netns.ip_batch(between.pid, [f"link set dev {port} master br0", f"link set dev {port} up"])
+    return KernelPath(hosts)
