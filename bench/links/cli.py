@@ -1,0 +1,143 @@
+"""The command: what to measure, within which time, and where results go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.links import machine, measure, plot, tables
+from bench.links.durations import COMPLETE, FULL, QUICK, Durations
+from bench.links.paths import KINDS, Kind
+from containernet_env.errors import ContainernetEnvError, Interrupted
+from containernet_env.links.emulator import default_binary
+from containernet_env.record import utc_now
+from containernet_env.signals import StopSignals
+
+SCHEMA = 1
+_PROJECT = Path(__file__).resolve().parents[2]
+_DESCRIPTION = """Measure links side by side: the link emulator, vde2's wirefilter and HTB + netem. All traffic is
+between network namespaces made for it. Exit status: 0 measured (however fast), 1 something failed, 2 usage, 3 the
+machine lacks something, 130 and 143 interrupted."""
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; ends the process where they are wrong."""
+    parser = argparse.ArgumentParser(prog="bench/links", description=_DESCRIPTION)
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--quick", action="store_const", const=QUICK, dest="durations", help="under 90 s")
+    mode.add_argument(
+        "--complete", action="store_const", const=COMPLETE, dest="durations", help="nothing shortened; under 50 minutes"
+    )
+    parser.set_defaults(durations=FULL)
+    parser.add_argument("--only", action="append", choices=("accuracy", "bandwidth", "frames", "cost"), help="a table")
+    parser.add_argument("--by", action="append", choices=KINDS, help="an implementation; default: all there are")
+    parser.add_argument("--emulator", type=Path, default=default_binary(), help="the link emulator's program")
+    parser.add_argument("--out", type=Path, default=_PROJECT / "results", help="directory for JSON and picture")
+    parser.add_argument("--update-docs", type=Path, metavar="FILE", help=f"put the tables between {tables.BEGIN} there")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it; return the exit status."""
+    options = parse(argv)
+    if os.geteuid() != 0:
+        return _refuse("it makes network namespaces, which needs root")
+    if not os.access(options.emulator, os.X_OK):
+        return _refuse(f"the link emulator is missing: {options.emulator}\n  Run ./build.sh as root: it builds it.")
+    if options.update_docs is not None:
+        try:
+            # A document without marks is found out before, not after.
+            tables.fill(options.update_docs.read_text("utf-8"), "")
+        except (OSError, ValueError) as error:
+            print(f"Error: {options.update_docs}: {error}", file=sys.stderr)
+            return 2
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        # Its parts take themselves away on the way out, and none outlives this process.
+        with StopSignals() as stop, tempfile.TemporaryDirectory(prefix="bench-links-") as directory:
+            try:
+                results = measure_all(options, Path(directory))
+            finally:
+                stop.shield()
+    except Interrupted as interrupted:
+        print("interrupted: nothing is written, and what was made is removed", file=sys.stderr)
+        return 128 + interrupted.signum
+    except ContainernetEnvError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return publish(results, options)
+
+
+def _refuse(reason: str) -> int:
+    print(f"Error: {reason}", file=sys.stderr)
+    return 3
+
+
+def measure_all(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
+    """Every point that fits into the time; one that fails is noted and the others go on."""
+    durations: Durations = options.durations
+    began_s = time.monotonic()
+    results: dict[str, Any] = {"schema": SCHEMA, "began": utc_now(), "mode": durations.name}
+    wanted: list[Kind] = [kind for kind in KINDS if not options.by or kind in options.by]
+    skipped: dict[str, str] = {}
+    for kind in wanted:
+        why = None
+        if kind == "wirefilter":
+            why = machine.why_no_wirefilter(durations.install_s, directory / "apt.log")
+        elif kind == "netem":
+            why = machine.why_no_netem()
+        if why is not None:
+            skipped[kind] = why
+            print(f"  left out: {kind}: {why}", flush=True)
+    results["machine"] = machine.facts()
+    results["shortened"] = durations.shortened()
+    kinds: list[Kind] = [kind for kind in wanted if kind not in skipped]
+    plan = [point for point in measure.points(kinds, durations) if not options.only or point.table in options.only]
+    done: list[dict[str, Any]] = []
+    failures: list[dict[str, str]] = []
+    late: list[str] = []
+    needs = sum(point.needs_s for point in plan)
+    print(f"  {len(plan)} points, about {needs:.0f} s, at most {durations.limit_s:g} s", flush=True)
+    for number, point in enumerate(plan, 1):
+        if time.monotonic() - began_s + point.needs_s > durations.limit_s:
+            late.append(point.label())
+            continue
+        print(f"  {time.monotonic() - began_s:5.0f} s  {number}/{len(plan)}  {point.label()}", flush=True)
+        try:
+            done.append(measure.run(point, durations, directory, options.emulator))
+        except (ContainernetEnvError, OSError) as error:
+            failures.append({"point": point.label(), "error": str(error)})
+            print(f"           FAILED: {error}", flush=True)
+    results["machine"]["load_average"].append(os.getloadavg()[0])
+    results.update(
+        took_s=round(time.monotonic() - began_s, 1),
+        skipped_kinds=skipped,
+        skipped_points=late,
+        failures=failures,
+        points=done,
+    )
+    return results
+
+
+def publish(results: dict[str, Any], options: argparse.Namespace) -> int:
+    """Print the tables, write JSON and picture, fill the document; return the exit status."""
+    text = tables.report(results)
+    print(f"\n{text}\n")
+    record = options.out / "bench-links.json"
+    record.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    print(f"  written: {record}")
+    picture = options.out / "bench-links.png"
+    why_not = plot.draw(results, picture)
+    print(f"  written: {picture}" if why_not is None else f"  no picture: {why_not}")
+    if options.update_docs is not None:
+        document = options.update_docs.read_text("utf-8")
+        options.update_docs.write_text(tables.fill(document, text), "utf-8")
+        print(f"  filled: {options.update_docs}")
+    return 1 if results["failures"] else 0

@@ -1,0 +1,116 @@
+"""How long each point is measured, and what of it is shorter than the yardstick. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SLOW_RATE_BPS = 1_000_000
+"""At and below this rate a flow needs longer to settle: a queue of a thousand frames is 12 s of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """Seconds, and how often. ``peer_*`` are for what the emulator is compared with.
+
+    ``limit_s`` bounds the whole run: what does not fit any more is left out, and said so.
+    """
+
+    name: str
+    limit_s: float
+    probes: int
+    loaded_probes: int
+    tcp_warmup_s: float
+    tcp_s: float
+    tcp_slow_s: float
+    repetitions: int
+    slow_repetitions: int
+    peer_tcp_s: float
+    peer_tcp_slow_s: float
+    peer_repetitions: int
+    udp_s: float
+    frames_s: float
+    cost_s: float
+    install_s: float
+
+    def tcp(self, own: bool, rate_bps: int | None) -> tuple[float, int]:
+        """Seconds after the warm-up, and repetitions, of one bandwidth point; ``own`` is the emulator."""
+        slow = rate_bps is not None and rate_bps <= SLOW_RATE_BPS
+        if own:
+            return (self.tcp_slow_s, self.slow_repetitions) if slow else (self.tcp_s, self.repetitions)
+        return (self.peer_tcp_slow_s if slow else self.peer_tcp_s, self.peer_repetitions)
+
+    def shortened(self) -> list[str]:
+        """One line for each kind of point that is measured for less long than the yardstick (``COMPLETE``)."""
+        lines = []
+        for who, own in (("emulator", True), ("what it is compared with", False)):
+            for label, rate_bps in (("TCP", None), ("TCP at 1 Mbit/s", SLOW_RATE_BPS)):
+                mine, asked = (which._tcp_text(*which.tcp(own, rate_bps)) for which in (self, COMPLETE))
+                if mine != asked:
+                    lines.append(f"{label}, {who}: {mine} instead of {asked}")
+        if self.is_quick:
+            lines.append("round trips under load over links of 3 ms only; no TCP both ways")
+        return lines
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether points that tell the least are left out as well."""
+        return self.name == "quick"
+
+    def _tcp_text(self, seconds: float, repetitions: int) -> str:
+        return f"{repetitions} x ({self.tcp_warmup_s:g} s of warm-up + {seconds:g} s)"
+
+
+COMPLETE = Durations(
+    name="complete",
+    limit_s=3000,
+    probes=1000,
+    loaded_probes=1000,
+    tcp_warmup_s=3,
+    tcp_s=20,
+    tcp_slow_s=60,
+    repetitions=3,
+    slow_repetitions=3,
+    peer_tcp_s=20,
+    peer_tcp_slow_s=60,
+    peer_repetitions=3,
+    udp_s=10,
+    frames_s=10,
+    cost_s=10,
+    install_s=120,
+)
+FULL = Durations(
+    name="full",
+    limit_s=525,
+    probes=250,
+    loaded_probes=200,
+    tcp_warmup_s=3,
+    tcp_s=5,
+    tcp_slow_s=60,
+    repetitions=3,
+    slow_repetitions=1,
+    peer_tcp_s=5,
+    peer_tcp_slow_s=12,
+    peer_repetitions=1,
+    udp_s=3,
+    frames_s=3,
+    cost_s=3,
+    install_s=60,
+)
+QUICK = Durations(
+    name="quick",
+    limit_s=84,
+    probes=40,
+    loaded_probes=20,
+    tcp_warmup_s=0.5,
+    tcp_s=1,
+    tcp_slow_s=1,
+    repetitions=1,
+    slow_repetitions=1,
+    peer_tcp_s=1,
+    peer_tcp_slow_s=1,
+    peer_repetitions=1,
+    udp_s=1,
+    frames_s=1,
+    cost_s=1,
+    install_s=20,
+)

@@ -1,0 +1,230 @@
+"""The four measurements: each makes its own path, takes it away again and returns JSON values with every sample."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.links import flows, theory
+from bench.links.durations import Durations
+from bench.links.frames import FrameSender
+from bench.links.paths import BenchPath, Kind, open_path
+from bench.links.summary import datagram_rate_bps, summarize_rtt
+from containernet_env.errors import RunError
+from containernet_env.links import rtt
+from containernet_env.links.spec import LinkSpec
+
+DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
+LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
+RATES_BPS = (1_000_000, 10_000_000, 100_000_000, 500_000_000, 1_000_000_000)
+UDP_RATE_BPS = BOTH_WAYS_RATE_BPS = 100_000_000
+LINK_DELAY_NS = 3_000_000
+"""Of the links whose bandwidth, packet rate and cost are measured."""
+
+SMALL_FRAME_BYTES = 64
+COST_PPS = 20_000
+LOAD_PPS = 5_000
+_UDP_WARMUP_S = 0.5
+_DRAIN_S = 0.3
+_SETUP_S = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What ``rtt.measure`` wants to know of a pair."""
+
+    a: str
+    b: str
+    propagation_ns: int
+    expected_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One thing to measure over one kind of path. ``needs_s`` is about how long it takes, set-up included."""
+
+    table: str
+    kind: Kind
+    needs_s: float
+    delay_ns: int = LINK_DELAY_NS
+    rate_bps: int | None = None
+    loaded: bool = False
+    protocol: str = ""
+    pattern: str = ""
+
+    def label(self) -> str:
+        """What it is, in a line."""
+        words = [self.table, self.kind, f"{self.delay_ns / 1e6:g} ms", self.protocol, self.pattern]
+        if self.table == "bandwidth":
+            words.append("unlimited" if self.rate_bps is None else f"{self.rate_bps / 1e6:g} Mbit/s")
+        if self.loaded:
+            words.append("under load")
+        return ", ".join(word for word in words if word)
+
+
+def points(kinds: list[Kind], durations: Durations) -> list[Point]:
+    """All that is measured, in order: the same point over every kind before the next one."""
+    plan = []
+    echo_s = rtt.INTERVAL_MS / 1000
+    loaded_delays = (LINK_DELAY_NS,) if durations.is_quick else LOADED_DELAYS_NS
+    both_ways = () if durations.is_quick else (BOTH_WAYS_RATE_BPS,)
+    for delays, loaded, probes in (
+        (DELAYS_NS, False, durations.probes),
+        (loaded_delays, True, durations.loaded_probes),
+    ):
+        for delay in delays:
+            needs = _SETUP_S + probes * echo_s + 3 * theory.rtt_ns(delay) / 1e9
+            plan += [Point("accuracy", kind, needs, delay, loaded=loaded) for kind in kinds]
+    for protocol, rates in (("tcp", (*RATES_BPS, None)), ("tcp both ways", both_ways)):
+        for rate in rates:
+            for kind in kinds:
+                seconds, repetitions = durations.tcp(kind == "emulator", rate)
+                needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
+                plan.append(Point("bandwidth", kind, needs, rate_bps=rate, protocol=protocol))
+    needs = _SETUP_S + _UDP_WARMUP_S + durations.udp_s
+    plan += [Point("bandwidth", kind, needs, rate_bps=UDP_RATE_BPS, protocol="udp") for kind in kinds]
+    plan += [Point("frames", kind, _SETUP_S + durations.frames_s) for kind in kinds]
+    for pattern in ("bursts", "even"):
+        plan += [Point("cost", kind, _SETUP_S + durations.cost_s, pattern=pattern) for kind in kinds]
+    return plan
+
+
+def run(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    """Measure one point. Raises ``RunError``."""
+    do = {"accuracy": _accuracy, "bandwidth": _bandwidth, "frames": _frames, "cost": _cost}[point.table]
+    return {**asdict(point), **do(point, durations, directory, binary)}
+
+
+def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    asked = theory.rtt_ns(point.delay_ns)
+    probes = durations.loaded_probes if point.loaded else durations.probes
+    with open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path:
+        hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
+        expected = [_Asked(hosts[0].name, hosts[1].name, asked, asked)]
+        with _load(path, point.loaded):
+            pair = rtt.measure(hosts, expected, binary=binary, probes=probes).pairs[0]
+        facts = path.facts()
+    summary = summarize_rtt(asked, pair.samples_ns)
+    if summary is None:
+        raise RunError(f"none of {pair.sent} echoes was answered")
+    return {
+        **asdict(summary),
+        "sent": pair.sent,
+        "lost": pair.lost,
+        "samples_ns": list(pair.samples_ns),
+        "facts": facts,
+    }
+
+
+@contextmanager
+def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
+    """Full frames from the first host to the second, five in a row every millisecond, while the block runs."""
+    if not wanted:
+        yield
+        return
+    stop = threading.Event()
+    failure: list[Exception] = []
+
+    def work() -> None:
+        try:
+            while not stop.is_set():
+                sender.pace(0.1, 0.001, LOAD_PPS // 1000)
+        except OSError as error:
+            failure.append(error)
+
+    with FrameSender(*path.hosts, theory.FRAME_BYTES) as sender:
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+    if failure:
+        raise RunError(str(failure[0]))
+
+
+def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    # A path per repetition: no flow meets what the one before left in a queue.
+    seconds, repetitions = durations.tcp(point.kind == "emulator", point.rate_bps)
+    if point.protocol == "udp":
+        repetitions = 1
+    runs: list[dict[str, Any]] = []
+    for _ in range(repetitions):
+        with open_path(point.kind, LinkSpec.symmetric(point.delay_ns, point.rate_bps), directory, binary) as path:
+            first, second = path.hosts
+            if point.protocol == "udp":
+                assert point.rate_bps is not None
+                offered = theory.offered_pps(point.rate_bps)
+                stamps = flows.udp(first, second, offered, _UDP_WARMUP_S, durations.udp_s)
+                rate = datagram_rate_bps(stamps, theory.DATAGRAM_BYTES)
+                if rate is None:
+                    raise RunError("fewer than two datagrams arrived")
+                runs.append({"goodput_bps": rate, "datagrams": len(stamps), "offered_pps": offered})
+                continue
+            directions = [(first, second), (second, first)][: 2 if point.protocol == "tcp both ways" else 1]
+            results = flows.tcp(directions, durations.tcp_warmup_s, seconds)
+            runs.append(
+                {
+                    # Both ways: the mean of the directions.
+                    "goodput_bps": sum(result.goodput_bps for result in results) / len(results),
+                    "retransmissions": sum(result.retransmissions for result in results),
+                    "flows": [asdict(result) for result in results],
+                }
+            )
+    return {"theory_bps": _theory_bps(point), "runs": runs}
+
+
+def _theory_bps(point: Point) -> float | None:
+    if point.rate_bps is None:
+        return None
+    if point.protocol == "udp":
+        return theory.udp_goodput_bps(point.rate_bps)
+    return theory.tcp_goodput_bps(point.rate_bps, both_ways=point.protocol == "tcp both ways")
+
+
+def _frames(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    with (
+        open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path,
+        FrameSender(*path.hosts, SMALL_FRAME_BYTES) as sender,
+    ):
+        sender.pace(0.1, 0.001, 1)  # addresses are learned
+        time.sleep(_DRAIN_S)
+        before, began_ns = path.delivered()
+        taken = sender.flood(durations.frames_s)
+        after, ended_ns = path.delivered()
+        seconds = (ended_ns - began_ns) / 1e9
+        return {
+            "offered_per_s": taken / seconds,
+            "delivered_per_s": (after - before) / seconds,
+            "seconds": seconds,
+            "facts": path.facts(),
+        }
+
+
+def _cost(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    burst = COST_PPS // 1000 if point.pattern == "bursts" else 1
+    with (
+        open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path,
+        FrameSender(*path.hosts, theory.FRAME_BYTES) as sender,
+    ):
+        sender.pace(_DRAIN_S, 0.001, 1)
+        before, began_ns = path.delivered()
+        cpu_s = path.cpu_s()
+        taken = sender.pace(durations.cost_s, burst / COST_PPS, burst)
+        used_s = path.cpu_s() - cpu_s
+        after, ended_ns = path.delivered()
+        seconds = (ended_ns - began_ns) / 1e9
+        return {
+            "offered_per_s": taken / seconds,
+            "delivered_per_s": (after - before) / seconds,
+            # What the kernel does for netem is in no process's time.
+            "core_ratio": used_s / seconds if path.processes() else None,
+            "seconds": seconds,
+            "facts": path.facts(),
+        }

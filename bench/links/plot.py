@@ -1,0 +1,59 @@
+"""The picture of a run, where matplotlib is at hand; the project does not depend on it."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+COLOURS = {"emulator": "#1f6fb2", "wirefilter": "#c2571a", "netem": "#3a8f4f"}
+
+
+def draw(results: Mapping[str, Any], picture: Path) -> str | None:
+    """Write ``picture``; return why not where that cannot be done."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return "matplotlib is not installed"
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), dpi=120)
+    for kind, colour in COLOURS.items():
+        rows = [row for row in results["points"] if row["kind"] == kind]
+        idle = [row for row in rows if row["table"] == "accuracy" and not row["loaded"]]
+        if idle:
+            middle = [(row["median_ns"] - row["asked_ns"]) / 1e3 for row in idle]
+            below = [(row["median_ns"] - row["min_ns"]) / 1e3 for row in idle]
+            above = [(row["p99_ns"] - row["median_ns"]) / 1e3 for row in idle]
+            left.errorbar(
+                [row["delay_ns"] / 1e6 for row in idle],
+                middle,
+                [below, above],
+                color=colour,
+                marker="o",
+                markersize=4,
+                capsize=3,
+                linewidth=1,
+                label=kind,
+            )
+        limited = [row for row in rows if row["table"] == "bandwidth" and row["protocol"] == "tcp" and row["rate_bps"]]
+        if limited:
+            goodputs = [statistics.median(run["goodput_bps"] for run in row["runs"]) for row in limited]
+            ratios = [100 * got / row["theory_bps"] for got, row in zip(goodputs, limited, strict=True)]
+            right.plot([row["rate_bps"] / 1e6 for row in limited], ratios, "o-", color=colour, markersize=4, label=kind)
+    left.axhline(0, color="#b0b0b0", linewidth=1)
+    left.set(xscale="log", xlabel="delay of a link, ms", ylabel="RTT measured - asked, us", title="min, median, 99 %")
+    left.set_yscale("symlog", linthresh=100)
+    right.axhline(100, color="#b0b0b0", linewidth=1)
+    right.set(xscale="log", xlabel="rate, Mbit/s", ylabel="% of theory", title="TCP goodput")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    figure.savefig(picture)
+    plt.close(figure)
+    return None

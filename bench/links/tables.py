@@ -1,0 +1,139 @@
+"""Results as Markdown tables: the same text on the terminal and in the documentation. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.links.summary import off_ratio
+
+BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
+
+Row = Mapping[str, Any]
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1) -> str:
+    """A Markdown table, aligned as plain text too; columns after the first ``text_columns`` are numbers."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if column < text_columns else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = ["-" * width if column < text_columns else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
+    return "\n".join([line(header), line(rule), *(line(row) for row in rows)])
+
+
+def accuracy(rows: Sequence[Row], loaded: bool) -> str:
+    """RTTs in ms; empty text where none was measured."""
+    cells = [
+        [
+            f"{row['delay_ns'] / 1e6:g} ms",
+            row["kind"],
+            _ms(row["asked_ns"]),
+            _ms(row["min_ns"]),
+            _ms(row["median_ns"]),
+            _ms(row["p99_ns"]),
+            f"{row['early_ns'] / 1000:.1f}",
+            f"{row['lost']}/{row['sent']}",
+        ]
+        for row in rows
+        if row["table"] == "accuracy" and row["loaded"] == loaded
+    ]
+    header = ["links", "by", "asked", "min", "median", "99 %", "worst early, us", "lost"]
+    return table(header, cells, 2) if cells else ""
+
+
+def bandwidth(rows: Sequence[Row]) -> str:
+    """Goodput in Mbit/s, the median of the runs; retransmissions of all runs."""
+    cells = []
+    for row in rows:
+        if row["table"] != "bandwidth":
+            continue
+        goodput = statistics.median(run["goodput_bps"] for run in row["runs"])
+        expected = row["theory_bps"]
+        tcp = row["protocol"] != "udp"
+        cells.append(
+            [
+                row["protocol"].upper() if not tcp else row["protocol"].replace("tcp", "TCP"),
+                "unlimited" if row["rate_bps"] is None else f"{row['rate_bps'] / 1e6:g}",
+                row["kind"],
+                "-" if expected is None else f"{expected / 1e6:.3f}",
+                f"{goodput / 1e6:.3f}",
+                "-" if expected is None else f"{100 * off_ratio(goodput, expected):+.2f}",
+                str(sum(run["retransmissions"] for run in row["runs"])) if tcp else "-",
+                str(len(row["runs"])),
+            ]
+        )
+    header = ["", "Mbit/s", "by", "theory", "goodput", "off, %", "retransmissions", "runs"]
+    return table(header, cells, 3) if cells else ""
+
+
+def frames(rows: Sequence[Row]) -> str:
+    """Frames of 64 bytes per second."""
+    cells = [
+        [row["kind"], f"{row['offered_per_s']:,.0f}", f"{row['delivered_per_s']:,.0f}"]
+        for row in rows
+        if row["table"] == "frames"
+    ]
+    return table(["by", "offered frames/s", "delivered frames/s"], cells) if cells else ""
+
+
+def cost(rows: Sequence[Row]) -> str:
+    """Processor time at 20,000 frames per second."""
+    names = {"bursts": "20 every 1 ms", "even": "1 every 50 us"}
+    cells = [
+        [
+            names[row["pattern"]],
+            row["kind"],
+            f"{row['offered_per_s']:,.0f}",
+            f"{row['delivered_per_s']:,.0f}",
+            "in the kernel" if row["core_ratio"] is None else f"{100 * row['core_ratio']:.1f}",
+        ]
+        for row in rows
+        if row["table"] == "cost"
+    ]
+    return table(["frames", "by", "offered/s", "delivered/s", "% of a core"], cells, 2) if cells else ""
+
+
+def report(results: Mapping[str, Any]) -> str:
+    """Everything, as a section of a Markdown document without a heading of its own."""
+    rows = results["points"]
+    machine = results["machine"]
+    load = machine["load_average"]
+    parts = [
+        f"Measured on {results['began'][:10]}, mode `{results['mode']}`, {results['took_s']:.0f} s: {machine['cpu']}, "
+        f"{machine['cores']} cores, Linux {machine['kernel']}, {machine['system']}; "
+        f"load average before {load[0]:.2f}, after {load[1]:.2f}."
+    ]
+    notes = [f"- Shortened: {line}." for line in results["shortened"]]
+    notes += [f"- Left out: {kind}: {reason}." for kind, reason in results["skipped_kinds"].items()]
+    notes += [f"- Left out for lack of time: {label}." for label in results["skipped_points"]]
+    notes += [f"- FAILED: {failure['point']}: {failure['error']}." for failure in results["failures"]]
+    parts.append("\n".join(notes))
+    for title, text in (
+        ("Round trips, idle, in ms", accuracy(rows, loaded=False)),
+        ("Round trips under load (5,000 full frames/s, five every millisecond), in ms", accuracy(rows, loaded=True)),
+        ("Goodput over links of 3 ms, in Mbit/s", bandwidth(rows)),
+        ("Frames of 64 bytes, as many as fit", frames(rows)),
+        ("Processor time for 20,000 full frames/s", cost(rows)),
+    ):
+        if text:
+            parts.append(f"{title}:\n\n{text}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def fill(document: str, text: str) -> str:
+    """The document with ``text`` between its two marks. Raises ``ValueError`` unless each is there once, in order."""
+    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
+        raise ValueError(f"the document needs one '{BEGIN}' and, after it, one '{END}'")
+    before, rest = document.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
+
+
+def _ms(value_ns: int) -> str:
+    return f"{value_ns / 1e6:.3f}"
