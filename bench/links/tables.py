@@ -92,7 +92,7 @@ def cost(rows: Sequence[Row]) -> str:
             row["kind"],
             f"{row['offered_per_s']:,.0f}",
             f"{row['delivered_per_s']:,.0f}",
-            "in the kernel" if row["core_ratio"] is None else f"{100 * row['core_ratio']:.1f}",
+            f"{100 * row['core_ratio']:.1f}",
         ]
         for row in rows
         if row["table"] == "cost"

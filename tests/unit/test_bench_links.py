@@ -90,7 +90,8 @@ def test_every_mode_fits_its_time_where_all_three_are_there() -> None:
 def test_what_is_shortened_is_said() -> None:
     assert COMPLETE.shortened() == []
     assert FULL.shortened()
-    assert "instead of 3 x (3 s of warm-up + 20 s)" in QUICK.shortened()[0]
+    assert "instead of 3 x (3 s of warm-up + 60 s)" in QUICK.shortened()[0]
+    assert "instead of 3 x (8 s of warm-up + 20 s)" in FULL.shortened()[2]
 
 
 def accuracy_row(kind: str, loaded: bool = False) -> dict[str, object]:
@@ -134,11 +135,11 @@ RESULTS = {
         {"table": "frames", "kind": "emulator", "offered_per_s": 300_000.4, "delivered_per_s": 250_000.0},
         {
             "table": "cost",
-            "kind": "netem",
+            "kind": "wirefilter",
             "pattern": "even",
             "offered_per_s": 20_000.0,
             "delivered_per_s": 19_999.0,
-            "core_ratio": None,
+            "core_ratio": 0.4567,
         },
     ],
 }
@@ -157,7 +158,7 @@ def test_the_report_has_every_table_with_its_units() -> None:
     assert cells(text, "| TCP | 100") == ["TCP", "100", "emulator", "95.640", "94.684", "-1.00", "3", "3"]
     assert cells(text, "| TCP | unlimited")[3:6] == ["-", "3500.000", "-"]
     assert cells(text, "| emulator | ")[1:] == ["300,000", "250,000"]
-    assert cells(text, "| 1 every 50 us")[-1] == "in the kernel"
+    assert cells(text, "| 1 every 50 us")[-1] == "45.7"
     for note in ("Shortened: TCP: less", "Left out: netem", "FAILED: cost, emulator: it has ended"):
         assert note in text
     json.dumps(RESULTS)
