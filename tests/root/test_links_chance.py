@@ -18,7 +18,17 @@ from containernet_env.links.rtt import ProbeHost, measure
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.links.tc import DELAY_TOLERANCE_NS
 from containernet_env.topology import RttExpectation
-from tests.root.network import ADDRESSES, answers, emulated, has_netem, needs_emulator, needs_root, veth
+from tests.root.network import (
+    ADDRESSES,
+    INTERFACES,
+    MACS,
+    answers,
+    emulated,
+    has_netem,
+    needs_emulator,
+    needs_root,
+    veth,
+)
 
 pytestmark = [pytest.mark.root, needs_root]
 
@@ -73,6 +83,10 @@ def test_as_many_frames_are_lost_as_was_asked(make: Maker, loss: Loss) -> None:
 @needs_emulator
 def test_a_seed_repeats_the_same_losses() -> None:
     with emulated(LinkSpec()) as (link, pids):
+        # Frames of nobody's asking (neighbours, routers) would draw as well.
+        for pid, interface, other, mac in zip(pids, INTERFACES, reversed(ADDRESSES), reversed(MACS), strict=True):
+            netns.write_sysctl(pid, "net.ipv6.conf.all.disable_ipv6", "1")
+            netns.ip_batch(pid, [f"neighbor replace {other} lladdr {mac} dev {interface} nud permanent"])
         assert answers(*pids, ADDRESSES[1])
         runs = []
         for seed in (7, None, 7):
