@@ -17,7 +17,7 @@ from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.errors import RunError
 from containernet_env.links import rtt
-from containernet_env.links.spec import LinkSpec
+from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
@@ -42,6 +42,7 @@ class _Asked:
     b: str
     propagation_ns: int
     expected_ns: int
+    round_trip: tuple[DirectionSpec, ...] = ()  # nothing on the path is left to chance
 
 
 @dataclass(frozen=True, slots=True)
