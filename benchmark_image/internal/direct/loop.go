@@ -164,7 +164,7 @@ func (l *loop) read(k *link, toTheEnd bool) {
 		if k.dead {
 			return
 		}
-		n, err := unix.Read(k.fd, l.buffer)
+		n, err := read(k.fd, l.buffer)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -245,7 +245,7 @@ func (l *loop) flushAll() {
 // flush writes until the output is empty or the socket takes no more.
 func (l *loop) flush(k *link) {
 	for !k.stuck && !k.dead && len(k.http.Output()) > 0 {
-		n, err := unix.Write(k.fd, k.http.Output())
+		n, err := write(k.fd, k.http.Output())
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):

@@ -76,9 +76,9 @@ func (p *poller) prepare() (err error) {
 		return fmt.Errorf("prepare an epoll: %w", err)
 	}
 	p.try = func(uintptr) bool {
-		p.ready, p.err = unix.EpollWait(p.epoll, p.events[:], 0)
-		if errors.Is(p.err, unix.EINTR) {
-			p.ready, p.err = 0, nil
+		p.ready, p.err = pollNow(p.epoll, p.events[:])
+		for errors.Is(p.err, unix.EINTR) {
+			p.ready, p.err = pollNow(p.epoll, p.events[:])
 		}
 		return p.ready != 0 || p.err != nil
 	}
