@@ -134,13 +134,13 @@ func cause(err error) string {
 
 // becameReady lets the jobs go that wait.
 func (c *conn) becameReady() {
-	if !c.wasReady {
-		c.wasReady = true
-		close(c.opened)
-	}
 	c.failing = false
 	c.isReady.Store(true)
 	c.loop.readyConns++
+	if !c.wasReady {
+		c.wasReady = true
+		close(c.opened) // who waits for it asks isReady next
+	}
 	c.startWaiting()
 	c.loop.resume(c)
 }

@@ -235,3 +235,21 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestTheLeaderIsKnownOnceTheConnectionIsOpen: the first question must not find the connection not ready.
+func TestTheLeaderIsKnownOnceTheConnectionIsOpen(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	for i := range 200 {
+		transport, err := Open(t.Context(), etcd.Options{
+			Endpoints: cluster.Endpoints(), Conns: 1, DialTimeout: 10 * time.Second, RequestTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := transport.Leader()
+		transport.Close()
+		if leader == "" {
+			t.Fatalf("no leader is known after opening %d times", i+1)
+		}
+	}
+}
