@@ -62,6 +62,8 @@ func (s *Server) hello(request *strictjson.Object) (any, int64, error) {
 		RealtimeReason:     grant.RealtimeReason,
 		MemoryLocked:       grant.Locked,
 		MemoryLockedReason: grant.LockedReason,
+		KeptAwake:          grant.Awake,
+		KeptAwakeReason:    grant.AwakeReason,
 		PID:                os.Getpid(),
 		Latencies:          latenciesResult(s.emulator.Latencies()),
 		SelfTest:           selfTestResult(s.emulator.SelfTest()),

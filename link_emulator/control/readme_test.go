@@ -63,6 +63,7 @@ func TestREADME(t *testing.T) {
 // varies are the fields whose values differ from run to run, with what the examples show; their types do not differ.
 var varies = map[string]string{
 	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`, "memory_locked": "true", "memory_locked_reason": `""`,
+	"kept_awake": "true", "kept_awake_reason": `""`,
 	"turns": "20", "rests": "0",
 	"timer_ns": "21000", "wake_ns": "14000", "write_ns": "2000",
 	"passed": "true", "reason": `""`, "echoes": "25", "min_ns": "1998000", "median_ns": "2004000",

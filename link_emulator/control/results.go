@@ -15,6 +15,8 @@ type helloResult struct {
 	RealtimeReason     string          `json:"realtime_reason"`
 	MemoryLocked       bool            `json:"memory_locked"`
 	MemoryLockedReason string          `json:"memory_locked_reason"`
+	KeptAwake          bool            `json:"kept_awake"`
+	KeptAwakeReason    string          `json:"kept_awake_reason"`
 	PID                int             `json:"pid"`
 	Latencies          latenciesResult `json:"latencies"`
 	SelfTest           selfTestResult  `json:"self_test"`

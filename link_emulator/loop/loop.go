@@ -45,6 +45,7 @@ type Loop struct {
 	timer  int
 	wake   int // eventfd
 	probe  int // eventfd; see probeWakeUps
+	qos    int // see stayAwake
 
 	sources    []*source // by index; nil: free
 	generation int32
@@ -94,7 +95,7 @@ type source struct {
 
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
-	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, failed: failed, stopped: make(chan struct{})}
+	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -121,8 +122,7 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake} { // not the probe: its goroutine may still write to it
-
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos} { // not the probe: its goroutine may still write to it
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -140,11 +140,16 @@ func (l *Loop) Start() (Grant, error) {
 	ready := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
-		if err := blockSignals(); err != nil {
+		err := blockSignals()
+		if err != nil {
 			ready <- err
 			return
 		}
 		l.grant = ask()
+		if l.qos, err = stayAwake(); err != nil {
+			l.grant.AwakeReason = err.Error()
+		}
+		l.grant.Awake = err == nil
 		ready <- nil
 		l.run()
 	}()

@@ -17,6 +17,8 @@ type Grant struct {
 	RealtimeReason string
 	Locked         bool
 	LockedReason   string
+	Awake          bool // idle processors stay in their shallowest state
+	AwakeReason    string
 }
 
 // ask asks for SCHED_FIFO for the calling thread and for memory that is never paged out, for the process.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -90,6 +91,27 @@ func TestSelfTestOfTheKernelsTAPs(t *testing.T) {
 	}
 	if result["passed"] != true { // a busy machine is no fault of the emulator's
 		t.Logf("the self-test failed: %v", result["reason"])
+	}
+}
+
+// The request is the open file, so it ends with the process; a kernel without the device is no fault.
+func TestProcessorsAreKeptAwake(t *testing.T) {
+	const device = "/dev/cpu_dma_latency"
+	hello := startEmulator(t).ask("hello", nil)
+	files := fmt.Sprintf("/proc/%v/fd", hello["pid"])
+	entries, err := os.ReadDir(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := false
+	for _, entry := range entries {
+		if target, err := os.Readlink(filepath.Join(files, entry.Name())); err == nil && target == device {
+			held = true
+		}
+	}
+	_, missing := os.Stat(device)
+	if held != (missing == nil) || hello["kept_awake"] != held || (hello["kept_awake_reason"] == "") != held {
+		t.Errorf("%s open: %t, there: %t; hello says %v, %q", device, held, missing == nil, hello["kept_awake"], hello["kept_awake_reason"])
 	}
 }
 
