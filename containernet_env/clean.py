@@ -1,31 +1,43 @@
 """Remove what runs left behind that were killed before they could tear down.
 
 Everything else of a run dies with its driver: the link emulator ends when its control connection closes and its
-interfaces with it, and a namespace goes with its last process. Containers are the engine's, so they stay.
+interfaces with it, and a namespace goes with its last process. Containers are the engine's, and bridges of Open
+vSwitch stand in its database, so they stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from containernet_env import engine, owner
+from containernet_env import engine, ovs, owner
 
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Names of the containers that were removed, and of those that a living process still uses."""
+    """What was removed, and what a living process still uses: "container cnenv-...", "bridge ..." (of Open vSwitch)."""
 
     removed: tuple[str, ...]
     in_use: tuple[str, ...]
 
 
 def remove_leftovers() -> Leftovers:
-    """Remove our containers whose owner is dead; never one without our label, never one in use.
+    """Remove what is ours and whose owner is dead; never anything without our mark, never anything in use.
 
-    Raises MissingRequirementError where no engine answers, RunError where a container could not be removed.
+    Raises MissingRequirementError where no engine answers, RunError where something could not be removed.
     """
-    ours = engine.list_ours()
-    in_use = [container for container in ours if owner.is_alive(container.owner)]
-    stale = [container for container in ours if container not in in_use]
+    containers, bridges = engine.list_ours(), ovs.list_ours()
+    in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
+    in_use += [f"bridge {bridge.name}" for bridge in bridges if owner.is_alive(bridge.owner)]
+    stale = [container for container in containers if not owner.is_alive(container.owner)]
     engine.remove_containers([container.id for container in stale])
-    return Leftovers(tuple(c.name for c in stale), tuple(c.name for c in in_use))
+    removed = [f"container {container.name}" for container in stale]
+    return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
+
+
+def remove_bridges(bridges: Iterable[ovs.OurBridge] | None = None) -> tuple[str, ...]:
+    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; says which."""
+    stale = [bridge for bridge in (ovs.list_ours() if bridges is None else bridges) if not owner.is_alive(bridge.owner)]
+    for bridge in stale:
+        ovs.remove_bridge(bridge.name)
+    return tuple(f"bridge {bridge.name}" for bridge in stale)

@@ -28,7 +28,7 @@ from containernet_env.errors import MissingRequirementError, RunError, UsageErro
 from containernet_env.links.base import EventHandler, ShapedLink
 from containernet_env.links.factory import LinkFactory
 from containernet_env.links.keywords import link_spec, split
-from containernet_env.links.select import LinksKind, choose
+from containernet_env.links.select import LinksKind, SwitchKind, check_choices, choose, choose_switches
 from containernet_env.links.spec import LinkSpec
 from containernet_env.live_links import LiveLinks
 from containernet_env.switches import LearningSwitch, StandInController
@@ -42,15 +42,17 @@ _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
-    ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``); ``run_id`` (6 hexadecimal
-    characters, made up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels``
-    go onto every container. ``params`` are Mininet's keywords. Needs root.
+    ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``), ``switches`` what joins links by
+    netem ("auto", "ovs", "bridge"; see ``links.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
+    up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels`` go onto every
+    container. ``params`` are Mininet's keywords. Needs root.
     """
 
     def __init__(
         self,
         *,
         links: str = "auto",
+        switches: str = "auto",
         run_id: str | None = None,
         link_emulator: Path | str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -60,12 +62,14 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
         if params.get("inNamespace"):
             raise UsageError("inNamespace=True needs a control network, which is not offered")
+        check_choices(links, switches)
         self.links_kind: LinksKind = choose(links)
+        self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
         self.run_id = run_id or new_run_id()
         self._pool = ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
         self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
         self._handlers: list[EventHandler] = []
-        self.factory = LinkFactory(self.links_kind, self.run_id, link_emulator, self._event)
+        self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event)
         self._stop_lock = threading.Lock()
         self._stopped = False
         self._problems: list[str] = []

@@ -16,12 +16,11 @@ from containernet_env.config.model import Config, Node
 from containernet_env.config.reader import render
 from containernet_env.errors import ConfigError, Problem
 from containernet_env.estimate import Estimator
+from containernet_env.links.select import LinksChoice, SwitchesChoice, check_choices
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
 from containernet_env.topology import HostRole, Link, RttExpectation, Switch, Topology, star
 from containernet_env.units import format_ms, format_number
-
-LinksChoice = Literal["auto", "netem", "emulator"]
 
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
@@ -55,6 +54,7 @@ class PlanOptions:
     machine_cores: int
     run_id: str = "RUN-ID"
     links: LinksChoice = "auto"
+    switches: SwitchesChoice = "auto"
     tcp_congestion_control: str = "cubic"
     only: tuple[str, ...] = ()
     repeat: int = 1
@@ -141,6 +141,7 @@ class Plan:
             and {"path": str(self.scenario_set.path), "sha256": self.scenario_set.sha256},
             "subnet": str(self.config.subnet),
             "links_choice": self.options.links,
+            "switches_choice": self.options.switches,
             "machine_cores": self.options.machine_cores,
             "hosts": [_host_dict(host) for host in self.hosts],
             "switches": [switch.name for switch in self.switches],
@@ -169,8 +170,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
     Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
-    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing.
+    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing or
+    links and switches do not go together.
     """
+    check_choices(options.links, options.switches)
     topology = star(config)
     largest = topology.largest_member_rtt()
     timing = etcd_timing(config, largest)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 from mininet.node import Controller, Node, Switch
 
-from containernet_env.errors import RunError
+from containernet_env import ovs
 from containernet_env.links.emulator import LinkEmulator
 from containernet_env.links.interface import NoInterface
 from containernet_env.netns import ip_batch
-
-_OVS_TIMEOUT_S = 10
 
 
 class LazyShellNode(Node):  # type: ignore[misc]
@@ -171,7 +166,7 @@ class OvsSwitch(LearningSwitch):
     def __init__(self, name: str, bridge: str, **params: Any) -> None:
         self.bridge = bridge
         super().__init__(name, **params)
-        vsctl("--may-exist", "add-br", bridge, "--", "set-fail-mode", bridge, "standalone")
+        ovs.add_bridge(bridge)
 
     @property
     def pid(self) -> int:
@@ -185,42 +180,11 @@ class OvsSwitch(LearningSwitch):
     def attach(self, interface: str) -> None:
         """Make an interface of the machine one of its ports."""
         ip_batch(self.pid, [f"link set dev {interface} up"])
-        vsctl("--may-exist", "add-port", self.bridge, interface)
+        ovs.add_port(self.bridge, interface)
 
     def remove(self) -> None:
         """See ``LearningSwitch``."""
-        vsctl("--if-exists", "del-br", self.bridge)
-
-
-def vsctl(*words: str) -> str:
-    """Run ``ovs-vsctl``; raises ``RunError`` when it fails."""
-    try:
-        done = subprocess.run(
-            ["ovs-vsctl", f"--timeout={_OVS_TIMEOUT_S}", *words],
-            capture_output=True,
-            text=True,
-            timeout=2 * _OVS_TIMEOUT_S,
-            check=True,
-        )
-    except subprocess.CalledProcessError as error:
-        raise RunError(
-            f"ovs-vsctl {' '.join(words)} failed with status {error.returncode}: {error.stderr.strip()}"
-        ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunError(f"ovs-vsctl {' '.join(words)}: {error}") from error
-    return done.stdout
-
-
-@lru_cache(maxsize=1)
-def ovs_works() -> bool:
-    """Whether Open vSwitch is installed, answers and has the kernel's datapath."""
-    if shutil.which("ovs-vsctl") is None:
-        return False
-    try:
-        types = vsctl("get", "Open_vSwitch", ".", "datapath_types")
-    except RunError:
-        return False
-    return "system" in types
+        ovs.remove_bridge(self.bridge)
 
 
 class StandInController(LazyShellNode, Controller):  # type: ignore[misc]

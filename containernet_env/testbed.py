@@ -14,6 +14,7 @@ from containernet_env.docker_host import Docker
 from containernet_env.errors import RunError
 from containernet_env.etcd import Cluster, Member
 from containernet_env.links.rtt import RttTable, Tolerance, measure_rtt
+from containernet_env.links.select import said
 from containernet_env.plan import Plan
 from containernet_env.relay import Relay
 from containernet_env.report import Reporter
@@ -59,7 +60,9 @@ class Testbed:
         self._reporter = reporter
         self._port = port
         self._tolerance = tolerance
-        self.net = Containernet(links=plan.options.links, run_id=plan.run_id, controller=None)
+        self.net = Containernet(
+            links=plan.options.links, switches=plan.options.switches, run_id=plan.run_id, controller=None
+        )
         self.hosts: dict[str, Docker] = {}
         self.relay: Relay | None = None
         self._cluster: Cluster | None = None
@@ -184,7 +187,7 @@ class Testbed:
         worst = self.rtt.worst()
         assert worst.measured_ns is not None, "a pair without an answer is a problem"
         return (
-            f"links by {self.net.links_kind}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
+            f"links by {said(self.net.switches_kind)}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
             f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
         )
 
@@ -222,6 +225,7 @@ class Testbed:
             },
             "images": dict(self._images),
             "links": self.net.links_kind,
+            "switches": self.net.switches_kind,
             # What the emulator said of itself: its version, real-time priority, own latencies, self-test.
             "link_emulator": self.net.factory.emulator.hello or None,
             "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},

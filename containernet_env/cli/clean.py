@@ -15,13 +15,14 @@ def command() -> None:
     """Remove what killed runs left behind: only what carries our label and whose run is over."""
     if os.geteuid() != 0:
         raise MissingRequirementError("clean must be run as root", "Run it again with sudo, or as root.")
-    if not engine.is_reachable():
-        click.echo("no engine is running, so there is nothing to remove")
-        return
-    found = clean.remove_leftovers()
+    if engine.is_reachable():
+        found = clean.remove_leftovers()
+    else:
+        click.echo("no engine is running, so there are no containers to remove")
+        found = clean.Leftovers(clean.remove_bridges(), ())
     for name in found.removed:
-        click.echo(f"removed container {name}")
+        click.echo(f"removed {name}")
     for name in found.in_use:
-        click.echo(f"kept container {name}: its run is still on")
+        click.echo(f"kept {name}: its run is still on")
     if not found.removed and not found.in_use:
         click.echo("nothing was left behind")

@@ -29,7 +29,7 @@ class ToleranceType(click.ParamType[Tolerance]):
 
 
 def testbed_options(command: _Command) -> _Command:
-    """Add --links, --rtt-tolerance, --congestion-control and --port."""
+    """Add --links, --switches, --rtt-tolerance, --congestion-control and --port."""
     options = (
         click.option(
             "--links",
@@ -37,6 +37,13 @@ def testbed_options(command: _Command) -> _Command:
             default="auto",
             show_default=True,
             help="What carries out delay and bandwidth.",
+        ),
+        click.option(
+            "--switches",
+            type=click.Choice(["auto", "ovs", "bridge"]),
+            default="auto",
+            show_default=True,
+            help="What joins links by netem: Open vSwitch or a Linux bridge.",
         ),
         click.option(
             "--rtt-tolerance",

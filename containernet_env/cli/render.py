@@ -64,7 +64,8 @@ def render_plan(plan: Plan, console: Console) -> None:
     console.print(_indented(_containers_table(plan)))
     for line in _shared_settings(plan.hosts):
         _say(console, line, indent=_INDENT)
-    _section(console, f"Links ({plan.options.links})")
+    switches = "" if plan.options.switches == "auto" else f", switches: {plan.options.switches}"
+    _section(console, f"Links ({plan.options.links}{switches})")
     console.print(_indented(_links_table(plan)))
     _section(console, "etcd flags")
     for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):

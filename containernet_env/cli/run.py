@@ -19,7 +19,8 @@ from containernet_env.signals import StopSignals
 
 if TYPE_CHECKING:
     from containernet_env.links.rtt import Tolerance
-    from containernet_env.plan import LinksChoice, Plan, PlanOptions
+    from containernet_env.links.select import LinksChoice, SwitchesChoice
+    from containernet_env.plan import Plan, PlanOptions
     from containernet_env.results import ResultsFile
     from containernet_env.testbed import Testbed
 
@@ -57,6 +58,7 @@ def command(
     only: tuple[str, ...],
     repeat: int,
     links: LinksChoice,
+    switches: SwitchesChoice,
     rtt_tolerance: Tolerance,
     tcp_congestion_control: str,
     port: int,
@@ -73,6 +75,7 @@ def command(
         machine_cores=os.cpu_count() or 1,
         run_id=secrets.token_hex(3),
         links=links,
+        switches=switches,
         tcp_congestion_control=tcp_congestion_control,
         only=only,
         repeat=repeat,

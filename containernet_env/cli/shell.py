@@ -18,7 +18,7 @@ from containernet_env.signals import StopSignals
 
 if TYPE_CHECKING:
     from containernet_env.links.rtt import Tolerance
-    from containernet_env.plan import LinksChoice
+    from containernet_env.links.select import LinksChoice, SwitchesChoice
     from containernet_env.testbed import Testbed
 
 
@@ -31,6 +31,7 @@ def command(
     config: Path,
     commands: tuple[str, ...],
     links: LinksChoice,
+    switches: SwitchesChoice,
     rtt_tolerance: Tolerance,
     tcp_congestion_control: str,
     port: int,
@@ -53,6 +54,7 @@ def command(
         machine_cores=os.cpu_count() or 1,
         run_id=secrets.token_hex(3),
         links=links,
+        switches=switches,
         tcp_congestion_control=tcp_congestion_control,
     )
     plan = build_plan(load_config(config), None, options)

@@ -13,12 +13,12 @@ from containernet_env import netns
 from containernet_env.errors import UsageError
 from containernet_env.links.base import EventHandler, ShapedLink
 from containernet_env.links.emulator import EmulatedLink, LinkEmulator
-from containernet_env.links.interface import MTU_BYTES, NAME_MAX, NodeInterface, SwitchPort, derive_mac
+from containernet_env.links.interface import MTU_BYTES, NAME_MAX, MachinePort, NodeInterface, SwitchPort, derive_mac
 from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.select import LinksKind
+from containernet_env.links.select import SwitchKind
 from containernet_env.links.spec import LinkSpec
 from containernet_env.links.tc import End, VethLink
-from containernet_env.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch, ovs_works
+from containernet_env.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
 
 # Mininet hands these to every switch class; they are about OpenFlow.
 _IGNORED_SWITCH_KEYWORDS = frozenset(
@@ -31,10 +31,10 @@ _EMULATOR_STARTS = 3
 
 
 class LinkFactory:
-    """One network's switches and links. Names of interfaces and bridges begin with ``run_id``."""
+    """One network's switches and links, of one ``kind``. Names of interfaces and bridges begin with ``run_id``."""
 
     def __init__(
-        self, kind: LinksKind, run_id: str, emulator_binary: Path | str | None, on_event: EventHandler
+        self, kind: SwitchKind, run_id: str, emulator_binary: Path | str | None, on_event: EventHandler
     ) -> None:
         self._kind = kind
         self._run_id = run_id
@@ -65,7 +65,7 @@ class LinkFactory:
         if self._kind == "emulator":
             self._start_emulator()
             return EmulatedSwitch(name, self.emulator)
-        if ovs_works():
+        if self._kind == "ovs":
             return OvsSwitch(name, self._name("b"))
         return BridgeSwitch(name, self._switch_namespace, self._name("b"))
 
@@ -122,7 +122,7 @@ class LinkFactory:
             veth.make(macs[0], macs[1], MTU_BYTES)
             link = veth
         interfaces = [
-            (SwitchPort if isinstance(node, EmulatedSwitch) else NodeInterface)(name, node, link, port, mac, alias)
+            _interface_class(node)(name, node, link, port, mac, alias)
             for name, node, port, mac, alias in zip(names, nodes, numbers, macs, known_as, strict=True)
         ]
         link.intf1, link.intf2 = interfaces
@@ -180,6 +180,12 @@ class LinkFactory:
         if self._namespace is not None:
             self._namespace.close()
             self._namespace = None
+
+
+def _interface_class(node: Any) -> type[NodeInterface]:
+    if isinstance(node, EmulatedSwitch):
+        return SwitchPort
+    return MachinePort if isinstance(node, OvsSwitch) else NodeInterface
 
 
 def _check_own_namespace(node: Any) -> None:

@@ -41,6 +41,8 @@ class NodeInterface(Intf):  # type: ignore[misc]
     ``alias`` is the name that Mininet would have given it (d1-eth0); the kernel knows it as an alternative name.
     """
 
+    _alias_in_kernel = True
+
     def __init__(self, name: str, node: Any, link: Any, port: int, mac: str | None, alias: str | None = None) -> None:
         # Not Mininet's constructor: that one moves and configures with commands inside the node.
         self.name, self.node, self.link, self.mac = name, node, link, mac
@@ -58,7 +60,7 @@ class NodeInterface(Intf):  # type: ignore[misc]
     def bring_up(self, address: str | None = None) -> None:
         """Give it its alternative name and address and set it up, in one go."""
         lines = []
-        if self.alias is not None and self.alias != self.name:
+        if self._alias_in_kernel and self.alias is not None and self.alias != self.name:
             lines.append(f"link property add dev {self.name} altname {self.alias}")
         lines += self._address_lines(address) if address else []
         self._ip(*lines, f"link set dev {self.name} up")
@@ -185,6 +187,15 @@ class NoInterface:
         """No address."""
 
     updateIP = MAC = IP
+
+
+class MachinePort(NodeInterface):
+    """A port of a switch in the machine's own namespace.
+
+    Its alias is Mininet's alone: s1-eth1 is a name that another network on this machine may have as well.
+    """
+
+    _alias_in_kernel = False
 
 
 class SwitchPort(NodeInterface):

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from containernet_env import engine
+from containernet_env import engine, ovs
 
 
 def _output(*argv: str) -> str:
@@ -52,6 +52,7 @@ def snapshot() -> dict[str, set[str]]:
         "named namespaces": set(_output("ip", "netns").split()),
         "namespaces": namespaces,
         "links": links,
+        "bridges of Open vSwitch": {f"{bridge.name} of {bridge.owner}" for bridge in ovs.list_ours()},
         "qdiscs": set(_output("tc", "qdisc").splitlines()),
         "cgroups": cgroups,
         "mounts": mounts,

@@ -15,7 +15,8 @@ from containernet_env import netns
 from containernet_env.errors import RunError
 from containernet_env.links.emulator import EmulatedLink, LinkEmulator, default_binary
 from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.select import kernel_has_netem
+from containernet_env.links.rtt import Tolerance
+from containernet_env.links.select import kernel_has_netem, ovs_problem
 from containernet_env.links.spec import LinkSpec
 from containernet_env.links.tc import End, VethLink
 
@@ -23,8 +24,16 @@ ADDRESSES = ("10.9.0.1", "10.9.0.2")
 INTERFACES = ("tst0e0", "tst0e1")
 MACS = ("02:00:00:00:09:01", "02:00:00:00:09:02")
 
+# Set where the processor is emulated (the vm ring): what this machine does takes 20 times as long there, so that
+# everything is late by milliseconds, and the link emulator, which keeps real time, cannot be judged.
+COARSE = "CONTAINERNET_ENV_COARSE_TIMES" in os.environ
+RTT_TOLERANCE = Tolerance(4_000_000, 0.33) if COARSE else Tolerance()
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
-needs_emulator = pytest.mark.skipif(not os.access(default_binary(), os.X_OK), reason="bin/link-emulator is not built")
+needs_emulator = pytest.mark.skipif(
+    COARSE or not os.access(default_binary(), os.X_OK),
+    reason="the link emulator needs a real processor" if COARSE else "bin/link-emulator is not built",
+)
 
 
 def has_netem() -> bool:
@@ -32,6 +41,28 @@ def has_netem() -> bool:
     with suppress(RunError, OSError):
         return os.geteuid() == 0 and kernel_has_netem()
     return False
+
+
+def _ovs_problem() -> str | None:
+    if os.geteuid() != 0:
+        return "not root"
+    return ovs_problem()
+
+
+needs_ovs = pytest.mark.skipif(_ovs_problem() is not None, reason=f"no Open vSwitch: {_ovs_problem()}")
+
+# What networks are made of: the emulator, or HTB and netem on each kind of switch.
+NETWORKS = [pytest.param("emulator", marks=needs_emulator), "bridge", "ovs"]
+
+
+def keywords_of(kind: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The keywords of ``Containernet`` for one of ``NETWORKS``; skips the test where there is no Open vSwitch."""
+    if kind == "ovs" and (reason := _ovs_problem()) is not None:
+        pytest.skip(f"no Open vSwitch: {reason}")
+    # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
+    links = "emulator" if kind == "emulator" else "netem"
+    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: links)
+    return {"switches": "auto" if kind == "emulator" else kind}
 
 
 @contextmanager

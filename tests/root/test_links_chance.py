@@ -20,8 +20,10 @@ from containernet_env.links.tc import DELAY_TOLERANCE_NS
 from containernet_env.topology import RttExpectation
 from tests.root.network import (
     ADDRESSES,
+    COARSE,
     INTERFACES,
     MACS,
+    RTT_TOLERANCE,
     answers,
     emulated,
     has_netem,
@@ -40,6 +42,7 @@ NETEM = pytest.param(veth, id="netem", marks=pytest.mark.skipif(not has_netem(),
 
 MS = 1_000_000
 DATAGRAMS = 2000
+SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
 
 
 def received(pids: tuple[int, int]) -> list[int]:
@@ -48,7 +51,8 @@ def received(pids: tuple[int, int]) -> list[int]:
         netns.socket_in(pids[1], socket.AF_INET, socket.SOCK_DGRAM) as there,
         netns.socket_in(pids[0], socket.AF_INET, socket.SOCK_DGRAM) as here,
     ):
-        there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        # FORCE: most machines allow 208 KiB, which holds 555 of these.
+        there.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 4 << 20)
         there.bind((ADDRESSES[1], 0))
         here.connect(there.getsockname())
         numbers: list[int] = []
@@ -107,11 +111,13 @@ def test_jitter_is_read_back_and_passes_the_proof_of_a_network(make: Maker, dist
         hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
         expected = RttExpectation("a", "b", 20 * MS, 20 * MS, round_trip=(direction, direction))
         table = measure(hosts, [expected])
-    assert table.problems() == [], table.render()
+    assert table.problems(RTT_TOLERANCE) == [], table.render(RTT_TOLERANCE)
     samples = table.pairs[0].samples_ns
     # The chance that 25 round trips of this spread stay within 1 ms of each other is nil.
     assert max(samples) - min(samples) > MS
-    assert all(abs(sample - 20 * MS) <= 2 * jitter.reach_ns + 2 * MS for sample in samples), samples
+    assert all(sample >= 20 * MS - 2 * jitter.reach_ns - 2 * MS for sample in samples), samples
+    late = [sample for sample in samples if sample > 20 * MS + 2 * jitter.reach_ns + 2 * MS]
+    assert len(late) <= (len(samples) // 2 if COARSE else 0), samples
 
 
 @needs_emulator

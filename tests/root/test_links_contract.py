@@ -17,6 +17,7 @@ from containernet_env.topology import RttExpectation
 from tests.root.network import (
     ADDRESSES,
     INTERFACES,
+    RTT_TOLERANCE,
     answers,
     emulated,
     has_netem,
@@ -105,7 +106,7 @@ def test_the_rtt_is_the_one_that_was_asked_for(make: Maker) -> None:
     with make(spec) as (_, pids):
         hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
         table = measure(hosts, [RttExpectation("a", "b", 8 * MS, expected_ns)])
-    assert table.problems() == [], table.render()
+    assert table.problems(RTT_TOLERANCE) == [], table.render(RTT_TOLERANCE)
     assert table.pairs[0].lost == 0
 
 

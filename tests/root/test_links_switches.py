@@ -1,4 +1,4 @@
-"""Whole networks of plain Mininet hosts, on both kinds of switches: no engine is needed."""
+"""Whole networks of plain Mininet hosts, on every kind of switches: no engine is needed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mininet.link import TCLink
 from mininet.node import Controller, OVSSwitch
 from mininet.topo import Topo
 
-from containernet_env import netns
+from containernet_env import netns, ovs
 from containernet_env.containernet import Containernet
 from containernet_env.errors import RunError, UsageError
-from tests.root.network import answers, machine_interfaces, needs_emulator, needs_root
+from tests.root.network import NETWORKS, answers, keywords_of, machine_interfaces, needs_emulator, needs_root
 
 pytestmark = [
     pytest.mark.root,
@@ -37,16 +37,14 @@ RAISED_BY_STOCK_MININET = (
 )
 
 
-@pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
+@pytest.fixture(params=NETWORKS)
 def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
-    kind = "emulator" if request.param == "emulator" else "netem"
-    # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
-    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: kind)
-    monkeypatch.setattr("containernet_env.links.factory.ovs_works", lambda: False)
     before = machine_interfaces()
-    with Containernet(controller=Controller) as network:
+    with Containernet(controller=Controller, **keywords_of(request.param, monkeypatch)) as network:
+        assert network.switches_kind == request.param
         yield network
     assert machine_interfaces() == before
+    assert ovs.list_ours() == []
 
 
 def test_two_switches_and_their_names(net: Containernet) -> None:

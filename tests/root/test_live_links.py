@@ -19,7 +19,7 @@ from containernet_env.links.chance import IndependentLoss, Jitter
 from containernet_env.links.namespace import ThrowawayNamespace
 from containernet_env.links.partition import part_lines
 from containernet_env.links.spec import DirectionSpec
-from tests.root.network import answers, machine_interfaces, needs_emulator, needs_root
+from tests.root.network import NETWORKS, answers, keywords_of, machine_interfaces, needs_emulator, needs_root
 
 pytestmark = [
     pytest.mark.root,
@@ -32,7 +32,7 @@ pytestmark = [
 MS, MBIT = 1_000_000, 1_000_000
 
 
-@pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
+@pytest.fixture(params=NETWORKS)
 def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
     yield from running(request.param, monkeypatch)
 
@@ -44,12 +44,8 @@ def emulated_net(monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
 
 def running(kind: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
     """Three hosts on a switch at 100 Mbit/s."""
-    # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
-    links = "emulator" if kind == "emulator" else "netem"
-    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: links)
-    monkeypatch.setattr("containernet_env.links.factory.ovs_works", lambda: False)
     before = machine_interfaces()
-    with Containernet(controller=None) as network:
+    with Containernet(controller=None, **keywords_of(kind, monkeypatch)) as network:
         network.addSwitch("s1")
         for name in ("h1", "h2", "h3"):
             network.addHost(name)

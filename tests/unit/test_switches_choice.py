@@ -1,0 +1,96 @@
+"""Which switches join links by netem: what is refused, what is chosen, and which bridges in a database are ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from containernet_env import clean, cli, engine, ovs, owner
+from containernet_env.config import load_config
+from containernet_env.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.links import select
+from containernet_env.plan import PlanOptions, build_plan
+
+CONFIG = Path(__file__).parents[2] / "configs" / "3node-3ms.json"
+# As ovs-vsctl 3.1 prints it.
+TABLE = (
+    '{"data":[["br-lan",["map",[]]],["0b0b0bb0",["map",[["containernet-env.owner","boot/7/8"],["note","x"]]]]],'
+    '"headings":["name","external_ids"]}'
+)
+
+
+@pytest.fixture
+def no_ovs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "ovs_problem", lambda: "ovs-vsctl is not installed")
+
+
+@pytest.fixture
+def some_ovs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "ovs_problem", lambda: None)
+
+
+@pytest.mark.usefixtures("no_ovs")
+def test_without_open_vswitch() -> None:
+    assert select.choose_switches("auto", "netem") == "bridge"
+    assert select.choose_switches("bridge", "netem") == "bridge"
+    with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed") as refused:
+        select.choose_switches("ovs", "netem")
+    assert "--switches bridge" in refused.value.remedy
+
+
+@pytest.mark.usefixtures("some_ovs")
+def test_with_open_vswitch() -> None:
+    assert select.choose_switches("auto", "netem") == "ovs"
+    assert select.choose_switches("ovs", "netem") == "ovs"
+    assert select.choose_switches("bridge", "netem") == "bridge"
+
+
+def test_the_emulator_has_its_own() -> None:
+    assert select.choose_switches("auto", "emulator") == "emulator"
+    # --links auto has become the emulator, as this kernel has no netem.
+    with pytest.raises(MissingRequirementError, match="sch_netem"):
+        select.choose_switches("bridge", "emulator")
+
+
+@pytest.mark.parametrize(
+    ("links", "switches", "words"),
+    [("emulator", "ovs", "of its own"), ("emulator", "bridge", "of its own"), ("netem", "vde", "allowed: auto, ovs")],
+)
+def test_what_means_nothing_together_is_refused_by_the_plan(links: str, switches: str, words: str) -> None:
+    options = PlanOptions(machine_cores=2, links=links, switches=switches)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=words):
+        build_plan(load_config(CONFIG), None, options)
+
+
+def test_the_command_line_refuses_it_with_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", str(CONFIG), "out.csv", "--links", "emulator", "--switches", "ovs"])
+    assert ended.value.code == 2
+    assert "switches of its own" in capsys.readouterr().err
+
+
+def test_our_bridges_are_those_with_an_owner() -> None:
+    assert list(ovs.bridges_of(TABLE)) == [ovs.OurBridge("0b0b0bb0", "boot/7/8")]
+    assert list(ovs.bridges_of("")) == []
+
+
+def test_bridges_and_containers_of_the_dead_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = ovs.OurBridge("0a0a0ab0", owner.current())
+    removed: list[str] = []
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
+    monkeypatch.setattr(ovs, "list_ours", lambda: [*ovs.bridges_of(TABLE), alive])
+    monkeypatch.setattr(ovs, "remove_bridge", removed.append)
+    assert clean.remove_leftovers() == clean.Leftovers(("bridge 0b0b0bb0",), ("bridge 0a0a0ab0",))
+    assert removed == ["0b0b0bb0"]
+
+
+def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: str) -> str:
+        raise RunError("ovs-vsctl failed with status 1: unix:/run/db.sock: database connection failed (No such file)")
+
+    monkeypatch.setattr("shutil.which", lambda program: "/usr/bin/ovs-vsctl")
+    monkeypatch.setattr(ovs, "vsctl", refuse)
+    assert ovs.list_ours() == []
+    assert "does not run" in (ovs.problem() or "")
