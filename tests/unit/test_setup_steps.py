@@ -33,8 +33,16 @@ def wait_for(path: Path, text: str) -> None:
         time.sleep(0.01)
 
 
-def group_members(log: Path) -> list[int]:
-    """Processes that still write to ``log``."""
+def left_over(log: Path, deadline_s: float = 5.0) -> list[int]:
+    """Processes that write to ``log`` and go on doing so: a killed one is there until the kernel gets to it."""
+    deadline = time.monotonic() + deadline_s
+    while (found := writers(log)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def writers(log: Path) -> list[int]:
+    """Processes whose standard output is ``log``."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -91,7 +99,7 @@ def test_the_first_error_ends_what_runs_beside_it(tmp_path: Path) -> None:
     with pytest.raises(MissingRequirementError, match="no network"):
         steps.run(slow, failing)
     assert time.monotonic() - began < 30
-    assert group_members(log) == []
+    assert left_over(log) == []
     with pytest.raises(Stopped):
         steps.commands.run(["true"], log, timeout_s=20)
 
@@ -115,7 +123,7 @@ def test_a_signal_ends_every_command_with_its_children(tmp_path: Path, signum: s
         steps.run(lambda: job(logs[0]), lambda: job(logs[1]))
     striker.join()
     assert caught.value.signum == signum
-    assert [group_members(log) for log in logs] == [[], []]
+    assert [left_over(log) for log in logs] == [[], []]
 
 
 def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: Path) -> None:
@@ -133,14 +141,14 @@ def test_a_command_that_ignores_the_signal_is_killed_after_its_grace(tmp_path: P
     commands.stop()
     worker.join(20)
     assert not worker.is_alive()
-    assert group_members(log) == []
+    assert left_over(log) == []
 
 
 def test_a_command_has_a_time_limit(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(CommandError, match="did not end within 0 s"):
         Commands().run(SLEEP, log, timeout_s=0.3)
-    assert group_members(log) == []
+    assert left_over(log) == []
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_command(tmp_path: Path) -> None:
