@@ -14,8 +14,9 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.model import Config, Node
 from containernet_env.config.reader import render
-from containernet_env.errors import ConfigError, Problem
+from containernet_env.errors import ConfigError, Problem, UsageError
 from containernet_env.estimate import Estimator
+from containernet_env.links import netem
 from containernet_env.links.select import LinksChoice, SwitchesChoice, check_choices
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
@@ -113,13 +114,16 @@ class Plan:
 
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; ``rtt`` has one entry per pair of hosts. ``notes``
-    are sentences that the user should read once.
+    are sentences that the user should read once. ``links_by`` is ``options.links``, but for ``auto`` with links that
+    netem cannot carry out; ``links_by_reason`` then says what of them.
     """
 
     run_id: str
     config: Config
     scenario_set: ScenarioSet | None
     options: PlanOptions
+    links_by: LinksChoice
+    links_by_reason: str | None
     topology: Topology
     hosts: tuple[HostPlan, ...]
     switches: tuple[Switch, ...]
@@ -141,6 +145,8 @@ class Plan:
             and {"path": str(self.scenario_set.path), "sha256": self.scenario_set.sha256},
             "subnet": str(self.config.subnet),
             "links_choice": self.options.links,
+            "links_by": self.links_by,
+            "links_by_reason": self.links_by_reason,
             "switches_choice": self.options.switches,
             "machine_cores": self.options.machine_cores,
             "hosts": [_host_dict(host) for host in self.hosts],
@@ -170,11 +176,12 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
     Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
-    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing or
-    links and switches do not go together.
+    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
+    links and switches do not go together, or netem was asked for and cannot carry the links out.
     """
     check_choices(options.links, options.switches)
     topology = star(config)
+    links_by, links_by_reason = _links_by(config, options, topology.links)
     largest = topology.largest_member_rtt()
     timing = etcd_timing(config, largest)
     if scenario_set is not None:
@@ -189,6 +196,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         config=config,
         scenario_set=scenario_set,
         options=options,
+        links_by=links_by,
+        links_by_reason=links_by_reason,
         topology=topology,
         hosts=tuple(_plan_host(node, config, timing, options) for node in config.hosts),
         switches=topology.switches,
@@ -201,6 +210,24 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
         notes=tuple(_notes(config, options, timing, largest)),
     )
+
+
+def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tuple[LinksChoice, str | None]:
+    """What may carry the links, and why that is less than was left open."""
+    refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
+    if options.links == "emulator" or not refused:
+        return options.links, None
+    name, reason = refused[0]
+    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    cannot = f"HTB and netem cannot carry out {reason} (link {name}{others})"
+    if options.links == "netem" or options.switches != "auto":
+        asked = f"links='{options.links}', switches='{options.switches}'"
+        raise UsageError(f"{config.path}: {cannot}: got {asked}; allowed: links='emulator' or 'auto', switches='auto'")
+    return "emulator", cannot
+
+
+def _netem_refusal(link: Link) -> str | None:
+    return netem.refusal(link.spec.a_to_b) or netem.refusal(link.spec.b_to_a)
 
 
 def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:

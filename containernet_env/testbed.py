@@ -61,7 +61,7 @@ class Testbed:
         self._port = port
         self._tolerance = tolerance
         self.net = Containernet(
-            links=plan.options.links, switches=plan.options.switches, run_id=plan.run_id, controller=None
+            links=plan.links_by, switches=plan.options.switches, run_id=plan.run_id, controller=None
         )
         self.hosts: dict[str, Docker] = {}
         self.relay: Relay | None = None

@@ -65,7 +65,8 @@ def render_plan(plan: Plan, console: Console) -> None:
     for line in _shared_settings(plan.hosts):
         _say(console, line, indent=_INDENT)
     switches = "" if plan.options.switches == "auto" else f", switches: {plan.options.switches}"
-    _section(console, f"Links ({plan.options.links}{switches})")
+    why = f": {plan.links_by_reason}" if plan.links_by_reason else ""
+    _section(console, f"Links ({plan.links_by}{switches}{why})")
     console.print(_indented(_links_table(plan)))
     _section(console, "etcd flags")
     for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):

@@ -26,11 +26,13 @@ def refusal(direction: DirectionSpec) -> str | None:
         return "jitter with a bandwidth: the kernel would vary the delay before a frame has had its turn, not after"
     if needs_loss(direction.loss) and limited:
         return "loss with a bandwidth: the kernel would lose a frame before it has taken its time at the bandwidth"
-    if direction.queue_bytes is not None:
-        if direction.queue_frames is not None:
-            return "a queue limit in both frames and bytes"
-        if direction.delay_ns:
-            return "a queue limit in bytes with a delay: netem counts frames, those under way included"
+    queue = direction.queue_frames is not None or direction.queue_bytes is not None
+    if queue and not limited:
+        return "a queue limit without a bandwidth: nothing ever waits"
+    if queue and direction.delay_ns:
+        return "a queue limit with a delay: netem counts frames of any size, and those under way with those that wait"
+    if direction.queue_bytes is not None and direction.queue_frames is not None:
+        return "a queue limit in both frames and bytes"
     return None
 
 
@@ -93,15 +95,18 @@ def held(options: Mapping[str, Any], asked: Jitter | None) -> tuple[int, Jitter 
 def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list[list[str]] | None:
     """The commands that turn what ``old`` (commands of ``tc ... add``) made into what ``new`` would make.
 
-    No queue is emptied on the way, so no frame is lost. ``None`` where the qdiscs are others and have to be made anew.
+    A bandwidth that both have holds all the while. What waits or travels is lost only where netem takes the place of
+    a plain queue or the other way round. ``None`` where the root is another and everything has to be made anew.
     """
-    if not old or [_shape(command) for command in old] != [_shape(command) for command in new]:
+    if not old or len(old) != len(new) or _shape(old[0]) != _shape(new[0]):
         return None
-    return [
-        ["change" if word == "add" else word for word in after]
-        for before, after in zip(old, new, strict=True)
-        if list(before) != list(after)
-    ]
+    commands = []
+    for before, after in zip(old, new, strict=True):
+        if list(before) == list(after):
+            continue
+        verb = "change" if _shape(before) == _shape(after) else "replace"
+        commands.append([verb if word == "add" else word for word in after])
+    return commands
 
 
 def _shape(command: Sequence[str]) -> tuple[object, ...]:

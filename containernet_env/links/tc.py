@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from containernet_env import netns
-from containernet_env.errors import RunError
+from containernet_env.errors import RunError, UsageError
 from containernet_env.links import netem
 from containernet_env.links.base import ShapedLink, check_held
 from containernet_env.links.chance import Jitter, Loss
@@ -30,7 +30,9 @@ MIN_FRAME_BYTES = 60
 
 # Without a rate nothing bounds what a delay holds but its sender: one million frames are 1.5 GB of full ones.
 _UNLIMITED_RATE_FRAMES = 1_000_000
-_ROOT, _CLASS, _LEAF = "1:", "1:1", "10:"
+_ROOT, _CLASS = "1:", "1:1"
+# A qdisc of another kind needs another handle to take the place of one.
+_NETEM, _FIFO = "10:", "20:"
 # tc keeps delays in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints six digits of seconds.
 DELAY_TOLERANCE_NS = 1_000
 DELAY_TOLERANCE_RATIO = 1e-5
@@ -71,9 +73,12 @@ def delay_room_frames(direction: DirectionSpec) -> int:
 
 
 def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
-    """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc)."""
+    """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc).
+
+    Raises ``UsageError`` for what HTB and netem cannot carry out.
+    """
     if (refusal := netem.refusal(direction)) is not None:
-        raise RunError(f"{interface}: HTB and netem cannot carry out {refusal}")
+        raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
     commands = []
     parent = ["root"]
     queue = direction.queue_frames or DEFAULT_QUEUE_FRAMES
@@ -93,7 +98,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
         limit = queue + delay_room_frames(direction)
         commands.append(
             [
-                *["qdisc", "add", "dev", interface, *parent, "handle", _LEAF, "netem"],
+                *["qdisc", "add", "dev", interface, *parent, "handle", _NETEM, "netem"],
                 *["limit", str(limit), *netem.options(direction)],
             ]
         )
@@ -101,9 +106,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
         fifo = ["pfifo", "limit", str(queue)]
         if direction.queue_bytes is not None:
             fifo = ["bfifo", "limit", str(direction.queue_bytes)]
-        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", _LEAF, *fifo])
-    elif direction.queue_frames is not None or direction.queue_bytes is not None:
-        raise RunError(f"{interface}: a queue limit means nothing without a bandwidth: nothing ever waits")
+        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", _FIFO, *fifo])
     return commands
 
 
@@ -182,14 +185,17 @@ class VethLink(ShapedLink):
         self._counted_from: dict[str, dict[str, Any]] = {}
 
     def make(self, mac1: str, mac2: str, mtu: int) -> None:
-        """Create the pair, each end where it belongs: neither is ever seen in the machine's own namespace."""
+        """Create the pair, each end where it belongs: neither is ever seen in the machine's own namespace.
+
+        One segment at a time goes over it: netem would delay, lose and count up to 64 KiB of a flow as one frame.
+        """
         one, two = self.end1, self.end2
         self._made = True
         netns.ip_batch(
             one.pid,
             [
-                f"link add name {one.interface} address {mac1} mtu {mtu} "
-                f"type veth peer name {two.interface} address {mac2} mtu {mtu} netns {two.pid}"
+                f"link add name {one.interface} address {mac1} mtu {mtu} gso_max_segs 1 type veth "
+                f"peer name {two.interface} address {mac2} mtu {mtu} gso_max_segs 1 netns {two.pid}"
             ],
         )
 
@@ -197,15 +203,19 @@ class VethLink(ShapedLink):
         """See ``LinkImplementation``; raises at the first ``tc`` error.
 
         One direction after the other, some milliseconds apart; the time is when both had changed. Frames that wait or
-        travel stay unless a qdisc of another kind is needed.
+        travel stay unless a qdisc of another kind is needed. Where ``tc`` fails, the link is made as it was before.
         """
         held = self.spec if self._applied else None
-        held_there, held_back = (held.a_to_b, held.b_to_a) if held is not None else (None, None)
         for end, direction in ((self.end1, spec.a_to_b), (self.end2, spec.b_to_a)):
             tc_commands(end.interface, direction)  # refuses before anything is changed
         self._applied = False
-        apply_direction(self.end1, spec.a_to_b, held_there)
-        apply_direction(self.end2, spec.b_to_a, held_back)
+        try:
+            self._apply(spec, held)
+        except RunError:
+            if held is not None:
+                self._apply(held, None)
+                self._applied = True
+            raise
         at_ns = time.monotonic_ns()
         self.spec = spec
         longest_ns = max(spec.a_to_b.delay_ns, spec.b_to_a.delay_ns)
@@ -213,6 +223,10 @@ class VethLink(ShapedLink):
         check_held(self.name, spec, self.read_back(), told_ns, RATE_TOLERANCE_RATIO)
         self._applied = True
         return at_ns
+
+    def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
+        apply_direction(self.end1, spec.a_to_b, held.a_to_b if held is not None else None)
+        apply_direction(self.end2, spec.b_to_a, held.b_to_a if held is not None else None)
 
     def read_back(self) -> LinkSpec:
         """See ``LinkImplementation``; but a jitter's distribution is the one that was asked for."""

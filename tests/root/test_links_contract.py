@@ -75,6 +75,16 @@ def test_applying_again_replaces_everything(make: Maker) -> None:
             check_held("test", spec, link.read_back())
 
 
+@pytest.mark.skipif(has_netem(), reason="a delay cannot fail where the kernel has netem")
+def test_a_change_that_fails_leaves_the_link_as_it_was() -> None:
+    spec = LinkSpec.symmetric(0, 10 * MBIT)
+    with veth(spec) as (link, _):
+        with pytest.raises(RunError, match="netem"):
+            link.apply(LinkSpec(spec.a_to_b, DirectionSpec(3 * MS, 20 * MBIT)))
+        assert link.spec == spec
+        check_held("test", spec, link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
+
+
 @pytest.mark.parametrize("make", [EMULATOR, HTB])
 def test_clearing_leaves_nothing_and_may_be_repeated(make: Maker) -> None:
     before = machine_interfaces()

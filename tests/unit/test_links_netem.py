@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.errors import RunError
+from containernet_env.errors import RunError, UsageError
 from containernet_env.links import netem, tc
 from containernet_env.links.base import check_held
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
@@ -30,8 +30,8 @@ def words(**values: Any) -> list[str]:
     [
         ({"delay_ns": 3 * MS, "jitter": UNIFORM}, "limit 1001000 delay 3000.000us 500.000us"),
         (
-            {"delay_ns": 3 * MS, "jitter": Jitter("normal", 500_000, reorder=True), "queue_frames": 7},
-            "limit 1000007 delay 3000.000us 500.000us distribution normal",
+            {"delay_ns": 3 * MS, "jitter": Jitter("normal", 500_000, reorder=True)},
+            "limit 1001000 delay 3000.000us 500.000us distribution normal",
         ),
         ({"loss": IndependentLoss(0.015)}, "limit 1000 loss random 1.5%"),
         (
@@ -45,8 +45,8 @@ def test_what_netem_is_told(values: dict[str, Any], options: str) -> None:
 
 
 def test_a_limit_in_bytes() -> None:
-    assert words(rate_bps=10**6, queue_bytes=15_000)[-1] == "qdisc add dev x0 parent 1:1 handle 10: bfifo limit 15000"
-    shown = '[{"kind":"bfifo","handle":"10:","root":true,"options":{"limit":15000}}]'
+    assert words(rate_bps=10**6, queue_bytes=15_000)[-1] == "qdisc add dev x0 parent 1:1 handle 20: bfifo limit 15000"
+    shown = '[{"kind":"bfifo","handle":"20:","root":true,"options":{"limit":15000}}]'
     assert tc.direction_from_tc(json.loads(shown), "").queue_bytes == 15_000
 
 
@@ -61,13 +61,15 @@ def test_no_loss_at_all_needs_no_netem() -> None:
         ({"delay_ns": MS, "rate_bps": 10**6, "jitter": UNIFORM}, "jitter with a bandwidth"),
         ({"rate_bps": 10**6, "loss": IndependentLoss(0.1)}, "loss with a bandwidth"),
         ({"seed": 1}, "seed"),
-        ({"delay_ns": MS, "rate_bps": 10**6, "queue_bytes": 5000}, "bytes with a delay"),
+        ({"delay_ns": MS, "rate_bps": 10**6, "queue_bytes": 5000}, "queue limit with a delay"),
+        ({"delay_ns": MS, "rate_bps": 10**6, "queue_frames": 5}, "queue limit with a delay"),
+        ({"delay_ns": MS, "queue_frames": 5}, "nothing ever waits"),
         ({"rate_bps": 10**6, "queue_bytes": 5000, "queue_frames": 5}, "both frames and bytes"),
         ({"queue_bytes": 5000}, "nothing ever waits"),
     ],
 )
 def test_what_cannot_be_done_faithfully_is_refused_with_the_reason(values: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RunError, match=reason):
+    with pytest.raises(UsageError, match=reason):
         words(**values)
 
 
@@ -115,13 +117,20 @@ def test_a_change_of_a_value_leaves_the_qdiscs_and_their_frames() -> None:
     assert changes(old, old) == []
 
 
+def test_a_delay_that_comes_or_goes_leaves_the_bandwidth_in_place() -> None:
+    without, with_delay = DirectionSpec(0, 10**6), DirectionSpec(MS, 10**6)
+    assert changes(without, with_delay) == [
+        "qdisc replace dev x0 parent 1:1 handle 10: netem limit 1003 delay 1000.000us"
+    ]
+    assert changes(with_delay, without) == ["qdisc replace dev x0 parent 1:1 handle 20: pfifo limit 1000"]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         (DirectionSpec(), DirectionSpec(MS)),
         (DirectionSpec(MS), DirectionSpec()),
         (DirectionSpec(MS), DirectionSpec(MS, 10**6)),
-        (DirectionSpec(0, 10**6), DirectionSpec(MS, 10**6)),
         # The kernel keeps a table once it is loaded.
         (
             DirectionSpec(MS, jitter=Jitter("normal", 9, reorder=True)),

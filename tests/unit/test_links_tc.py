@@ -7,13 +7,14 @@ The HTB output was recorded with iproute2 6.1 on Linux 6.18. The netem output ha
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containernet_env.errors import RunError
+from containernet_env.errors import RunError, UsageError
 from containernet_env.links import tc
 from containernet_env.links.base import check_held
 from containernet_env.links.spec import DirectionSpec, LinkSpec
@@ -52,7 +53,7 @@ def test_bandwidth_alone() -> None:
         "qdisc add dev x0 root handle 1: htb default 1",
         "class add dev x0 parent 1: classid 1:1 htb rate 2500000000bit ceil 2500000000bit"
         " burst 78125 cburst 78125 quantum 60000",
-        "qdisc add dev x0 parent 1:1 handle 10: pfifo limit 1000",
+        "qdisc add dev x0 parent 1:1 handle 20: pfifo limit 1000",
     ]
     assert parse(HTB_QDISC, HTB_CLASS) == DirectionSpec(0, 2_500_000_000, 1000)
 
@@ -64,22 +65,21 @@ def test_delay_alone() -> None:
 
 
 def test_delay_and_bandwidth() -> None:
-    asked = DirectionSpec(delay_ns=100_000_000, rate_bps=1_000_000, queue_frames=1000)
+    asked = DirectionSpec(delay_ns=100_000_000, rate_bps=1_000_000)
     commands = [" ".join(command) for command in tc.tc_commands("x0", asked)]
     assert commands[-1] == "qdisc add dev x0 parent 1:1 handle 10: netem limit 1209 delay 100000.000us"
     text = "class htb 1:1 root leaf 10: prio 0 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b \n"
-    assert parse(HTB_AND_NETEM, text) == asked
+    assert parse(HTB_AND_NETEM, text) == replace(asked, queue_frames=tc.DEFAULT_QUEUE_FRAMES)
 
 
 @given(
     delay_ns=st.integers(0, 10**10),
     rate_bps=st.none() | st.integers(1000, 10**11),
-    queue_frames=st.integers(1, 10**5),
 )
-def test_the_limit_that_is_set_reads_back_as_the_limit_that_was_asked(
-    delay_ns: int, rate_bps: int | None, queue_frames: int
+def test_the_limit_that_is_set_is_the_default_and_room_for_what_the_delay_holds(
+    delay_ns: int, rate_bps: int | None
 ) -> None:
-    asked = DirectionSpec(delay_ns, rate_bps, queue_frames)
+    asked = DirectionSpec(delay_ns, rate_bps)
     room = tc.delay_room_frames(asked)
     assert 0 <= room <= 10**6
     if delay_ns and rate_bps:
@@ -87,7 +87,7 @@ def test_the_limit_that_is_set_reads_back_as_the_limit_that_was_asked(
         assert room == 10**6 or room * 8 * tc.MIN_FRAME_BYTES >= delay_ns * rate_bps // 10**9
     if delay_ns or rate_bps:
         command = tc.tc_commands("x0", asked)[-1]
-        assert int(command[command.index("limit") + 1]) - room == queue_frames
+        assert int(command[command.index("limit") + 1]) - room == tc.DEFAULT_QUEUE_FRAMES
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_nobody_asked_for_is_an_error(qdiscs: str, classes: str, words: str
 
 
 def test_a_queue_limit_without_a_bandwidth_is_refused() -> None:
-    with pytest.raises(RunError, match="nothing ever waits"):
+    with pytest.raises(UsageError, match="nothing ever waits"):
         tc.tc_commands("x0", DirectionSpec(queue_frames=5))
 
 

@@ -15,6 +15,7 @@ import pytest
 from containernet_env.config import load_config
 from containernet_env.config.model import EtcdSettings
 from containernet_env.errors import ConfigError, UsageError
+from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.spec import LinkSpec
 from containernet_env.plan import PlanOptions, build_plan
 from containernet_env.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
@@ -202,3 +203,24 @@ def test_every_config_we_ship_has_a_plan(path):
     names = [host.name for host in plan.hosts]
     assert len(plan.rtt) == len(names) * (len(names) - 1) // 2
     assert [link.a for link in plan.links] == names
+
+
+def with_loss(config):
+    link = LinkSpec.symmetric(3_000_000, 10**9)
+    lossy = replace(link, b_to_a=replace(link.b_to_a, loss=IndependentLoss(0.01)))
+    return replace(config, nodes=(*config.nodes[:-1], replace(config.nodes[-1], link=lossy)))
+
+
+def test_links_that_netem_cannot_carry_out_go_to_the_emulator():
+    plan = plan_of(with_loss(config_of()))
+    assert plan.links_by == "emulator"
+    assert "loss with a bandwidth" in plan.links_by_reason
+    assert "etcd3" in plan.links_by_reason
+    assert plan_of(config_of()).links_by == "auto"
+    assert plan_of(with_loss(config_of()), replace(OPTIONS, links="emulator")).links_by_reason is None
+
+
+@pytest.mark.parametrize("asked", [{"links": "netem"}, {"switches": "ovs"}])
+def test_links_that_netem_cannot_carry_out_are_refused_where_it_was_asked_for(asked):
+    with pytest.raises(UsageError, match=r"3node-3ms.json: .*loss with a bandwidth: .*\(link etcd3-s1\): got"):
+        plan_of(with_loss(config_of()), replace(OPTIONS, **asked))
