@@ -33,6 +33,8 @@ setup(
         "setuptools==80.9.0",
     ],
     extras_require={
+        # Pictures of benchmarks: bench/links installs it where it is missing.
+        "bench": ["matplotlib==3.11.2"],
         "dev": [
             "hypothesis==6.170.15",
             "jsonschema==4.26.0",

@@ -69,8 +69,12 @@ class Point:
 
 
 def points(kinds: list[Kind], durations: Durations) -> list[Point]:
-    """All that is measured, in order: the same point over every kind before the next one."""
+    """All that is measured, in order: the same point over every kind before the next one.
+
+    ``htb`` is there for TCP both ways only: what two flows make of a full queue is their own doing.
+    """
     plan = []
+    all_kinds, kinds = kinds, [kind for kind in kinds if kind != "htb"]
     echo_s = rtt.INTERVAL_MS / 1000
     loaded_delays = (LINK_DELAY_NS,) if durations.is_quick else LOADED_DELAYS_NS
     both_ways = () if durations.is_quick else (BOTH_WAYS_RATE_BPS,)
@@ -83,10 +87,11 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
             plan += [Point("accuracy", kind, needs, delay, loaded=loaded) for kind in kinds]
     for protocol, rates in (("tcp", (*RATES_BPS, None)), ("tcp both ways", both_ways)):
         for rate in rates:
-            for kind in kinds:
-                seconds, repetitions = durations.tcp(kind == "emulator", rate)
-                needs = repetitions * (durations.warmup_s(rate) + seconds + _SETUP_S)
-                plan.append(Point("bandwidth", kind, needs, rate_bps=rate, protocol=protocol))
+            for kind in all_kinds if protocol == "tcp both ways" else kinds:
+                delay = 0 if kind == "htb" else LINK_DELAY_NS
+                seconds, repetitions = durations.tcp(kind in ("emulator", "htb"), rate)
+                needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
+                plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
     needs = _SETUP_S + _UDP_WARMUP_S + durations.udp_s
     plan += [Point("bandwidth", kind, needs, rate_bps=UDP_RATE_BPS, protocol="udp") for kind in kinds]
     plan += [Point("frames", kind, _SETUP_S + durations.frames_s) for kind in kinds]
@@ -154,7 +159,7 @@ def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
 
 def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     # A path per repetition: no flow meets what the one before left in a queue.
-    seconds, repetitions = durations.tcp(point.kind == "emulator", point.rate_bps)
+    seconds, repetitions = durations.tcp(point.kind in ("emulator", "htb"), point.rate_bps)
     if point.protocol == "udp":
         repetitions = 1
     runs: list[dict[str, Any]] = []
@@ -171,7 +176,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 runs.append({"goodput_bps": rate, "datagrams": len(stamps), "offered_pps": offered})
                 continue
             directions = [(first, second), (second, first)][: 2 if point.protocol == "tcp both ways" else 1]
-            results = flows.tcp(directions, durations.warmup_s(point.rate_bps), seconds)
+            results = flows.tcp(directions, durations.tcp_warmup_s, seconds)
             runs.append(
                 {
                     # Both ways: the mean of the directions.

@@ -1,4 +1,4 @@
-"""The path host - switch - host with a link on each side, made in three ways; everything on it is our own.
+"""The path host - switch - host with a link on each side, made in several ways; everything on it is our own.
 
 Two hosts are two network namespaces. The TAPs of wirefilter get the queue and all ends the TCP buffers that the
 emulator's get, so that the links are what differs.
@@ -20,11 +20,11 @@ from containernet_env import netns
 from containernet_env.errors import RunError
 from containernet_env.links.emulator import EmulatedLink, LinkEmulator
 from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.spec import LinkSpec
+from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.links.tc import End, VethLink
 
-Kind = Literal["emulator", "wirefilter", "netem"]
-KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem")
+Kind = Literal["emulator", "wirefilter", "netem", "htb"]
+KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")
 MTU_BYTES = 1500
 TAP_QUEUE_FRAMES = 10_000
 """The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
@@ -115,7 +115,7 @@ class ProcessPath(BenchPath):
 
 
 class KernelPath(BenchPath):
-    """By HTB, netem and a bridge."""
+    """By the kernel: HTB, a bridge, and netem where there are delays."""
 
     def processes(self) -> list[int]:
         """See ``BenchPath``."""
@@ -144,7 +144,7 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
         elif kind == "wirefilter":
             path = _wirefilter(stack, hosts, spec, directory)
         else:
-            path = _netem(stack, hosts, spec)
+            path = _kernel(stack, hosts, spec, hosts_shape=kind == "netem")
         for host, other in ((first, second), (second, first)):
             device = host.interface
             netns.ip_batch(
@@ -237,8 +237,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _netem(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec) -> BenchPath:
-    """A bridge in a namespace of its own, a veth pair to each host."""
+def _kernel(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, hosts_shape: bool) -> BenchPath:
+    """A bridge in a namespace of its own, a veth pair to each host.
+
+    Without ``hosts_shape`` only the bridge's ends are shaped. A sender's own queue is none that loses frames: TCP waits
+    for room in it.
+    """
+    if not hosts_shape:
+        spec = LinkSpec(DirectionSpec(), spec.b_to_a)
     between = stack.enter_context(ThrowawayNamespace())
     netns.ip_batch(between.pid, ["link add name br0 type bridge stp_state 0 forward_delay 0", "link set dev br0 up"])
     for number, host in enumerate(hosts, 1):

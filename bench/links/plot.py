@@ -1,9 +1,11 @@
-"""The picture of a run, where matplotlib is at hand; the project does not depend on it."""
+"""The picture of a run."""
 
 from __future__ import annotations
 
 import importlib.util
 import statistics
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,39 @@ from typing import Any
 COLOURS = {"emulator": "#1f6fb2", "wirefilter": "#c2571a", "netem": "#3a8f4f"}
 
 
+_PROJECT = Path(__file__).resolve().parents[2]
+_INSTALL_TIMEOUT_S = 120
+
+
+def why_no_pictures() -> str | None:
+    """``None`` where matplotlib is here, or could be installed beside the project; else why not."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        return None
+    if sys.prefix == sys.base_prefix:
+        return "matplotlib is not installed, and this Python has no environment of its own to install it into"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    try:
+        done = subprocess.run(
+            [*pip, "--editable", f"{_PROJECT}[bench]"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"matplotlib cannot be installed: {error}"
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        return f"matplotlib cannot be installed: {said[-1] if said else done.returncode}"
+    importlib.invalidate_caches()
+    return None
+
+
 def draw(results: Mapping[str, Any], picture: Path) -> str | None:
     """Write ``picture``; return why not where that cannot be done."""
-    if importlib.util.find_spec("matplotlib") is None:
-        return "matplotlib is not installed"
+    if (reason := why_no_pictures()) is not None:
+        return reason
     import matplotlib
 
     matplotlib.use("Agg")

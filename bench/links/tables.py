@@ -73,6 +73,26 @@ def bandwidth(rows: Sequence[Row]) -> str:
     return table(header, cells, 3) if cells else ""
 
 
+def ratios(rows: Sequence[Row]) -> str:
+    """How many times as much as by wirefilter goes over a link by the emulator; empty where one was not measured."""
+    lines = []
+    for what, found in (("bits/s of one TCP flow, unlimited", _unlimited(rows)), ("frames of 64 bytes", _small(rows))):
+        if found.get("wirefilter") and "emulator" in found:
+            lines.append(f"- {what}: {found['emulator'] / found['wirefilter']:.1f} times wirefilter's")
+    return "\n".join(lines)
+
+
+def _unlimited(rows: Sequence[Row]) -> dict[str, float]:
+    """Goodput of one flow by kind, in bit/s."""
+    found = [row for row in rows if row["table"] == "bandwidth" and row["protocol"] == "tcp" and not row["rate_bps"]]
+    return {row["kind"]: statistics.median(run["goodput_bps"] for run in row["runs"]) for row in found}
+
+
+def _small(rows: Sequence[Row]) -> dict[str, float]:
+    """Frames of 64 bytes per second by kind."""
+    return {row["kind"]: row["delivered_per_s"] for row in rows if row["table"] == "frames"}
+
+
 def frames(rows: Sequence[Row]) -> str:
     """Frames of 64 bytes per second."""
     cells = [
@@ -120,6 +140,7 @@ def report(results: Mapping[str, Any]) -> str:
         ("Round trips under load (5,000 full frames/s, five every millisecond), in ms", accuracy(rows, loaded=True)),
         ("Goodput over links of 3 ms, in Mbit/s", bandwidth(rows)),
         ("Frames of 64 bytes, as many as fit", frames(rows)),
+        ("The emulator", ratios(rows)),
         ("Processor time for 20,000 full frames/s", cost(rows)),
     ):
         if text:

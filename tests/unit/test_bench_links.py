@@ -87,11 +87,16 @@ def test_every_mode_fits_its_time_where_all_three_are_there() -> None:
     assert sum(point.needs_s for point in measure.points(list(KINDS), FULL)) <= FULL.limit_s
 
 
+def test_a_queue_of_the_kernel_is_there_for_two_flows_only() -> None:
+    plan = [point for point in measure.points(["emulator", "htb"], FULL) if point.kind == "htb"]
+    assert [(point.protocol, point.delay_ns) for point in plan] == [("tcp both ways", 0)]
+
+
 def test_what_is_shortened_is_said() -> None:
     assert COMPLETE.shortened() == []
     assert FULL.shortened()
     assert "instead of 3 x (3 s of warm-up + 60 s)" in QUICK.shortened()[0]
-    assert "instead of 3 x (8 s of warm-up + 20 s)" in FULL.shortened()[2]
+    assert "instead of 3 x (3 s of warm-up + 20 s)" in FULL.shortened()[1]
 
 
 def accuracy_row(kind: str, loaded: bool = False) -> dict[str, object]:
@@ -133,6 +138,7 @@ RESULTS = {
             "runs": [{"goodput_bps": 3.5e9, "retransmissions": 0}],
         },
         {"table": "frames", "kind": "emulator", "offered_per_s": 300_000.4, "delivered_per_s": 250_000.0},
+        {"table": "frames", "kind": "wirefilter", "offered_per_s": 300_000.4, "delivered_per_s": 100_000.0},
         {
             "table": "cost",
             "kind": "wirefilter",
@@ -157,8 +163,10 @@ def test_the_report_has_every_table_with_its_units() -> None:
     ]
     assert cells(text, "| TCP | 100") == ["TCP", "100", "emulator", "95.640", "94.684", "-1.00", "3", "3"]
     assert cells(text, "| TCP | unlimited")[3:6] == ["-", "3500.000", "-"]
-    assert cells(text, "| emulator | ")[1:] == ["300,000", "250,000"]
+    assert cells(text, "| emulator   | ")[1:] == ["300,000", "250,000"]
     assert cells(text, "| 1 every 50 us")[-1] == "45.7"
+    assert "- frames of 64 bytes: 2.5 times wirefilter's" in text
+    assert "of one TCP flow" not in text
     for note in ("Shortened: TCP: less", "Left out: netem", "FAILED: cost, emulator: it has ended"):
         assert note in text
     json.dumps(RESULTS)
