@@ -31,6 +31,7 @@ from containernet_env.links.keywords import link_spec, split
 from containernet_env.links.select import LinksKind, SwitchKind, check_choices, choose, choose_switches
 from containernet_env.links.spec import LinkSpec
 from containernet_env.live_links import LiveLinks
+from containernet_env.netns import ip_batch
 from containernet_env.switches import LearningSwitch, StandInController
 
 __all__ = ["Containernet", "Docker"]
@@ -263,6 +264,23 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
         # list() raises what a thread raised.
         list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))
+
+    def staticArp(self) -> None:
+        """Make every host a permanent neighbour of every other, on its first interface: none has to be resolved then.
+
+        Side by side. The kernel bounds the neighbours that it has resolved, over all namespaces together
+        (``net.ipv4.neigh.default.gc_thresh3``, 1024: all pairs of 32 hosts); permanent ones do not count.
+        """
+        ends = [host.defaultIntf() for host in self.hosts if host.intfs]
+
+        def enter(own: Any) -> None:
+            others = [other for other in ends if other is not own and other.ip is not None]
+            ip_batch(
+                own.node.pid,
+                [f"neighbour replace {end.ip} lladdr {end.mac} nud permanent dev {own.name}" for end in others],
+            )
+
+        list(self._pool.map(enter, ends))
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""

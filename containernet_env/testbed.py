@@ -148,6 +148,7 @@ class Testbed:
         for link in self.plan.links:
             self.net.addSpecLink(link.a, link.b, link.spec)
         self.net.start()
+        self.net.staticArp()
         self._set_tcp()
 
     def _set_tcp(self) -> None:

@@ -1,0 +1,105 @@
+"""The testbed's network on plain Mininet hosts: what a run does between its containers and its cluster."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env import netns
+from containernet_env.config import load_config
+from containernet_env.config.model import Config
+from containernet_env.containernet import Containernet
+from containernet_env.links.rtt import Tolerance
+from containernet_env.links.spec import LinkSpec
+from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.report import SilentReporter
+from containernet_env.setup.images import Images
+from containernet_env.testbed import Testbed
+from tests.root.network import keywords_of, needs_emulator, needs_root
+
+pytestmark = [
+    pytest.mark.root,
+    needs_root,
+    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
+    # Mininet leaves its shells' files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+
+
+class PlainHosts(Testbed):
+    """A testbed whose hosts are no containers."""
+
+    def _start_hosts(self) -> None:
+        for plan in self.plan.hosts:
+            self.hosts[plan.name] = self.net.addHost(plan.name, ip=f"{plan.ip}/{plan.prefix_length}")
+
+
+def config_of(hosts: int, link: LinkSpec) -> Config:
+    """So many hosts, the client among them, on links of that kind."""
+    config = load_config(CONFIG)
+    member = replace(config.nodes[0], link=link)
+    nodes = [replace(member, name=f"etcd{n}", ip=IPv4Address(f"10.0.0.{n}")) for n in range(1, hosts)]
+    return replace(config, nodes=tuple(nodes))
+
+
+@contextmanager
+def bed_of(config: Config, **kinds: Any) -> Iterator[PlainHosts]:
+    """A testbed with its hosts, before its network."""
+    plan = build_plan(config, None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
+    images = Images(etcd="none", benchmark="none")
+    testbed = PlainHosts(plan, images, SilentReporter(), port=0, tolerance=Tolerance())
+    try:
+        testbed._start_hosts()
+        yield testbed
+    finally:
+        testbed.down()
+
+
+@pytest.mark.parametrize("kind", [pytest.param("emulator", marks=needs_emulator), "bridge"])
+def test_fifty_hosts_reach_each_other_in_the_time_that_was_asked_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delay_ns = 3_000_000 if kind == "emulator" else 0
+    with bed_of(config_of(50, LinkSpec.symmetric(delay_ns, 10**9)), **keywords_of(kind, monkeypatch)) as testbed:
+        testbed._connect()
+        said = testbed._prove_network()
+        assert "1225 RTTs as asked" in said
+        # The kernel's bound on neighbours that it resolves is for all namespaces together.
+        assert sum(resolved(host.pid) for host in testbed.hosts.values()) == 0
+
+
+def resolved(pid: int) -> int:
+    """How many neighbours the kernel holds in that namespace that nobody entered for good."""
+    shown = netns.run(pid, ["ip", "-4", "neighbour", "show", "nud", "all"]).stdout
+    return sum("PERMANENT" not in line and "NOARP" not in line for line in shown.splitlines())
+
+
+@pytest.mark.parametrize("kind", [pytest.param("emulator", marks=needs_emulator), "bridge"])
+def test_a_scripts_static_neighbours_and_addresses(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keywords: dict[str, Any] = keywords_of(kind, monkeypatch)
+    with Containernet(controller=None, autoSetMacs=True, autoStaticArp=True, **keywords) as net:
+        net.addSwitch("s1")
+        hosts = [net.addHost(name) for name in ("h1", "h2", "h3")]
+        for host in hosts:
+            net.addLink(host, "s1")
+        loose = net.addHost("h4")
+        net.start()
+        for host in hosts:
+            shown = netns.run(host.pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout
+            entries = sorted((words[0], words[-2]) for words in map(str.split, shown.splitlines()))
+            others = [other for other in hosts if other is not host]
+            assert entries == [(other.IP(), other.MAC()) for other in others], shown
+        net.link_down("h1", "s1")
+        net.link_up("h1", "s1")
+        assert netns.run(hosts[0].pid, ["ip", "neighbour", "show", "nud", "permanent"]).stdout.count("PERMANENT") == 2
+        assert [host.MAC() for host in hosts] == [f"00:00:00:00:00:0{n}" for n in (1, 2, 3)]
+        assert loose.intfs == {}
