@@ -10,7 +10,7 @@ import base64
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,14 +130,17 @@ class Cluster:
         """Let the helper threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, timeout_s: float) -> str:
+    def start(self, timeout_s: float, broken: Callable[[], str | None] = lambda: None) -> str:
         """Start every member, wait until all answer and agree on a leader; return the leader's name.
 
-        Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines.
+        Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
+        as `broken` says why the members cannot find together, with that reason.
         """
         deadline = time.monotonic() + timeout_s
         list(self._pool.map(lambda member: member.start(deadline), self.members))
         while True:
+            if (reason := broken()) is not None:
+                raise RunError(reason)
             leader = self.agreed_leader()
             if leader is not None:
                 return leader.name

@@ -29,7 +29,7 @@ ANSWER_TIMEOUT_S = 15.0
 # the default matrix takes minutes even at a fifth of a core.
 SCENARIO_TIMEOUT_S = 1800.0
 # Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
-# them all. Longer would only add requests that wait for the dead to answer.
+# them all. Longer would only add requests that wait for the dead to answer. A network that is gone gets no grace.
 DEATH_GRACE_S = 2.0
 # What the server needs beyond the scenario itself to stop the client and answer.
 ANSWER_MARGIN_S = 30.0
@@ -83,6 +83,9 @@ class Run:
         with its text ('interrupted' for a signal's) and the exception goes on.
         """
         for index, scheduled in enumerate(self._scheduled, start=1):
+            if self._testbed.network_failure is not None:
+                self._give_up(index - 1, self._testbed.network_failure)
+                return
             scenario = scheduled.scenario
             if scenario.uses_dataset:
                 failure = self._ensure_dataset()
@@ -92,10 +95,9 @@ class Run:
             self._tell_start(index, scenario)
             outcome = self._carry_out(scheduled)
             self._remember_dataset(scheduled, outcome)
-            if self._testbed.network_failure is not None:
-                self._give_up(index, self._testbed.network_failure)
-                return
-            if outcome.error is not None and not self._testbed.cluster.answers(ANSWER_TIMEOUT_S):
+            if outcome.error is None or self._testbed.network_failure is not None:
+                continue
+            if not self._testbed.cluster.answers(ANSWER_TIMEOUT_S):
                 self._give_up(index, self._why_no_answer())
                 return
 
@@ -171,7 +173,8 @@ class Run:
                 if self._testbed.network_failure is None and len(self._testbed.cluster.deaths()) == deaths_before:
                     continue
                 broken_since = broken_since or time.monotonic()
-                if not cancelled and time.monotonic() - broken_since >= DEATH_GRACE_S:
+                grace_s = DEATH_GRACE_S if self._testbed.network_failure is None else 0.0
+                if not cancelled and time.monotonic() - broken_since >= grace_s:
                     cancelled = True
                     server.cancel()
             return answer.result()
@@ -240,6 +243,8 @@ class Run:
             self._leave_row(Ended(scheduled, utc_now(), leader=None, outcome=outcome))
 
     def _why_no_answer(self) -> str:
+        if self._testbed.network_failure is not None:
+            return self._testbed.network_failure
         deaths = self._testbed.cluster.deaths()
         return "; ".join(deaths.values()) if deaths else f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s"
 
@@ -266,9 +271,10 @@ class Run:
         dataset = self._testbed.plan.dataset
         with self._reporter.stage("data set") as stage:
             outcome = self._follow(*request_of(dataset.load, self._endpoints(), timeout_s(dataset.load)))
-            if outcome.error is not None:
+            problems = [text for text in (self._testbed.network_failure, outcome.error) if text is not None]
+            if problems:
                 deaths = self._testbed.cluster.deaths()
-                return f"the data set could not be loaded: {'; '.join([*deaths.values(), outcome.error])}"
+                return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None

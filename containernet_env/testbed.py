@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,9 @@ HOST_UP_TIMEOUT_S = 60.0
 CLUSTER_TIMEOUT_S = 60.0
 SERVER_TIMEOUT_S = 20.0
 
+# How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
+_NEWS_S = 0.5
+
 # The first process of each image, which the host's command follows.
 ENTRY_POINTS = {"etcd": "start-etcd", "benchmark": "benchmark-server"}
 
@@ -40,7 +44,9 @@ TCP_SYSCTLS = (
 class Testbed:
     """Brings a plan up step by step and takes it down as a whole.
 
-    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind.
+    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
+    on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
+    `on_failure` is called with that reason, once, from another thread.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -54,6 +60,7 @@ class Testbed:
         port: int,
         tolerance: Tolerance,
         logs: bool = True,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
         self.plan = plan
         self._images = {"etcd": images.etcd, "benchmark": images.benchmark}
@@ -70,6 +77,8 @@ class Testbed:
         self.rtt: RttTable | None = None
         self.leader_at_start: str | None = None
         self.network_failure: str | None = None
+        self._failed = threading.Event()
+        self._on_failure = on_failure
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
 
@@ -92,6 +101,15 @@ class Testbed:
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
+        try:
+            self._bring_up()
+            self._check_network()
+        except RunError as error:
+            if not self._failed.wait(_NEWS_S):
+                raise
+            raise RunError(self.network_failure) from error
+
+    def _bring_up(self) -> None:
         with self._reporter.stage("hosts") as stage:
             self._start_hosts()
             stage.done(f"{len(self.hosts)} containers, limits read back")
@@ -165,6 +183,15 @@ class Testbed:
                 raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
             self._congestion_control[plan.name] = held
 
+    def _broken(self) -> str | None:
+        """Why the network is gone; for those who wait for something on it."""
+        return self.network_failure
+
+    def _check_network(self) -> None:
+        """Raise RunError where the network is gone."""
+        if self.network_failure is not None:
+            raise RunError(self.network_failure)
+
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
         hello = self.net.factory.emulator.hello
@@ -176,7 +203,9 @@ class Testbed:
 
     def _prove_network(self) -> str:
         self._check_emulator()
-        self.rtt = measure_rtt(self.plan.topology, {name: host.pid for name, host in self.hosts.items()})
+        pids = {name: host.pid for name, host in self.hosts.items()}
+        self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
+        self._check_network()
         problems = self.rtt.problems(self._tolerance)
         if problems:
             raise RunError(
@@ -197,7 +226,7 @@ class Testbed:
         self._cluster = Cluster(
             [Member(self.hosts[host.name], str(host.ip), limits[host.name]) for host in self.plan.topology.members]
         )
-        return self._cluster.start(CLUSTER_TIMEOUT_S)
+        return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
 
     def _start_relay(self) -> None:
         pid = self.client_host.pid
@@ -209,8 +238,13 @@ class Testbed:
             self._reporter.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
 
     def _on_network_event(self, kind: str, text: str) -> None:
-        if kind == "emulator_died":
-            self.network_failure = text
+        """Take down why the network is gone; on the thread that hears of it."""
+        if self._failed.is_set() or kind != "emulator_died":
+            return
+        self.network_failure = text
+        self._failed.set()
+        if self._on_failure is not None:
+            self._on_failure(text)
 
     def facts(self) -> dict[str, Any]:
         """What this testbed held when it was up, as JSON values for the run's record."""

@@ -65,7 +65,7 @@ def command(
         clean.remove_leftovers()
         for note in plan.notes:
             reporter.note(note)
-        testbed = Testbed(plan, images, reporter, port=port, tolerance=rtt_tolerance)
+        testbed = Testbed(plan, images, reporter, port=port, tolerance=rtt_tolerance, on_failure=_tell_failure)
         status = 0
         try:
             try:
@@ -73,6 +73,8 @@ def command(
                 assert testbed.relay is not None
                 reporter.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
                 status = _run_commands(testbed, commands) if commands else _interact(testbed)
+                if status == 0 and testbed.network_failure is not None:
+                    status = 1
             finally:
                 stop.shield()
         finally:
@@ -81,6 +83,11 @@ def command(
                 testbed.down()
                 stage.done("nothing of this run is left")
     return 128 + stop.received if stop.received is not None and status == 0 else status
+
+
+def _tell_failure(reason: str) -> None:
+    """Say at once that the network is gone: what is done on it from here on means nothing."""
+    click.echo(f"error: {reason}; the network is gone, exit and begin anew", err=True)
 
 
 def _interact(testbed: Testbed) -> int:
@@ -99,12 +106,17 @@ def _interact(testbed: Testbed) -> int:
 
 
 def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
-    """Run each command as the command line would; the exit status of the first that fails, else 0."""
+    """Run each command as the command line would; the exit status of the first that fails, else 0.
+
+    None is begun on a network that is gone; the caller knows of that.
+    """
     from containernet_env.cli.commandline import run_command, show_on_standard_output
 
     show_on_standard_output()
 
     for line in commands:
+        if testbed.network_failure is not None:
+            break
         status = run_command(testbed.net, line)
         if status != 0:
             return status

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,14 @@ WARMUP_PROBES = 3
 INTERVAL_MS = 10
 PAYLOAD_BYTES = 56
 _SPARE_S = 10.0
+_LOOK_S = 0.1
+
+Broken = Callable[[], str | None]
+"""Why it is of no use to go on measuring; ``None`` while it is."""
+
+
+def _never_broken() -> None:
+    """Nobody knows of a network that breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +214,11 @@ def measure_rtt(
     *,
     binary: Path | str | None = None,
     probes: int = PROBES,
+    broken: Broken = _never_broken,
 ) -> RttTable:
     """Measure every pair of ``topology``'s hosts; ``pids`` are their first processes by name. See ``measure``."""
     hosts = [ProbeHost(host.name, pids[host.name], str(host.ip)) for host in topology.hosts]
-    return measure(hosts, topology.rtt_pairs(), binary=binary, probes=probes)
+    return measure(hosts, topology.rtt_pairs(), binary=binary, probes=probes, broken=broken)
 
 
 def measure(
@@ -218,11 +228,13 @@ def measure(
     binary: Path | str | None = None,
     probes: int = PROBES,
     timeout_ms: int | None = None,
+    broken: Broken = _never_broken,
 ) -> RttTable:
     """Send ``probes`` echoes between every two hosts, all pairs at once, once the first of a warm-up was answered.
 
     ``timeout_ms`` bounds the wait for an answer (default: 5 s and ten times the largest expected RTT). Raises
-    ``RunError`` where the prober fails; a pair without an answer is no failure here (see ``RttTable.problems``).
+    ``RunError`` where the prober fails, and as soon as ``broken`` gives a reason, with that reason; a pair without an
+    answer is no failure here (see ``RttTable.problems``).
     """
     expected = {frozenset((item.a, item.b)): item for item in expectations}
     if len(hosts) < 2:
@@ -237,7 +249,7 @@ def measure(
         "timeout_ms": timeout,
     }
     limit_s = _SPARE_S + 2 * timeout / 1000 + probes * INTERVAL_MS / 1000
-    answer = _probe(Path(binary) if binary is not None else default_binary(), request, limit_s)
+    answer = _probe(Path(binary) if binary is not None else default_binary(), request, limit_s, broken)
     return table_from_answer(answer, expected)
 
 
@@ -267,7 +279,7 @@ def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str
     return RttTable(tuple(pairs))
 
 
-def _probe(binary: Path, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Broken) -> dict[str, Any]:
     try:
         process = subprocess.Popen(
             [str(binary), "rtt"],
@@ -284,10 +296,7 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float) -> dict[str
         ) from error
     with process:
         try:
-            out, err = process.communicate(json.dumps(request), timeout=limit_s)
-        except subprocess.TimeoutExpired as error:
-            process.kill()
-            raise RunError(f"the RTT measurement took more than {limit_s:.0f} s") from error
+            out, err = _communicate(process, json.dumps(request), limit_s, broken)
         except BaseException:
             process.kill()
             raise
@@ -298,3 +307,18 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float) -> dict[str
         return dict(json.loads(out))
     except ValueError as error:
         raise RunError(f"the RTT measurement's answer cannot be read: {out[:80]!r}") from error
+
+
+def _communicate(process: subprocess.Popen[str], text: str, limit_s: float, broken: Broken) -> tuple[str, str]:
+    """Give ``text`` to a process and return what it writes; raises ``RunError`` when that is waited for in vain."""
+    deadline = time.monotonic() + limit_s
+    rest: str | None = text
+    while True:
+        if (reason := broken()) is not None:
+            raise RunError(reason)
+        try:
+            return process.communicate(rest, timeout=_LOOK_S)
+        except subprocess.TimeoutExpired as error:
+            rest = None  # it is with the process: communicate goes on where it was
+            if time.monotonic() > deadline:
+                raise RunError(f"the RTT measurement took more than {limit_s:.0f} s") from error

@@ -296,6 +296,54 @@ def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded(tmp_path:
     assert "the link emulator ended" in bench.errors()[0]
 
 
+def test_a_network_that_dies_while_the_data_set_loads_is_the_reason(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, read("r"), read("r2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.testbed.network_failure = "the link emulator ended"
+        assert bench.server.cancelled.wait(10), "nobody ended a load that nobody can answer"
+        return Outcome(result_of(ok=5), "cancelled")
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    assert bench.errors() == ["not run: the data set could not be loaded: the link emulator ended; cancelled"] * 2
+
+
+def test_nothing_is_begun_on_a_dead_network(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, read("r"), write("w"))
+    bench.testbed.network_failure = "the link emulator ended"
+    bench.run.matrix()
+    assert bench.errors() == ["not run: the link emulator ended"] * 2
+    assert bench.server.asked == []
+
+
+def test_a_dead_network_gets_no_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 60.0)
+    bench = Bench(tmp_path, write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Outcome:
+        bench.testbed.network_failure = "the link emulator ended"
+        assert bench.server.cancelled.wait(10), "the network was given time to come back"
+        return Outcome(result_of(ok=5), "cancelled")
+
+    bench.server.behave = behave
+    bench.run.matrix()
+    assert bench.errors() == ["the link emulator ended; cancelled"]
+
+
+def test_a_network_that_dies_while_the_cluster_is_asked_for_an_answer_is_the_reason(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+    bench.server.behave = lambda path, body: Outcome(result_of(ok=5), "5 of 10 requests failed")
+
+    def answers(timeout_s: float) -> bool:
+        bench.testbed.network_failure = "the link emulator ended"
+        return False
+
+    bench.cluster.answers = answers  # type: ignore[method-assign]
+    bench.run.matrix()
+    assert bench.errors() == ["5 of 10 requests failed", "not run: the link emulator ended"]
+
+
 def test_a_data_set_that_cannot_be_loaded_leaves_rows_not_run(tmp_path: Path) -> None:
     bench = Bench(tmp_path, read("r"), read("r2"))
     bench.server.behave = lambda path, body: Outcome(None, "no leader")

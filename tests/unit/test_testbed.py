@@ -1,0 +1,136 @@
+"""What a testbed makes of what it hears of its network, on a network that is not there."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env import testbed as testbed_module
+from containernet_env.config import load_config
+from containernet_env.errors import RunError
+from containernet_env.etcd import Cluster, Member
+from containernet_env.links import rtt
+from containernet_env.links.rtt import ProbeHost, Tolerance, measure
+from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.report import SilentReporter
+from containernet_env.setup.images import Images
+from containernet_env.testbed import Testbed
+from containernet_env.topology import RttExpectation
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+DIED = "the link emulator ended with status -9"
+
+
+class FakeNet:
+    """Takes the place of the network; `hear` is what it tells events."""
+
+    def __init__(self, **_options: Any) -> None:
+        self.factory = SimpleNamespace(emulator=SimpleNamespace(hello={}))
+        self.links_kind = "emulator"
+
+    def on_event(self, handler: Any) -> None:
+        self.hear = handler
+
+
+class Notes(SilentReporter):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A testbed on a fake network, and what it told of failures in `told`."""
+    monkeypatch.setattr(testbed_module, "Containernet", FakeNet)
+    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
+    told: list[str] = []
+    made: Any = Testbed(
+        plan, Images(etcd="e", benchmark="b"), Notes(), port=0, tolerance=Tolerance(), on_failure=told.append
+    )
+    made.told = told
+    return made
+
+
+def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(bed: Any) -> None:
+    assert bed.network_failure is None
+    bed.net.hear("emulator_died", DIED)
+    bed.net.hear("emulator_died", "and again")
+    assert bed.network_failure == DIED
+    assert bed.told == [DIED]
+
+
+def test_a_bring_up_that_fails_on_a_dead_network_says_that_it_is_dead(bed: Any) -> None:
+    def fail() -> None:
+        bed.net.hear("emulator_died", DIED)
+        raise RunError("etcd1-etcd2: none of 25 probes was answered")
+
+    bed._start_hosts = fail
+    with pytest.raises(RunError, match=DIED):
+        bed.up()
+
+
+def test_a_bring_up_that_fails_by_itself_says_why(bed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
+
+    def fail() -> None:
+        raise RunError("no image")
+
+    bed._start_hosts = fail
+    with pytest.raises(RunError, match="no image"):
+        bed.up()
+
+
+def test_a_network_that_died_while_all_else_came_up_is_no_testbed(bed: Any) -> None:
+    bed._bring_up = lambda: bed.net.hear("emulator_died", DIED)
+    with pytest.raises(RunError, match=DIED):
+        bed.up()
+
+
+def test_nobody_waits_for_round_trips_on_a_dead_network(tmp_path: Path) -> None:
+    prober = tmp_path / "prober"
+    prober.write_text("#!/bin/sh\nexec sleep 60\n")
+    prober.chmod(0o755)
+    news = iter([None, None, DIED])
+    began = time.monotonic()
+    with pytest.raises(RunError, match=DIED):
+        measure(
+            [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")],
+            [RttExpectation("a", "b", 0, 0)],
+            binary=prober,
+            broken=lambda: next(news),
+        )
+    assert time.monotonic() - began < 5
+
+
+def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rtt, "_LOOK_S", 0.01)
+    prober = tmp_path / "prober"
+    answer = '{"pairs":[{"a":"a","b":"b","sent":1,"lost":0,"samples_ns":[5]}]}'
+    prober.write_text(f"#!/bin/sh\nsleep 0.1\ngrep -q '\"ip\": \"10.0.0.2\"' && echo '{answer}'\n")
+    prober.chmod(0o755)
+    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
+    table = measure(hosts, [RttExpectation("a", "b", 0, 0)], binary=prober)
+    assert table.pairs[0].measured_ns == 5
+
+
+def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = SimpleNamespace(name="etcd1", alive=True)
+    cluster = Cluster([Member(host, "10.0.0.1", None)])
+    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    monkeypatch.setattr(Cluster, "agreed_leader", lambda self: None)
+    news = iter([None, None, DIED])
+    began = time.monotonic()
+    with pytest.raises(RunError, match=DIED):
+        cluster.start(60, lambda: next(news))
+    assert time.monotonic() - began < 5
+    cluster.close()
