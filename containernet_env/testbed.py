@@ -239,12 +239,23 @@ class Testbed:
 
     def _on_network_event(self, kind: str, text: str) -> None:
         """Take down why the network is gone; on the thread that hears of it."""
-        if self._failed.is_set() or kind != "emulator_died":
+        if kind == "emulator_died":
+            reason = text
+        elif kind == "port_down" and self._is_of_living_host(text):
+            reason = f"the network lost a host that lives: {text}"
+        else:
             return
-        self.network_failure = text
+        if self._failed.is_set():
+            return
+        self.network_failure = reason
         self._failed.set()
         if self._on_failure is not None:
-            self._on_failure(text)
+            self._on_failure(reason)
+
+    def _is_of_living_host(self, text: str) -> bool:
+        """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
+        port = text.partition(":")[0]
+        return all(host.alive for host in self.hosts.values() if port in host.nameToIntf)
 
     def facts(self) -> dict[str, Any]:
         """What this testbed held when it was up, as JSON values for the run's record."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env import engine, netns
 from tests.docker.conftest import COMMAND
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.test_endings import CONFIG, end, rows, start
@@ -100,6 +101,21 @@ def test_in_the_middle_of_a_scenario(long: Path, tmp_path: Path) -> None:
         assert following == f"not run: {DIED}"
         assert took_s < ROWS_WITHIN_S, f"rows after {took_s:.2f} s"
         assert ended_s < END_WITHIN_S, f"ended after {ended_s:.2f} s"
+
+
+def test_an_interface_that_is_deleted_under_a_living_member(long: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    with running(long, out) as run:
+        wait_for(requests_are_answered)
+        (member,) = [container for container in engine.list_ours() if container.name.endswith("-etcd2")]
+        pid = engine.client().api.inspect_container(member.id)["State"]["Pid"]
+        netns.run(pid, ["ip", "link", "delete", "dev", "etcd2-eth0"])
+        wait_for(lambda: len(rows(out)) == 2, deadline_s=ROWS_WITHIN_S)
+        output = end(run)
+        assert run.returncode == 1, output
+        first, following = (row["Error"] for row in rows(out))
+        assert first.startswith("the network lost a host that lives: etcd2-eth0: interface "), first
+        assert following.startswith("not run: the network lost a host that lives: etcd2-eth0"), following
 
 
 def test_while_the_network_is_proved(long: Path, tmp_path: Path) -> None:

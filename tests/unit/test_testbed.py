@@ -67,6 +67,24 @@ def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(b
     assert bed.told == [DIED]
 
 
+@pytest.mark.parametrize(("alive", "failure"), [(True, "the network lost a host that lives: "), (False, None)])
+def test_a_port_that_goes_down_under_a_living_host_is_a_failure_of_the_network(
+    bed: Any, alive: bool, failure: str | None
+) -> None:
+    bed.hosts = {
+        "etcd1": SimpleNamespace(alive=not alive, nameToIntf={"etcd1-eth0": None}),
+        "etcd2": SimpleNamespace(alive=alive, nameToIntf={"etcd2-eth0": None}),
+    }
+    text = "etcd2-eth0: interface a1b2c3e1 has gone: file descriptor in bad state"
+    bed.net.hear("port_down", text)
+    assert bed.network_failure == (failure and failure + text)
+
+
+def test_an_event_that_nobody_knows_changes_nothing(bed: Any) -> None:
+    bed.net.hear("sunshine", "etcd1-eth0: warm")
+    assert bed.network_failure is None
+
+
 def test_a_bring_up_that_fails_on_a_dead_network_says_that_it_is_dead(bed: Any) -> None:
     def fail() -> None:
         bed.net.hear("emulator_died", DIED)
