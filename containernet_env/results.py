@@ -62,7 +62,7 @@ CLOSED_LOOP_COLUMNS = (
     "RunId",
     "Timestamp",
 )
-COLUMNS = (
+OPEN_LOOP_COLUMNS = (
     *CLOSED_LOOP_COLUMNS,
     "Rate_offered",
     "Rate_achieved",
@@ -71,14 +71,22 @@ COLUMNS = (
     "Behind",
     *(f"Service_{p}%" for p in SERVICE_PERCENTILES),
 )
+COLUMNS = (
+    *OPEN_LOOP_COLUMNS,
+    "LinkJitter_ms",
+    "LinkLoss_ratio",
+    "Realtime",
+    "LinkLateness_99%_us",
+)
 # Every header that has ever been written, newest first: an existing file is appended to in its own form.
 # A new form is added here, never changed in place.
-FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
+FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, OPEN_LOOP_COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
 
 # Columns that hold words; every other one holds numbers.
 TEXT_COLUMNS = frozenset(
     {"TestType", "Consistency", "Scenario", "Target", "Error", "Leader", "LinkDelay_ms", "Bandwidth_mbps"}
     | {"Hosts", "Links", "EtcdVersion", "Config", "RunId", "Timestamp", "Behind"}
+    | {"LinkJitter_ms", "LinkLoss_ratio", "Realtime"}
 )
 
 

@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import Any
 
 from containernet_env.config.model import Config
+from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.spec import DirectionSpec
+from containernet_env.links.statistics import lateness_p99_ns
 from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
 from containernet_env.scenarios import ScheduledScenario
 from containernet_env.topology import RttExpectation
@@ -16,7 +18,10 @@ from containernet_env.topology import RttExpectation
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What all rows of a run share. `rtt_measured_ns` belongs to the pair `rtt`; both None for a single member."""
+    """What all rows of a run share. `rtt_measured_ns` belongs to the pair `rtt`; both None for a single member.
+
+    `realtime` is whether what carries the links got the real-time priority it asked for; None where it asks for none.
+    """
 
     config: Config
     rtt: RttExpectation | None
@@ -25,6 +30,7 @@ class RunFacts:
     links: str
     etcd_version: str
     run_id: str
+    realtime: bool | None = None
 
 
 def _number(value: Decimal) -> str:
@@ -61,6 +67,42 @@ def bandwidths_mbps(config: Config) -> str:
     """The Bandwidth_mbps column: rate of the members' links; "unlimited" where there is no limit."""
     links = [node.link for node in config.nodes]
     return _each_or_one([_both_ways(_rate_mbps(link.a_to_b), _rate_mbps(link.b_to_a)) for link in links])
+
+
+def _jitter_ms(direction: DirectionSpec) -> str:
+    jitter = direction.jitter
+    if jitter is None:
+        return "0"
+    value = f"{jitter.distribution} {_number(Decimal(jitter.ns) / 1_000_000)}"
+    return f"{value} reordering" if jitter.reorder else value
+
+
+def _loss_ratio(direction: DirectionSpec) -> str:
+    loss = direction.loss
+    if loss is None:
+        return "0"
+    ratio = _number(Decimal(f"{loss.mean_ratio:.6g}"))
+    return ratio if isinstance(loss, IndependentLoss) else f"{ratio} in bursts"
+
+
+def link_jitters_ms(config: Config) -> str:
+    """The LinkJitter_ms column: of the members' links, "0" where there is none, else distribution and value."""
+    links = [node.link for node in config.nodes]
+    return _each_or_one([_both_ways(_jitter_ms(link.a_to_b), _jitter_ms(link.b_to_a)) for link in links])
+
+
+def link_losses_ratio(config: Config) -> str:
+    """The LinkLoss_ratio column: share of frames that the members' links are to lose."""
+    links = [node.link for node in config.nodes]
+    return _each_or_one([_both_ways(_loss_ratio(link.a_to_b), _loss_ratio(link.b_to_a)) for link in links])
+
+
+def _yes_or_no(value: bool | None) -> str:
+    return NOT_APPLICABLE if value is None else "yes" if value else "no"
+
+
+def _microseconds(value_ns: int | None) -> str:
+    return NOT_APPLICABLE if value_ns is None else f"{value_ns / 1e3:.1f}"
 
 
 def _seconds(value: float | None) -> str:
@@ -101,6 +143,9 @@ def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]
         "Config": facts.config.path.name,
         "RunId": facts.run_id,
         "Rate_offered": _rate(scenario.rate),
+        "LinkJitter_ms": link_jitters_ms(facts.config),
+        "LinkLoss_ratio": link_losses_ratio(facts.config),
+        "Realtime": _yes_or_no(facts.realtime),
     }
 
 
@@ -146,10 +191,15 @@ def row_of(
     result: Mapping[str, Any] | None,
     error: str | None,
     leader: str | None,
+    network: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """The whole row. `timestamp` is when the scenario began (UTC, ISO 8601); `leader` is who led, None if unknown."""
+    """The whole row. `timestamp` is when the scenario began (UTC, ISO 8601); `leader` is who led, None if unknown.
+
+    `network` is what the links saw meanwhile (`links.statistics`), None where nobody can tell.
+    """
     row = settings_of(facts, scheduled)
     if result is not None:
         row |= figures_of(result)
     row |= {"Error": error or NOT_APPLICABLE, "Leader": leader or NOT_APPLICABLE, "Timestamp": timestamp}
+    row["LinkLateness_99%_us"] = _microseconds(lateness_p99_ns(network))
     return row

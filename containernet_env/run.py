@@ -198,6 +198,7 @@ class Run:
             result=result,
             error=error,
             leader=ended.leader,
+            network=ended.network,
         )
         self._results.append(row)
         if error is not None:

@@ -99,6 +99,12 @@ class Testbed:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
 
+    @property
+    def realtime(self) -> bool | None:
+        """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
+        granted: bool | None = self.net.factory.emulator.hello.get("realtime")
+        return granted
+
     def up(self) -> None:
         """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
         try:
@@ -200,6 +206,8 @@ class Testbed:
             raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
         if hello and not hello["realtime"]:
             self._reporter.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+        if hello and not hello["kept_awake"]:
+            self._reporter.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
 
     def _prove_network(self) -> str:
         self._check_emulator()

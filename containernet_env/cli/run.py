@@ -171,6 +171,7 @@ def _measure(
                 links=testbed.net.links_kind,
                 etcd_version=version,
                 run_id=run_id,
+                realtime=testbed.realtime,
             )
             run = Run(testbed, results, record, facts, reporter, stop.deferred)
             run.matrix()

@@ -85,6 +85,12 @@ def _less(now: int, before: int) -> int:
     return now - before if now >= before else now
 
 
+def lateness_p99_ns(statistics: Mapping[str, Any] | None) -> int | None:
+    """The 99th percentile of how late frames reached their hosts, over all links; ``None`` where nobody can tell."""
+    lateness = (statistics or {}).get("lateness")
+    return int(lateness["p99_ns"]) if lateness and lateness["count"] else None
+
+
 def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:
     """One line for each way in which the emulator itself, not the link that was asked for, lost frames."""
     for name, link in statistics["links"].items():

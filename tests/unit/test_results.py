@@ -26,6 +26,11 @@ CLOSED_LOOP_HEADER = (
     f"{SEED_HEADER},99%,99.9%,Scenario,Repetition,Target,Errors,Error,Leader,LinkDelay_ms,Bandwidth_mbps,"
     "RttExpected_ms,RttMeasured_ms,Hosts,Links,EtcdVersion,Config,RunId,Timestamp"
 )
+# The header of before jitter, loss and real-time priority were in the rows.
+OPEN_LOOP_HEADER = (
+    f"{CLOSED_LOOP_HEADER},Rate_offered,Rate_achieved,Unsent,Unknown,Behind,"
+    "Service_50%,Service_95%,Service_99%,Service_99.9%"
+)
 
 
 def opened(path: Path) -> ResultsFile:
@@ -78,6 +83,16 @@ def test_a_file_of_before_open_loops_is_appended_to_in_its_own_form(tmp_path: Pa
     assert lines(path)[0] == CLOSED_LOOP_HEADER
     assert lines(path)[2].split(",") == ["mixed"] + ["-"] * 36 + ["now"]
     assert results.load(path)["TestType"].tolist() == ["write", "mixed"]
+
+
+def test_a_file_of_before_jitter_and_loss_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(OPEN_LOOP_HEADER + "\nwrite" + ",1" * 46 + "\n")
+    file = opened(path)
+    file.append({"TestType": "mixed", "Service_99.9%": "0.1", "Realtime": "yes", "LinkLateness_99%_us": "5.0"})
+    assert lines(path)[0] == OPEN_LOOP_HEADER
+    assert lines(path)[2].split(",") == ["mixed"] + ["-"] * 45 + ["0.1"]
+    assert results.load(path)["Service_99.9%"].tolist() == [1.0, 0.1]
 
 
 def test_every_form_begins_with_the_one_before_it() -> None:

@@ -7,7 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from containernet_env.config import load_config
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.results import COLUMNS
 from containernet_env.rows import RunFacts, row_of
 from containernet_env.scenarios import Scenario, ScheduledScenario
@@ -94,3 +98,56 @@ def test_the_request_count_of_a_duration_follows_from_its_rate() -> None:
 def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
     made = row(replace(READ, type="mixed", put_ratio=Decimal("0.2")), None)
     assert values(made, "TestType", "KeySize", "ValueSize", "Consistency") == ["mixed", "8", "256", "l"]
+
+
+@pytest.mark.parametrize(("realtime", "shown"), [(True, "yes"), (False, "no"), (None, "-")])
+def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | None, shown: str) -> None:
+    facts = replace(FACTS, realtime=realtime)
+    made = row_of(facts, ScheduledScenario(READ, 1), timestamp="t", result=None, error=None, leader=None)
+    assert made["Realtime"] == shown
+
+
+@pytest.mark.parametrize(
+    ("network", "shown"),
+    [
+        (None, "-"),
+        ({"lateness": None}, "-"),
+        ({"lateness": {"count": 0, "p99_ns": 0}}, "-"),
+        ({"lateness": {"count": 5, "p99_ns": 0}}, "0.0"),
+        ({"lateness": {"count": 5, "p99_ns": 1_234_567}}, "1234.6"),
+    ],
+)
+def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: str) -> None:
+    scheduled = ScheduledScenario(READ, 1)
+    made = row_of(FACTS, scheduled, timestamp="t", result=None, error=None, leader=None, network=network)
+    assert made["LinkLateness_99%_us"] == shown
+
+
+MS = 1_000_000
+PLAIN = LinkSpec.symmetric(3 * MS, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("links", "jitter", "loss"),
+    [
+        ([PLAIN, PLAIN], "0", "0"),
+        ([LinkSpec.symmetric()] * 2, "0", "0"),
+        (
+            [LinkSpec(DirectionSpec(3 * MS, jitter=Jitter("normal", 500_000)), DirectionSpec(3 * MS))] * 2,
+            "normal 0.5/0",
+            "0",
+        ),
+        (
+            [LinkSpec(*[DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True))] * 2), PLAIN],
+            "uniform 1 reordering;0",
+            "0",
+        ),
+        ([LinkSpec(*[DirectionSpec(loss=IndependentLoss(1e-7))] * 2)] * 2, "0", "0.0000001"),
+        ([LinkSpec(DirectionSpec(loss=GilbertElliottLoss(0.01, 0.03)), DirectionSpec())], "0", "0.25 in bursts/0"),
+    ],
+)
+def test_a_row_tells_jitter_and_loss_of_the_members_links(links: list[LinkSpec], jitter: str, loss: str) -> None:
+    nodes = tuple(replace(FACTS.config.nodes[0], link=link) for link in links)
+    facts = replace(FACTS, config=replace(FACTS.config, nodes=nodes))
+    made = row_of(facts, ScheduledScenario(READ, 1), timestamp="t", result=None, error=None, leader=None)
+    assert values(made, "LinkJitter_ms", "LinkLoss_ratio") == [jitter, loss]

@@ -104,7 +104,7 @@ class FakeNet:
 
     def __init__(self) -> None:
         self.asked: list[bool] = []
-        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"p99_ns": 20_000, "max_ns": 50_000}}
+        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 20_000}}
 
     def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
         self.asked.append(anew)

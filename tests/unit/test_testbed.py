@@ -85,6 +85,49 @@ def test_an_event_that_nobody_knows_changes_nothing(bed: Any) -> None:
     assert bed.network_failure is None
 
 
+HELLO = {
+    "realtime": True,
+    "realtime_reason": "",
+    "kept_awake": True,
+    "kept_awake_reason": "",
+    "self_test": {"passed": True, "reason": ""},
+}
+
+
+@pytest.mark.parametrize(
+    ("hello", "realtime", "notes"),
+    [
+        ({}, None, []),
+        (HELLO, True, []),
+        (
+            HELLO | {"realtime": False, "realtime_reason": "operation not permitted"},
+            False,
+            ["the link emulator got no real-time priority: operation not permitted"],
+        ),
+        (
+            HELLO | {"kept_awake": False, "kept_awake_reason": "no such file"},
+            True,
+            ["processors may fall into deep sleep and wake late: no such file"],
+        ),
+    ],
+)
+def test_what_the_emulator_did_not_get_is_told(
+    bed: Any, hello: dict[str, Any], realtime: bool | None, notes: list[str]
+) -> None:
+    bed.net.factory.emulator.hello = hello
+    bed._check_emulator()
+    assert bed.realtime is realtime
+    assert bed._reporter.notes == notes
+
+
+def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
+    reason = "the median echo came after 4280006 ns, asked for 2000000"
+    bed.net.factory.emulator.hello = HELLO | {"self_test": {"passed": False, "reason": reason}}
+    with pytest.raises(RunError, match=f"does not keep its times on this machine: {reason}"):
+        bed._prove_network()
+    assert bed.rtt is None  # nothing was measured
+
+
 def test_a_bring_up_that_fails_on_a_dead_network_says_that_it_is_dead(bed: Any) -> None:
     def fail() -> None:
         bed.net.hear("emulator_died", DIED)
