@@ -165,18 +165,19 @@ class LiveLinks:
     def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw since the network came up, or since ``anew`` was last asked for (after it was read).
 
-        ``links``: by name, ``up`` and the directions as ``links.statistics`` has them; ``ports`` and ``lateness``: of
-        the link emulator; ``at_ns``: when. ``buckets``: with whole histograms of lateness.
+        ``links``: by name, ``up`` and the directions as ``links.statistics`` has them; ``ports``, ``switches`` and
+        ``lateness``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms of lateness.
         """
         if self.links_kind == "emulator":
             if not self.links:
-                return {"at_ns": time.monotonic_ns(), "links": {}, "ports": {}, "lateness": None}
+                return {"at_ns": time.monotonic_ns(), "links": {}, "ports": {}, "switches": {}, "lateness": None}
             answer = self.factory.emulator.ask("stats", reset=anew, buckets=buckets)
             return emulator_counters(answer.result, answer.at_ns)
         statistics: dict[str, Any] = {
             "at_ns": time.monotonic_ns(),
             "links": {link.name: link.statistics() for link in self.links},
             "ports": {},
+            "switches": {},
             "lateness": None,
         }
         if anew:

@@ -111,10 +111,10 @@ class Run:
         clock = time.monotonic()
         try:
             try:
-                self._link_statistics(anew=True)
+                counting = self._link_statistics(anew=True) is not None
                 ended.outcome = self._measure(scheduled)
                 ended.seconds = time.monotonic() - clock
-                ended.network = self._link_statistics()
+                ended.network = self._link_statistics() if counting else None
                 ended.leader = self._leader_since()
             except RunError as error:
                 ended.outcome = Outcome(None, str(error))
@@ -149,7 +149,8 @@ class Run:
             return self._testbed.net.link_statistics(anew=anew, buckets=True)
         except RunError as error:
             # A broken network ends the run by itself; a count that is missing must not cost a row.
-            self._reporter.note(f"the links' counters cannot be read: {error}")
+            lost = "could not be begun anew, so this scenario has none" if anew else "cannot be read"
+            self._reporter.note(f"the links' counters {lost}: {error}")
             return None
 
     def _endpoints(self) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What links saw: one form for every implementation, JSON values as the run's record keeps them.
 
-A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that did not, by cause), the most that
+A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that did not, by cause), ``offered`` (frames
+that came to it) and ``in_flight`` (those still under way): offered = frames + all drops + in_flight; the most that
 waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how much after its time
 a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
 bucket's longest time in ns and its count); ``None`` is what the implementation cannot tell.
@@ -12,6 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _COUNTERS = ("frames", "bytes")
+_PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
+# Drops in a direction that nobody asked for, and that no rule for frames of that kind explains.
+_OWN_DROPS = {
+    "buffers": "the emulator had no memory left",
+    "device": "the kernel had no room for them",
+    "error": "the kernel refused them",
+}
+_TAP_DROPS = {
+    "queue": "frames lost before the link, since the emulator could not keep up",
+    "receive": "frames lost after the link, since the host's network stack did not take them",
+}
 
 
 def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,6 +32,8 @@ def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
         "frames": held["frames"],
         "bytes": held["bytes"],
         "drops": dict(held["drops"]),
+        "offered": held["offered"],
+        "in_flight": held["in_flight"],
         "queue_high_water_frames": held["queue_high_water"],
         "queue_high_water_bytes": held["queue_high_water_bytes"],
         "lateness": held.get("lateness"),
@@ -32,9 +46,14 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links`` by name, ``ports`` by name, ``lateness`` of all directions together."""
+    """The link emulator's ``stats``: ``links``, ``ports`` and ``switches`` by name, ``lateness`` of all directions.
+
+    What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
+    to a switch, ``invalid_source`` and ``filtered`` go nowhere.
+    """
     ports = {
         name: {
+            **{counter: port[counter] for counter in _PORT_COUNTERS},
             "drops": dict(port["drops"]),
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
@@ -46,6 +65,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "at_ns": at_ns,
         "links": {name: link_counters(held) for name, held in stats["links"].items()},
         "ports": ports,
+        "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
         "lateness": stats["lateness"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
@@ -63,6 +83,8 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
         "frames": int(sent["packets"]),
         "bytes": int(sent["bytes"]),
         "drops": {"queue_or_loss": dropped, "device": int(sent["dropped"])},
+        "offered": None,
+        "in_flight": None,
         "queue_high_water_frames": None,
         "queue_high_water_bytes": None,
         "lateness": None,
@@ -92,13 +114,13 @@ def lateness_p99_ns(statistics: Mapping[str, Any] | None) -> int | None:
 
 
 def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """One line for each way in which the emulator itself, not the link that was asked for, lost frames."""
+    """One line for each way in which frames were lost that no link was asked to lose."""
     for name, link in statistics["links"].items():
         for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
-            lost = link[side]["drops"].get("buffers", 0)
-            if lost:
-                yield f"link {name}: {lost} frames {words} its first node lost, since the emulator had no memory left"
+            for cause, reason in _OWN_DROPS.items():
+                if lost := link[side]["drops"].get(cause, 0):
+                    yield f"link {name}: {lost} frames {words} its first node lost, since {reason}"
     for name, port in statistics.get("ports", {}).items():
-        lost = (port["tap_drops"] or {}).get("queue", 0)
-        if lost:
-            yield f"{name}: {lost} frames lost before the link, since the emulator could not keep up"
+        for counter, words in _TAP_DROPS.items():
+            if lost := (port["tap_drops"] or {}).get(counter, 0):
+                yield f"{name}: {lost} {words}"

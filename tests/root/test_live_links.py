@@ -173,6 +173,26 @@ def test_what_the_links_saw(net: Containernet) -> None:
     assert seen["links"]["h1-s1"]["a_to_b"]["frames"] == 0
 
 
+def test_every_frame_is_accounted_for(emulated_net: Containernet) -> None:
+    net = emulated_net
+    h1, h2, h3 = net.hosts
+    net.set_loss("h2", "s1", 0.5)
+    assert reach(h1, h2, h3, deadline_s=20)
+    seen = net.link_statistics()
+    for link in seen["links"].values():
+        for side in (link["a_to_b"], link["b_to_a"]):
+            assert side["offered"] == side["frames"] + sum(side["drops"].values()) + side["in_flight"]
+    assert sum(seen["links"]["h2-s1"][side]["drops"]["loss"] for side in ("a_to_b", "b_to_a")) > 0
+    for name, port in seen["ports"].items():
+        link = seen["links"][name.replace("-eth0", "-s1")]
+        assert port["received_frames"] == link["a_to_b"]["offered"] + sum(port["drops"].values())
+        assert port["sent_frames"] == link["b_to_a"]["frames"]
+    switch = seen["switches"]["s1"]
+    assert switch["forwarded"] + switch["flooded"] + switch["filtered"] + switch["invalid_source"] == sum(
+        link["a_to_b"]["frames"] for link in seen["links"].values()
+    )
+
+
 def test_the_shells_commands_work_on_it_and_fail_with_an_error(
     net: Containernet, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -457,6 +457,23 @@ def test_frames_that_the_emulator_itself_lost_are_told(tmp_path: Path) -> None:
     assert bench.errors() == ["-"]
 
 
+def test_a_scenario_whose_counters_were_not_begun_anew_has_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, write("w"), write("w2"))
+    refuse = iter([True, False, False])
+
+    def link_statistics(*, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+        if next(refuse):
+            raise RunError("no answer")
+        return bench.net.seen
+
+    bench.net.link_statistics = link_statistics  # type: ignore[method-assign]
+    bench.run.matrix()
+    assert [entry["network"] for entry in bench.record()["scenarios"]] == [None, bench.net.seen]
+    assert bench.reporter.notes == ["the links' counters could not be begun anew, so this scenario has none: no answer"]
+    assert bench.rows()[0]["LinkLateness_99%_us"] == "-"
+    assert bench.errors() == ["-", "-"]
+
+
 def test_counters_that_cannot_be_read_cost_no_row(tmp_path: Path) -> None:
     bench = Bench(tmp_path, write("w"))
     bench.net.seen = {"error": "no answer"}
