@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _COUNTERS = ("frames", "bytes")
+# What the 99th percentile of lateness is to stay below, also under a load that fills the machine.
+_LATE_NS = 1_000_000
 _PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
 # Drops in a direction that nobody asked for, and that no rule for frames of that kind explains.
 _OWN_DROPS = {
@@ -111,6 +113,14 @@ def lateness_p99_ns(statistics: Mapping[str, Any] | None) -> int | None:
     """The 99th percentile of how late frames reached their hosts, over all links; ``None`` where nobody can tell."""
     lateness = (statistics or {}).get("lateness")
     return int(lateness["p99_ns"]) if lateness and lateness["count"] else None
+
+
+def lateness_of(statistics: Mapping[str, Any]) -> str | None:
+    """What there is to say, in one line, of links that were late under load; ``None`` where they kept their times."""
+    late_ns = lateness_p99_ns(statistics)
+    if late_ns is None or late_ns <= _LATE_NS:
+        return None
+    return f"1 % of the frames reached their hosts more than {late_ns / 1e6:.1f} ms late"
 
 
 def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:

@@ -457,6 +457,19 @@ def test_frames_that_the_emulator_itself_lost_are_told(tmp_path: Path) -> None:
     assert bench.errors() == ["-"]
 
 
+@pytest.mark.parametrize(
+    ("p99_ns", "notes"),
+    [(1_000_000, []), (1_310_719, ["w: 1 % of the frames reached their hosts more than 1.3 ms late"])],
+)
+def test_links_that_are_late_under_a_load_are_told(tmp_path: Path, p99_ns: int, notes: list[str]) -> None:
+    bench = Bench(tmp_path, write("w"))
+    bench.net.seen["lateness"]["p99_ns"] = p99_ns
+    bench.run.matrix()
+    assert bench.reporter.notes == notes
+    assert bench.rows()[0]["LinkLateness_99%_us"] == f"{p99_ns / 1000:.1f}"
+    assert bench.errors() == ["-"]
+
+
 def test_a_scenario_whose_counters_were_not_begun_anew_has_none(tmp_path: Path) -> None:
     bench = Bench(tmp_path, write("w"), write("w2"))
     refuse = iter([True, False, False])
