@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.benchmark import Outcome, lateness_of, request_of
 from containernet_env.errors import RunError
-from containernet_env.links.statistics import own_losses
 from containernet_env.links.statistics import lateness_of as links_lateness_of
+from containernet_env.links.statistics import own_losses
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
