@@ -125,6 +125,8 @@ if asked lint; then
     step "go vet -tags root" go_in link_emulator vet -tags root ./...
 fi
 if asked unit; then
+    # Some tests run the real server.
+    export ETCD_BINARY=$root/bin/etcd
     for module in "${GO_MODULES[@]}"; do
         step "go test $module" go_in "$module" test ./...
     done

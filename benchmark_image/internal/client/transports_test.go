@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -41,13 +40,9 @@ func contents(t *testing.T, endpoint string) string {
 
 // TestBothTransportsLeaveTheSameStore runs the same loads through both, each against a real server of its own.
 func TestBothTransportsLeaveTheSameStore(t *testing.T) {
-	program := os.Getenv("ETCD_BINARY")
-	if program == "" {
-		t.Skip("ETCD_BINARY does not name a program")
-	}
 	left := make(map[string]string)
 	for name := range transports {
-		endpoint, _ := startEtcd(t, program)
+		endpoint, _ := startEtcd(t)
 		for _, args := range []string{
 			"put --total=3000 --clients=60 --conns=7 --sequential-keys --val-size=100",
 			"put --total=900 --clients=20 --conns=2 --key-size=5 --prefix=again/ --key-space-size=300",
@@ -71,11 +66,7 @@ func TestBothTransportsLeaveTheSameStore(t *testing.T) {
 
 // TestTransactions writes only what is unchanged.
 func TestTransactions(t *testing.T) {
-	program := os.Getenv("ETCD_BINARY")
-	if program == "" {
-		t.Skip("ETCD_BINARY does not name a program")
-	}
-	endpoint, _ := startEtcd(t, program)
+	endpoint, _ := startEtcd(t)
 	transport, err := direct.Open(t.Context(), etcd.Options{
 		Endpoints: []string{endpoint}, Conns: 1, TargetLeader: true, DialTimeout: 30 * time.Second, RequestTimeout: 10 * time.Second,
 	})

@@ -189,7 +189,7 @@ func TestMembersThatMisbehave(t *testing.T) {
 			over = make(chan struct{})
 			endpoint := rawMember(t, c.serve)
 			t.Cleanup(func() { close(over) })
-			transport, err := Open(ctx, etcd.Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 2 * time.Second, RequestTimeout: timeout})
+			transport, err := Open(ctx, etcd.Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout})
 			if err != nil {
 				t.Fatal(err)
 			}
