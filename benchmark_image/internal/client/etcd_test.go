@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,23 @@ func TestAgainstEtcd(t *testing.T) {
 	_, stdout, _ := call(t, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002", "--require-found")
 	if err := json.Unmarshal([]byte(stdout), &counted); err != nil || counted.Empty != 1 {
 		t.Errorf("2000 sequential keys end before 00001000: %s", stdout)
+	}
+}
+
+// TestFailedPutsAreNotInTheStore fills a store. etcd says that its space is exceeded of puts that it has applied too.
+func TestFailedPutsAreNotInTheStore(t *testing.T) {
+	for name := range transports {
+		endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
+		status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000", "--target-leader",
+			"--transport="+name, "--endpoints="+endpoint, "--dial-timeout=30s")
+		if status != ExitFailed || result.Codes["ResourceExhausted"] < 100 {
+			t.Fatalf("%s: status %d, codes %v, stderr %s", name, status, result.Codes, stderr)
+		}
+		stored := strings.Count(contents(t, endpoint), "\n") - 1
+		if o := result.Outcomes; stored < o.OK || stored > o.OK+o.Unknown {
+			t.Errorf("%s: %+v, but the store has %d keys", name, o, stored)
+		}
+		t.Logf("%s: %+v, %d keys in the store", name, result.Outcomes, stored)
 	}
 }
 

@@ -13,7 +13,10 @@ import (
 
 // callError is a failed request as the run records it.
 func callError(member string, f *h2.Failure, timeout time.Duration) *load.CallError {
-	return &load.CallError{Code: load.Code(f.Code), Sent: f.Unknown, Text: describe(member, f, timeout)}
+	code := load.Code(f.Code)
+	return &load.CallError{
+		Code: code, Unknown: f.Unknown && !(f.Answered && load.Refused(code, f.Text)), Text: describe(member, f, timeout),
+	}
 }
 
 // maxErrorText bounds the length of one error text in a report, in bytes.

@@ -1,133 +1,28 @@
 package direct
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math"
 	"net"
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"containernet-env/benchmark_image/internal/etcd"
+	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// rawMember serves each connection with a function, until the test ends.
-func rawMember(t *testing.T, serve func(net.Conn)) (endpoint string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	var mu sync.Mutex
-	var open []net.Conn
-	serving.Go(func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			open = append(open, connection)
-			mu.Unlock()
-			serving.Go(func() {
-				serve(connection)
-				_ = connection.Close() // the client may have gone already
-			})
-		}
-	})
-	t.Cleanup(func() {
-		if err := listener.Close(); err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		for _, connection := range open {
-			_ = connection.Close()
-		}
-		mu.Unlock()
-		serving.Wait()
-	})
-	return listener.Addr().String()
-}
-
-// member is a connection of a raw member.
-type member struct {
-	net.Conn
-	framer  *http2.Framer
-	encoder *hpack.Encoder
-	block   bytes.Buffer
-}
-
-// greet takes the preface and answers it.
-func greet(c net.Conn, settings ...http2.Setting) (*member, error) {
-	if _, err := io.CopyN(io.Discard, c, int64(len(http2.ClientPreface))); err != nil {
-		return nil, err
-	}
-	m := &member{Conn: c, framer: http2.NewFramer(c, c)}
-	m.encoder = hpack.NewEncoder(&m.block)
-	return m, m.framer.WriteSettings(settings...)
-}
-
-// request gives the stream of the next request that is complete.
-func (m *member) request() (stream uint32, err error) {
-	for {
-		f, err := m.framer.ReadFrame()
-		if err != nil {
-			return 0, err
-		}
-		if d, ok := f.(*http2.DataFrame); ok && d.StreamEnded() {
-			return d.StreamID, nil
-		}
-	}
-}
-
-func (m *member) fields(stream uint32, ends bool, fields ...string) error {
-	m.block.Reset()
-	for i := 0; i < len(fields); i += 2 {
-		if err := m.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
-			return err
-		}
-	}
-	return m.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: m.block.Bytes(), EndHeaders: true, EndStream: ends})
-}
-
-func (m *member) answer(stream uint32) error {
-	return errors.Join(
-		m.fields(stream, false, ":status", "200", "content-type", "application/grpc"),
-		m.framer.WriteData(stream, false, []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7}),
-		m.fields(stream, true, "grpc-status", "0"),
-	)
-}
-
-// requests serves each request of a connection with a function, until it says that this was enough.
-func requests(serve func(m *member, stream uint32) bool, settings ...http2.Setting) func(net.Conn) {
-	return func(c net.Conn) {
-		m, err := greet(c, settings...)
-		for err == nil {
-			var stream uint32
-			if stream, err = m.request(); err == nil && !serve(m, stream) {
-				return
-			}
-		}
-	}
-}
-
 // TestMembersThatMisbehave holds that a run ends in time, with the right outcomes.
 func TestMembersThatMisbehave(t *testing.T) {
 	const timeout = 300 * time.Millisecond
-	var over chan struct{} // closed at the end of each case
 	for name, c := range map[string]struct {
 		serve   func(net.Conn)
 		want    load.Outcome // of all requests but the first ok
@@ -137,58 +32,81 @@ func TestMembersThatMisbehave(t *testing.T) {
 		ok      int // at least
 		valSize int
 	}{
-		"never answers": {serve: requests(func(*member, uint32) bool { return true }), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
+		"never answers": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
 		"GOAWAY at once": {serve: func(c net.Conn) {
-			if m, err := greet(c); err == nil && m.framer.WriteGoAway(0, http2.ErrCodeNo, nil) == nil {
+			if m, err := etcdtest.Greet(c); err == nil && m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil) == nil {
 				_, _ = io.Copy(io.Discard, c)
 			}
 		}, want: load.Failed, code: "Unavailable", text: "closes", atLeast: 8},
-		"GOAWAY instead of answers": {serve: requests(func(m *member, _ uint32) bool {
-			_ = m.framer.WriteGoAway(0, http2.ErrCodeNo, nil)
+		"GOAWAY instead of answers": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, _ uint32) bool {
+			_ = m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil)
 			return true
 		}), want: load.Failed, code: "Unavailable", text: "closes the connection: NO_ERROR", atLeast: 8},
-		"closes within a frame": {serve: requests(func(m *member, stream uint32) bool {
+		"closes within a frame": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			if stream < 40 {
-				return m.answer(stream) == nil
+				return m.Answer(stream) == nil
 			}
 			_, _ = m.Write([]byte{0, 0, 20, 0, 0, 0, 0, 0, 1, 'x'})
 			return false
 		}), want: load.Unknown, code: "Unavailable", text: "", atLeast: 1, ok: 19},
-		"resets the connection": {serve: requests(func(m *member, stream uint32) bool {
+		"resets the connection": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			_ = m.Conn.(*net.TCPConn).SetLinger(0)
 			return false
 		}), want: load.Unknown, code: "Unavailable", text: "", atLeast: 1},
-		"breaks the protocol": {serve: requests(func(m *member, stream uint32) bool {
-			_ = m.framer.WritePing(false, [8]byte{})
-			_ = m.framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil)
+		"breaks the protocol": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			_ = m.Framer.WritePing(false, [8]byte{})
+			_ = m.Framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil)
 			return true
 		}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: SETTINGS on a stream", atLeast: 1},
-		"refuses": {serve: requests(func(m *member, stream uint32) bool {
-			return m.framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
+		"refuses": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
 		}), want: load.Failed, code: "Unavailable", text: "REFUSED_STREAM", atLeast: 200},
-		"allows no request": {serve: requests(func(*member, uint32) bool { return true }, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}),
+		"allows no request": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}),
 			want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
-		"opens no window": {serve: requests(func(*member, uint32) bool { return true }, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
+		"opens no window": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
 			want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
-		"answers late": {serve: requests(func(m *member, stream uint32) bool {
+		"answers late": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			if stream == 1 {
 				time.Sleep(timeout + 200*time.Millisecond)
 			}
-			return m.answer(stream) == nil
+			return m.Answer(stream) == nil
 		}), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within", atLeast: 1, ok: 150},
+		"resets as too much": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Framer.WriteRSTStream(stream, http2.ErrCodeEnhanceYourCalm) == nil
+		}), want: load.Unknown, code: "ResourceExhausted", text: "ENHANCE_YOUR_CALM", atLeast: 200},
+		"resets as not secure": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Framer.WriteRSTStream(stream, http2.ErrCodeInadequateSecurity) == nil
+		}), want: load.Unknown, code: "PermissionDenied", text: "INADEQUATE_SECURITY", atLeast: 200},
+		"long trailers after an answer": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			fields := []string{"grpc-status", "0"}
+			for range 25 {
+				fields = append(fields, "x", strings.Repeat("z", 3000))
+			}
+			return m.Begin(stream) == nil && m.Fields(stream, true, fields...) == nil
+		}), want: load.Unknown, code: "ResourceExhausted", text: "header fields of more than", atLeast: 200},
+		"says that there are too many requests": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Refuse(stream, "8", "etcdserver: too many requests") == nil
+		}), want: load.Failed, code: "ResourceExhausted", text: "too many", atLeast: 200},
+		"says that its space is used up": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Refuse(stream, "8", "etcdserver: mvcc: database space exceeded") == nil
+		}), want: load.Unknown, code: "ResourceExhausted", text: "space exceeded", atLeast: 200},
+		"refuses the permission": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			return m.Refuse(stream, "7", "etcdserver: permission denied") == nil
+		}), want: load.Failed, code: "PermissionDenied", text: "permission denied", atLeast: 200},
 		"does not read": {serve: func(c net.Conn) {
-			m, err := greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32})
-			if err == nil && m.framer.WriteWindowUpdate(0, math.MaxInt32-65535) == nil {
-				<-over
+			m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: math.MaxInt32})
+			if err == nil && m.Framer.WriteWindowUpdate(0, math.MaxInt32-65535) == nil {
+				for m.Framer.WritePing(false, [8]byte{}) == nil { // until the test closes the connection
+					time.Sleep(10 * time.Millisecond)
+				}
 			}
 		}, code: "DeadlineExceeded", text: "no answer within", atLeast: 4, valSize: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			over = make(chan struct{})
-			endpoint := rawMember(t, c.serve)
-			t.Cleanup(func() { close(over) })
+			endpoint := etcdtest.RawMember(t, c.serve)
 			transport, err := Open(ctx, etcd.Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout})
 			if err != nil {
 				t.Fatal(err)
@@ -232,9 +150,9 @@ func TestMembersThatMisbehave(t *testing.T) {
 
 // TestRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
 func TestRequestsDoNotAllocate(t *testing.T) {
-	endpoint := rawMember(t, func(c net.Conn) {
-		m, err := greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		if err != nil || m.framer.WriteWindowUpdate(0, 1<<30) != nil || m.framer.WriteWindowUpdate(0, 1<<29) != nil {
+	endpoint := etcdtest.RawMember(t, func(c net.Conn) {
+		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		if err != nil || m.Framer.WriteWindowUpdate(0, 1<<30) != nil || m.Framer.WriteWindowUpdate(0, 1<<29) != nil {
 			return
 		}
 		canned(c)
@@ -300,7 +218,7 @@ func canned(c net.Conn) {
 }
 
 func TestCloseLeavesNothingOpen(t *testing.T) {
-	endpoint := rawMember(t, requests(func(m *member, stream uint32) bool { return m.answer(stream) == nil }))
+	endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool { return m.Answer(stream) == nil }))
 	count := func() int {
 		files, err := os.ReadDir("/proc/self/fd")
 		if err != nil {

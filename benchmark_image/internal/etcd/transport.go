@@ -186,14 +186,24 @@ func (t *Transport) drive(ctx context.Context, client int, run *load.Run) {
 			return
 		}
 		run.Done(request, 0, &load.CallError{
-			Code: load.Code(status.Code(err)),
-			Sent: member.Addr != nil,
-			Text: describe(c.member, err, t.options.RequestTimeout),
+			Code:    load.Code(status.Code(err)),
+			Unknown: member.Addr != nil && !refused(err),
+			Text:    describe(c.member, err, t.options.RequestTimeout),
 		})
 		if status.Code(err) == codes.Unavailable && !c.ready() {
 			t.pause(ctx, c, run)
 		}
 	}
+}
+
+// ofReset begins the text that grpc-go gives a call whose stream the member reset. It makes a code of RST_STREAM's, which
+// looks like one from the member.
+const ofReset = "stream terminated by RST_STREAM"
+
+// refused tells whether the member said that it did not carry out the request.
+func refused(err error) bool {
+	s := status.Convert(err)
+	return load.Refused(load.Code(s.Code()), s.Message()) && !strings.HasPrefix(s.Message(), ofReset)
 }
 
 // callOptions is shared by all calls, so that none allocates its own.

@@ -268,7 +268,7 @@ func (c *Conn) Lost(code codes.Code, reason string) {
 		next := s.next
 		unknown := s.allWritten && s.end <= c.written
 		c.release(s)
-		s.Owner.Finished(s, &Failure{code, reason, unknown})
+		s.Owner.Finished(s, &Failure{Code: code, Text: reason, Unknown: unknown})
 		s = next
 	}
 }

@@ -68,6 +68,9 @@ func TestRequestsReachTheMember(t *testing.T) {
 // TestOutcomes has what a member may do to a request, and what comes of it.
 func TestOutcomes(t *testing.T) {
 	const ok = "ok"
+	answered := map[string]bool{
+		"trailers only": true, "a status that leaves it open": true, "error after an answer": true, "HTTP 404": true, "HTTP 503": true,
+	}
 	for name, c := range map[string]struct {
 		do      func(*peer)
 		want    string // ok, or the code
@@ -78,10 +81,10 @@ func TestOutcomes(t *testing.T) {
 		"answer": {func(p *peer) { p.answer(1) }, ok, "", false, ""},
 		"trailers only": {func(p *peer) {
 			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no %e2%82%ac, 5%25 %zz %")
-		}, "ResourceExhausted", "no €, 5% %zz %", false, ""},
+		}, "ResourceExhausted", "no €, 5% %zz %", true, ""},
 		"a status that leaves it open": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "14", "grpc-message", "timed out") }, "Unavailable", "timed out", true, ""},
 		"a status that does not exist": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "99") }, "Unknown", `"99"`, true, ""},
-		"error after an answer":        {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)); p.headers(1, true, "grpc-status", "5") }, "NotFound", "", false, ""},
+		"error after an answer":        {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)); p.headers(1, true, "grpc-status", "5") }, "NotFound", "", true, ""},
 		"no status":                    {func(p *peer) { p.begin(1); p.headers(1, true, "x", "y") }, "Internal", "without a grpc-status", true, ""},
 		"no trailers":                  {func(p *peer) { p.begin(1); p.must(p.framer.WriteData(1, true, message(okAnswer))) }, "Internal", "without a grpc-status", true, ""},
 		"no answer":                    {func(p *peer) { p.begin(1); p.end(1) }, "Internal", "complete answer", true, ""},
@@ -93,7 +96,7 @@ func TestOutcomes(t *testing.T) {
 		"data first":                   {func(p *peer) { p.data(1, message(okAnswer)) }, "Internal", "before HEADERS", true, "RST_STREAM:PROTOCOL_ERROR"},
 		"headers twice":                {func(p *peer) { p.begin(1); p.begin(1) }, "Internal", "HEADERS twice", true, "RST_STREAM:PROTOCOL_ERROR"},
 		"not gRPC":                     {func(p *peer) { p.headers(1, false, ":status", "200", "content-type", "text/html") }, "Unknown", "text/html", true, "RST_STREAM:CANCEL"},
-		"HTTP 404":                     {func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented", "404", false, ""},
+		"HTTP 404":                     {func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented", "404", true, ""},
 		"HTTP 503":                     {func(p *peer) { p.headers(1, false, ":status", "503") }, "Unavailable", "503", true, "RST_STREAM:CANCEL"},
 		"refused":                      {func(p *peer) { p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream)) }, "Unavailable", "REFUSED_STREAM", false, ""},
 		"reset":                        {func(p *peer) { p.begin(1); p.must(p.framer.WriteRSTStream(1, http2.ErrCodeCancel)) }, "Canceled", "CANCEL", true, ""},
@@ -180,7 +183,7 @@ func TestOutcomes(t *testing.T) {
 				if c.want != ok || s.Reader.Answer != (wire.Answer{Revision: 7, Count: 3}) {
 					t.Errorf("%s in pieces of %d bytes: answer %+v", name, piece, s.Reader.Answer)
 				}
-			} else if f.Code.String() != c.want || !strings.Contains(f.Text, c.text) || f.Unknown != c.unknown {
+			} else if f.Code.String() != c.want || !strings.Contains(f.Text, c.text) || f.Unknown != c.unknown || f.Answered != answered[name] {
 				t.Errorf("%s in pieces of %d bytes: %+v", name, piece, *f)
 			}
 			if got := p.written(); got != c.written {

@@ -267,7 +267,9 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	h := &c.answer
 	switch {
 	case h.size > maxHeaderList:
-		c.leaveStream(s, ends, Cancel, &Failure{codes.ResourceExhausted, fmt.Sprintf("header fields of more than %d bytes", maxHeaderList), true})
+		c.leaveStream(s, ends, Cancel, &Failure{
+			Code: codes.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes", maxHeaderList), Unknown: true,
+		})
 	case s.headersSeen && !ends:
 		c.fail(s, ProtocolError, internal("the member sends HEADERS twice"))
 	case s.headersSeen:
@@ -275,12 +277,11 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	case len(h.status) == 3 && h.status[0] == '1' && !ends:
 		// An interim answer (RFC 9110 section 15.2).
 	case h.status != "200":
-		failure := &Failure{codeOfHTTP(h.status), fmt.Sprintf("HTTP status %.20q instead of 200", h.status), true}
-		failure.Unknown = Uncertain(failure.Code)
-		c.leaveStream(s, ends, Cancel, failure)
+		text := fmt.Sprintf("HTTP status %.20q instead of 200", h.status)
+		c.leaveStream(s, ends, Cancel, &Failure{Code: codeOfHTTP(h.status), Text: text, Unknown: true, Answered: true})
 	case !isGRPC(h.contentType):
 		text := fmt.Sprintf("content-type %.100q instead of application/grpc", h.contentType)
-		c.leaveStream(s, ends, Cancel, &Failure{codes.Unknown, text, true})
+		c.leaveStream(s, ends, Cancel, &Failure{Code: codes.Unknown, Text: text, Unknown: true})
 	case ends: // an answer of trailers only
 		c.end(s, s.outcome(h))
 	default:
@@ -304,7 +305,9 @@ func (c *Conn) onRSTStream(id uint32, payload []byte) error {
 	}
 	if s := c.streams.find(id); s != nil {
 		code := ErrorCode(binary.BigEndian.Uint32(payload))
-		c.finish(s, &Failure{codeOfReset(code), fmt.Sprintf("the member reset the stream: %v", code), code != RefusedStream})
+		c.finish(s, &Failure{
+			Code: codeOfReset(code), Text: fmt.Sprintf("the member reset the stream: %v", code), Unknown: code != RefusedStream,
+		})
 	}
 	return nil
 }
@@ -407,7 +410,7 @@ func (c *Conn) onGoAway(id uint32, payload []byte) error {
 	for s := c.streams.take(func(s *Stream) bool { return s.id > last }); s != nil; {
 		next := s.next
 		c.release(s)
-		s.Owner.Finished(s, &Failure{codes.Unavailable, text, false})
+		s.Owner.Finished(s, &Failure{Code: codes.Unavailable, Text: text})
 		s = next
 	}
 	return nil

@@ -21,9 +21,12 @@ type Owner interface {
 type Failure struct {
 	Code codes.Code
 	Text string
-	// Unknown tells that the request may have been carried out all the same. It is false only when the
-	// member cannot have done so, or said that it did not.
+	// Unknown tells that the member has the request as a whole, and has not said in terms of HTTP/2 that it leaves
+	// it alone: it may have been carried out.
 	Unknown bool
+	// Answered tells that Code and Text are the member's own, which may say that it refused the request. Otherwise
+	// they are what the client made of what happened.
+	Answered bool
 }
 
 // Stream carries one call after the other. Its zero value with an Owner is ready for Start; it must not
@@ -133,25 +136,13 @@ func (s *Stream) outcome(h *answerHeaders) *Failure {
 func refusal(h *answerHeaders) *Failure {
 	n, err := strconv.ParseUint(h.grpcStatus, 10, 32)
 	if err != nil || n > uint64(codes.Unauthenticated) {
-		return &Failure{codes.Unknown, fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), true}
+		return &Failure{Code: codes.Unknown, Text: fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), Unknown: true}
 	}
-	code := codes.Code(n)
-	return &Failure{code, unescape(h.grpcMessage), Uncertain(code)}
-}
-
-// Uncertain tells whether a member that answers with this code may have carried out the request. The
-// other codes say that it was refused.
-func Uncertain(code codes.Code) bool {
-	switch code {
-	case codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied, codes.ResourceExhausted,
-		codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.Unauthenticated:
-		return false
-	}
-	return true
+	return &Failure{Code: codes.Code(n), Text: unescape(h.grpcMessage), Unknown: true, Answered: true}
 }
 
 func internal(format string, args ...any) *Failure {
-	return &Failure{codes.Internal, fmt.Sprintf(format, args...), true}
+	return &Failure{Code: codes.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
 }
 
 // streams finds streams by their number: a chained hash table, because Go's maps allocate now and then.

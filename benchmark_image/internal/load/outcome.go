@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -10,8 +11,9 @@ type Code uint8
 
 // The codes that are named in this package.
 const (
-	CodeOK      Code = 0
-	CodeUnknown Code = 2
+	CodeOK        Code = 0
+	CodeUnknown   Code = 2
+	codeExhausted Code = 8
 
 	// CodeCheck marks an answer that came, but does not hold what it must.
 	CodeCheck Code = 17
@@ -32,7 +34,18 @@ func (c Code) String() string {
 }
 
 // didNotHappen are the codes with which etcd refuses a request before it has any effect.
-const didNotHappen = 1<<3 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<11 | 1<<12 | 1<<16 | 1<<CodeCheck
+const didNotHappen = 1<<3 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<11 | 1<<12 | 1<<16
+
+// Refused tells whether a member that answers a request with this code and text says that it did not carry it out. It
+// must not be asked about what a client made of the loss of an answer. ResourceExhausted is both: 'too many requests'
+// comes before a request is proposed, and 'database space exceeded' also after it was applied (etcd's
+// server/etcdserver/v3_server.go, and quotaApplierV3 in apply/apply.go).
+func Refused(code Code, text string) bool {
+	if code == codeExhausted {
+		return strings.Contains(text, "too many requests")
+	}
+	return code <= CodeCheck && didNotHappen>>code&1 == 1
+}
 
 // Outcome is how a request ended.
 type Outcome uint8
@@ -48,9 +61,9 @@ const (
 
 // CallError is a request without a good answer, as a transport reports it.
 type CallError struct {
-	Code Code
-	Sent bool // false only if no member can have carried out the request, whatever the code
-	Text string
+	Code    Code
+	Unknown bool // the request may have been carried out all the same; Refused judges what a member said itself
+	Text    string
 }
 
 // Error implements error.
@@ -74,10 +87,10 @@ func classify(err error) (Outcome, Code) {
 		return Failed, CodeCheck
 	case !errors.As(err, &call):
 		return Unknown, CodeUnknown
-	case !call.Sent || call.Code <= CodeCheck && didNotHappen>>call.Code&1 == 1:
-		return Failed, call.Code
+	case call.Unknown:
+		return Unknown, call.Code
 	}
-	return Unknown, call.Code
+	return Failed, call.Code
 }
 
 // Record is what became of one request; the record of request i is element i of a run's records. Times are

@@ -194,18 +194,44 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{nil, OK, 0},
 		{errors.New("says nothing"), Unknown, CodeUnknown},
-		{&CallError{Code: 4, Sent: true}, Unknown, 4},
+		{&CallError{Code: 4, Unknown: true}, Unknown, 4},
 		{&CallError{Code: 4}, Failed, 4},
-		{&CallError{Code: 14, Sent: true}, Unknown, 14},
+		{&CallError{Code: 14, Unknown: true}, Unknown, 14},
 		{&CallError{Code: 14}, Failed, 14},
-		{&CallError{Code: 8, Sent: true}, Failed, 8},
-		{&CallError{Code: 200, Sent: true}, Unknown, 200},
-		{fmt.Errorf("wrapped: %w", &CallError{Code: 3, Sent: true}), Failed, 3},
+		{&CallError{Code: 8, Unknown: true}, Unknown, 8},
+		{&CallError{Code: 3, Unknown: true}, Unknown, 3},
+		{&CallError{Code: 200, Unknown: true}, Unknown, 200},
+		{fmt.Errorf("wrapped: %w", &CallError{Code: 3}), Failed, 3},
 		{ErrNotFound, Failed, CodeCheck},
 		{&WrongAnswerError{}, Failed, CodeCheck},
 	} {
 		if outcome, code := classify(c.err); outcome != c.outcome || code != c.code {
 			t.Errorf("%+v: outcome %d, code %v", c.err, outcome, code)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		code Code
+		text string
+		want bool
+	}{
+		{3, "etcdserver: key is not provided", true},
+		{7, "etcdserver: permission denied", true},
+		{8, "etcdserver: too many requests", true},
+		{8, "etcdserver: mvcc: database space exceeded", false}, // also when the put was applied
+		{11, "etcdserver: mvcc: required revision has been compacted", true},
+		{4, "context deadline exceeded", false},
+		{10, "", false},
+		{14, "etcdserver: request timed out", false},
+		{14, "etcdserver: leader changed", false},
+		{2, "etcdserver: too many requests", false},
+		{CodeCheck, "", false},
+		{200, "", false},
+	} {
+		if got := Refused(c.code, c.text); got != c.want {
+			t.Errorf("%v: %s: %v, want %v", c.code, c.text, got, c.want)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func (o outcomes) Drive(_ context.Context, _ int, run *load.Run) {
 
 func TestEveryRequestIsCountedOnce(t *testing.T) {
 	transport := outcomes{
-		nil, &load.CallError{Code: 4, Sent: true, Text: "late"}, &load.CallError{Code: 14, Text: "refused"}, load.ErrNotFound,
-		&load.CallError{Code: 14, Sent: true, Text: "lost"}, load.ErrAbandoned, nil,
+		nil, &load.CallError{Code: 4, Unknown: true, Text: "late"}, &load.CallError{Code: 14, Text: "refused"}, load.ErrNotFound,
+		&load.CallError{Code: 14, Unknown: true, Text: "lost"}, load.ErrAbandoned, nil,
 	}
 	run := load.NewRun(load.Options{
 		Total: 100, Clients: 1, Pacer: load.NewOpenLoop(load.Constant(10_000), 100, 0, 100),
