@@ -62,6 +62,7 @@ func newDrive(t *Transport, clients int, run *load.Run) *drive {
 // begin starts all clients.
 func (d *drive) begin(l *loop) {
 	l.drive = d
+	d.run.Idle()
 	if l.readyConns == 0 {
 		l.noteDown()
 	}

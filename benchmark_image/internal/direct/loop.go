@@ -108,9 +108,13 @@ func (l *loop) serve() error {
 				return err
 			}
 		}
-		events, err := l.poller.wait(len(l.again) == 0 && len(l.dirty) == 0)
+		block := len(l.again) == 0 && len(l.dirty) == 0
+		events, err := l.poller.wait(block)
 		if err != nil {
 			return err
+		}
+		if block && l.poller.slept && l.drive != nil {
+			l.drive.run.Idle()
 		}
 		again := l.again
 		l.again = nil

@@ -25,6 +25,7 @@ type poller struct {
 	try   func(uintptr) bool
 	ready int
 	err   error
+	slept bool // the last wait found nothing at first
 
 	events [128]unix.EpollEvent
 	armed  time.Duration // when the timer fires; 0: not set
@@ -80,7 +81,9 @@ func (p *poller) prepare() (err error) {
 		for errors.Is(p.err, unix.EINTR) {
 			p.ready, p.err = pollNow(p.epoll, p.events[:])
 		}
-		return p.ready != 0 || p.err != nil
+		found := p.ready != 0 || p.err != nil
+		p.slept = p.slept || !found
+		return found
 	}
 	return nil
 }
@@ -110,6 +113,7 @@ func (p *poller) add(fd int, token, generation int32) error {
 
 // wait gives what is ready; with block, it waits until something is.
 func (p *poller) wait(block bool) ([]unix.EpollEvent, error) {
+	p.slept = false
 	if !block {
 		p.try(0)
 	} else if err := p.raw.Read(p.try); err != nil {

@@ -39,6 +39,7 @@ type Request struct {
 	start  time.Duration // intended
 	actual time.Duration
 	waited bool // its client was free before the intended start
+	own    bool // if it starts late, that is not the members' doing
 }
 
 // Targeter fills in what a request asks for. It is called by many goroutines at once.

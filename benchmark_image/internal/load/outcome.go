@@ -109,13 +109,20 @@ const (
 	outcomeShift = codeShift + 5
 	kindShift    = outcomeShift + 3
 	waitedShift  = kindShift + 1
+	ownShift     = waitedShift + 1
 )
+
+// LateAfter is how late a request may start before it counts as late.
+const LateAfter = 10 * time.Millisecond
 
 func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record {
 	service := uint64(max(end-r.actual, 1))
 	bits := service | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(r.Kind)<<kindShift
 	if r.waited {
 		bits |= 1 << waitedShift
+	}
+	if r.own {
+		bits |= 1 << ownShift
 	}
 	return Record{Start: r.start, lag: r.actual - r.start, bits: bits}
 }
@@ -144,9 +151,15 @@ func (r Record) Latency() time.Duration { return r.lag + r.Service() }
 // Lag is how long after its intended start the request was sent.
 func (r Record) Lag() time.Duration { return r.lag }
 
-// Waited tells whether a client was free before the intended start, so that only the generator itself can have
-// made the request late.
+// Late tells whether the request started later than LateAfter after its intended start.
+func (r Record) Late() bool { return r.lag > LateAfter }
+
+// Waited tells whether a client was free before the intended start.
 func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
+
+// Own tells of a late request that the generator itself made it late: a client was free, or the process did not run at
+// the intended start, or has had more to do ever since than it could. Otherwise all clients waited for members.
+func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
 // End is when the outcome came, since the start of the run.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }

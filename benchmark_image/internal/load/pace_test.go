@@ -185,24 +185,75 @@ func TestAnOpenLoopThatIsEndedEarly(t *testing.T) {
 	}
 }
 
-// manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does.
-type manyPerGoroutine struct{}
+// manyPerGoroutine serves all clients from one goroutine, as a transport that owns its connections does. The function
+// is called for each request before it is done.
+type manyPerGoroutine func(*Request)
 
-func (manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
+func (f manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
 	ready := make(chan int, clients)
 	wake := func(client int) { ready <- client }
 	for client := range clients {
 		ready <- client
 	}
+	run.Idle()
 	for clients > 0 {
-		client := <-ready
+		var client int
+		select {
+		case client = <-ready:
+		default:
+			client = <-ready
+			run.Idle()
+		}
 		switch request, more := run.Ask(client, wake); {
 		case !more:
 			clients--
 		case request != nil:
+			if f != nil {
+				f(request)
+			}
 			run.Done(request, 0, nil)
 			ready <- client
 		}
+	}
+}
+
+// TestWhoMadeARequestLate has loops that are too slow because of what they do themselves, and because all clients wait.
+func TestWhoMadeARequestLate(t *testing.T) {
+	count := func(transport Transport) (late, own int) {
+		o := options(200, 4)
+		o.Pacer = NewOpenLoop(Constant(2000), 200, 0, 200)
+		for _, record := range NewRun(o).Attack(t.Context(), transport).Records {
+			if record.Late() {
+				late++
+				if record.Own() {
+					own++
+				}
+			}
+		}
+		return late, own
+	}
+	busy := manyPerGoroutine(func(*Request) {
+		for begin := time.Now(); time.Since(begin) < time.Millisecond; {
+		}
+	})
+	if late, own := count(busy); late < 100 || own < late-5 {
+		t.Errorf("a transport that is busy itself: %d late, %d of them its own", late, own)
+	}
+	waits := fake(func(context.Context, int, *Request) (int64, error) {
+		<-time.After(5 * time.Millisecond)
+		return 0, nil
+	})
+	// A machine that is busy with other things gets more chances.
+	best := 200
+	for chance := 0; chance < 5 && best > 20; chance++ {
+		late, own := count(waits)
+		if late < 100 {
+			t.Errorf("only %d late", late)
+		}
+		best = min(best, own)
+	}
+	if best > 20 {
+		t.Errorf("while all clients wait, %d are late by the generator", best)
 	}
 }
 
@@ -210,7 +261,7 @@ func TestAsking(t *testing.T) {
 	for _, pacer := range []Pacer{ClosedLoop{Total: 500}, NewOpenLoop(Constant(5000), 500, 0, 500)} {
 		o := options(500, 30)
 		o.Pacer = pacer
-		result := NewRun(o).Attack(t.Context(), manyPerGoroutine{})
+		result := NewRun(o).Attack(t.Context(), manyPerGoroutine(nil))
 		for i, record := range result.Records {
 			if !record.OK() {
 				t.Errorf("request %d: %+v", i, record)
@@ -221,7 +272,7 @@ func TestAsking(t *testing.T) {
 	defer cancel()
 	o := options(10, 30)
 	o.Pacer = NewOpenLoop(Constant(0.001), 10, 0, 10)
-	if result := NewRun(o).Attack(ctx, manyPerGoroutine{}); !result.Records[0].OK() || result.Due != 1 {
+	if result := NewRun(o).Attack(ctx, manyPerGoroutine(nil)); !result.Records[0].OK() || result.Due != 1 {
 		t.Errorf("%+v", result)
 	}
 }

@@ -36,6 +36,7 @@ type Run struct {
 	failed  atomic.Int64
 	empty   atomic.Int64
 	lastOK  atomic.Int64 // ns since epoch
+	idle    atomic.Int64 // when the transport last had nothing to do, ns since epoch
 	stopped atomic.Bool
 
 	reasonOnce sync.Once
@@ -72,6 +73,7 @@ func NewRun(options Options) *Run {
 		waiting: waiting{arrived: make(chan struct{}, 1)},
 	}
 	r.clock, r.waker = r.elapsed, r.wake
+	r.idle.Store(math.MaxInt64)
 	for i := range r.slots {
 		r.slots[i].woken = make(chan struct{}, 1)
 	}
@@ -132,6 +134,8 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 			r.Stop(fmt.Sprintf("the clock of the schedule failed: %v", err))
 		}
 	})
+	over := make(chan struct{})
+	running.Go(func() { r.beat(over) })
 	interrupt := func() {
 		left := r.waiting.end()
 		// The only error is that the timer is closed already.
@@ -145,9 +149,34 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 		if forget() {
 			interrupt()
 		}
+		close(over)
 		running.Wait()
 		_ = a.close()
 	}, nil
+}
+
+// beat notes when the process does not get to run.
+func (r *Run) beat(over <-chan struct{}) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-timer.C:
+		}
+		now := r.elapsed()
+		r.waiting.beat(now, now+beatInterval)
+		timer.Reset(beatInterval)
+	}
+}
+
+// Idle tells that the transport has had nothing to do until now, because all that is under way waits for the members. A
+// request that was due later and is late is so because of the transport. One that does not know never calls it.
+func (r *Run) Idle() {
+	if r.options.Pacer.Planned() {
+		r.idle.Store(int64(r.elapsed()))
+	}
 }
 
 // Stop ends the run early for the given reason; the first reason counts.
@@ -191,11 +220,12 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		return request, true
 	}
 	if r.options.Pacer.Planned() {
-		number, start, wait, more := r.waiting.claim(r.options.Pacer, client, r.clock, wake)
+		next, more := r.waiting.claim(r.options.Pacer, client, r.clock, wake)
 		if !more {
 			return nil, false
 		}
-		request.Number, request.start, request.waited = number, start, wait
+		request.Number, request.start, request.waited = next.number, next.start, next.wait
+		request.own = next.wait || next.paused || int64(next.start) > r.idle.Load()
 	} else {
 		number := int(r.next.Add(1) - 1)
 		start, more := r.options.Pacer.Pace(number, r.elapsed())

@@ -12,6 +12,14 @@ type waiter struct {
 	wake   func(client int)
 }
 
+// claim is the next request of a schedule.
+type claim struct {
+	number int
+	start  time.Duration // intended
+	wait   bool          // the start is yet to come
+	paused bool          // the start is late, and came while the process did not run
+}
+
 // waiting lets clients of an open loop claim the requests of the schedule in order, and wakes them in time.
 type waiting struct {
 	mu      sync.Mutex
@@ -20,28 +28,29 @@ type waiting struct {
 	first   int // of queue
 	ended   bool
 	arrived chan struct{} // capacity 1: the queue is not empty any more, or has ended
+	pauses  pauses
 }
 
 // claim gives the client the next request. Starts never fall with the number, so the queue stays in their order.
-func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, wake func(int)) (number int, start time.Duration, wait, more bool) {
+func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, wake func(int)) (claimed claim, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := elapsed()
-	start, more = pacer.Pace(w.next, now)
+	start, more := pacer.Pace(w.next, now)
 	if !more || w.ended {
-		return 0, 0, false, false
+		return claim{}, false
 	}
-	number = w.next
+	number := w.next
 	w.next++
 	if start <= now {
-		return number, start, false, true
+		return claim{number: number, start: start, paused: now-start > LateAfter && w.pauses.cover(start, now)}, true
 	}
 	if w.first == len(w.queue) {
 		w.queue, w.first = w.queue[:0], 0
 		w.signal()
 	}
 	w.queue = append(w.queue, waiter{client, start, wake})
-	return number, start, true, true
+	return claim{number: number, start: start, wait: true}, true
 }
 
 func (w *waiting) signal() {
@@ -83,6 +92,13 @@ func (w *waiting) hasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended
+}
+
+// beat notes that the process runs, and when it will do so next at the latest.
+func (w *waiting) beat(now, next time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pauses.beat(now, next)
 }
 
 // serve wakes the waiters until end is called, and then the last of them.

@@ -54,19 +54,16 @@ type Outcomes struct {
 	Unsent  int `json:"unsent"`  // due by the schedule, and never sent
 }
 
-// LateAfter is how late a request may start before it counts as late.
-const LateAfter = 10 * time.Millisecond
-
 // Schedule tells how an open loop kept its schedule.
 type Schedule struct {
 	Behind       bool        `json:"behind"` // some requests were late or never sent
 	WorstLagS    float64     `json:"worst_lag_s"`
-	Late         int         `json:"late"`          // requests that started more than LateAfter after their intended start
-	LateOwn      int         `json:"late_own"`      // those of them that had a free client: the generator's own fault
+	Late         int         `json:"late"`          // requests that started more than load.LateAfter after their intended start
+	LateOwn      int         `json:"late_own"`      // those of them that the generator itself made late
 	Unsent       int         `json:"unsent"`        // as in the outcomes
 	OwnLateness  *OwnFigures `json:"own_lateness"`  // of the requests that had a free client; null if none had
-	LateAfterS   float64     `json:"late_after_s"`  // LateAfter
-	ClientsShort bool        `json:"clients_short"` // some requests had to wait for a client
+	LateAfterS   float64     `json:"late_after_s"`  // load.LateAfter
+	ClientsShort bool        `json:"clients_short"` // some were late because all clients waited for members
 }
 
 // OwnFigures tell how long after the intended start requests were sent although a client was free.
@@ -157,14 +154,14 @@ func (s *samples) add(record load.Record) {
 	}
 	lag := record.Lag()
 	s.worstLag = max(s.worstLag, lag)
-	if lag > LateAfter {
+	if record.Late() {
 		s.late++
+		if record.Own() {
+			s.lateOwn++
+		}
 	}
 	if record.Waited() {
 		s.own = append(s.own, lag)
-		if lag > LateAfter {
-			s.lateOwn++
-		}
 	}
 }
 
@@ -206,7 +203,7 @@ func (f *Figures) setSchedule(parts []Part, all *samples) {
 		Late:         all.late,
 		LateOwn:      all.lateOwn,
 		Unsent:       f.Outcomes.Unsent,
-		LateAfterS:   LateAfter.Seconds(),
+		LateAfterS:   load.LateAfter.Seconds(),
 		ClientsShort: all.late > all.lateOwn,
 	}
 	if n := len(all.own); n > 0 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"containernet-env/benchmark_image/internal/load"
 )
 
 const (
@@ -80,7 +82,7 @@ func (r *Figures) writeSchedule(b *strings.Builder, number string) {
 	}
 	fmt.Fprintf(b, "  Achieved:\t"+number+" requests/sec\n", *r.RateAchieved)
 	fmt.Fprintf(b, "  Worst lag:\t"+number+" secs.\n", r.Schedule.WorstLagS)
-	fmt.Fprintf(b, "  Late:\t%d, of these with a free client: %d\n", r.Schedule.Late, r.Schedule.LateOwn)
+	fmt.Fprintf(b, "  Late:\t%d, of these by the generator itself: %d\n", r.Schedule.Late, r.Schedule.LateOwn)
 	fmt.Fprintf(b, "  Never sent:\t%d\n", r.Schedule.Unsent)
 	writeDistribution(b, "Response time, from the intended start", r.ResponseTime, number)
 	writeDistribution(b, "Service time, from the actual start", r.ServiceTime, number)
@@ -186,7 +188,7 @@ func (r *Result) Note() string {
 	}
 	return fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; all clients were busy for %d of them, "+
 		"for %d the generator itself was too slow; %d were never sent",
-		r.Schedule.Late, LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent)
+		r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent)
 }
 
 // Problem says in one line why the benchmark is not what was asked for; empty if it is.

@@ -1,0 +1,43 @@
+package direct
+
+import (
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/etcd"
+	"containernet-env/benchmark_image/internal/etcdtest"
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// busyTargeter needs the processor for as long as it says for each request.
+type busyTargeter struct {
+	load.Targeter
+	each time.Duration
+}
+
+func (b busyTargeter) Target(r *load.Request) {
+	for begin := time.Now(); time.Since(begin) < b.each; {
+	}
+	b.Targeter.Target(r)
+}
+
+// TestALoopThatHasTooMuchToDoSaysSo: the member answers as fast as it is asked, which is at half of the rate.
+func TestALoopThatHasTooMuchToDoSaysSo(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints(), Conns: 4})
+	o := puts(1000, 400)
+	o.Targeter = busyTargeter{o.Targeter, 500 * time.Microsecond}
+	o.Pacer = load.NewOpenLoop(load.Constant(4000), 1000, 0, 1000)
+	late, own := 0, 0
+	for _, record := range load.NewRun(o).Attack(t.Context(), transport).Records {
+		if record.Late() {
+			late++
+			if record.Own() {
+				own++
+			}
+		}
+	}
+	if late < 500 || own < late*9/10 {
+		t.Errorf("%d were late, %d of them by the generator", late, own)
+	}
+}
