@@ -121,6 +121,22 @@ func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
 	}
 }
 
+func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	member := cluster.Members[0]
+	go func() {
+		waitUntil(t, func() bool { return member.Requests.Load() > 50 })
+		member.Hang()
+	}()
+	status, stdout, stderr := call(t, "put", "--total=1000000", "--clients=7", "--run-timeout=500ms", "--endpoints="+member.Endpoint)
+	if status != ExitFailed || !strings.Contains(stderr, "; 7 requests were cut off by the end and may have happened") {
+		t.Errorf("status %d, stderr %s", status, stderr)
+	}
+	if !strings.Contains(stdout, "\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") || !strings.Contains(stdout, " requests, 7 left out):\n") {
+		t.Errorf("stdout %s", stdout)
+	}
+}
+
 func TestDurations(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	endpoint := "--endpoints=" + cluster.Members[0].Endpoint

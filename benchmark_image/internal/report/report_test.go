@@ -28,7 +28,9 @@ func fixed(operation string, took time.Duration, latencies []time.Duration, errs
 	}
 	r.Done = r.OK + r.Failed
 	r.Requests = r.Done
+	r.Outcomes = Outcomes{OK: r.OK, Failed: r.Failed}
 	r.sorted = slices.Sorted(slices.Values(latencies))
+	r.ResponseTime = newDistribution(r.sorted, r.Failed)
 	if r.OK > 0 {
 		r.summarize()
 	}
@@ -48,10 +50,14 @@ func spread(n int) []time.Duration {
 func TestTextIsThatOfEtcdsTool(t *testing.T) {
 	sampled := fixed("range", 2*time.Second, spread(50), nil)
 	sampled.series = []second{{1700000000, 30, 1e6, 5e6, 60e6}, {unix: 1700000001}, {1700000002, 20, 1e6, 18e6, 90e6}}
+	cut := fixed("put", time.Second, spread(5), nil)
+	cut.Requests, cut.Abandoned, cut.Outcomes.Unknown = 10000, 100, 100
+	cut.ResponseTime.LeftOut = 100
 	for name, c := range map[string]struct {
 		result  *Result
 		options TextOptions
 	}{
+		"cut-off":   {cut, TextOptions{}},
 		"put":       {fixed("put", 14826700*time.Microsecond, spread(10000), nil), TextOptions{}},
 		"range":     {fixed("range", time.Second, spread(100), nil), TextOptions{}},
 		"precise":   {fixed("range", time.Second, spread(100), nil), TextOptions{Precise: true}},
@@ -154,7 +160,7 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
 		t.Errorf("%+v", r)
 	}
-	if want := "10 of 30 requests failed (10 times: no); 10 requests without an answer may have happened"; r.Problem() != want {
+	if want := "10 of 30 requests failed (10 times: no), of which 10 may have happened"; r.Problem() != want {
 		t.Errorf("problem %q, want %q", r.Problem(), want)
 	}
 	sum := 0
@@ -163,6 +169,14 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 	}
 	if sum != r.OK {
 		t.Errorf("the seconds hold %d requests of %d", sum, r.OK)
+	}
+}
+
+func TestRequestsThatWereCutOffAreNamed(t *testing.T) {
+	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "the run timeout of 1s was reached"}, 0, nil)
+	r.Abandoned, r.Outcomes.Unknown = 100, 100
+	if want := "the run timeout of 1s was reached; 100 requests were cut off by the end and may have happened"; r.Problem() != want {
+		t.Errorf("problem %q, want %q", r.Problem(), want)
 	}
 }
 

@@ -25,8 +25,8 @@ type TextOptions struct {
 }
 
 // Text writes the report in the form of etcd's benchmark tool. There, percentiles that a small number of
-// requests cannot tell apart are left out; here all are given. What etcd's tool does not know, open loops, steps and
-// mixed loads, comes after it in each step.
+// requests cannot tell apart are left out; here all are given. What etcd's tool does not know comes after it in each
+// step: all percentiles with the number of requests and '-' where that is too small, open loops, steps and mixed loads.
 func (r *Result) Text(w io.Writer, options TextOptions) error {
 	var b strings.Builder
 	if len(r.Steps) == 0 {
@@ -61,17 +61,30 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 			r.writeSeries(b)
 		}
 	}
+	r.writeLeftOut(b)
 	if len(r.Errors) > 0 {
 		r.writeErrors(b)
 	}
 	if r.Schedule != nil {
 		r.writeSchedule(b, number)
+	} else {
+		writeDistribution(b, "Response time", r.ResponseTime, number)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.ByOperation)) {
 		kind := r.ByOperation[name]
 		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown\n", name, kind.OK, kind.Failed, kind.Unknown)
 		writeDistribution(b, "Response time", kind.ResponseTime, number)
 	}
+}
+
+// writeLeftOut tells what the latencies above are without; nothing if every request was answered well.
+func (r *Figures) writeLeftOut(b *strings.Builder) {
+	o := r.Outcomes
+	if o.Failed+o.Unknown+o.Unsent == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nLeft out: %d failed, %d unknown (%d of these cut off by the end), %d never sent; %d are ok\n",
+		o.Failed, o.Unknown, r.Abandoned, o.Unsent, o.OK)
 }
 
 // writeSchedule tells how an open loop kept its schedule.
@@ -199,10 +212,14 @@ func (r *Result) Problem() string {
 	}
 	if r.Failed > 0 {
 		most := r.errorsByCount()[0]
-		parts = append(parts, fmt.Sprintf("%d of %d requests failed (%d times: %s)", r.Failed, r.Requests, r.Errors[most], most))
+		text := fmt.Sprintf("%d of %d requests failed (%d times: %s)", r.Failed, r.Requests, r.Errors[most], most)
+		if n := r.Outcomes.Unknown - r.Abandoned; n > 0 {
+			text += fmt.Sprintf(", of which %d may have happened", n)
+		}
+		parts = append(parts, text)
 	}
-	if n := r.Outcomes.Unknown - r.Abandoned; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d requests without an answer may have happened", n))
+	if r.Abandoned > 0 {
+		parts = append(parts, fmt.Sprintf("%d requests were cut off by the end and may have happened", r.Abandoned))
 	}
 	return strings.ReplaceAll(strings.Join(parts, "; "), "\n", "; ")
 }

@@ -19,7 +19,7 @@ type Row struct {
 	Second       int      `json:"second"` // start of the interval since the start of the run
 	OK           int      `json:"ok"`
 	Failed       int      `json:"failed"`  // did not happen
-	Unknown      int      `json:"unknown"` // may have happened
+	Unknown      int      `json:"unknown"` // may have happened, also those that the end of the run cut off
 	RequestsPerS float64  `json:"requests_per_s"`
 	P50S         *float64 `json:"p50_s"` // of the response times; null where there are too few
 	P99S         *float64 `json:"p99_s"`
@@ -45,7 +45,7 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 	for _, part := range parts {
 		offset := part.Run.Epoch.Sub(epoch)
 		for _, record := range part.Run.Records {
-			if !record.Done() {
+			if record.Outcome() == load.NotSent {
 				continue
 			}
 			at := min(int((offset+record.End())/interval), n-1)
