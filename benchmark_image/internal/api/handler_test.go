@@ -184,7 +184,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if err := json.Unmarshal(r.answer, &failed); err != nil {
 		t.Fatal(err)
 	}
-	if r.status != 500 || failed.Message != "cancelled" || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
+	if r.status != 500 || failed.Message != "cancelled; 2 requests were cut off by the end and may have happened" || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
 		t.Errorf("%d %s", r.status, r.answer)
 	}
 	if h.Runner.Status().Running {
@@ -274,9 +274,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"missing":       {"", "no such file"},
 		"crash":         {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 2"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 3"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
-		"lies":          {`echo '{"schema":2,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"lies":          {`echo '{"schema":3,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,8 @@ type Result struct {
 	Took    time.Duration // from the start to the last outcome, or to the early end
 	Failed  int           // requests with another outcome than OK, abandoned ones not counted
 	Empty   int
-	Due     int // requests whose intended start was in the run; 0 where starts are not planned
+	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
+	LastDue time.Duration // intended start of the last of those
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Epoch   time.Time
@@ -110,12 +111,17 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	} else {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 	}
+	due, lastDue := r.options.Pacer.Due(took), time.Duration(0)
+	if due > 0 {
+		lastDue, _ = r.options.Pacer.Pace(due-1, 0)
+	}
 	return Result{
 		Records: r.records.all(),
 		Took:    took,
+		LastDue: lastDue,
 		Failed:  int(r.failed.Load()),
 		Empty:   int(r.empty.Load()),
-		Due:     r.options.Pacer.Due(took),
+		Due:     due,
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
 		Epoch:   r.epoch,

@@ -33,7 +33,7 @@ type Figures struct {
 	Codes  map[string]int `json:"codes"`  // and by the name of their gRPC code
 
 	RateOffered  *float64                `json:"rate_offered_per_s"`  // null: a closed loop, or different steps
-	RateAchieved *float64                `json:"rate_achieved_per_s"` // null: a closed loop
+	RateAchieved *float64                `json:"rate_achieved_per_s"` // started within the schedule; null: a closed loop
 	Schedule     *Schedule               `json:"schedule"`            // null: a closed loop
 	ResponseTime *Distribution           `json:"response_time"`       // from the intended start
 	ServiceTime  *Distribution           `json:"service_time"`        // from the actual start
@@ -182,10 +182,12 @@ func (f *Figures) setSchedule(parts []Part, all *samples) {
 	if len(parts) == 0 || parts[0].Rate == 0 {
 		return
 	}
-	due := 0
+	due, inTime, scheduled := 0, 0, 0.0
 	same := true
 	for _, part := range parts {
 		due += part.Run.Due
+		scheduled += float64(part.Run.Due) / part.Rate
+		inTime += startedInTime(part.Run)
 		same = same && part.Rate == parts[0].Rate
 	}
 	f.Outcomes.Unsent = max(due-all.sent, 0)
@@ -193,8 +195,8 @@ func (f *Figures) setSchedule(parts []Part, all *samples) {
 		f.RateOffered = &parts[0].Rate
 	}
 	achieved := 0.0
-	if f.TotalS > 0 {
-		achieved = float64(f.Done) / f.TotalS
+	if due > 0 {
+		achieved = float64(inTime) / scheduled
 	}
 	f.RateAchieved = &achieved
 	f.Schedule = &Schedule{
@@ -211,6 +213,18 @@ func (f *Figures) setSchedule(parts []Part, all *samples) {
 			nearestRank(all.own, 50).Seconds(), nearestRank(all.own, 99).Seconds(), all.own[n-1].Seconds(),
 		}
 	}
+}
+
+// startedInTime is how many requests were started before the schedule was over. What is left of it then is sent later or
+// never; how long the answers take is another matter.
+func startedInTime(run load.Result) int {
+	n := 0
+	for _, record := range run.Records {
+		if record.Outcome() != load.NotSent && record.Start+record.Lag() <= run.LastDue+load.LateAfter {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *Figures) summarize() {

@@ -133,6 +133,51 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 	reporttest.Check(t, encoded)
 }
 
+// TestTheRateThatWasAchieved: it is about the starts, and a single answer that takes long does not change it.
+func TestTheRateThatWasAchieved(t *testing.T) {
+	achieved := func(due int, answer func(*load.Request)) float64 {
+		run := load.NewRun(load.Options{
+			Total: 200, Clients: 1, Pacer: load.NewOpenLoop(load.Constant(2000), 200, 0, 200),
+			Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
+		}).Attack(t.Context(), answers(answer))
+		run.Due += due
+		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}}, 200, []Part{{Requests: 200, Clients: 1, Rate: 2000, Run: run}}).RateAchieved
+	}
+	for name, c := range map[string]struct {
+		answer    func(*load.Request)
+		due       int
+		low, high float64
+	}{
+		"at once": {func(*load.Request) {}, 0, 1990, 2000},
+		"the last takes long": {func(r *load.Request) {
+			if r.Number == 199 {
+				<-time.After(300 * time.Millisecond)
+			}
+		}, 0, 1990, 2000},
+		"half of them never sent": {func(*load.Request) {}, 200, 995, 1000},
+		// 110 ms are enough for 55 answers.
+		"each takes 2 ms": {func(*load.Request) { <-time.After(2 * time.Millisecond) }, 0, 100, 560},
+	} {
+		if got := achieved(c.due, c.answer); got < c.low || got > c.high {
+			t.Errorf("%s: %v/s, want %v..%v", name, got, c.low, c.high)
+		}
+	}
+}
+
+// answers is a transport of one client that takes as long for a request as a function.
+type answers func(*load.Request)
+
+func (a answers) Drive(_ context.Context, _ int, run *load.Run) {
+	for {
+		r, more := run.Next(0)
+		if !more {
+			return
+		}
+		a(r)
+		run.Done(r, 1, nil)
+	}
+}
+
 func TestTimelinesAreBounded(t *testing.T) {
 	start := time.Unix(1000, 0)
 	part := func(after, took time.Duration) Part {
