@@ -4,8 +4,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // TextPercentiles are those of etcd's tool.
@@ -35,19 +33,14 @@ type Distribution struct {
 	Histogram string `json:"histogram"`
 }
 
-// Bounds of the values in a histogram, in ns; what is larger counts as the largest.
-const (
-	histogramMin    = 1
-	histogramMax    = int64(48 * time.Hour)
-	histogramDigits = 3
-)
-
 // newDistribution returns nil if there is nothing sorted.
 func newDistribution(sorted []time.Duration, leftOut int) *Distribution {
 	n := len(sorted)
 	if n == 0 {
 		return nil
 	}
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
 	d := &Distribution{
 		Count:           n,
 		LeftOut:         leftOut,
@@ -55,7 +48,7 @@ func newDistribution(sorted []time.Duration, leftOut int) *Distribution {
 		MaxS:            sorted[n-1].Seconds(),
 		PercentilesS:    make(map[string]*float64, len(Percentiles)),
 		PercentilesAllS: make(map[string]*float64, len(Percentiles)),
-		Histogram:       encode(sorted),
+		Histogram:       e.encode(sorted),
 	}
 	d.MeanS, d.StddevS = moments(sorted)
 	for _, p := range Percentiles {
@@ -91,16 +84,3 @@ func nearestRank(sorted []time.Duration, p float64) time.Duration {
 }
 
 func percentileName(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) }
-
-func encode(latencies []time.Duration) string {
-	histogram := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
-	for _, latency := range latencies {
-		// The only error is a value out of bounds.
-		_ = histogram.RecordValue(min(max(int64(latency), histogramMin), histogramMax))
-	}
-	encoded, err := histogram.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
-	if err != nil {
-		return "" // writing to memory does not fail
-	}
-	return string(encoded)
-}

@@ -84,8 +84,12 @@ type ByOperation struct {
 
 func newFigures(parts []Part, mixed bool, rows int) Figures {
 	f := Figures{Errors: map[string]int{}, Codes: map[string]int{}}
-	all := newSamples()
-	kinds := map[load.Kind]*samples{load.Put: newSamples(), load.Range: newSamples()}
+	most := 0
+	for _, part := range parts {
+		most += len(part.Run.Records)
+	}
+	all := newSamples(most)
+	kinds := map[load.Kind]*samples{load.Put: newSamples(0), load.Range: newSamples(0)}
 	for _, part := range parts {
 		f.Requests += part.Requests
 		f.Failed += part.Run.Failed
@@ -136,7 +140,10 @@ type samples struct {
 	worstLag                   time.Duration
 }
 
-func newSamples() *samples { return &samples{} }
+// newSamples makes room for so many, so that no smaller arrays are left behind.
+func newSamples(most int) *samples {
+	return &samples{response: make([]time.Duration, 0, most), service: make([]time.Duration, 0, most)}
+}
 
 func (s *samples) add(record load.Record) {
 	s.sent++

@@ -26,6 +26,31 @@ func logUniform(random *rand.Rand, n int) []time.Duration {
 	return latencies
 }
 
+// TestHistogramsAreThoseOfTheLibrary compares every slot with what another implementation puts into it.
+func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	edges := []time.Duration{1, 1, 2, 3, 1023, 1024, 2047, 2048, 2049, 4095, 4096, 4097, 1 << 30, 47 * time.Hour}
+	for name, latencies := range map[string][]time.Duration{
+		"edges": edges, "one": {5 * time.Millisecond}, "many of one": slices.Repeat([]time.Duration{time.Second}, 300_000),
+		"random": logUniform(random, 20_000), "out of bounds": {0, 100 * time.Hour},
+	} {
+		want := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
+		for _, latency := range latencies {
+			if err := want.RecordValue(min(max(int64(latency), histogramMin), histogramMax)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := hdrhistogram.Decode([]byte(newDistribution(latencies, 0).Histogram))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !slices.Equal(got.Distribution(), want.Distribution()) || got.LowestTrackableValue() != want.LowestTrackableValue() ||
+			got.HighestTrackableValue() != want.HighestTrackableValue() || got.SignificantFigures() != want.SignificantFigures() {
+			t.Errorf("%s: the histograms differ", name)
+		}
+	}
+}
+
 // TestHistogramsAgreeWithTheSamples compares what a reader gets out of the encoded histogram with the exact figures,
 // also after two of them were added.
 func TestHistogramsAgreeWithTheSamples(t *testing.T) {

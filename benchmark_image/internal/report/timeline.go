@@ -40,25 +40,27 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 	intervalS = max(int((whole+widest-1)/widest), 1)
 	interval := time.Duration(intervalS) * time.Second
 	n := int((whole + interval - 1) / interval)
-	latencies := make([][]time.Duration, n)
 	timeline = make([]Row, n)
-	for _, part := range parts {
-		offset := part.Run.Epoch.Sub(epoch)
-		for _, record := range part.Run.Records {
-			if record.Outcome() == load.NotSent {
-				continue
-			}
-			at := min(int((offset+record.End())/interval), n-1)
-			switch record.Outcome() {
-			case load.OK:
-				latencies[at] = append(latencies[at], record.Latency())
-			case load.Failed:
-				timeline[at].Failed++
-			default:
-				timeline[at].Unknown++
-			}
+	counts := make([]int, n)
+	eachSent(parts, epoch, interval, n, func(at int, record load.Record) {
+		switch record.Outcome() {
+		case load.OK:
+			counts[at]++
+		case load.Failed:
+			timeline[at].Failed++
+		default:
+			timeline[at].Unknown++
 		}
+	})
+	latencies := make([][]time.Duration, n)
+	for i, count := range counts {
+		latencies[i] = make([]time.Duration, 0, count)
 	}
+	eachSent(parts, epoch, interval, n, func(at int, record load.Record) {
+		if record.OK() {
+			latencies[at] = append(latencies[at], record.Latency())
+		}
+	})
 	for i := range timeline {
 		row, sorted := &timeline[i], latencies[i]
 		slices.Sort(sorted)
@@ -71,6 +73,18 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 		}
 	}
 	return intervalS, timeline
+}
+
+// eachSent calls visit for each request that was sent, with the number of the interval, below n, in which it ended or was cut off.
+func eachSent(parts []Part, epoch time.Time, interval time.Duration, n int, visit func(at int, record load.Record)) {
+	for _, part := range parts {
+		offset := part.Run.Epoch.Sub(epoch)
+		for _, record := range part.Run.Records {
+			if record.Outcome() != load.NotSent {
+				visit(min(int((offset+record.End())/interval), n-1), record)
+			}
+		}
+	}
 }
 
 // second is what succeeded among the requests that started within one second of the clock.

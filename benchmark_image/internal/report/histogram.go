@@ -1,0 +1,111 @@
+package report
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"sync"
+	"time"
+)
+
+// A histogram is in the form of HdrHistogram (https://hdrhistogram.org), its V2 encoding, compressed: that is what its
+// libraries in all languages add up. It is written here and not by one of them because latencies that are sorted need
+// no array of all possible counts, which is larger than what is measured. Values up to 2^11 have a slot each; each
+// further power of two is divided into 2^10 slots, which makes 3 significant digits.
+const (
+	histogramCookie           = 0x1c849303 | 0x10
+	histogramCompressedCookie = 0x1c849304 | 0x10
+
+	halfBits = 10 // of the slots in the upper half of a power of two
+)
+
+// Bounds of the values in a histogram, in ns; what is larger counts as the largest.
+const (
+	histogramMin    = 1
+	histogramMax    = int64(48 * time.Hour)
+	histogramDigits = 3
+)
+
+// slot is the place of a value, 0 or more, among the counts.
+func slot(value int64) int {
+	power := max(bits.Len64(uint64(value))-halfBits-1, 0)
+	return power<<halfBits + int(value>>power)
+}
+
+// appendCount appends a number as the V2 encoding has it: zigzag, 7 bits a byte, the ninth byte having 8.
+func appendCount(b []byte, n int64) []byte {
+	rest := uint64(n<<1) ^ uint64(n>>63)
+	for range 8 {
+		if rest < 0x80 {
+			return append(b, byte(rest))
+		}
+		b = append(b, byte(rest)|0x80)
+		rest >>= 7
+	}
+	return append(b, byte(rest))
+}
+
+// appendCounts appends the counts up to the last that is not zero. A negative number stands for so many zeros.
+func appendCounts(b []byte, sorted []time.Duration) []byte {
+	next := 0 // the slot behind the last one that is written
+	for i := 0; i < len(sorted); {
+		at, count := clampedSlot(sorted[i]), int64(0)
+		for ; i < len(sorted) && clampedSlot(sorted[i]) == at; i++ {
+			count++
+		}
+		switch zeros := int64(at - next); zeros {
+		case 0:
+		case 1:
+			b = append(b, 0)
+		default:
+			b = appendCount(b, -zeros)
+		}
+		b = appendCount(b, count)
+		next = at + 1
+	}
+	return b
+}
+
+func clampedSlot(latency time.Duration) int {
+	return slot(min(max(int64(latency), histogramMin), histogramMax))
+}
+
+// encoders are used again, for each needs more memory than the histograms of a report.
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
+
+// encoder compresses histograms.
+type encoder struct {
+	counts     []byte
+	compressed bytes.Buffer
+	zlib       *zlib.Writer
+}
+
+// encode gives the histogram of latencies, sorted, of which there is at least one.
+func (e *encoder) encode(sorted []time.Duration) string {
+	e.counts = appendCounts(e.counts[:0], sorted)
+	const header = 40
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, header+len(e.counts)), histogramCookie)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(e.counts)))
+	b = binary.BigEndian.AppendUint32(b, 0) // offset of the counts
+	b = binary.BigEndian.AppendUint32(b, histogramDigits)
+	b = binary.BigEndian.AppendUint64(b, histogramMin)
+	b = binary.BigEndian.AppendUint64(b, uint64(histogramMax))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(1)) // ratio of its integers to real values
+	b = append(b, e.counts...)
+
+	e.compressed.Reset()
+	if e.zlib == nil {
+		e.zlib = zlib.NewWriter(&e.compressed)
+	} else {
+		e.zlib.Reset(&e.compressed)
+	}
+	// Writing to memory does not fail.
+	_, _ = e.zlib.Write(b)
+	_ = e.zlib.Close()
+	b = binary.BigEndian.AppendUint32(b[:0], histogramCompressedCookie)
+	b = binary.BigEndian.AppendUint32(b, uint32(e.compressed.Len()))
+	return base64.StdEncoding.EncodeToString(append(b, e.compressed.Bytes()...))
+}
