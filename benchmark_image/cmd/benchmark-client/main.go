@@ -1,41 +1,9 @@
 // Command benchmark-client measures the speed of etcd.
 package main
 
-import (
-	"context"
-	"os"
-	"os/signal"
-	"runtime"
-	"runtime/debug"
-	"syscall"
-
-	"containernet-env/benchmark_image/internal/client"
-)
+import "containernet-env/benchmark_image/internal/client"
 
 // sourceHash names the sources that this program was built from; the build sets it.
 var sourceHash = "dev"
 
-// The program shares the processors with the cluster that it measures: with half of them it needs about a
-// fifth less time per request than with two, and gets more requests answered, because idle threads do not
-// look for work. GOMAXPROCS and GOGC in the environment go first.
-const shareOfProcessors = 2
-
-// garbage is how much the heap may grow between two collections, in percent: it is small anyway.
-const garbage = 400
-
-func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-	}
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/shareOfProcessors))
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		<-signals
-		cancel(client.ErrCancelled)
-	}()
-	os.Exit(client.Main(ctx, sourceHash, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { client.Process(sourceHash) }

@@ -32,17 +32,21 @@ type display struct {
 	precise  bool
 	sample   bool
 
-	transport string // a key of transports
+	transport string // a key of Transports or of elsewhere
 }
 
-// printError is a report that could not be printed. Every other error of the command line is a mistake of the caller.
-type printError struct{ error }
+// runError is what went wrong although the command line was right, such as a report that could not be printed. Every
+// other error is a mistake of the caller.
+type runError struct{ error }
 
 // Main runs the program and returns its exit status. Ending ctx ends the run early: the report holds what
 // was measured, with the text of the context's cause as the reason.
 func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {
+		if Transports[d.transport] == nil {
+			return runError{become(elsewhere[d.transport], args)}
+		}
 		ok, err := run(ctx, s, d, stdout, stderr)
 		failed = !ok
 		return err
@@ -52,7 +56,7 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 	root.SetErr(stderr)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(stderr, "benchmark-client: %v\n", err)
-		if errors.As(err, new(printError)) {
+		if errors.As(err, new(runError)) {
 			return ExitFailed
 		}
 		return ExitUsage
@@ -65,19 +69,24 @@ func Main(ctx context.Context, version string, args []string, stdout, stderr io.
 
 // command builds the command line; action is called with a valid Spec.
 func command(version string, action func(*spec.Spec, display) error) *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:           "benchmark-client",
 		Short:         "Measure the speed of etcd: put and range requests in a closed loop or at a given rate",
-		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
+			if showVersion {
+				fmt.Fprintf(c.OutOrStdout(), "benchmark-client %s\n", version)
+				return nil
+			}
 			return errors.New("a command is needed: put or range or mixed (see --help)")
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetVersionTemplate("benchmark-client {{.Version}}\n")
+	// Not cobra's own: setting its text takes templates into the program, and those keep every method of every type in it.
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version and end")
 
 	common := spec.Default(spec.Put)
 	var shown display
@@ -93,7 +102,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		if shown.progress != "none" && shown.progress != "json" {
 			return fmt.Errorf("--progress: got %q, allowed: none or json", shown.progress)
 		}
-		if transports[shown.transport] == nil {
+		if Transports[shown.transport] == nil && elsewhere[shown.transport] == "" {
 			return fmt.Errorf("--transport: got %q, allowed: h2 or grpc", shown.transport)
 		}
 		if problem := s.Validate(); problem != nil {

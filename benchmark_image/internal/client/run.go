@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcd"
+	"containernet-env/benchmark_image/internal/membership"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 )
@@ -20,7 +20,7 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable"}[s.Consistency]
 		if _, err := fmt.Fprintf(stdout, "bench with %s range\n", name); err != nil {
-			return false, printError{fmt.Errorf("print the report: %w", err)}
+			return false, runError{fmt.Errorf("print the report: %w", err)}
 		}
 	}
 	if s.RunTimeout > 0 {
@@ -43,7 +43,7 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 		fmt.Fprintf(stderr, "benchmark-client: %d of %d answers held no key\n", result.Empty, result.Done)
 	}
 	if err := print(result, d, stdout); err != nil {
-		return false, printError{fmt.Errorf("print the report: %w", err)}
+		return false, runError{fmt.Errorf("print the report: %w", err)}
 	}
 	return problem == "", nil
 }
@@ -58,7 +58,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		stop := showProgress(&b.progress, stderr)
 		defer stop()
 	}
-	transport, err := transports[d.transport](ctx, etcd.Options{
+	transport, err := Transports[d.transport](ctx, membership.Options{
 		Endpoints:      s.Members(),
 		Conns:          s.Conns,
 		TargetLeader:   s.TargetLeader,

@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +16,78 @@ import (
 
 	"containernet-env/benchmark_image/internal/direct"
 	"containernet-env/benchmark_image/internal/etcd"
+	"containernet-env/benchmark_image/internal/membership"
 )
+
+// asProgram makes the test program behave as benchmark-client, which has no grpc-go.
+const asProgram = "TEST_AS_BENCHMARK_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		Process("test")
+	}
+	// What package grpcgo does, which these tests cannot import.
+	Transports["grpc"] = func(ctx context.Context, o membership.Options) (Transport, error) {
+		t, err := etcd.Open(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	os.Exit(m.Run())
+}
+
+// program is a copy of the test program that behaves as benchmark-client.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "benchmark-client")
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(path, args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// TestTheOtherTransportIsAProgramBesideThisOne checks that it gets all arguments, and that its exit status counts.
+func TestTheOtherTransportIsAProgramBesideThisOne(t *testing.T) {
+	args := []string{"put", "--total=7", "--transport", "grpc", "--prefix=a b"}
+	c := program(t, args...)
+	other := filepath.Join(filepath.Dir(c.Path), "benchmark-client-grpc")
+	script := "#!/bin/sh\nprintf '%s|' \"$0\" \"$@\"\nexit 7\n"
+	if err := os.WriteFile(other, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.CombinedOutput()
+	if want := strings.Join(append([]string{other}, args...), "|") + "|"; string(out) != want || c.ProcessState.ExitCode() != 7 {
+		t.Errorf("it printed %q (%v), want %q and status 7", out, err, want)
+	}
+}
+
+func TestTheOtherTransportCanBeMissing(t *testing.T) {
+	c := program(t, "put", "--transport=grpc")
+	out, _ := c.CombinedOutput()
+	if c.ProcessState.ExitCode() != ExitFailed || !strings.Contains(string(out), "benchmark-client-grpc: no such file") {
+		t.Errorf("status %d: %s", c.ProcessState.ExitCode(), out)
+	}
+}
+
+// TestWhatIsWrongIsSaidBeforeTheOtherTransportIsLookedFor checks that a usage error stays one.
+func TestWhatIsWrongIsSaidBeforeTheOtherTransportIsLookedFor(t *testing.T) {
+	c := program(t, "put", "--transport=grpc", "--clients=0")
+	out, _ := c.CombinedOutput()
+	if c.ProcessState.ExitCode() != ExitUsage || !strings.Contains(string(out), "--clients") {
+		t.Errorf("status %d: %s", c.ProcessState.ExitCode(), out)
+	}
+}
 
 // contents is the revision of a store, and each key with its version and value.
 func contents(t *testing.T, endpoint string) string {
@@ -41,7 +115,7 @@ func contents(t *testing.T, endpoint string) string {
 // TestBothTransportsLeaveTheSameStore runs the same loads through both, each against a real server of its own.
 func TestBothTransportsLeaveTheSameStore(t *testing.T) {
 	left := make(map[string]string)
-	for name := range transports {
+	for name := range Transports {
 		endpoint, _ := startEtcd(t)
 		for _, args := range []string{
 			"put --total=3000 --clients=60 --conns=7 --sequential-keys --val-size=100",

@@ -29,6 +29,15 @@ func (c *call) finished(failure *h2.Failure) { c.done <- failure }
 
 // call makes one call and waits for its answer, at most for the timeout.
 func (c *conn) call(ctx context.Context, kind wire.Call, message []byte, timeout time.Duration) (wire.Answer, error) {
+	reader, err := c.exchange(ctx, kind, message, timeout)
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	return reader.Answer, nil
+}
+
+// exchange is call for an answer of which more is kept than its figures.
+func (c *conn) exchange(ctx context.Context, kind wire.Call, message []byte, timeout time.Duration) (*wire.Reader, error) {
 	one := &call{kind: kind, message: message, done: make(chan *h2.Failure, 1)}
 	one.job.task, one.job.stream.Owner = one, &one.job
 	begun := c.loop.poller.post(func() {
@@ -37,21 +46,21 @@ func (c *conn) call(ctx context.Context, kind wire.Call, message []byte, timeout
 		}
 	})
 	if !begun {
-		return wire.Answer{}, errors.New(c.loop.reason())
+		return nil, errors.New(c.loop.reason())
 	}
 	var failure *h2.Failure
 	select {
 	case failure = <-one.done:
 	case <-c.loop.done:
-		return wire.Answer{}, errors.New(c.loop.reason())
+		return nil, errors.New(c.loop.reason())
 	case <-ctx.Done():
 		// The deadline of the call ends it in the loop.
 		failure = &h2.Failure{Code: codes.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
 	}
 	if failure != nil {
-		return wire.Answer{}, errors.New(describe(c.member, failure, timeout))
+		return nil, errors.New(describe(c.member, failure, timeout))
 	}
-	return one.job.stream.Reader.Answer, nil
+	return &one.job.stream.Reader, nil
 }
 
 // PutIfUnchanged writes a key if it was last modified at the given revision, 0 standing for a key that does not

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/membership"
 	"containernet-env/benchmark_image/internal/wire"
 )
 
@@ -39,9 +39,8 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 		if leader != nil {
 			return leader.member, nil
 		}
-		if errors.Is(err, errElsewhere) {
-			// Rare, and no part of the load: the list of members is read with etcd's generated API.
-			return etcd.LeadingMember(ctx, members)
+		if other := new(elsewhereError); errors.As(err, &other) {
+			return other.from.advertised(ctx, other.leader)
 		}
 		// A question that the end of ctx cut off tells less than the answers before it.
 		cutOff := bounded && !time.Now().Before(deadline)
@@ -58,8 +57,31 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 	}
 }
 
-// errElsewhere says that there is a leader, and that it is not among the members that answered.
-var errElsewhere = errors.New("the leader is not among the endpoints that answered")
+// elsewhereError says that there is a leader, and that it is not among the members that answered.
+type elsewhereError struct {
+	from   *conn  // that knows it
+	leader uint64 // its member id
+}
+
+// Error implements error.
+func (*elsewhereError) Error() string { return "the leader is not among the endpoints that answered" }
+
+// advertised is the endpoint at which the member with that id says that clients reach it.
+func (c *conn) advertised(ctx context.Context, id uint64) (string, error) {
+	reader, err := c.exchange(ctx, wire.MemberList, nil, statusTimeout)
+	if err != nil {
+		return "", fmt.Errorf("no leader was found: %w", err)
+	}
+	list, err := reader.Members()
+	if err != nil {
+		return "", fmt.Errorf("no leader was found: %s: %w", c.member, err)
+	}
+	leader, err := membership.Advertised(list, id)
+	if errors.Is(err, membership.ErrNotListed) {
+		return "", fmt.Errorf("%w of %s", err, c.member)
+	}
+	return leader, err
+}
 
 // askForLeader asks each ready member once. It returns nil and nil when none was ready.
 func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
@@ -81,7 +103,7 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 		}()
 	}
 	var problem error
-	elsewhere := false
+	var elsewhere *elsewhereError
 	for range asked {
 		r := <-replies
 		switch {
@@ -92,11 +114,11 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 		case r.answer.Member == r.answer.Leader:
 			return r.from, nil
 		default:
-			elsewhere = true
+			elsewhere = &elsewhereError{r.from, r.answer.Leader}
 		}
 	}
-	if elsewhere {
-		return nil, errElsewhere
+	if elsewhere != nil {
+		return nil, elsewhere
 	}
 	return nil, problem
 }
@@ -105,7 +127,7 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 const followPoll = 200 * time.Millisecond
 
 // LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
-func (t *Transport) LeaderChanges() []etcd.LeaderChange { return t.changes }
+func (t *Transport) LeaderChanges() []membership.LeaderChange { return t.changes }
 
 // follow moves the load to the member that leads, whenever that changes, until stop is called.
 func (t *Transport) follow(ctx context.Context) (stop func()) {
@@ -166,5 +188,5 @@ func (t *Transport) moveTo(ctx context.Context, member string) {
 		return
 	}
 	t.current.Store(&to)
-	t.changes = append(t.changes, etcd.LeaderChange{At: time.Now(), Leader: member})
+	t.changes = append(t.changes, membership.LeaderChange{At: time.Now(), Leader: member})
 }

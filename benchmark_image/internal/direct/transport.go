@@ -8,20 +8,20 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // Transport holds open connections; it implements load.Transport. One load is driven at a time.
 type Transport struct {
-	options     etcd.Options
+	options     membership.Options
 	loop        *loop
 	connections []*conn                 // all that were opened
 	current     atomic.Pointer[[]*conn] // those that requests go to
 	rotate      bool                    // requests go round the connections instead of staying on their client's
 
 	leader      string
-	changes     []etcd.LeaderChange
+	changes     []membership.LeaderChange
 	unreachable []error
 }
 
@@ -29,11 +29,11 @@ type Transport struct {
 // make the figures depend on which members were left out, so one for each is opened then, and requests
 // rotate over them. It waits until all are ready, at most for the dial timeout; members that are not by
 // then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
-func Open(ctx context.Context, options etcd.Options) (*Transport, error) {
+func Open(ctx context.Context, options membership.Options) (*Transport, error) {
 	return open(ctx, options, h2.Options{})
 }
 
-func open(ctx context.Context, options etcd.Options, http h2.Options) (*Transport, error) {
+func open(ctx context.Context, options membership.Options, http h2.Options) (*Transport, error) {
 	l, err := newLoop(http)
 	if err != nil {
 		return nil, err

@@ -4,16 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // followPoll is how often the members are asked who leads while the load follows the leader.
 const followPoll = 200 * time.Millisecond
 
-// LeaderChange is a move of the load to another member, because that one leads now.
-type LeaderChange struct {
-	At     time.Time
-	Leader string
-}
+// LeaderChange is a move of the load to another member.
+type LeaderChange = membership.LeaderChange
 
 // LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
 func (t *Transport) LeaderChanges() []LeaderChange { return t.changes }
@@ -81,5 +80,5 @@ func (t *Transport) moveTo(ctx context.Context, member string) {
 		return
 	}
 	t.current.Store(&to)
-	t.changes = append(t.changes, LeaderChange{time.Now(), member})
+	t.changes = append(t.changes, LeaderChange{At: time.Now(), Leader: member})
 }

@@ -2,11 +2,13 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // statusTimeout bounds one question for a member's status.
@@ -91,16 +93,13 @@ func advertised(ctx context.Context, c *connection, id uint64) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %s", describe(c.member, err, statusTimeout))
 	}
-	for _, member := range list.Members {
-		if member.ID != id {
-			continue
-		}
-		for _, address := range member.ClientURLs {
-			if parsed, err := url.Parse(address); err == nil && parsed.Scheme == "http" && parsed.Host != "" {
-				return parsed.Host, nil
-			}
-		}
-		return "", fmt.Errorf("the leader %s advertises no address for clients without TLS: %v", member.Name, member.ClientURLs)
+	var known []membership.Member
+	for _, m := range list.Members {
+		known = append(known, membership.Member{ID: m.ID, Name: m.Name, ClientURLs: m.ClientURLs})
 	}
-	return "", fmt.Errorf("the leader (member id %x) is not in the member list of %s", id, c.member)
+	leader, err := membership.Advertised(known, id)
+	if errors.Is(err, membership.ErrNotListed) {
+		return "", fmt.Errorf("%w of %s", err, c.member)
+	}
+	return leader, err
 }

@@ -20,16 +20,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // Options says which connections to open.
-type Options struct {
-	Endpoints      []string // the members, in member order
-	Conns          int
-	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
-	DialTimeout    time.Duration // until all connections are ready and the leader is known
-	RequestTimeout time.Duration // deadline of each request
-}
+type Options = membership.Options
 
 // Transport holds open connections; it implements load.Transport.
 type Transport struct {
@@ -64,7 +59,7 @@ func Open(ctx context.Context, options Options) (*Transport, error) {
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.options.TargetLeader {
-		leader, err := LeadingMember(ctx, members)
+		leader, err := leadingMember(ctx, members)
 		if err != nil {
 			return err
 		}
@@ -91,9 +86,9 @@ func (t *Transport) open(ctx context.Context) error {
 	return nil
 }
 
-// LeadingMember finds the leader over connections of its own, without waiting for members that are down. It need not
+// leadingMember finds the leader over connections of its own, without waiting for members that are down. It need not
 // be one of the members asked: they tell where it is.
-func LeadingMember(ctx context.Context, members []string) (string, error) {
+func leadingMember(ctx context.Context, members []string) (string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()

@@ -11,6 +11,7 @@ const (
 	Range
 	Txn
 	Status
+	MemberList
 	Calls // how many there are
 )
 
@@ -18,6 +19,7 @@ const (
 func (c Call) Method() string {
 	return [Calls]string{
 		"/etcdserverpb.KV/Put", "/etcdserverpb.KV/Range", "/etcdserverpb.KV/Txn", "/etcdserverpb.Maintenance/Status",
+		"/etcdserverpb.Cluster/MemberList",
 	}[c]
 }
 
@@ -115,6 +117,9 @@ func (r *Reader) Reset(call Call) {
 		value = nil
 	}
 	*r = Reader{call: call, Visitor: r.Visitor, key: key, value: value}
+	if call == MemberList {
+		r.value = r.value[:0]
+	}
 }
 
 // maxKept bounds what a reader holds on to between two answers, in bytes.
@@ -122,6 +127,9 @@ const maxKept = 64 << 10
 
 // Feed reads the next piece of the answer. After an error the reader must not be used before Reset.
 func (r *Reader) Feed(b []byte) error {
+	if r.call == MemberList {
+		return r.keepWhole(b)
+	}
 	for len(b) > 0 {
 		if r.expect >= expectBytes {
 			n := min(r.left, len(b))

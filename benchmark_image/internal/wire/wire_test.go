@@ -2,14 +2,18 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
+
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 func decode[M proto.Message](t *testing.T, encoded []byte, m M) M {
@@ -183,5 +187,51 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestMembersAreRead(t *testing.T) {
+	encoded, err := proto.Marshal(&etcdserverpb.MemberListResponse{
+		Header: &etcdserverpb.ResponseHeader{MemberId: 5, Revision: 9},
+		Members: []*etcdserverpb.Member{
+			{ID: 1 << 63, Name: "a", PeerURLs: []string{"http://p:1"}, ClientURLs: []string{"http://c:1", "https://d:2"}},
+			{ID: 7, Name: "b", IsLearner: true},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []membership.Member{{ID: 1 << 63, Name: "a", ClientURLs: []string{"http://c:1", "https://d:2"}}, {ID: 7, Name: "b"}}
+	for piece := 1; piece <= len(encoded); piece++ {
+		var r Reader
+		r.Reset(Range)
+		r.Reset(MemberList)
+		for at := 0; at < len(encoded); at += piece {
+			if err := r.Feed(encoded[at:min(at+piece, len(encoded))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Members(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("in pieces of %d: %+v, %v", piece, got, err)
+		}
+	}
+	for length := range encoded {
+		var r Reader
+		r.Reset(MemberList)
+		if err := r.Feed(encoded[:length]); err != nil {
+			t.Fatal(err)
+		}
+		// A cut between two fields cannot be seen here: gRPC's own length tells.
+		if got, err := r.Members(); err == nil && len(got) == len(want) {
+			t.Errorf("the first %d bytes read as all", length)
+		}
+	}
+	var r Reader
+	r.Reset(MemberList)
+	if err := r.Feed(make([]byte, maxMemberList+1)); !errors.Is(err, ErrLength) {
+		t.Errorf("an answer that is too long: %v", err)
 	}
 }
