@@ -185,7 +185,7 @@ def test_a_program_that_fails_or_does_not_end_is_told(tmp_path):
         run_program(["/bin/sh", "-c", "echo oh >&2; exit 3"], tmp_path, 10.0)
     with pytest.raises(RunError, match="was killed after 0 s"):
         run_program(["/bin/sh", "-c", "exec sleep 30"], tmp_path, 0.2)
-    with pytest.raises(RunError, match="could not be run"):
+    with pytest.raises(RunError, match="ended with 127: /no/such/program: No such file"):
         run_program(["/no/such/program", ""], tmp_path, 10.0)
 
 
