@@ -12,6 +12,8 @@ from containernet_env.netns_http import HttpError, NoAnswerError, request_json
 from containernet_env.scenarios import Scenario
 
 SERVER_PORT = 8080
+RESULT_SCHEMA = 3
+"""The version of docs/benchmark-result.schema.json that is read here."""
 # Questions other than the benchmark itself are answered from memory; longer means the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 # Deadline of each request. A loaded member on a fifth of a core answers within a few seconds; a dead one never
@@ -61,15 +63,20 @@ class BenchmarkServer:
                 time.sleep(_POLL_S)
 
     def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Outcome:
-        """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer."""
+        """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
+
+        Raises RunError where the answer is not in the form that is read here: no other one can follow.
+        """
         try:
             result = request_json(self._pid, SERVER_PORT, "POST", path, body, timeout_s=timeout_s)
         except HttpError as error:
             partial = error.body.get("result") if isinstance(error.body, dict) else None
-            return Outcome(partial, str(error.body["error"]) if partial is not None else str(error))
+            if partial is None:
+                return Outcome(None, str(error))
+            return Outcome(_known(partial), str(error.body["error"]))
         except NoAnswerError as error:
             return Outcome(None, f"the benchmark server did not answer: {error}")
-        return Outcome(result, None)
+        return Outcome(_known(result), None)
 
     def progress(self) -> Progress | None:
         """How far the benchmark has come; None where the server does not say."""
@@ -82,6 +89,19 @@ class BenchmarkServer:
     def cancel(self) -> None:
         """Ask the running benchmark to end and to report what it has. Raises RunError where the server is gone."""
         request_json(self._pid, SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
+
+
+def _known(result: Any) -> Mapping[str, Any]:
+    """`result`, which must be in the version that is read here."""
+    version = result.get("schema") if isinstance(result, dict) else None
+    if version != RESULT_SCHEMA:
+        got = "without a version" if version is None else f"of version {version!r}"
+        raise RunError(
+            f"the benchmark server gave a result {got}; version {RESULT_SCHEMA} is read here. Its image was not built "
+            "from this clone: run ./build.sh"
+        )
+    assert isinstance(result, dict)
+    return result
 
 
 def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
@@ -139,8 +159,8 @@ def _load_fields(scenario: Scenario) -> dict[str, Any]:
 
 def lateness_of(result: Mapping[str, Any]) -> str | None:
     """What there is to say of an open loop that fell behind its schedule, one line; None where it kept it."""
-    schedule = result.get("schedule")
-    if not schedule or not schedule["behind"]:
+    schedule = result["schedule"]
+    if schedule is None or not schedule["behind"]:
         return None
     late, own, unsent = schedule["late"], schedule["late_own"], schedule["unsent"]
     parts = [f"behind its schedule: {late:,} requests started late, by up to {schedule['worst_lag_s']:.3f} s"]

@@ -151,7 +151,7 @@ def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
     """The columns that hold what the benchmark measured; `result` is the server's answer (docs/http-api.md)."""
-    percentiles = result["percentiles_s"] or {}
+    percentiles = result["percentiles_s"] if result["percentiles_s"] is not None else {}
     rate = result["requests_per_s"]
     return {
         "Total": _seconds(result["total_s"]),
@@ -162,20 +162,18 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
         "Requests/sec": _rate(rate if result["ok"] else None),
         **{f"{p}%": _seconds(percentiles.get(p)) for p in (*SEED_PERCENTILES, *OUR_PERCENTILES)},
         "Errors": str(result["failed"]),
+        "Unknown": str(result["outcomes"]["unknown"]),
         **_open_loop_figures_of(result),
     }
 
 
 def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of the second version of the result; a benchmark image of before has none of their fields."""
-    outcomes = result.get("outcomes")
-    figures = {"Unknown": str(outcomes["unknown"])} if outcomes else {}
-    schedule = result.get("schedule")
-    if not schedule:
-        return figures
-    # In a closed loop a request starts when it is meant to: there the service time is the response time.
-    service = (result.get("service_time") or {}).get("percentiles_s") or {}
-    return figures | {
+    schedule = result["schedule"]
+    if schedule is None:
+        # In a closed loop a request starts when it is meant to: there the service time is the response time.
+        return {}
+    service = result["service_time"]["percentiles_s"] if result["service_time"] is not None else {}
+    return {
         "Rate_achieved": _rate(result["rate_achieved_per_s"]),
         "Unsent": str(schedule["unsent"]),
         "Behind": "yes" if schedule["behind"] else "no",

@@ -1,4 +1,4 @@
-"""What the benchmark server is asked for, and what its answer says of a schedule."""
+"""What the benchmark server is asked for, what becomes of its answers, and what they say of a schedule."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from containernet_env.benchmark import lateness_of, request_of
+from containernet_env import benchmark
+from containernet_env.benchmark import RESULT_SCHEMA, BenchmarkServer, lateness_of, request_of
 from containernet_env.config.scenario_schema import Warmup
+from containernet_env.errors import RunError
+from containernet_env.netns_http import HttpError
 from containernet_env.scenarios import Dataset, Scenario
+from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
 WRITE = Scenario("w", "write", 1000, 10, 2, 8, 256, 1000, target="leader")
@@ -77,18 +81,66 @@ def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
     assert "seed" not in body and "seed" not in asked(Dataset().load)
 
 
-def schedule(**changes: Any) -> dict[str, Any]:
-    made = {"behind": True, "worst_lag_s": 0.8, "late": 1200, "late_own": 0, "unsent": 0, "clients_short": False}
-    return {"schedule": made | changes}
-
-
 def test_lateness_is_told_with_its_cause() -> None:
-    assert lateness_of({}) is None
-    assert lateness_of({"schedule": None}) is None
-    assert lateness_of(schedule(behind=False)) is None
-    told = lateness_of(schedule(unsent=7, clients_short=True))
+    assert lateness_of(closed_loop()) is None
+    assert lateness_of(open_loop()) is None
+    late = {"schedule__behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
+    told = lateness_of(open_loop(**late, schedule__unsent=7, schedule__clients_short=True))
     assert told == (
         "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
     )
-    own = lateness_of(schedule(late_own=3))
+    own = lateness_of(open_loop(**late, schedule__late_own=3))
     assert own is not None and "the generator itself was too slow for 3" in own
+
+
+def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
+    assert {result["operation"] for result in results().values()} == {"put", "range", "mixed"}
+    for result in results().values():
+        check(result)
+    assert schema()["properties"]["schema"] == {"const": RESULT_SCHEMA}
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, status: int, answer: Any) -> None:
+    """Let the server give this answer to everything."""
+
+    def request_json(*_: Any, **__: Any) -> Any:
+        if status != 200:
+            raise HttpError(status, answer, answer["error"])
+        return answer
+
+    monkeypatch.setattr(benchmark, "request_json", request_json)
+
+
+@pytest.mark.parametrize(("status", "answer"), benchmarks())
+def test_every_documented_answer_of_a_benchmark_is_understood(
+    monkeypatch: pytest.MonkeyPatch, status: int, answer: Any
+) -> None:
+    answering(monkeypatch, status, answer)
+    outcome = BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+    if status == 200:
+        assert (outcome.result, outcome.error) == (answer, None)
+    elif status == 500:
+        assert (outcome.result, outcome.error) == (answer["result"], answer["error"])
+    else:
+        assert outcome.result is None
+        assert outcome.error == f"HTTP {status}: {answer['error']}"
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    ("changes", "got"),
+    [({"schema": 2}, "of version 2"), ({"schema": "3"}, "of version '3'"), (None, "without a version")],
+)
+def test_a_result_of_another_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch, status: int, changes: dict[str, Any] | None, got: str
+) -> None:
+    result = closed_loop() | changes if changes is not None else {"ok": 5}
+    answering(monkeypatch, status, result if status == 200 else {"error": "3 failed", "result": result})
+    with pytest.raises(RunError, match=f"a result {got}; version {RESULT_SCHEMA} is read here.*build.sh"):
+        BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+
+
+def test_a_failed_benchmark_without_figures_has_its_error_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, 500, {"error": "no member could be reached", "result": None})
+    outcome = BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+    assert (outcome.result, outcome.error) == (None, "HTTP 500: no member could be reached")

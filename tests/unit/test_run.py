@@ -27,6 +27,7 @@ from containernet_env.rows import RunFacts
 from containernet_env.run import Run
 from containernet_env.scenarios import Dataset, Scenario, ScheduledScenario
 from containernet_env.signals import StopSignals
+from tests.unit.answers import closed_loop, open_loop
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 
@@ -41,17 +42,19 @@ def read(name: str) -> Scenario:
 
 def result_of(ok: int = 1000, failed: int = 0) -> dict[str, Any]:
     percentiles = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
-    return {
-        "ok": ok,
-        "failed": failed,
-        "requests_per_s": 100.5,
-        "total_s": 10.0,
-        "slowest_s": 0.05,
-        "fastest_s": 0.018,
-        "average_s": 0.02,
-        "stddev_s": 0.001,
-        "percentiles_s": percentiles if ok else None,
-    }
+    return closed_loop(
+        ok=ok,
+        failed=failed,
+        done=ok + failed,
+        outcomes={"ok": ok, "failed": failed, "unknown": 0, "unsent": 0},
+        requests_per_s=100.5,
+        total_s=10.0,
+        slowest_s=0.05,
+        fastest_s=0.018,
+        average_s=0.02,
+        stddev_s=0.001,
+        percentiles_s=percentiles,
+    )
 
 
 class FakeCluster:
@@ -383,8 +386,13 @@ def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so(tmp_
 
 def test_an_open_loop_that_fell_behind_is_no_error_but_is_told(tmp_path: Path) -> None:
     bench = Bench(tmp_path, replace(write("w"), rate=Decimal(500)), write("w2"))
-    schedule = {"behind": True, "worst_lag_s": 0.8, "late": 9, "late_own": 0, "unsent": 0, "clients_short": True}
-    result = result_of() | {"schedule": schedule, "rate_achieved_per_s": 400.0}
+    late = {
+        "schedule__behind": True,
+        "schedule__worst_lag_s": 0.8,
+        "schedule__late": 9,
+        "schedule__clients_short": True,
+    }
+    result = open_loop(**late, rate_achieved_per_s=400.0)
     outcomes = iter([Outcome(result, None), Outcome(result_of(), None)])
     bench.server.behave = lambda path, body: next(outcomes)
     bench.run.matrix()

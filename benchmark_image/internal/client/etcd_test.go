@@ -47,7 +47,7 @@ func TestAgainstEtcd(t *testing.T) {
 
 // TestFailedPutsAreNotInTheStore fills a store. etcd says that its space is exceeded of puts that it has applied too.
 func TestFailedPutsAreNotInTheStore(t *testing.T) {
-	for name := range transports {
+	for name := range Transports {
 		endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
 		status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000", "--target-leader",
 			"--transport="+name, "--endpoints="+endpoint, "--dial-timeout=30s")

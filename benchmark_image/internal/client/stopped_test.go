@@ -2,7 +2,6 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -18,16 +17,9 @@ import (
 // argumentsOf is the variable of the environment that makes the test's program a benchmark-client.
 const argumentsOf = "BENCHMARK_CLIENT_ARGUMENTS"
 
-func TestMain(m *testing.M) {
-	if arguments := os.Getenv(argumentsOf); arguments != "" {
-		os.Exit(Main(context.Background(), "test", strings.Fields(arguments), os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
 // TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.
 func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
-	for name := range transports {
+	for name := range Transports {
 		cluster := etcdtest.Start(t, 1)
 		member := cluster.Members[0]
 		arguments := "put --output=json --total=1000 --rate=500 --clients=8 --transport=" + name + " --endpoints=" + member.Endpoint

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 		}
 		return t, nil
 	}
+	if arguments := os.Getenv(argumentsOf); arguments != "" {
+		os.Exit(Main(context.Background(), "test", strings.Fields(arguments), os.Stdout, os.Stderr))
+	}
 	os.Exit(m.Run())
 }
 
