@@ -151,20 +151,32 @@ def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
     """The columns that hold what the benchmark measured; `result` is the server's answer (docs/http-api.md)."""
-    percentiles = result["percentiles_s"] if result["percentiles_s"] is not None else {}
+    seeds = result["percentiles_s"] if result["percentiles_s"] is not None else {}
+    known = percentiles_of(result, "response_time")
     rate = result["requests_per_s"]
     return {
+        "RequestCount": str(result["requests"]),
         "Total": _seconds(result["total_s"]),
         "Slowest": _seconds(result["slowest_s"]),
         "Fastest": _seconds(result["fastest_s"]),
         "Average": _seconds(result["average_s"]),
         "Stddev": _seconds(result["stddev_s"]),
         "Requests/sec": _rate(rate if result["ok"] else None),
-        **{f"{p}%": _seconds(percentiles.get(p)) for p in (*SEED_PERCENTILES, *OUR_PERCENTILES)},
+        **{f"{p}%": _seconds(seeds.get(p)) for p in SEED_PERCENTILES},
+        **{f"{p}%": _seconds(known.get(p)) for p in OUR_PERCENTILES},
         "Errors": str(result["failed"]),
         "Unknown": str(result["outcomes"]["unknown"]),
         **_open_loop_figures_of(result),
     }
+
+
+def percentiles_of(result: Mapping[str, Any], times: str) -> Mapping[str, float | None]:
+    """The percentiles, in seconds, of "response_time" or "service_time"; empty where no request succeeded.
+
+    None stands for one that cannot be told from the maximum: there are too few requests for it.
+    """
+    distribution: Mapping[str, Any] | None = result[times]
+    return {} if distribution is None else distribution["percentiles_s"]
 
 
 def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
@@ -172,7 +184,7 @@ def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
     if schedule is None:
         # In a closed loop a request starts when it is meant to: there the service time is the response time.
         return {}
-    service = result["service_time"]["percentiles_s"] if result["service_time"] is not None else {}
+    service = percentiles_of(result, "service_time")
     return {
         "Rate_achieved": _rate(result["rate_achieved_per_s"]),
         "Unsent": str(schedule["unsent"]),

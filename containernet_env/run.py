@@ -16,7 +16,7 @@ from containernet_env.links.statistics import own_losses
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
-from containernet_env.rows import RunFacts, row_of
+from containernet_env.rows import RunFacts, percentiles_of, row_of
 from containernet_env.scenarios import Scenario, ScheduledScenario
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Run:
         if error is not None:
             self.failed_rows += 1
         scenario = ended.scheduled.scenario
-        percentiles = (result or {}).get("percentiles_s") or {}
+        percentiles = percentiles_of(result, "response_time") if result else {}
         self._reporter.scenario_ended(
             ScenarioReport(
                 name=scenario.name,

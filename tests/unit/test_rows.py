@@ -73,8 +73,29 @@ def test_a_row_not_run_says_what_was_asked() -> None:
 
 def test_the_request_count_of_a_duration_follows_from_its_rate() -> None:
     timed = replace(READ, total=None, duration_ns=10**10)
-    assert row(timed, None)["RequestCount"] == "-"
+    assert row(timed, None, "not run: x")["RequestCount"] == "-"
     assert row(replace(timed, rate=Decimal(500)), None)["RequestCount"] == "5000"
+
+
+def test_the_requests_of_a_duration_without_a_rate_are_those_that_were_sent() -> None:
+    timed = replace(READ, total=None, duration_ns=10**10)
+    assert row(timed, closed_loop(requests=1000))["RequestCount"] == "1000"
+    # Poisson arrivals make the rate's number of requests on average only.
+    poisson = replace(timed, rate=Decimal(5), arrival="poisson")
+    assert row(poisson, open_loop(requests=50))["RequestCount"] == "50"
+
+
+def test_a_percentile_that_cannot_be_told_from_the_slowest_is_left_out() -> None:
+    few = open_loop()
+    assert few["ok"] == 50 and few["percentiles_s"]["99"] == few["slowest_s"]
+    made = row(replace(READ, rate=Decimal(100)), few)
+    assert values(made, "99%", "99.9%", "Service_99%", "Service_99.9%") == ["-"] * 4
+    # The seed's own columns keep its meaning.
+    assert made["95%"] == f"{few['percentiles_s']['95']:.6f}"
+    many = closed_loop()
+    assert many["ok"] == 1000 and values(row(READ, many), "99%", "99.9%") == [
+        f"{many['response_time']['percentiles_s'][p]:.6f}" for p in ("99", "99.9")
+    ]
 
 
 def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
