@@ -37,6 +37,7 @@ func TestConservation(t *testing.T) {
 				}
 				n.must(n.SetLink(link, &change, nil, now))
 			}
+			n.checkSchedule(seed)
 			if random.IntN(50) == 0 {
 				n.checkConserved(seed)
 			}

@@ -40,7 +40,7 @@ type Fabric struct {
 	ports     map[string]*Port
 	switches  map[string]*Switch
 	links     map[string]*Link
-	schedule  []*Direction // heap: the direction whose oldest frame is due first is on top
+	schedule  []*Direction // heap: the direction that has the frame that is due first is on top
 	nextOrder uint64       // creation order of directions, the tie-break of the schedule
 	nextPort  uint32
 	setOf     map[uint32]int // by port id, while partitioned
@@ -123,7 +123,8 @@ func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS i
 	}
 	switch d.line.Offer(nowNS, uint32(handle), bytes) {
 	case model.Accepted:
-		if d.line.Len() == 1 {
+		// With reordering, the new frame may be due before all the others.
+		if dueNS, _ := d.line.Next(); d.position == unscheduled || dueNS != d.dueNS {
 			f.reschedule(d)
 		}
 	case model.QueueFull:

@@ -245,9 +245,58 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 			if random.IntN(20) == 0 {
 				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms), Jitter: model.Jitter{Distribution: model.Uniform}}}
 				change.Params.Jitter.NS = 1 + random.Int64N(change.Params.DelayNS)
+				change.Params.Jitter.Reorder = random.IntN(2) == 0
 				n.must(n.SetLink(fmt.Sprintf("l%d", random.IntN(5)), &change, &change, now))
 			}
+			n.checkSchedule(seed)
 		}
+	}
+}
+
+// checkSchedule: every direction that carries something is in the schedule by the frame that is due next, and NextDue waits for none that is due at a port.
+func (n *network) checkSchedule(seed uint64) {
+	n.t.Helper()
+	next, some := n.NextDue()
+	for name, link := range n.links {
+		for _, d := range [...]*Direction{link.aToB, link.bToA} {
+			due, carries := d.line.Next()
+			if (d.position != unscheduled) != carries || carries && d.dueNS != due {
+				n.t.Fatalf("seed %d: link %s: a frame is due at %d (%v), the schedule says %d", seed, name, due, carries, d.dueNS)
+			}
+			if carries && d.to.port != nil && (!some || next > due) {
+				n.t.Fatalf("seed %d: link %s: a frame is due at a port at %d, NextDue says %d (%v)", seed, name, due, next, some)
+			}
+		}
+	}
+}
+
+// Frames that overtake come when their own delay says, also where the caller sleeps until NextDue: pairs of frames close together over one link.
+func TestOvertakingFrameIsNotLate(t *testing.T) {
+	n := newNetwork(t)
+	n.addPort("a")
+	n.addPort("b")
+	n.addLink("l", port("a"), port("b"), model.Params{DelayNS: 50 * ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}})
+	const pairs = 2000
+	now, handled, sum := int64(0), int64(0), int64(0)
+	var sentNS int64
+	n.sinks["b"].check = func(dueNS int64) {
+		if handled != dueNS {
+			t.Fatalf("a frame due at %d is delivered at %d", dueNS, handled)
+		}
+		sum += handled - sentNS
+	}
+	for range pairs {
+		sentNS = now
+		n.send("a", frame(1, 0, "x"), now)
+		n.send("a", frame(1, 0, "y"), now)
+		for due, ok := n.NextDue(); ok; due, ok = n.NextDue() {
+			handled = due
+			n.Advance(due)
+		}
+		now += 200 * ms
+	}
+	if mean := sum / (2 * pairs); mean < 49*ms || mean > 51*ms {
+		t.Errorf("mean delay of %d ns, want 50 ms", mean)
 	}
 }
 

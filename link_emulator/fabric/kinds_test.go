@@ -143,6 +143,7 @@ func FuzzChanges(f *testing.F) {
 				to := []byte{0, 1, 2, 3, 255}[argument%5]
 				n.Ingress(n.ports[fmt.Sprintf("h%d", from)], frame(to, byte(from), string(script[:i])), now)
 			}
+			n.checkSchedule(0)
 		}
 		n.checkConserved(0)
 		n.Advance(1 << 61)

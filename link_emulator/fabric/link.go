@@ -39,7 +39,7 @@ type Direction struct {
 	to   end
 	back *Direction // the other direction of the link
 
-	dueNS    int64 // of the oldest frame, while scheduled
+	dueNS    int64 // of the frame that is due next, while scheduled
 	position int   // in the schedule
 	order    uint64
 

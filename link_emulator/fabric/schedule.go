@@ -2,13 +2,13 @@ package fabric
 
 import "math"
 
-// The schedule is a heap over directions, not over frames: each direction hands its frames out in order, so only its
-// oldest one can be next. Its size is the number of directions that carry something.
+// The schedule is a heap over directions, not over frames: each direction knows which of its frames is due next. Its size is
+// the number of directions that carry something.
 
 const unscheduled = -1
 
-// reschedule puts d where its oldest frame belongs, or takes it out when it is empty. To be called whenever the
-// oldest frame of d, or its due time, has changed.
+// reschedule puts d where the frame that is due next belongs, or takes it out when it is empty. To be called whenever
+// that frame, or its due time, has changed.
 func (f *Fabric) reschedule(d *Direction) {
 	dueNS, some := d.line.Next()
 	switch {
