@@ -42,9 +42,9 @@ func (m moment) after(other moment) bool {
 //	s = max(t, departure of the frame before it) + 8*bytes/rate     (rate unlimited: s = max(t, that departure))
 //
 // and is due at s + delay, where the delay is drawn for each frame if there is jitter. Without reordering it is never due before the
-// frame ahead of it is, plus its own 8*bytes/rate: frames that jitter or a shrunken delay pushes together come out one after the other at
-// the rate, not on top of each other. Times are kept as exact fractions, so rounding never adds up; a due time is
-// rounded up to the next nanosecond, never down. Frames between offer and start wait: the queue limits count them and only them. Times must
+// frame ahead of it is, plus its own 8*bytes/rate: frames that jitter pushes together come out one after the other at
+// the rate, not on top of each other. Frames that a change pushes together keep their order only; see Set. Times are kept as exact fractions,
+// so rounding never adds up; a due time is rounded up to the next nanosecond, never down. Frames between offer and start wait: the queue limits count them and only them. Times must
 // be >= 0; an offer earlier than the one before it is treated like any other (it finds the serializer taken).
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
@@ -58,6 +58,7 @@ type Line struct {
 	chance      chance
 	depart      moment // departure of the last accepted frame
 	last        moment // due time of the last accepted frame; with reordering, the latest of all
+	paced       moment // the frame after it is due no sooner than it takes at the rate after this: last, unless a change cut that short
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
@@ -160,9 +161,12 @@ func (l *Line) Pop() Frame {
 }
 
 // Set changes the parameters at nowNS. Frames that have started keep the times they have (they are on the wire already);
-// frames that wait follow the new rate and delay from the end of the frame in service on; who is lost stays lost. Order is kept: when the
-// delay shrinks, what is travelling holds back what follows. Frames above a smaller queue limit stay. Another seed restarts the random
-// sequences. p must have passed Check.
+// frames that wait follow the new rate and delay from the end of the frame in service on; who is lost stays lost. Frames above a smaller queue limit
+// stay. Another seed restarts the random sequences. p must have passed Check.
+//
+// Order is kept: when the delay or the jitter's reach shrinks, what is travelling on the longer wire holds back what follows, and that
+// comes right behind it, all at one moment: the serializer has spaced it already. Spacing it again would keep the old delay for as
+// long as the link is busy.
 func (l *Line) Set(nowNS int64, p Params) {
 	first := l.tail - uint64(l.Waiting(nowNS))
 	l.asked, l.params = p, p.Resolved()
@@ -182,11 +186,13 @@ func (l *Line) Set(nowNS int64, p Params) {
 	if first < l.tail {
 		l.depart = moment{ns: l.at(first).startNS}
 		l.last = moment{ns: l.latestDue(first)}
-		for i := first; i < l.tail; i++ {
-			f := l.at(i)
-			f.startNS = l.depart.ceil()
-			f.DueNS = l.schedule(int(f.Bytes))
-		}
+	}
+	// No later than the new parameters could have made it.
+	l.paced = moment{ns: min(l.last.ns, l.depart.ns+l.params.DelayNS+l.params.Jitter.ReachNS())}
+	for i := first; i < l.tail; i++ {
+		f := l.at(i)
+		f.startNS = l.depart.ceil()
+		f.DueNS = l.schedule(int(f.Bytes))
 	}
 	l.setOvertaking(p.Jitter.Reorder)
 }
@@ -207,7 +213,8 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	for l.count > 0 {
 		lost(l.Pop())
 	}
-	l.depart, l.last = moment{ns: nowNS}, moment{ns: nowNS}
+	now := moment{ns: nowNS}
+	l.depart, l.last, l.paced = now, now, now
 }
 
 // schedule moves the departure on by the time that bytes take at the rate, and returns when they are due at the far end.
@@ -226,8 +233,12 @@ func (l *Line) schedule(bytes int) int64 {
 		}
 		return due.ceil()
 	}
-	if held := l.add(l.last, took); held.after(due) {
+	if held := l.add(l.paced, took); held.after(due) {
 		due = held
+	}
+	l.paced = due
+	if l.last.after(due) {
+		due = l.last
 	}
 	l.last = due
 	return due.ceil()

@@ -108,6 +108,56 @@ func TestSmallerDelayKeepsOrder(t *testing.T) {
 	}
 }
 
+// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame that was on the longer wire has come.
+func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
+	const rate, bytes = 100_000_000, 1250 // 100 us each
+	const serialization = int64(100_000)
+	for _, change := range []struct {
+		name      string
+		from, to  Params
+		longest   int64 // that a frame takes beyond the serializer, before and after
+		afterward int64
+	}{
+		{"delay", Params{DelayNS: 100 * ms, RateBPS: rate}, Params{DelayNS: ms, RateBPS: rate}, 100 * ms, ms},
+		{"jitter", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms}},
+			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
+		{"delay with jitter", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Normal, NS: 20 * ms}},
+			Params{DelayNS: 5 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: ms}}, 180 * ms, 6 * ms},
+		{"overtaking", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms, Reorder: true}},
+			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
+	} {
+		r := &run{Line: newLine(change.from)}
+		step := func() {
+			r.advance()
+			r.offer(bytes)
+			r.now += serialization
+		}
+		for range 5000 {
+			step()
+		}
+		changed := r.now
+		r.Set(changed, change.to)
+		for range 10_000 {
+			step()
+		}
+		r.drain()
+		before := int64(0)
+		for i, f := range r.popped {
+			offered := r.accepted[f.handle].offeredNS
+			took := f.dueNS - offered - serialization
+			if took > change.longest || offered >= changed+change.longest-change.afterward && took > change.afterward {
+				t.Fatalf("%s: a frame offered %d ns after the change takes %d ns", change.name, offered-changed, took)
+			}
+			if !change.from.Jitter.Reorder && int(f.handle) != i || f.dueNS < before {
+				t.Fatalf("%s: frame %d came out as number %d", change.name, f.handle, i)
+			}
+			before = f.dueNS
+		}
+		// What the longer wire held back comes together; after it, the rate holds again.
+		checkRate(t, 0, rate, r.popped[len(r.popped)-1500:])
+	}
+}
+
 func TestNewRateAppliesToFramesThatWait(t *testing.T) {
 	line := newLine(Params{RateBPS: 1e6})
 	for range 3 { // due at 10, 20, 30 ms

@@ -160,13 +160,15 @@ func checkRate(t *testing.T, seed uint64, rateBPS int64, frames []record) {
 }
 
 // TestPropertiesUnderChange changes the parameters at random moments, reordering among them: frames are still conserved, leave in the
-// order of their times, none that is offered after a change is due before the new delay, and without reordering order is kept.
+// order of their times, none that is offered after a change is due before the new delay, none is later than the delay and the rate that hold
+// make it but for the wait behind what was on the wire at a change, and without reordering order is kept.
 func TestPropertiesUnderChange(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		params := randomParams(random)
 		r := &run{Line: newLine(params)}
 		var least []int64
+		ahead := int64(0) // latest due time of what was on the wire at the last change
 		reordered := params.Jitter.Reorder
 		for range 2000 {
 			r.now += random.Int64N(30_000)
@@ -175,6 +177,9 @@ func TestPropertiesUnderChange(t *testing.T) {
 				waiting := r.Waiting(r.now)
 				params = randomParams(random)
 				reordered = reordered || params.Jitter.Reorder
+				for i := r.head; i < r.waiting; i++ {
+					ahead = max(ahead, r.at(i).DueNS)
+				}
 				r.Set(r.now, params)
 				for i := range waiting { // these follow the new delay, from now on at the earliest
 					least[r.at(r.tail-1-uint64(i)).Handle] = r.now + params.DelayNS - params.Jitter.ReachNS()
@@ -182,6 +187,10 @@ func TestPropertiesUnderChange(t *testing.T) {
 			}
 			if r.offer(60+random.IntN(1455)) == Accepted {
 				least = append(least, r.now+params.DelayNS-params.Jitter.ReachNS())
+				most := max(ahead, r.depart.ceil()+params.DelayNS+params.Jitter.ReachNS())
+				if due := r.at(r.tail - 1).DueNS; due > most {
+					t.Fatalf("seed %d: a frame is due at %d, %d ns later than the delay says", seed, due, due-most)
+				}
 			}
 		}
 		r.drain()
