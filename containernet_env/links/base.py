@@ -139,6 +139,10 @@ class ShapedLink(Link):  # type: ignore[misc]
             )
         except (TypeError, ValueError) as error:
             raise UsageError(f"link {self.name}: {error}") from error
+        return self.apply_change(spec, changes)
+
+    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """``apply`` a spec that came of ``changes``: for those to whom it matters that a field was named at all."""
         return self.apply(spec)
 
     def direction_from(self, sender: Any) -> DirectionSpec:

@@ -55,10 +55,13 @@ def _loss_from_json(value: Mapping[str, Any]) -> Loss:
     return kinds[value["model"]](**values)
 
 
-def changed_fields(held: DirectionSpec, wanted: DirectionSpec) -> dict[str, Any]:
-    """One direction for ``set_link``: all but a seed that stays, since naming it would begin its draws anew."""
+def changed_fields(held: DirectionSpec, wanted: DirectionSpec, restart: bool = False) -> dict[str, Any]:
+    """One direction for ``set_link``: all but a seed that stays, since naming it begins the draws anew.
+
+    ``restart``: they are to begin anew, whether the seed stays or not.
+    """
     fields = direction_to_json(wanted)
-    if wanted.seed == held.seed:
+    if wanted.seed == held.seed and not restart:
         del fields["seed"]
     return fields
 
@@ -183,13 +186,16 @@ class EmulatedLink(ShapedLink):
 
     def apply(self, spec: LinkSpec) -> int:
         """See ``LinkImplementation``: both directions change between two frames, at one moment."""
+        return self.apply_change(spec, {})
+
+    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """See ``ShapedLink``: naming a seed begins the draws of that direction anew, the same seed too."""
         if self._made:
-            answer = self._emulator.ask(
-                "set_link",
-                name=self.name,
-                a_to_b=changed_fields(self.spec.a_to_b, spec.a_to_b),
-                b_to_a=changed_fields(self.spec.b_to_a, spec.b_to_a),
+            a_to_b, b_to_a = (
+                changed_fields(getattr(self.spec, side), getattr(spec, side), "seed" in changes.get(side, {}))
+                for side in ("a_to_b", "b_to_a")
             )
+            answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
         else:
             answer = self._emulator.ask(
                 "add_link",

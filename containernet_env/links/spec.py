@@ -29,7 +29,8 @@ class DirectionSpec:
     ``rate_bps``: bits per second of whole Ethernet frames (header included, no preamble or checksum), 1000 to 10^12;
     ``None`` is unlimited. ``queue_frames``, ``queue_bytes``: how much may wait to be sent, 1 or more; where both are
     ``None`` it is the implementation's documented default. ``jitter`` and ``loss``: see there; ``None`` is none.
-    ``seed``: fixes what chance draws, 0 to 2^53 - 1; ``None`` leaves it to the implementation.
+    ``seed``: fixes what chance draws, 0 to 2^53 - 1, together with the names of link and direction, so that directions
+    of one seed draw apart; ``None`` leaves it to the implementation.
 
     Raises ``ValueError`` for a value outside these ranges and for a jitter that would make a delay negative,
     ``TypeError`` for one of another type.

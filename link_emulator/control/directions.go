@@ -48,9 +48,7 @@ func readChange(o *strictjson.Object) emulator.Change {
 		QueueBytes:  optional(o, "queue_bytes", func() int64 { return o.Int("queue_bytes", 1, model.MaxQueueBytes) }),
 		Jitter:      optional(o, "jitter", func() model.Jitter { return readJitter(o) }),
 		Loss:        optional(o, "loss", func() model.Loss { return readLoss(o) }),
-		Seed: optional(o, "seed", func() emulator.Seed {
-			return emulator.Seed{Given: true, Value: uint64(o.Int("seed", 0, model.MaxSeed))}
-		}),
+		Seed:        optional(o, "seed", func() uint64 { return uint64(o.Int("seed", 0, model.MaxSeed)) }),
 	}
 	if o.Has("delay_ns") { // it has no null
 		delayNS := o.Int("delay_ns", 0, model.MaxDelayNS)

@@ -20,13 +20,7 @@ type Change struct {
 	QueueBytes  *int64
 	Jitter      *model.Jitter
 	Loss        *model.Loss
-	Seed        *Seed // given at all, it restarts the random sequences
-}
-
-// Seed of a direction, or its default.
-type Seed struct {
-	Given bool
-	Value uint64
+	Seed        *uint64 // given at all, it restarts the draws
 }
 
 // Apply changes p. What comes of it is to be checked.
@@ -37,9 +31,7 @@ func (c *Change) Apply(p *model.Params) {
 	assign(&p.QueueBytes, c.QueueBytes)
 	assign(&p.Jitter, c.Jitter)
 	assign(&p.Loss, c.Loss)
-	if c.Seed != nil {
-		p.Seeded, p.Seed = c.Seed.Given, c.Seed.Value
-	}
+	assign(&p.Seed, c.Seed)
 }
 
 func assign[T any](field *T, value *T) {

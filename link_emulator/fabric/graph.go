@@ -71,7 +71,7 @@ func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS i
 func (f *Fabric) newDirection(link *Link, which string, from, to end, params model.Params, nowNS int64) *Direction {
 	d := &Direction{link: link, to: to, position: unscheduled, order: f.nextOrder}
 	f.nextOrder++
-	d.line.DefaultSeed = defaultSeed(link.name, which)
+	d.line.Salt = salt(link.name, which)
 	d.line.Set(nowNS, params)
 	if from.port != nil {
 		from.port.out = d
@@ -82,11 +82,11 @@ func (f *Fabric) newDirection(link *Link, which string, from, to end, params mod
 	return d
 }
 
-// defaultSeed is the same in every run, and another for every direction, so that two lossy links do not lose in step.
-func defaultSeed(link, which string) uint64 {
+// salt is the same in every run, and another for every direction, so that two lossy links of one seed do not lose in step.
+func salt(link, which string) uint64 {
 	hash := fnv.New64a()
 	hash.Write([]byte(link + "\x00" + which))
-	return hash.Sum64() & uint64(model.MaxSeed)
+	return hash.Sum64()
 }
 
 func (f *Fabric) end(field string, e End) (end, error) {
@@ -138,7 +138,7 @@ func (e end) directions() []*Direction {
 // Change is what one direction is to be from now on.
 type Change struct {
 	Params  model.Params // must have passed Check
-	Restart bool         // the random sequences begin anew, even if the seed is the same
+	Restart bool         // the draws begin anew, even if the seed is the same
 }
 
 // SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for what becomes of frames under way.

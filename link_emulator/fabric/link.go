@@ -87,7 +87,7 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 
 // DirectionState is what a direction holds and what it did. Offered = Frames + the sum of Drops + InFlight.
 type DirectionState struct {
-	Params              model.Params // the default queue limit and the seed filled in
+	Params              model.Params // the default queue limit filled in
 	Offered             uint64       // frames that came to the direction
 	Frames              uint64       // frames that arrived at its far end
 	Bytes               uint64       // their bytes

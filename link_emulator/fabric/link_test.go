@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -67,7 +68,7 @@ func TestSetLinkAppliesAtOnce(t *testing.T) {
 
 func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	n := star(t, 0, 0)
-	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seeded: true, Seed: 3}}
+	lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: 3}}
 	received := func() string {
 		lossy.Restart = true
 		n.must(n.SetLink("l0", &lossy, nil, 0))
@@ -112,14 +113,31 @@ func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
 	n.checkConserved(0)
 }
 
-func TestDefaultSeedsDiffer(t *testing.T) {
-	n := star(t, 0, 0)
-	seeds := map[uint64]bool{}
-	for _, link := range n.State().Links {
-		seeds[link.AToB.Params.Seed], seeds[link.BToA.Params.Seed] = true, true
+// One seed for all directions does not make them lose in step, and the same names draw the same again.
+func TestDirectionsOfOneSeedDrawApart(t *testing.T) {
+	fates := func(seed uint64) map[string]bool {
+		n := star(t, 0, 0)
+		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
+		drawn := map[string]bool{}
+		for name, link := range n.links {
+			n.must(n.SetLink(name, &lossy, &lossy, 0))
+			for side, d := range map[string]*Direction{"a_to_b": link.aToB, "b_to_a": link.bToA} {
+				text := fmt.Sprint(seed, name, side, " ")
+				fate := ""
+				for range 64 {
+					d.line.Offer(0, 0, 100)
+					fate += fmt.Sprint(d.line.Pop().Lost)
+				}
+				drawn[text+fate], drawn[fate] = true, true
+			}
+		}
+		return drawn
 	}
-	if len(seeds) != 4 {
-		t.Errorf("four directions have %d seeds", len(seeds))
+	if got := fates(0); len(got) != 8 {
+		t.Errorf("four directions of one seed have %d fates", len(got)-4)
+	}
+	if first, again := fates(7), fates(7); len(first) != 8 || !maps.Equal(first, again) {
+		t.Errorf("the same seed and names, other fates:\n%v\n%v", first, again)
 	}
 }
 

@@ -2,32 +2,38 @@ package model
 
 import "math/rand/v2"
 
-// chance draws the fates and delays of one direction. Loss and jitter have sequences of their own, so that changing one leaves the
-// other as it was. The sequences depend on the seed and on how many frames were accepted before, on nothing else.
+// chance draws the fates and delays of one direction. Loss and jitter have draws of their own, so that changing one leaves the other as it
+// was. The draws of a frame depend on the seed, the line's salt and the frame's number among those accepted since the draws began, on nothing
+// else: not on when they are made nor how often. So a frame that waits while the line is changed keeps its luck. (In which state of
+// Gilbert-Elliott a frame is, the frames before it decide.)
 type chance struct {
 	seed   uint64
-	loss   rand.PCG
-	jitter rand.PCG
-	random *rand.Rand // draws from jitter
-	bad    bool       // the state of Gilbert-Elliott
+	first  uint64 // position of the frame with number 0
+	loss   uint64 // keys of the draws
+	jitter uint64
+	bad    bool // the state of Gilbert-Elliott
+	draws  splitmix
+	random *rand.Rand // draws from draws
 }
 
-// restart begins both sequences anew.
-func (c *chance) restart(seed uint64) {
-	c.seed, c.bad = seed, false
-	c.loss.Seed(seed, 1)
-	c.jitter.Seed(seed, 2)
+// restart begins all draws anew, with the frame at position first.
+func (c *chance) restart(seed, salt, first uint64) {
+	c.seed, c.first, c.bad = seed, first, false
+	c.loss = scramble(scramble(seed) ^ scramble(salt+1))
+	c.jitter = scramble(c.loss)
 	if c.random == nil {
-		c.random = rand.New(&c.jitter)
+		c.random = rand.New(&c.draws)
 	}
 }
 
-// lost draws the fate of the next frame.
-func (c *chance) lost(l *Loss) bool {
+// lost draws the fate of the frame at a position. To be called once for each, in their order.
+func (c *chance) lost(l *Loss, position uint64) bool {
 	switch l.Model {
 	case Independent:
+		c.begin(c.loss, position)
 		return c.happens(l.Ratio)
 	case GilbertElliott:
+		c.begin(c.loss, position)
 		loss, leave := l.GoodLoss, l.GoodToBad
 		if c.bad {
 			loss, leave = l.BadLoss, l.BadToGood
@@ -43,15 +49,17 @@ func (c *chance) lost(l *Loss) bool {
 
 // happens is true with a probability; 0 never, 1 always.
 func (c *chance) happens(probability float64) bool {
-	return float64(c.loss.Uint64()>>11)*0x1p-53 < probability
+	return float64(c.draws.Uint64()>>11)*0x1p-53 < probability
 }
 
-// delay draws the delay of the next frame.
-func (c *chance) delay(p *Params) int64 {
+// delay draws the delay of the frame at a position.
+func (c *chance) delay(p *Params, position uint64) int64 {
 	switch p.Jitter.Distribution {
 	case Uniform:
+		c.begin(c.jitter, position)
 		return p.DelayNS - p.Jitter.NS + c.random.Int64N(2*p.Jitter.NS+1)
 	case Normal:
+		c.begin(c.jitter, position)
 		for {
 			if z := c.random.NormFloat64(); z >= -normalTail && z <= normalTail {
 				return p.DelayNS + int64(z*float64(p.Jitter.NS))
@@ -59,4 +67,27 @@ func (c *chance) delay(p *Params) int64 {
 		}
 	}
 	return p.DelayNS
+}
+
+func (c *chance) begin(key, position uint64) {
+	c.draws.state = scramble(key + (position-c.first)*golden)
+}
+
+// splitmix is SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Unlike most generators it can
+// begin anywhere at once, so every frame has a sequence of its own.
+type splitmix struct{ state uint64 }
+
+const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, as there
+
+// Uint64 implements rand.Source.
+func (s *splitmix) Uint64() uint64 {
+	s.state += golden
+	return scramble(s.state)
+}
+
+// scramble is the mixing function of SplitMix64 (Stafford's variant 13).
+func scramble(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }

@@ -8,7 +8,7 @@ import (
 
 // fates offers frames that are far apart and returns, by frame, its delay and whether it was lost.
 func fates(params Params, frames int) (delays []int64, lost []bool) {
-	params.Seeded, params.Seed = true, 7
+	params.Seed = 7
 	line := newLine(params)
 	for i := range frames {
 		now := int64(i) * 4 * max(params.DelayNS, 1)
@@ -202,4 +202,63 @@ func TestQueueLimitInBytes(t *testing.T) {
 	if frames, bytes := line.HighWater(); frames != 1 || bytes != 750 {
 		t.Errorf("high water after a reset: got %d frames, %d bytes", frames, bytes)
 	}
+}
+
+// A change while frames wait does not alter what they, and those behind them, draw; nor does a new seed alter what those that wait have drawn.
+func TestDrawsDoNotDependOnChangesMeanwhile(t *testing.T) {
+	params := Params{DelayNS: 50 * ms, RateBPS: 1e6, Jitter: Jitter{Distribution: Normal, NS: 10 * ms, Reorder: true}, Loss: Loss{Model: Independent, Ratio: 0.5}}
+	outcome := func(changes func(line *Line)) (popped []record) {
+		r := &run{Line: newLine(params)}
+		for range 100 {
+			r.offer(1250)
+		}
+		r.now = 35 * ms // the fourth is in service
+		changes(r.Line)
+		for range 100 {
+			r.offer(1250)
+		}
+		r.drain()
+		slices.SortFunc(r.popped, func(a, b record) int { return int(a.handle) - int(b.handle) })
+		return r.popped
+	}
+	same := func(a, b record) bool { return a == b }
+	untouched := outcome(func(*Line) {})
+	changed := outcome(func(line *Line) {
+		for _, other := range []Params{{DelayNS: ms}, {RateBPS: 1e9, DelayNS: 5 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, params} {
+			line.Set(35*ms, other)
+		}
+	})
+	if !slices.EqualFunc(untouched, changed, same) {
+		t.Error("changes that were taken back altered the draws")
+	}
+	seeded := params
+	seeded.Seed = 9
+	restarted := outcome(func(line *Line) { line.Set(35*ms, seeded) })
+	if !slices.EqualFunc(untouched[:100], restarted[:100], same) {
+		t.Error("a new seed altered what frames that wait had drawn")
+	}
+	if slices.EqualFunc(untouched[100:], restarted[100:], same) {
+		t.Error("a new seed altered nothing")
+	}
+}
+
+// Lines of one seed and different salts draw independently of each other, and loss independently of jitter.
+func TestSaltSetsLinesApart(t *testing.T) {
+	const frames = 100_000
+	var lost [2][]bool
+	for i := range lost {
+		line := &Line{Salt: uint64(i)}
+		line.Set(0, Params{Loss: Loss{Model: Independent, Ratio: 0.5}})
+		for range frames {
+			line.Offer(0, 0, 100)
+			lost[i] = append(lost[i], line.Pop().Lost)
+		}
+	}
+	alike := 0
+	for i := range frames {
+		if lost[0][i] == lost[1][i] {
+			alike++
+		}
+	}
+	within(t, "share of equal fates", float64(alike)/frames, 0.5, 0.5/math.Sqrt(frames))
 }

@@ -49,7 +49,7 @@ func (m moment) after(other moment) bool {
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
-	DefaultSeed uint64 // of lines whose parameters have none; to be set before the first Set
+	Salt uint64 // sets the draws of this line apart from those of others with the same seed; to be set before the first Set
 
 	asked       Params // as given
 	params      Params // resolved
@@ -74,12 +74,8 @@ type Line struct {
 	highWaterBytes int64
 }
 
-// Params is what the direction holds now, with the default queue limit and the seed filled in.
-func (l *Line) Params() Params {
-	p := l.params
-	p.Seed = l.chance.seed
-	return p
-}
+// Params is what the direction holds now, with the default queue limit filled in.
+func (l *Line) Params() Params { return l.params }
 
 // Asked is what was last given to Set.
 func (l *Line) Asked() Params { return l.asked }
@@ -114,8 +110,8 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 		l.depart = moment{ns: nowNS}
 	}
 	frame := Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)}
-	frame.DueNS = l.schedule(bytes)
-	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss)
+	frame.DueNS = l.schedule(bytes, l.tail)
+	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
 	l.push(frame)
 	return Accepted
 }
@@ -162,7 +158,7 @@ func (l *Line) Pop() Frame {
 
 // Set changes the parameters at nowNS. Frames that have started keep the times they have (they are on the wire already);
 // frames that wait follow the new rate and delay from the end of the frame in service on; who is lost stays lost. Frames above a smaller queue limit
-// stay. Another seed restarts the random sequences. p must have passed Check.
+// stay. Another seed restarts the draws; what waits keeps its own. p must have passed Check.
 //
 // Order is kept: when the delay or the jitter's reach shrinks, what is travelling on the longer wire holds back what follows, and that
 // comes right behind it, all at one moment: the serializer has spaced it already. Spacing it again would keep the old delay for as
@@ -177,9 +173,6 @@ func (l *Line) Set(nowNS int64, p Params) {
 	if l.limitBytes == 0 {
 		l.limitBytes = MaxQueueBytes * 10 // more than MaxInFlight frames are long
 	}
-	if seed := l.seed(); l.chance.random == nil || seed != l.chance.seed {
-		l.chance.restart(seed)
-	}
 	// The fractions were of the old rate.
 	l.depart = moment{ns: l.depart.ceil()}
 	l.last = moment{ns: l.last.ceil()}
@@ -192,20 +185,16 @@ func (l *Line) Set(nowNS int64, p Params) {
 	for i := first; i < l.tail; i++ {
 		f := l.at(i)
 		f.startNS = l.depart.ceil()
-		f.DueNS = l.schedule(int(f.Bytes))
+		f.DueNS = l.schedule(int(f.Bytes), i)
 	}
 	l.setOvertaking(p.Jitter.Reorder)
-}
-
-// Restart begins the random sequences anew, from the seed.
-func (l *Line) Restart() { l.chance.restart(l.seed()) }
-
-func (l *Line) seed() uint64 {
-	if l.asked.Seeded {
-		return l.asked.Seed
+	if l.chance.random == nil || p.Seed != l.chance.seed {
+		l.Restart()
 	}
-	return l.DefaultSeed
 }
+
+// Restart begins the draws anew, from the seed, with the next frame that is offered. Those that wait keep their own.
+func (l *Line) Restart() { l.chance.restart(l.params.Seed, l.Salt, l.tail) }
 
 // Cut empties the line at nowNS, as a cable that is cut loses what is on it, and hands every frame to lost. The
 // serializer is idle afterwards.
@@ -217,8 +206,8 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	l.depart, l.last, l.paced = now, now, now
 }
 
-// schedule moves the departure on by the time that bytes take at the rate, and returns when they are due at the far end.
-func (l *Line) schedule(bytes int) int64 {
+// schedule moves the departure on by the time that the bytes of the frame at position take at the rate, and returns when it is due at the far end.
+func (l *Line) schedule(bytes int, position uint64) int64 {
 	var took moment
 	if rate := l.params.RateBPS; rate != 0 {
 		work := int64(bytes) * 8 * 1e9
@@ -226,7 +215,7 @@ func (l *Line) schedule(bytes int) int64 {
 		l.depart = l.add(l.depart, took)
 	}
 	due := l.depart
-	due.ns += l.chance.delay(&l.params)
+	due.ns += l.chance.delay(&l.params, position)
 	if l.params.Jitter.Reorder {
 		if due.after(l.last) {
 			l.last = due

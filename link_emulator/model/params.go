@@ -39,8 +39,7 @@ type Params struct {
 	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter
 	Loss        Loss
-	Seeded      bool   // Seed was given; otherwise the line's own is used
-	Seed        uint64 // of the random numbers of this direction, 0..MaxSeed
+	Seed        uint64 // of the draws of this direction, 0..MaxSeed
 }
 
 // Distribution is how the delay of a frame is drawn around DelayNS.
@@ -111,7 +110,7 @@ func (p Params) Check() error {
 		return refusal.New("queue_frames", "got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
 	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
 		return refusal.New("queue_bytes", "got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
-	case p.Seeded && p.Seed > uint64(MaxSeed):
+	case p.Seed > uint64(MaxSeed):
 		return refusal.New("seed", "got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
 	}
 	if err := p.Jitter.check(p.DelayNS); err != nil {

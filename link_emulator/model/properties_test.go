@@ -228,13 +228,14 @@ func TestSeedDecides(t *testing.T) {
 		params := randomParams(rand.New(rand.NewPCG(seed, 3)))
 		params.Jitter = Jitter{Distribution: Uniform, NS: 1 + params.DelayNS/2, Reorder: seed%2 == 0}
 		params.DelayNS++
-		params.Seeded, params.Seed = true, seed
+		params.Seed = seed
 		first := outcome(params, false)
 		if !slices.Equal(first, outcome(params, false)) {
 			t.Errorf("seed %d: two outcomes", seed)
 		}
-		if slices.Equal(first, outcome(params, true)) {
-			t.Errorf("seed %d: a restart of the sequences changed nothing", seed)
+		// On a busy line that keeps order, the longest draw so far hides all others.
+		if params.Jitter.Reorder && slices.Equal(first, outcome(params, true)) {
+			t.Errorf("seed %d: a restart of the draws changed nothing", seed)
 		}
 		params.Seed++
 		if slices.Equal(first, outcome(params, false)) {

@@ -13,9 +13,15 @@ import pytest
 
 from containernet_env.errors import MissingRequirementError, RunError
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.control import ControlClient
-from containernet_env.links.emulator import LinkEmulator, changed_fields, direction_from_json, direction_to_json
-from containernet_env.links.spec import DirectionSpec
+from containernet_env.links.control import Answer, ControlClient
+from containernet_env.links.emulator import (
+    EmulatedLink,
+    LinkEmulator,
+    changed_fields,
+    direction_from_json,
+    direction_to_json,
+)
+from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 
 class Emulator:
@@ -151,6 +157,37 @@ def test_a_change_names_the_seed_only_where_it_changes() -> None:
     assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
     assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
     assert changed_fields(held, DirectionSpec())["seed"] is None
+    assert changed_fields(held, held, restart=True)["seed"] == 7
+
+
+class _Recorder(LinkEmulator):
+    """Takes requests in place of a process, and holds what it was told last."""
+
+    def __init__(self) -> None:
+        super().__init__("/nonexistent", lambda kind, text: None)
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.held: dict[str, Any] = {}
+
+    def ask(self, op: str, deadline_s: float = 5.0, **fields: Any) -> Answer:
+        if op != "read_link":
+            self.requests.append((op, fields))
+            for side in ("a_to_b", "b_to_a"):
+                self.held[side] = self.held.get(side, {}) | fields[side]
+        return Answer(self.held, 1)
+
+
+def test_naming_the_seed_of_a_direction_begins_its_draws_anew_and_no_others() -> None:
+    recorder = _Recorder()
+    link = EmulatedLink(recorder, "d1-s1", ({"port": "d1"}, {"switch": "s1"}), LinkSpec())
+    seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
+    link.apply(LinkSpec(seeded, seeded))
+    link.change_directions({"a_to_b": {"seed": 7}})
+    link.change_directions({"a_to_b": {"delay_ns": 5_000_000}, "b_to_a": {"delay_ns": 5_000_000}})
+    _, restart, change = (fields for _, fields in recorder.requests)
+    assert restart["a_to_b"]["seed"] == 7
+    assert "seed" not in restart["b_to_a"]
+    assert "seed" not in change["a_to_b"]
+    assert "seed" not in change["b_to_a"]
 
 
 def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
