@@ -4,7 +4,8 @@ A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that di
 that came to it) and ``in_flight`` (those still under way): offered = frames + all drops + in_flight; the most that
 waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how much after its time
 a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
-bucket's longest time in ns and its count); ``None`` is what the implementation cannot tell.
+bucket's longest time in ns and its count; ``early_max_ns`` is how early one came at the most, ``too_early`` how many
+came more than 20 us early); ``None`` is what the implementation cannot tell.
 """
 
 from __future__ import annotations

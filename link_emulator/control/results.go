@@ -150,12 +150,18 @@ type switchStatsResult struct {
 	NotLearned    uint64 `json:"not_learned"`
 }
 
-type latenessResult struct {
+type durationsResult struct {
 	Count   uint64     `json:"count"`
 	P50NS   int64      `json:"p50_ns"`
 	P99NS   int64      `json:"p99_ns"`
 	MaxNS   int64      `json:"max_ns"`
 	Buckets [][2]int64 `json:"buckets,omitempty"` // each [largest ns, count], where asked for
+}
+
+type latenessResult struct {
+	durationsResult
+	EarlyMaxNS int64  `json:"early_max_ns"`
+	TooEarly   uint64 `json:"too_early"`
 }
 
 type loopResult struct {
@@ -218,8 +224,12 @@ func newTapDrops(d *device.Drops) *tapDrops {
 	return &drops
 }
 
-func newLatenessResult(h *histogram.Histogram, buckets bool) latenessResult {
-	result := latenessResult{Count: h.Count(), P50NS: h.PercentileNS(50), P99NS: h.PercentileNS(99), MaxNS: h.MaxNS()}
+func newLatenessResult(l *fabric.Lateness, buckets bool) latenessResult {
+	return latenessResult{newDurationsResult(&l.Histogram, buckets), l.EarlyMaxNS, l.TooEarly}
+}
+
+func newDurationsResult(h *histogram.Histogram, buckets bool) durationsResult {
+	result := durationsResult{Count: h.Count(), P50NS: h.PercentileNS(50), P99NS: h.PercentileNS(99), MaxNS: h.MaxNS()}
 	if buckets {
 		for upToNS, count := range h.Buckets() {
 			result.Buckets = append(result.Buckets, [2]int64{upToNS, int64(count)})

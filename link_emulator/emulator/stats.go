@@ -3,7 +3,6 @@ package emulator
 import (
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
-	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/loop"
 )
 
@@ -11,7 +10,7 @@ import (
 type Stats struct {
 	Fabric    fabric.State
 	Ports     map[string]PortStats
-	Lateness  histogram.Histogram // of all links together
+	Lateness  fabric.Lateness // of all links together
 	Latencies loop.Latencies
 	Loop      loop.Counts
 	Buffers   BufferStats

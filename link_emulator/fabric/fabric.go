@@ -29,9 +29,10 @@ const (
 )
 
 // Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get it. frame is
-// valid during the call only. lateNS is how much later than dueNS the host gets it.
+// valid during the call only. lateNS is how much later than dueNS the host gets it, earlyNS by how much it may have got it before then at the most
+// (negative where it cannot have).
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS int64)
+	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS, earlyNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -153,8 +154,8 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 	case f.parted(f.pool.Owner(handle), port.id):
 		d.drop(DropPartition)
 	default:
-		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
-		d.lateness.Record(lateNS)
+		outcome, lateNS, earlyNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
+		d.lateness.Record(lateNS, earlyNS)
 		switch outcome {
 		case Delivered:
 			d.delivered.add(bytes)

@@ -27,6 +27,7 @@ type fakeSink struct {
 	check   func(dueNS int64) // if there is one
 	frames  []delivery
 	outcome Outcome
+	lateNS  int64
 }
 
 type delivery struct {
@@ -34,14 +35,14 @@ type delivery struct {
 	frame string
 }
 
-func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64) {
+func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64, int64) {
 	if s.check != nil {
 		s.check(dueNS)
 	}
 	if s.outcome == Delivered {
 		s.frames = append(s.frames, delivery{dueNS, string(frame)})
 	}
-	return s.outcome, 5
+	return s.outcome, s.lateNS, -s.lateNS
 }
 
 func newNetwork(t *testing.T) *network {

@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 
 	"containernet-env/link_emulator/framepool"
-	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/model"
 	"containernet-env/link_emulator/refusal"
 )
@@ -290,7 +289,7 @@ func (f *Fabric) State() State {
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
-			d.offered, d.delivered, d.drops, d.lateness = uint64(d.line.Len()), tally{}, [dropCauses]uint64{}, histogram.Histogram{}
+			d.offered, d.delivered, d.drops, d.lateness = uint64(d.line.Len()), tally{}, [dropCauses]uint64{}, Lateness{}
 			d.line.ResetHighWater(nowNS)
 		}
 	}

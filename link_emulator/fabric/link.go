@@ -1,9 +1,6 @@
 package fabric
 
-import (
-	"containernet-env/link_emulator/histogram"
-	"containernet-env/link_emulator/model"
-)
+import "containernet-env/link_emulator/model"
 
 // Drop is why a direction lost a frame.
 type Drop uint8
@@ -46,7 +43,7 @@ type Direction struct {
 	offered   uint64
 	delivered tally
 	drops     [dropCauses]uint64
-	lateness  histogram.Histogram
+	lateness  Lateness
 }
 
 // end is one end of a link: exactly one of the two is set.
@@ -95,7 +92,7 @@ type DirectionState struct {
 	QueueHighWater      int          // the most frames that ever waited at once
 	QueueHighWaterBytes int64        // the most bytes that ever waited at once
 	Drops               map[string]uint64
-	Lateness            histogram.Histogram // of frames at the port at the far end; a switch gets them at their scheduled times
+	Lateness            Lateness // of frames at the port at the far end; a switch gets them at their scheduled times
 }
 
 // LinkState is a link as it is now.

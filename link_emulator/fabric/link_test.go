@@ -99,6 +99,7 @@ func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
 	n.Advance(2 * ms)
 	n.send("h0", frame(1, 0, "across"), 2*ms)
 	n.Reset(2 * ms)
+	n.sinks["h1"].lateNS = 5
 	n.Advance(4 * ms)
 	state := n.State()
 	if d := state.Links["l0"].AToB; d.Offered != 1 || d.Frames != 1 || d.InFlight != 0 {
@@ -114,6 +115,24 @@ func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
 }
 
 // One seed for all directions does not make them lose in step, and the same names draw the same again.
+// A frame that is early is no lateness, yet it shows: how early at the most, and how many were earlier than is promised.
+func TestEarlyFramesAreCounted(t *testing.T) {
+	n := star(t, 0, 0)
+	for _, lateNS := range []int64{5, -3000, -20_000, -20_001, -90_000} {
+		n.sinks["h1"].lateNS = lateNS
+		n.send("h0", frame(1, 0, "x"), 0)
+		n.Advance(0)
+	}
+	got := n.State().Links["l1"].BToA.Lateness
+	if got.Count() != 5 || got.MaxNS() != 5 || got.EarlyMaxNS != 90_000 || got.TooEarly != 2 {
+		t.Errorf("count %d, max %d, early max %d, too early %d", got.Count(), got.MaxNS(), got.EarlyMaxNS, got.TooEarly)
+	}
+	n.Reset(0)
+	if got := n.State().Links["l1"].BToA.Lateness; got.EarlyMaxNS != 0 || got.TooEarly != 0 {
+		t.Errorf("after a reset: %+v", got)
+	}
+}
+
 func TestDirectionsOfOneSeedDrawApart(t *testing.T) {
 	fates := func(seed uint64) map[string]bool {
 		n := star(t, 0, 0)

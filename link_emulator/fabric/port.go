@@ -1,7 +1,5 @@
 package fabric
 
-import "containernet-env/link_emulator/histogram"
-
 // Port is where one host's interface joins the network. It carries at most one link.
 type Port struct {
 	name     string
@@ -28,14 +26,14 @@ type PortState struct {
 	Alive                                                bool
 	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes uint64
 	Dropped                                              PortDrops
-	Lateness                                             histogram.Histogram // of the link's direction that ends here
+	Lateness                                             Lateness // of the link's direction that ends here
 }
 
 // Name is the port's name in the control protocol.
 func (p *Port) Name() string { return p.name }
 
 func (p *Port) state() PortState {
-	var lateness histogram.Histogram
+	var lateness Lateness
 	if p.out != nil {
 		lateness = p.out.back.lateness
 	}

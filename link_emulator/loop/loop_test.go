@@ -147,8 +147,8 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 	}
 	r.Do(func(int64) {
 		link, err := r.fabric.LinkState("h1")
-		if got := link.BToA.Lateness.Count(); err != nil || got != 50 {
-			t.Errorf("lateness was recorded %d times, want 50 (%v)", got, err)
+		if got := link.BToA.Lateness; err != nil || got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS > mostWriteNS {
+			t.Errorf("lateness was recorded %d times, want 50, %d too early, at most %d ns (%v)", got.Count(), got.TooEarly, got.EarlyMaxNS, err)
 		}
 	})
 }

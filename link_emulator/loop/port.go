@@ -66,23 +66,26 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 func (p *Port) Device() device.Device { return p.device }
 
 // Deliver implements fabric.Sink.
-func (p *Port) Deliver(frame []byte, dueNS int64) (fabric.Outcome, int64) {
+//
+// The host gets the frame within the write: after the shortest time that one takes, by which writes begin earlier, or later. It cannot get it
+// before the write begins.
+func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS, earlyNS int64) {
 	latency := &p.loop.latency
 	nowNS := clock.Now()
-	lateNS := nowNS + latency.now.WriteNS - dueNS
+	lateNS, earlyNS = nowNS+latency.now.WriteNS-dueNS, dueNS-nowNS
 	errno := p.device.Write(frame)
 	if latency.writes++; latency.writes%writeSample == 0 {
 		latency.writeTook(clock.Now() - nowNS)
 	}
 	switch errno {
 	case 0:
-		return fabric.Delivered, lateNS
+		return fabric.Delivered, lateNS, earlyNS
 	case unix.EIO: // the interface is down (tun_get_user)
-		return fabric.SinkDown, lateNS
+		return fabric.SinkDown, lateNS, earlyNS
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		return fabric.SinkFull, lateNS
+		return fabric.SinkFull, lateNS, earlyNS
 	}
-	return fabric.SinkError, lateNS
+	return fabric.SinkError, lateNS, earlyNS
 }
 
 func (l *Loop) portDied(port *Port, nowNS int64) {

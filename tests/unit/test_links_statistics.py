@@ -34,7 +34,7 @@ def test_the_emulators_statistics() -> None:
     }
     assert set(direction["drops"]) >= {"queue", "loss", "buffers", "partition", "cut", "down"}
     assert counters["ports"]["etcd1"]["tap_drops"] == {"queue": 0, "receive": 0}
-    assert {"count", "p50_ns", "p99_ns", "max_ns"} <= set(counters["lateness"])
+    assert {"count", "p50_ns", "p99_ns", "max_ns", "early_max_ns", "too_early"} <= set(counters["lateness"])
     assert counters["ports"]["etcd1"]["received_frames"] == 0
     assert counters["switches"]["s1"]["invalid_source"] == 0
     assert counters["at_ns"] == 5
