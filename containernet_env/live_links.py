@@ -165,12 +165,13 @@ class LiveLinks:
     def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw since the network came up, or since ``anew`` was last asked for (after it was read).
 
-        ``links``: by name, ``up`` and the directions as ``links.statistics`` has them; ``ports``, ``switches`` and
-        ``lateness``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms of lateness.
+        ``links``: by name, ``up`` and the directions as ``links.statistics`` has them; ``ports``, ``switches``,
+        ``lateness`` and ``read_gap``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms.
         """
         if self.links_kind == "emulator":
             if not self.links:
-                return {"at_ns": time.monotonic_ns(), "links": {}, "ports": {}, "switches": {}, "lateness": None}
+                nothing = {"links": {}, "ports": {}, "switches": {}, "lateness": None, "read_gap": None}
+                return {"at_ns": time.monotonic_ns(), **nothing}
             answer = self.factory.emulator.ask("stats", reset=anew, buckets=buckets)
             return emulator_counters(answer.result, answer.at_ns)
         statistics: dict[str, Any] = {
@@ -179,6 +180,7 @@ class LiveLinks:
             "ports": {},
             "switches": {},
             "lateness": None,
+            "read_gap": None,
         }
         if anew:
             for link in self.links:

@@ -6,6 +6,9 @@ waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and 
 a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
 bucket's longest time in ns and its count; ``early_max_ns`` is how early one came at the most, ``too_early`` how many
 came more than 20 us early); ``None`` is what the implementation cannot tell.
+
+A frame's time counts from when it was read. ``read_gap``, of the link emulator's ports and of all together and in the
+form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both together.
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports`` and ``switches`` by name, ``lateness`` of all directions.
+    """The link emulator's ``stats``: ``links``, ``ports`` and ``switches`` by name, ``lateness`` and ``read_gap`` of all.
 
     What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
     to a switch, ``invalid_source`` and ``filtered`` go nowhere.
@@ -61,6 +64,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
             "tap_drops_error": port["tap_drops_error"],
+            "read_gap": port["read_gap"],
         }
         for name, port in stats["ports"].items()
     }
@@ -70,6 +74,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
         "lateness": stats["lateness"],
+        "read_gap": stats["read_gap"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
     }

@@ -110,25 +110,27 @@ type statsResult struct {
 	Switches  map[string]switchStatsResult `json:"switches"`
 	Partition map[string]int               `json:"partition"`
 	Lateness  latenessResult               `json:"lateness"`
+	ReadGap   durationsResult              `json:"read_gap"`
 	Latencies latenciesResult              `json:"latencies"`
 	Loop      loopResult                   `json:"loop"`
 	Buffers   buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
-	Alive          bool           `json:"alive"`
-	PID            int            `json:"pid"`
-	IfName         string         `json:"ifname"`
-	MAC            string         `json:"mac"`
-	MTU            int            `json:"mtu"`
-	ReceivedFrames uint64         `json:"received_frames"`
-	ReceivedBytes  uint64         `json:"received_bytes"`
-	SentFrames     uint64         `json:"sent_frames"`
-	SentBytes      uint64         `json:"sent_bytes"`
-	Drops          portDrops      `json:"drops"`
-	TapDrops       *tapDrops      `json:"tap_drops"`
-	TapDropsError  string         `json:"tap_drops_error"`
-	Lateness       latenessResult `json:"lateness"`
+	Alive          bool            `json:"alive"`
+	PID            int             `json:"pid"`
+	IfName         string          `json:"ifname"`
+	MAC            string          `json:"mac"`
+	MTU            int             `json:"mtu"`
+	ReceivedFrames uint64          `json:"received_frames"`
+	ReceivedBytes  uint64          `json:"received_bytes"`
+	SentFrames     uint64          `json:"sent_frames"`
+	SentBytes      uint64          `json:"sent_bytes"`
+	Drops          portDrops       `json:"drops"`
+	TapDrops       *tapDrops       `json:"tap_drops"`
+	TapDropsError  string          `json:"tap_drops_error"`
+	Lateness       latenessResult  `json:"lateness"`
+	ReadGap        durationsResult `json:"read_gap"`
 }
 
 type portDrops struct {
@@ -182,6 +184,7 @@ func newStatsResult(s *emulator.Stats, buckets bool) statsResult {
 		Switches:  make(map[string]switchStatsResult, len(s.Fabric.Switches)),
 		Partition: s.Fabric.Partition,
 		Lateness:  newLatenessResult(&s.Lateness, buckets),
+		ReadGap:   newDurationsResult(&s.ReadGap, buckets),
 		Latencies: latenciesResult(s.Latencies),
 		Loop:      loopResult(s.Loop),
 		Buffers:   buffersResult(s.Buffers),
@@ -213,6 +216,7 @@ func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStat
 		TapDrops:       newTapDrops(p.Kernel),
 		TapDropsError:  p.KernelError,
 		Lateness:       newLatenessResult(&counted.Lateness, false),
+		ReadGap:        newDurationsResult(&p.ReadGap, false),
 	}
 }
 

@@ -3,6 +3,7 @@ package emulator
 import (
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/loop"
 )
 
@@ -10,7 +11,8 @@ import (
 type Stats struct {
 	Fabric    fabric.State
 	Ports     map[string]PortStats
-	Lateness  fabric.Lateness // of all links together
+	Lateness  fabric.Lateness     // of all links together
+	ReadGap   histogram.Histogram // of all ports together
 	Latencies loop.Latencies
 	Loop      loop.Counts
 	Buffers   BufferStats
@@ -19,7 +21,8 @@ type Stats struct {
 // PortStats is what is known of a port beyond what the fabric counts.
 type PortStats struct {
 	PortSpec
-	Kernel      *device.Drops // nil when they could not be read: KernelError says why
+	ReadGap     histogram.Histogram // see loop.Port
+	Kernel      *device.Drops       // nil when they could not be read: KernelError says why
 	KernelError string
 }
 
@@ -38,7 +41,10 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 		stats.Loop, stats.Latencies = e.loop.Counts(), e.loop.Latencies()
 		stats.Buffers.Frames, stats.Buffers.MappedBytes, stats.Buffers.LimitBytes = e.pool.Usage()
 		for name, p := range e.ports {
-			stats.Ports[name] = PortStats{PortSpec: p.PortSpec}
+			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, ReadGap: p.running.ReadGap()}
+			if reset {
+				p.running.ResetReadGap()
+			}
 		}
 		if reset {
 			e.fabric.Reset(nowNS)
@@ -50,6 +56,7 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 		stats.Lateness.Add(&link.BToA.Lateness)
 	}
 	for name, p := range stats.Ports {
+		stats.ReadGap.Add(&p.ReadGap)
 		if !stats.Fabric.Ports[name].Alive {
 			p.KernelError = "the interface has gone"
 		} else if drops, err := e.ports[name].running.Device().KernelDrops(); err != nil {

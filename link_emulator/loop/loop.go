@@ -61,13 +61,14 @@ type Loop struct {
 	awake     awake
 	shiftNS   int64 // how much earlier than read the frames of this turn came
 	latency   latencies
+	gaps      gaps
 	counts    Counts
 	grant     Grant
 	failed    func(error)
 	stopping  bool
 	stopped   chan struct{}
 
-	events  [64]unix.EpollEvent
+	events  [mostEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
 }
 
@@ -96,6 +97,7 @@ type source struct {
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
+	l.gaps.schedstat = -1
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -122,7 +124,7 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos} { // not the probe: its goroutine may still write to it
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos, l.gaps.schedstat} { // not the probe: its goroutine may still write to it
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -150,6 +152,7 @@ func (l *Loop) Start() (Grant, error) {
 			l.grant.AwakeReason = err.Error()
 		}
 		l.grant.Awake = err == nil
+		l.gaps.schedstat = openSchedstat()
 		ready <- nil
 		l.run()
 	}()
@@ -207,6 +210,7 @@ func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
 	l.sleptAtNS = clock.Now()
+	l.gaps.lookedNS = l.sleptAtNS
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -236,6 +240,7 @@ func (l *Loop) turn() (requests bool, err error) {
 		return false, err
 	}
 	nowNS := clock.Now()
+	awokeNS := nowNS
 	l.shiftNS = 0
 	if slept {
 		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
@@ -270,6 +275,10 @@ func (l *Loop) turn() (requests bool, err error) {
 		}
 	}
 	l.advance(clock.Now())
+	if slept {
+		l.gaps.slept(beforeNS, awokeNS, n)
+	}
+	l.recordGaps(n)
 	l.moved = n > 0
 	return requests, nil
 }
@@ -287,6 +296,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		dueNS -= l.awake.lead(nowNS, dueNS, l.latency.now.TimerNS)
 	}
 	soon := some && dueNS <= nowNS+soonNS
+	l.gaps.sinceNS = l.gaps.lookedNS
 	if soon && nowNS-l.polledNS < pollNS {
 		return 0, false, nil
 	}
@@ -295,6 +305,9 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		n, errno := l.wait(0)
 		if errno != 0 && errno != unix.EINTR {
 			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
+		}
+		if errno == 0 {
+			l.gaps.looked(nowNS, n)
 		}
 		if soon || n > 0 {
 			return n, false, nil
@@ -341,6 +354,7 @@ func (l *Loop) read(port *Port) bool {
 		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
+			port.readNS = nowNS - l.shiftNS
 			l.fabric.Ingress(port.fabricPort, buffer[:length], nowNS-l.shiftNS)
 		case unix.EAGAIN, unix.EINTR:
 			return true
@@ -350,6 +364,17 @@ func (l *Loop) read(port *Port) bool {
 		}
 	}
 	return true
+}
+
+// recordGaps notes, for the devices of which frames were read in this turn, how long those can have been there.
+func (l *Loop) recordGaps(n int) {
+	for i := range l.events[:n] {
+		s := l.sources[l.events[i].Fd]
+		if s != nil && s.kind == kindDevice && s.port.readNS != 0 {
+			s.port.readGap.Record(s.port.readNS - l.gaps.sinceNS)
+			s.port.readNS = 0
+		}
+	}
 }
 
 // handleRequests buries ports that have died and empties the mailbox.

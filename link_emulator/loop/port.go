@@ -8,6 +8,7 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/histogram"
 )
 
 // Port is a device that the loop reads and writes, and the process it belongs to. Its methods are for the data thread.
@@ -19,6 +20,9 @@ type Port struct {
 	died       Died
 	closed     chan struct{}
 	sources    []int
+
+	readNS  int64 // what counts as the time of the last frame read in this turn; 0: none was
+	readGap histogram.Histogram
 
 	broken, ended bool
 	gone          unix.Errno

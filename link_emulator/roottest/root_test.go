@@ -5,11 +5,13 @@ package roottest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,6 +81,34 @@ func TestRoundTripTimes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// An emulator that stands still reads frames late, and they are due from then: no lateness, but a gap as long as that.
+func TestStandstillShowsAsReadGap(t *testing.T) {
+	e, hosts := star(t, nil, time.Millisecond, time.Millisecond)
+	e.ask("stats", fields{"reset": true})
+	const stopped = 80 * time.Millisecond
+	stops := make(chan error, 1)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		err := e.process.Process.Signal(unix.SIGSTOP)
+		time.Sleep(stopped)
+		stops <- errors.Join(err, e.process.Process.Signal(unix.SIGCONT))
+	}()
+	pair := measure(t, hosts, fields{"probes": 40}).Pairs[0]
+	if err := <-stops; err != nil {
+		t.Fatal(err)
+	}
+	stats := e.ask("stats", nil)
+	gap, slowest := stats["read_gap"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
+	t.Logf("slowest round trip %v; read gap %v; lateness %v", slowest, gap, stats["lateness"])
+	// The echo that was the first to wait came up to 10 ms after the emulator stood still.
+	if longest := time.Duration(gap["max_ns"].(float64)); longest < stopped-15*time.Millisecond || longest < slowest-20*time.Millisecond {
+		t.Errorf("the longest gap is %v, with a round trip of %v", longest, slowest)
+	}
+	if median := time.Duration(gap["p50_ns"].(float64)); median > 5*time.Millisecond {
+		t.Errorf("the median gap is %v: sleeping counts as looking away", median)
 	}
 }
 

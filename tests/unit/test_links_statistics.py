@@ -37,6 +37,8 @@ def test_the_emulators_statistics() -> None:
     assert {"count", "p50_ns", "p99_ns", "max_ns", "early_max_ns", "too_early"} <= set(counters["lateness"])
     assert counters["ports"]["etcd1"]["received_frames"] == 0
     assert counters["switches"]["s1"]["invalid_source"] == 0
+    gaps = (counters["read_gap"], counters["ports"]["etcd1"]["read_gap"])
+    assert all({"count", "p50_ns", "p99_ns", "max_ns"} <= set(gap) for gap in gaps)
     assert counters["at_ns"] == 5
 
 
