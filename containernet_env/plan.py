@@ -17,6 +17,7 @@ from containernet_env.config.reader import render
 from containernet_env.errors import ConfigError, Problem, UsageError
 from containernet_env.estimate import Estimator
 from containernet_env.links import netem
+from containernet_env.links.memory import frame_memory_note
 from containernet_env.links.select import LinksChoice, SwitchesChoice, check_choices
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
@@ -208,7 +209,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=tuple(_notes(config, options, timing, largest)),
+        notes=(*_notes(config, options, timing, largest), *_link_notes(topology, options)),
     )
 
 
@@ -362,6 +363,13 @@ def _notes(config: Config, options: PlanOptions, timing: EtcdTiming, largest: Rt
         yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
     if largest is not None:
         yield from _timing_notes(timing, largest)
+
+
+def _link_notes(topology: Topology, options: PlanOptions) -> Iterator[str]:
+    directions = [side for link in topology.links for side in (link.spec.a_to_b, link.spec.b_to_a)]
+    note = frame_memory_note(directions)
+    if note is not None and options.links != "netem":
+        yield note
 
 
 def _timing_notes(timing: EtcdTiming, largest: RttExpectation) -> Iterator[str]:

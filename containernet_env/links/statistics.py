@@ -52,7 +52,7 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports`` and ``switches`` by name, ``lateness`` and ``read_gap`` of all.
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness`` and ``read_gap`` of all.
 
     What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
     to a switch, ``invalid_source`` and ``filtered`` go nowhere.

@@ -1,7 +1,8 @@
 // Package framepool keeps frames in memory that the garbage collector never sees.
 //
 // Frames are referred to by handles; a handle is counted, so that a flooded frame is stored once however many links
-// it travels on. Memory comes in chunks, grows on demand up to a hard limit and is kept until the process ends.
+// it travels on. Memory comes in chunks of slots of one size, grows on demand up to a hard limit and is kept until the process ends; each size has
+// a share of it that the others leave alone.
 // A pool is not safe for concurrent use: it belongs to the thread that runs the data path.
 package framepool
 
@@ -28,6 +29,10 @@ const (
 // to be mapped within tens of microseconds when the pool has to grow while frames are due.
 var sizes = [...]struct{ bytes, chunkShift int }{{256, 10}, {2048, 7}, {16384, 4}, {MaxFrame, 2}}
 
+// shares: each size may always have one part in so many of the limit, in whole chunks. Memory is never given back, so without that a flood of small
+// frames could keep full ones out for good.
+const shares = 16
+
 // Pool stores frames. Make it with New.
 type Pool struct {
 	limit   int64
@@ -39,6 +44,7 @@ type Pool struct {
 type class struct {
 	bytes      int
 	chunkShift int
+	share      int64 // bytes that are never mapped for another class
 	chunks     [][]byte
 	free       []uint32 // stack of unused slots
 	refs       []int32  // by slot
@@ -50,7 +56,8 @@ type class struct {
 func New(limit, reserve int64) (*Pool, error) {
 	p := &Pool{limit: limit}
 	for i, s := range sizes {
-		p.classes[i] = class{bytes: s.bytes, chunkShift: s.chunkShift}
+		chunk := int64(s.bytes) << s.chunkShift
+		p.classes[i] = class{bytes: s.bytes, chunkShift: s.chunkShift, share: limit / shares / chunk * chunk}
 	}
 	ordinary := &p.classes[1]
 	for p.mapped < min(reserve, limit) {
@@ -61,7 +68,7 @@ func New(limit, reserve int64) (*Pool, error) {
 	return p, nil
 }
 
-// Store copies frame into a slot held once, of an owner that the caller knows by number. It reports false, and stores nothing, when the limit is reached
+// Store copies frame into a slot held once, of an owner that the caller knows by number. It reports false, and stores nothing, when no memory is left for its size
 // or the frame is longer than MaxFrame.
 func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 	for i := range p.classes {
@@ -89,7 +96,7 @@ func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
 }
 
-// Room is where the next frame of ordinary size would be stored; nil when the limit is reached. A frame that was read into it and is longer than the small
+// Room is where the next frame of ordinary size would be stored; nil when there is none left. A frame that was read into it and is longer than the small
 // slots is stored without being copied, if nothing was stored or released meanwhile; else it is copied as any other.
 func (p *Pool) Room() []byte {
 	c := &p.classes[1]
@@ -139,12 +146,22 @@ func (c *class) at(slot uint32) []byte {
 	return chunk[start : start+c.bytes : start+c.bytes]
 }
 
+// keptFrom is what the other classes have not mapped yet of their shares.
+func (p *Pool) keptFrom(c *class) (bytes int64) {
+	for i := range p.classes {
+		if other := &p.classes[i]; other != c {
+			bytes += max(other.share-int64(len(other.refs))*int64(other.bytes), 0)
+		}
+	}
+	return bytes
+}
+
 // grow maps one more chunk for a class. The raw system call is deliberate: the caller is pinned to its thread
 // (see package loop) and must not meet the scheduler, nor the mutex inside unix.Mmap.
 func (p *Pool) grow(c *class) bool {
 	perChunk := 1 << c.chunkShift
 	length := perChunk * c.bytes
-	if p.mapped+int64(length) > p.limit {
+	if p.mapped+int64(length)+p.keptFrom(c) > p.limit {
 		return false
 	}
 	address, _, errno := unix.RawSyscall6(unix.SYS_MMAP, 0, uintptr(length), unix.PROT_READ|unix.PROT_WRITE,

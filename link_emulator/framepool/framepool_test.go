@@ -90,6 +90,35 @@ func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool.Release(handle)
 }
 
+// However many frames of one size there are, frames of every other size still find room: each size has a share that no other gets.
+func TestNoSizeStarvesAnother(t *testing.T) {
+	const limit = 32 << 20
+	lengths := []int{60, 1514, 9018, MaxFrame}
+	for _, flood := range lengths {
+		pool := newPool(t, limit)
+		fill := func(length int) (stored int64) {
+			for {
+				if _, ok := pool.Store(make([]byte, length), 0); !ok {
+					return stored
+				}
+				stored++
+			}
+		}
+		if got := fill(flood) * int64(flood); got < limit/8 {
+			t.Errorf("frames of %d bytes alone: stored %d bytes of %d", flood, got, limit)
+		}
+		for i, length := range lengths {
+			want := (limit/shares - int64(sizes[i].bytes)<<sizes[i].chunkShift) / int64(sizes[i].bytes)
+			if got := fill(length); length != flood && got < want {
+				t.Errorf("after a flood of frames of %d bytes: stored %d of %d bytes, want %d", flood, got, length, want)
+			}
+		}
+		if _, mapped, _ := pool.Usage(); mapped > limit {
+			t.Errorf("mapped %d of %d bytes", mapped, limit)
+		}
+	}
+}
+
 func TestLimitIsHardAndSlotsAreReused(t *testing.T) {
 	const limit = 1 << 20 // four chunks of 128 slots
 	pool := newPool(t, limit)

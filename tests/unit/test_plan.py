@@ -136,6 +136,16 @@ def test_notes_are_said_once_and_only_where_they_help():
     assert "election timeout of 100 ms is below 10 times" in note
 
 
+def test_queues_that_the_emulator_cannot_hold_are_told_of():
+    config = config_of("1node")
+    wide = replace(
+        config, nodes=tuple(replace(node, link=LinkSpec.symmetric(0, 10**9, 200_000)) for node in config.nodes)
+    )
+    (note,) = plan_of(wide).notes
+    assert "781 MiB of full frames" in note
+    assert plan_of(wide, replace(OPTIONS, links="netem")).notes == ()
+
+
 def test_reads_load_the_data_set_where_no_write_made_it():
     def loads(**options):
         return [planned.loads_dataset for planned in plan_of(config_of(), replace(OPTIONS, **options)).scenarios]
