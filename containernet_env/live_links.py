@@ -170,7 +170,7 @@ class LiveLinks:
         """
         if self.links_kind == "emulator":
             if not self.links:
-                nothing = {"links": {}, "ports": {}, "switches": {}, "lateness": None, "read_gap": None}
+                nothing: dict[str, Any] = {"links": {}, "ports": {}, "switches": {}, "lateness": None, "read_gap": None}
                 return {"at_ns": time.monotonic_ns(), **nothing}
             answer = self.factory.emulator.ask("stats", reset=anew, buckets=buckets)
             return emulator_counters(answer.result, answer.at_ns)
