@@ -7,7 +7,7 @@ cd "$root" || exit 3
 
 usage() {
     cat <<'TEXT'
-Usage: sudo ./check.sh [lint] [unit] [root] [docker]
+Usage: sudo ./check.sh [lint] [unit] [root] [docker] [vm]
 
 Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
 or all of them:
@@ -15,12 +15,13 @@ or all of them:
   unit    go test and tests/unit: no root, no network, no containers
   root    go test -tags root and tests/root: network namespaces and links of this machine
   docker  tests/docker: containers
+  vm      tests/vm: links by netem, Open vSwitch and cgroup v2, in a virtual machine (QEMU, emulated, no KVM)
 One line per step; the output of a step that fails is shown, all of it is in .build/. Exit status: 0 all passed,
 1 something failed, 3 the machine lacks something.
 TEXT
 }
 
-readonly ALL=(lint unit root docker)
+readonly ALL=(lint unit root docker vm)
 readonly GO_MODULES=(benchmark_image link_emulator)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run etcd_image/start-etcd)
 passed=0
@@ -30,7 +31,7 @@ skipped=()
 rings=("$@")
 for ring in "$@"; do
     case "$ring" in
-    lint | unit | root | docker) ;;
+    lint | unit | root | docker | vm) ;;
     -h | --help)
         usage
         exit 0
@@ -139,6 +140,10 @@ if asked root; then
 fi
 if asked docker; then
     pytest_step docker
+fi
+if asked vm; then
+    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
+    pytest_step vm
 fi
 for ring in "${ALL[@]}"; do
     asked "$ring" || skipped+=("$ring: not asked for")

@@ -149,8 +149,8 @@ class BridgeSwitch(LearningSwitch):
         return f"-cda{self.pid}"
 
     def attach(self, interface: str) -> None:
-        """Make an interface in the namespace one of its ports."""
-        ip_batch(self.pid, [f"link set dev {interface} master {self.bridge}", f"link set dev {interface} up"])
+        """See ``attach`` of ``OvsSwitch``."""
+        ip_batch(self.pid, [f"link set dev {interface} master {self.bridge}"])
 
     def remove(self) -> None:
         """See ``LearningSwitch``."""
@@ -178,8 +178,10 @@ class OvsSwitch(LearningSwitch):
         del value  # see EmulatedSwitch
 
     def attach(self, interface: str) -> None:
-        """Make an interface of the machine one of its ports."""
-        ip_batch(self.pid, [f"link set dev {interface} up"])
+        """Make an interface of the machine one of its ports, before it is shaped and up.
+
+        Open vSwitch removes the queueing discipline of an interface that becomes its port.
+        """
         ovs.add_port(self.bridge, interface)
 
     def remove(self) -> None:

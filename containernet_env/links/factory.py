@@ -127,11 +127,12 @@ class LinkFactory:
         ]
         link.intf1, link.intf2 = interfaces
         try:
+            for interface, node in zip(interfaces, nodes, strict=True):
+                if isinstance(node, (BridgeSwitch, OvsSwitch)):
+                    node.attach(interface.name)
             link.apply(spec)
             for interface, node, end in zip(interfaces, nodes, addresses, strict=True):
                 interface.bring_up(None if isinstance(node, Switch) else end.get("ip"))
-                if isinstance(node, (BridgeSwitch, OvsSwitch)):
-                    node.attach(interface.name)
         except BaseException:
             link.delete()
             raise

@@ -86,6 +86,24 @@ def test_the_cable_and_the_switch(net: Containernet) -> None:
     assert reach(*hosts[:2])
 
 
+def test_links_hold_what_was_asked_whatever_becomes_of_their_switch(net: Containernet) -> None:
+    # Open vSwitch takes the queueing discipline off an interface that becomes a port of its.
+    s1, s2 = net.addSwitch("s1"), net.addSwitch("s2")
+    for number, switch in ((1, s1), (2, s2), (3, s1)):
+        net.addLink(net.addHost(f"h{number}"), switch, bw=20 * number)
+    net.addLink(s1, s2, bw=80)
+    net.start()
+    s1.stop()
+    s1.start([])
+    net.configLinkStatus("h2", "s2", "down")
+    net.configLinkStatus("h2", "s2", "up")
+    net.addLink(net.addHost("h4"), s2, bw=100)
+    assert reach(*net.hosts)
+    held = [link.read_back() for link in net.links]
+    rates = [mbps * 10**6 for mbps in (20, 40, 60, 80, 100)]
+    assert [(spec.a_to_b.rate_bps, spec.b_to_a.rate_bps) for spec in held] == [(rate, rate) for rate in rates]
+
+
 def test_links_come_and_go_while_it_runs(net: Containernet) -> None:
     h1, s1 = net.addHost("h1"), net.addSwitch("s1")
     net.addLink(h1, s1)

@@ -1,0 +1,107 @@
+"""The engine's data in the virtual machine: the hosts' images as they stand in this machine's engine.
+
+An engine of its own loads them here, natively, which takes seconds; emulated it would take minutes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import docker
+
+from containernet_env import engine
+from containernet_env.setup import dockerd, images, sources
+from tests.vm import cache
+
+_SIZE = "3G"
+_START_DEADLINE_S = 60.0
+_STOP_DEADLINE_S = 30.0
+_CALL_TIMEOUT_S = 300
+
+
+def get() -> Path:
+    """The file system image with the images that the sources demand now; they must be in this machine's engine."""
+    required = images.required_images()
+    tags = (images.base_tag(), required.etcd, required.benchmark)
+    ids = [str(engine.client().images.get(tag).id) for tag in tags]
+    digest = sources.combine("vm images", Path(__file__).read_text(), *tags, *ids)[:12]
+    return cache.entry("images", digest, lambda folder: _make(folder, tags)) / "docker.img"
+
+
+def _make(folder: Path, tags: tuple[str, ...]) -> None:
+    data = folder / "data"
+    with _engine(folder, data) as client:
+        driver = client.info()["Driver"]
+        if driver != "overlay2":
+            raise RuntimeError(f"this machine's engine keeps images by {driver}; the guest's reads overlay2 only")
+        for tag in tags:
+            client.images.load(engine.client().images.get(tag).save(named=tag))
+    # -O ^has_journal: it lives as long as one machine does.
+    subprocess.run(
+        [
+            "mke2fs",
+            "-q",
+            "-t",
+            "ext4",
+            "-O",
+            "^has_journal",
+            "-m",
+            "0",
+            "-d",
+            str(data),
+            str(folder / "docker.img"),
+            _SIZE,
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=_CALL_TIMEOUT_S,
+    )
+    shutil.rmtree(data)
+
+
+@contextmanager
+def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
+    """An engine beside this machine's own, without networks; it ends with the context."""
+    binary, socket, log = dockerd.find(), folder / "engine.sock", folder / "engine.log"
+    assert binary is not None, "the set-up installs it"
+    options = {
+        "data-root": data,
+        "exec-root": folder / "exec",
+        "pidfile": folder / "engine.pid",
+        "host": f"unix://{socket}",
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [binary, *words, "--bridge=none", "--iptables=false", "--ip6tables=false"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with closing(_connect(process, socket, log)) as client:
+            yield client
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder / "exec", ignore_errors=True)
+
+
+def _connect(process: subprocess.Popen[bytes], socket: Path, log: Path) -> docker.DockerClient:
+    deadline = time.monotonic() + _START_DEADLINE_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            return docker.DockerClient(f"unix://{socket}", version="auto", timeout=_CALL_TIMEOUT_S)
+        except engine.UNREACHABLE:
+            time.sleep(0.1)
+    raise RuntimeError(f"the engine that prepares the guest's images did not start:\n{log.read_text()[-2000:]}")

@@ -1,0 +1,14 @@
+"""Starts the engine as the set-up does, and says what the guest then has."""
+
+from __future__ import annotations
+
+from containernet_env import engine
+from containernet_env.setup import dockerd, missing
+
+if __name__ == "__main__":
+    print(dockerd.ensure_running(print))
+    info = engine.client().info()
+    print({key: info.get(key) for key in ("ServerVersion", "Driver", "CgroupDriver", "CgroupVersion")})
+    found = missing.look()
+    print(f"missing: {found}")
+    raise SystemExit(bool(found))

@@ -1,0 +1,61 @@
+"""Whole runs inside the virtual machine; their files are judged outside, by tests/vm/test_vm.py."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.docker.conftest import COMMAND, PROJECT
+from tests.docker.machine_state import left_over, snapshot
+
+OUT = PROJECT / "out"
+CONFIG = PROJECT / "configs" / "3node-3ms.json"
+SCENARIOS = PROJECT / "tests" / "vm" / "scenarios.json"
+RUN_LIMIT_S = 180.0
+# The kernel frees namespaces when it has the time, and here it has little.
+SETTLE_S = 20.0
+
+
+def run_command(switches: str, out: Path) -> list[str]:
+    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "4ms", "--scenarios", str(SCENARIOS)]
+    return [str(COMMAND), "run", str(CONFIG), str(out), *options]
+
+
+@pytest.mark.parametrize("switches", ["ovs", "bridge"])
+def test_a_run_writes_its_rows_and_leaves_nothing(switches: str) -> None:
+    before = snapshot()
+    with (OUT / f"run-{switches}.log").open("wb") as log:
+        done = subprocess.run(
+            run_command(switches, OUT / f"{switches}.csv"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=RUN_LIMIT_S,
+        )
+    assert done.returncode == 0, (OUT / f"run-{switches}.log").read_text()
+    assert left_over(before, SETTLE_S) == {}
+
+
+@pytest.mark.parametrize("switches", ["ovs", "bridge"])
+def test_after_kill_9_clean_removes_everything(switches: str, tmp_path: Path) -> None:
+    before = snapshot()
+    log = OUT / f"killed-{switches}.log"
+    with log.open("wb") as output:
+        run = subprocess.Popen(
+            run_command(switches, tmp_path / "out.csv"), stdout=output, stderr=output, start_new_session=True
+        )
+        deadline = time.monotonic() + RUN_LIMIT_S
+        while "cluster" not in log.read_text() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        was_running = run.poll() is None
+        run.kill()
+        run.wait()
+    assert was_running, log.read_text()
+    assert "cluster" in log.read_text()
+    removed = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert removed.count("removed container cnenv-") == 4, removed
+    assert removed.count("removed bridge ") == (switches == "ovs"), removed
+    assert left_over(before, SETTLE_S) == {}

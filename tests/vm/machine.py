@@ -1,0 +1,184 @@
+"""A virtual machine that carries out one job under QEMU's software emulation and brings its results out."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from containernet_env.setup import packages, sources
+from tests.vm import image_disk, root_disk
+
+QEMU = "qemu-system-x86_64"
+# Each program that the ring needs here, and the Debian package that brings it.
+PROGRAMS = {QEMU: "qemu-system-x86", "mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
+MEMORY_MB = 4096
+_RESULTS_BYTES = 256 << 20
+_SECTOR_BYTES = 512
+# Of the project: what the package, its set-up's hashes and the tests read. What can be made again stays here.
+_LEFT_OUT = {".git", ".venv", ".build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a job, run by ``sh`` in the project's folder; what comes after it runs all the same.
+
+    ``limit_s`` bounds it; its output is ``<name>.log`` among the results.
+    """
+
+    name: str
+    command: str
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out: ``results`` is the folder of files, ``statuses`` the exit status of each step that ended.
+
+    ``finished`` is whether the whole job was done in time; ``console`` what the machine wrote there.
+    """
+
+    results: Path
+    statuses: dict[str, int]
+    seconds: dict[str, float]
+    finished: bool
+    console: str
+    wall_s: float
+
+    def log(self, step: str, lines: int = 40) -> str:
+        """The last lines that a step wrote; of the console where there is no such file."""
+        path = self.results / f"{step}.log"
+        text = path.read_text(errors="replace") if path.exists() else f"(no {path.name}) {self.console}"
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def absent() -> dict[str, str]:
+    """The programs that the ring needs and this machine lacks, with their packages."""
+    return {name: package for name, package in PROGRAMS.items() if packages.find(name) is None}
+
+
+def missing() -> str | None:
+    """Why no machine can be run here; ``None`` where one can."""
+    if platform.machine() != "x86_64":
+        return f"the guest is an x86_64 one with this machine's programs, and this is {platform.machine()}"
+    if os.geteuid() != 0:
+        return "not root"
+    lacking = absent()
+    return f"not installed: {', '.join(lacking)}" if lacking else None
+
+
+def fresh_folder() -> Path:
+    """An empty folder in .build for a machine's files, in place of the one before."""
+    folder = sources.ROOT / ".build" / "vm"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool = False) -> Outcome:
+    """Boot, carry out the steps, power off; ``work`` is an empty folder for this machine's files.
+
+    ``interactive`` gives the guest's shell to this terminal. The machine is ended after ``limit_s`` seconds.
+    """
+    root, docker_image = root_disk.get(), image_disk.get()
+    began = time.monotonic()
+    job, results = work / "job.tar", work / "results.raw"
+    _pack(job, steps)
+    with results.open("wb") as file:
+        file.truncate(_RESULTS_BYTES)
+    console = work / "console.log"
+    drives = [
+        *_drive(root / "root.img", "snapshot=on"),
+        *_drive(job, "readonly=on"),
+        *_drive(docker_image, "snapshot=on"),
+        *_drive(results, "cache=unsafe"),
+    ]
+    command = [
+        # Never KVM: what is proved has to hold where there is none.
+        *(
+            QEMU,
+            "-accel",
+            "tcg,thread=multi,tb-size=1024",
+            "-M",
+            "q35",
+            "-cpu",
+            "max",
+            "-smp",
+            str(os.cpu_count() or 1),
+        ),
+        *("-m", str(MEMORY_MB), "-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot"),
+        *("-serial", "stdio" if interactive else f"file:{console}"),
+        *("-kernel", str(root / "vmlinuz"), "-initrd", str(root / "initrd.gz")),
+        *("-append", "console=ttyS0 quiet loglevel=4 mitigations=off panic=-1 tsc=reliable"),
+        *drives,
+    ]
+    # Changes to the disks go to files that have no name, and end with the machine.
+    process = subprocess.Popen(
+        command,
+        stdin=None if interactive else subprocess.DEVNULL,
+        stdout=None if interactive else subprocess.PIPE,
+        stderr=None if interactive else subprocess.STDOUT,
+        env={**os.environ, "TMPDIR": str(work)},
+    )
+    finished = False
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+        finished = process.returncode == 0
+        if not finished:
+            console.write_text(f"{QEMU} ended with status {process.returncode}: {output!r}")
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        process.kill()
+        process.wait()
+    return _collect(work, results, console, finished, time.monotonic() - began)
+
+
+def _drive(path: Path, options: str) -> tuple[str, str]:
+    return "-drive", f"file={path},if=virtio,format=raw,{options}"
+
+
+def _pack(path: Path, steps: Sequence[Step]) -> None:
+    """The project as it stands here, and the steps."""
+    compile_all = [sources.ROOT / name for name in ("containernet_env", "tests")]
+    # Where the guest has this Python, it needs not compile: emulated, that takes seconds.
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, compile_all)], check=True, timeout=120)
+
+    def wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if _LEFT_OUT & set(Path(entry.name).parts) else entry
+
+    steps_file = path.with_name("steps.json")
+    steps_file.write_text(json.dumps([asdict(step) for step in steps]))
+    with tarfile.open(path, "w") as archive:
+        archive.add(sources.ROOT, ".", filter=wanted)
+        archive.add(steps_file, "steps.json")
+    with path.open("ab") as file:
+        file.truncate(-(-file.tell() // _SECTOR_BYTES) * _SECTOR_BYTES)
+
+
+def _collect(work: Path, results: Path, console: Path, finished: bool, wall_s: float) -> Outcome:
+    folder = work / "results"
+    folder.mkdir()
+    try:
+        with tarfile.open(results) as archive:
+            archive.extractall(folder, filter="data")
+    except tarfile.ReadError:
+        finished = False  # it wrote none
+    steps = folder / "steps.json"
+    done = json.loads(steps.read_text()) if steps.exists() else []
+    return Outcome(
+        results=folder,
+        statuses={entry["name"]: entry["status"] for entry in done},
+        seconds={entry["name"]: entry["seconds"] for entry in done},
+        finished=finished,
+        console=console.read_text(errors="replace") if console.exists() else "",
+        wall_s=wall_s,
+    )

@@ -1,0 +1,37 @@
+"""The steps of jobs: what every machine begins with, and what the ring has it do."""
+
+from __future__ import annotations
+
+from tests.vm.machine import Step
+
+_OVS = "/var/lib/openvswitch"
+SERVICES = (
+    Step("modules", "modprobe sch_netem && modprobe openvswitch && lsmod && uname -a && tc -V && ip -V", 60),
+    Step(
+        "openvswitch",
+        f"mkdir -p {_OVS} /var/log/openvswitch && rm -f {_OVS}/conf.db && "
+        f"ovsdb-tool create {_OVS}/conf.db /usr/share/openvswitch/vswitch.ovsschema && "
+        f"ovsdb-server {_OVS}/conf.db --remote=punix:/run/openvswitch/db.sock --detach --pidfile --log-file && "
+        "ovs-vsctl --no-wait init && ovs-vswitchd --detach --pidfile --log-file && "
+        "ovs-vsctl --timeout=30 show && ovs-vsctl get Open_vSwitch . datapath_types",
+        90,
+    ),
+    Step("engine", "python3 -m tests.vm.inside.engine", 120),
+)
+
+_CONTRACTS = ("links_contract", "links_switches", "live_links", "links_chance", "links_bandwidth", "ovs")
+_PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -q -rs -p no:cacheprovider --durations=10"
+
+
+def _pytest(name: str, arguments: str, limit_s: float) -> Step:
+    return Step(name, f"{_PYTEST} --junitxml=out/{name}.xml {arguments}", limit_s)
+
+
+RING = (
+    *SERVICES,
+    # What is refused before the kernel is asked is refused on every machine.
+    _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + " -k 'not mistakes'", 400),
+    _pytest("limits", "tests/docker/test_containernet_hosts.py -k 'limit or bring_up'", 120),
+    _pytest("runs", "tests/vm/inside", 400),
+)
+"""What the ring has its machine do. The tests wait for as long as here, and judge times coarsely there."""
