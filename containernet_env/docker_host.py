@@ -26,7 +26,7 @@ from containernet_env.container_options import ContainerOptions, check_name, cpu
 from containernet_env.container_programs import ContainerPrograms
 from containernet_env.container_shell import ContainerProcesses
 from containernet_env.errors import RunError, UsageError
-from containernet_env.limits import Limits, cgroups_of, check_limits, read_limits, read_oom_kills
+from containernet_env.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
 from containernet_env.links.interface import NoInterface
 from containernet_env.netns import ip_batch
 
@@ -171,7 +171,9 @@ class Docker(ContainerPrograms):
             # No pid: it has ended already.
             self._pidfd = os.pidfd_open(pid) if pid else None
             if self._pidfd is not None:
-                self._check_limits(read_limits(cgroups_of(pid)))
+                cgroups = cgroups_of(pid)
+                limit_swap(cgroups, *self.options.memory_limits)
+                self._check_limits(read_limits(cgroups))
         except (ProcessLookupError, RunError):
             if self.alive:
                 raise
@@ -347,7 +349,10 @@ class Docker(ContainerPrograms):
             reason = getattr(error, "explanation", None) or error
             raise RunError(f"host {self.name}: limits {wanted} were refused: {reason}") from error
         names = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
+        limit_swap(cgroups_of(self.pid), self.limits().memory_bytes, wanted.get("memswap_limit"))
         held = self.limits()
+        if held.memswap_bytes is not None:
+            names["memswap_limit"] = "memswap_bytes"
         asked = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
         try:
             check_limits(asked, held)

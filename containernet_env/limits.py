@@ -210,6 +210,26 @@ def read_limits(cgroups: Cgroups) -> Limits:
     return Limits(quota, period, memory, memswap)
 
 
+def limit_swap(cgroups: Cgroups, memory_bytes: int | None, memswap_bytes: int | None) -> None:
+    """Hold memory and swap together to ``memswap_bytes`` where cgroup v2 counts swap and the engine has not done it.
+
+    An engine whose own process is in the root group takes swap limits for unsupported and drops them with a warning
+    (moby, pkg/sysinfo, getSwapLimitV2). Negative is no limit; ``None``, or a kernel that does not count: nothing is
+    done. Raises ``RunError`` where the kernel refuses.
+    """
+    if "memory" in cgroups.v1 or cgroups.v2 is None or memory_bytes is None or memswap_bytes is None:
+        return
+    path = cgroups.v2 / "memory.swap.max"
+    held = _read(path)
+    wanted = "max" if memswap_bytes < 0 else str(max(0, memswap_bytes - memory_bytes))
+    if held is None or held.strip() == wanted:
+        return
+    try:
+        path.write_text(wanted)
+    except OSError as error:
+        raise RunError(f"cannot write {wanted} to {path}: {error.strerror}") from error
+
+
 def read_oom_kills(cgroups: Cgroups) -> int:
     """How many processes of these groups the kernel has killed for want of memory.
 

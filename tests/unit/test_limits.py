@@ -11,6 +11,7 @@ from containernet_env.limits import (
     Cgroups,
     Limits,
     check_limits,
+    limit_swap,
     locate,
     parse_counters,
     parse_cpu_max,
@@ -142,6 +143,24 @@ def test_limits_of_v2_count_swap_together_as_docker_does(tmp_path: Path) -> None
     cgroups = Cgroups({}, tmp_path)
     assert read_limits(cgroups) == Limits(150000, 100000, 1000, 1024)
     assert read_oom_kills(cgroups) == 1
+
+
+@pytest.mark.parametrize(
+    ("memory", "memswap", "held"),
+    [(1000, 1000, "0"), (1000, 1500, "500"), (1000, -1, "max"), (1000, None, "max"), (None, None, "max")],
+)
+def test_swap_that_the_engine_left_without_a_limit_gets_one(
+    tmp_path: Path, memory: int | None, memswap: int | None, held: str
+) -> None:
+    (tmp_path / "memory.swap.max").write_text("max\n")
+    limit_swap(Cgroups({}, tmp_path), memory, memswap)
+    assert (tmp_path / "memory.swap.max").read_text().strip() == held
+
+
+def test_swap_that_is_not_counted_is_left_alone(tmp_path: Path) -> None:
+    limit_swap(Cgroups({}, tmp_path), 1000, 1000)
+    limit_swap(Cgroups({"memory": tmp_path}, tmp_path), 1000, 1000)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_kernel_without_the_counter_is_an_error_and_not_zero(tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
             str(os.cpu_count() or 1),
         ),
         *("-m", str(MEMORY_MB), "-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot"),
-        *("-serial", "stdio" if interactive else f"file:{console}"),
+        # signal=off: Ctrl-C is for the guest.
+        *("-chardev", "stdio,id=console,signal=off" if interactive else f"file,id=console,path={console}"),
+        *("-serial", "chardev:console"),
         *("-kernel", str(root / "vmlinuz"), "-initrd", str(root / "initrd.gz")),
         *("-append", "console=ttyS0 quiet loglevel=4 mitigations=off panic=-1 tsc=reliable"),
         *drives,

@@ -32,6 +32,7 @@ RING = (
     # What is refused before the kernel is asked is refused on every machine.
     _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + " -k 'not mistakes'", 400),
     _pytest("limits", "tests/docker/test_containernet_hosts.py -k 'limit or bring_up'", 120),
-    _pytest("runs", "tests/vm/inside", 400),
+    _pytest("recorded", "tests/vm/inside/test_recorded.py", 60),
+    _pytest("runs", "tests/vm/inside/test_runs.py", 500),
 )
 """What the ring has its machine do. The tests wait for as long as here, and judge times coarsely there."""

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,9 +19,9 @@ def run(name: str, command: str, limit_s: float) -> int:
         process = subprocess.Popen(
             ["sh", "-c", command],
             cwd=JOB,
-            stdin=sys.stdin if name == "shell" else subprocess.DEVNULL,
-            stdout=None if name == "shell" else log,
-            stderr=None if name == "shell" else log,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
             start_new_session=True,
         )
         try:

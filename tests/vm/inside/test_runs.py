@@ -20,7 +20,7 @@ SETTLE_S = 20.0
 
 
 def run_command(switches: str, out: Path) -> list[str]:
-    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "4ms", "--scenarios", str(SCENARIOS)]
+    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "3.9ms", "--scenarios", str(SCENARIOS)]
     return [str(COMMAND), "run", str(CONFIG), str(out), *options]
 
 
@@ -39,13 +39,12 @@ def test_a_run_writes_its_rows_and_leaves_nothing(switches: str) -> None:
     assert left_over(before, SETTLE_S) == {}
 
 
-@pytest.mark.parametrize("switches", ["ovs", "bridge"])
-def test_after_kill_9_clean_removes_everything(switches: str, tmp_path: Path) -> None:
+def test_after_kill_9_clean_removes_everything(tmp_path: Path) -> None:
     before = snapshot()
-    log = OUT / f"killed-{switches}.log"
+    log = OUT / "killed.log"
     with log.open("wb") as output:
         run = subprocess.Popen(
-            run_command(switches, tmp_path / "out.csv"), stdout=output, stderr=output, start_new_session=True
+            run_command("ovs", tmp_path / "out.csv"), stdout=output, stderr=output, start_new_session=True
         )
         deadline = time.monotonic() + RUN_LIMIT_S
         while "cluster" not in log.read_text() and run.poll() is None and time.monotonic() < deadline:
@@ -57,5 +56,5 @@ def test_after_kill_9_clean_removes_everything(switches: str, tmp_path: Path) ->
     assert "cluster" in log.read_text()
     removed = subprocess.run([str(COMMAND), "clean"], capture_output=True, text=True, check=True, timeout=60).stdout
     assert removed.count("removed container cnenv-") == 4, removed
-    assert removed.count("removed bridge ") == (switches == "ovs"), removed
+    assert removed.count("removed bridge ") == 1, removed
     assert left_over(before, SETTLE_S) == {}

@@ -1,0 +1,54 @@
+"""What was asked of the links whose ``tc`` output stands in tc.json, and how it is recorded.
+
+tc.json was recorded on the kernel of the vm ring, which records it anew in each run and compares.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from containernet_env import netns
+from containernet_env.links import tc
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.links.namespace import ThrowawayNamespace
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.links.tc import End, VethLink
+
+FILE = Path(__file__).with_name("tc.json")
+MS, MBIT = 10**6, 10**6
+
+SPECS = {
+    "nothing": DirectionSpec(),
+    "rate": DirectionSpec(0, 2500 * MBIT),
+    "rate that tc rounds": DirectionSpec(0, 123_456_784),
+    "rate and queue in bytes": DirectionSpec(0, 10 * MBIT, None, 30_000),
+    "delay": DirectionSpec(3 * MS),
+    "long delay": DirectionSpec(2_500 * MS),
+    "delay of microseconds": DirectionSpec(1_500),
+    "delay and rate": DirectionSpec(3 * MS, 1000 * MBIT),
+    "delay, rate and queue": DirectionSpec(100 * MS, 1 * MBIT, 500),
+    "uniform jitter": DirectionSpec(3 * MS, jitter=Jitter("uniform", 500_000, reorder=True)),
+    "normal jitter": DirectionSpec(10 * MS, jitter=Jitter("normal", 2 * MS, reorder=True)),
+    "loss": DirectionSpec(loss=IndependentLoss(0.015)),
+    "rare loss and delay": DirectionSpec(MS, loss=IndependentLoss(0.0001)),
+    "loss in bursts": DirectionSpec(MS, loss=GilbertElliottLoss(0.01, 0.25, 0.001, 0.9)),
+    "loss in bursts, all of them": DirectionSpec(loss=GilbertElliottLoss(0.05, 0.45)),
+}
+
+
+def record() -> dict[str, dict[str, Any]]:
+    """By name of a spec: what ``tc -j qdisc show`` (``qdiscs``) and ``tc class show`` (``classes``) print of it."""
+    recorded = {}
+    with ThrowawayNamespace() as one, ThrowawayNamespace() as two:
+        for name, spec in SPECS.items():
+            link = VethLink("recorded", End("rec0", one.pid), End("rec1", two.pid), LinkSpec())
+            link.make("02:00:00:00:09:01", "02:00:00:00:09:02", 1500)
+            link.apply(LinkSpec(spec, DirectionSpec()))
+            qdiscs = netns.run(one.pid, ["tc", "-j", "qdisc", "show", "dev", "rec0"]).stdout
+            classes = netns.run(one.pid, ["tc", "class", "show", "dev", "rec0"]).stdout
+            commands = [" ".join(words) for words in tc.tc_commands("rec0", spec)]
+            recorded[name] = {"commands": commands, "qdiscs": json.loads(qdiscs or "[]"), "classes": classes}
+            link.clear()
+    return recorded
