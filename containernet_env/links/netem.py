@@ -12,6 +12,9 @@ from containernet_env.errors import RunError
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
 from containernet_env.links.spec import DirectionSpec
 
+LEAST_NS = 2_000
+"""The shortest delay and jitter: of a shorter one tc may say 0 (see ``tc.DELAY_TOLERANCE_NS``)."""
+
 _UNASKED = frozenset({"loss-state", "duplicate", "corrupt", "reorder", "rate", "slot"})
 
 
@@ -20,6 +23,8 @@ def refusal(direction: DirectionSpec) -> str | None:
     jitter, limited = direction.jitter, direction.rate_bps is not None
     if direction.seed is not None:
         return "a seed: the kernel's random numbers cannot be repeated"
+    if 0 < direction.delay_ns < LEAST_NS or (jitter is not None and jitter.ns < LEAST_NS):
+        return "a delay or a jitter below 2 us: tc counts in whole microseconds, and tells up to one too little"
     if jitter is not None and not jitter.reorder:
         return "jitter that keeps the order of frames: netem lets frames overtake each other; ask for reordering"
     if jitter is not None and limited:

@@ -30,11 +30,13 @@ MIN_FRAME_BYTES = 60
 
 # Without a rate nothing bounds what a delay holds but its sender: one million frames are 1.5 GB of full ones.
 _UNLIMITED_RATE_FRAMES = 1_000_000
+_NOTHING = DirectionSpec()
 _ROOT, _CLASS = "1:", "1:1"
 # A qdisc of another kind needs another handle to take the place of one.
 _NETEM, _FIFO = "10:", "20:"
-# tc keeps delays in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints six digits of seconds.
-DELAY_TOLERANCE_NS = 1_000
+# tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
+# that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
+DELAY_TOLERANCE_NS = 2_100
 DELAY_TOLERANCE_RATIO = 1e-5
 # tc prints a rate in the largest unit that leaves four digits or more, and cuts the rest off.
 RATE_TOLERANCE_RATIO = 0.001
@@ -110,11 +112,14 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
     return commands
 
 
-def direction_from_tc(qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: Jitter | None = None) -> DirectionSpec:
+def direction_from_tc(
+    qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: DirectionSpec = _NOTHING
+) -> DirectionSpec:
     """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
 
-    ``asked`` says the distribution of a jitter, which the kernel does not tell. Raises ``RunError`` for anything that
-    is not of the form that ``tc_commands`` makes.
+    ``asked`` is taken for what the kernel does not tell: the distribution of a jitter, and which part of a queue's
+    limit is room for the delay, where tc prints delay and rate less exactly than they were asked. Raises
+    ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
     """
     rate_bps: int | None = None
     delay_ns = 0
@@ -127,7 +132,7 @@ def direction_from_tc(qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: 
         if kind == "htb":
             rate_bps = _class_rate_bps(classes)
         elif kind == "netem":
-            delay_ns, jitter, loss = netem.held(options, asked)
+            delay_ns, jitter, loss = netem.held(options, asked.jitter)
             limit = int(options["limit"])
         elif kind == "pfifo":
             limit = int(options["limit"])
@@ -138,7 +143,25 @@ def direction_from_tc(qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: 
     held = DirectionSpec(delay_ns, rate_bps, None, queue_bytes, jitter, loss)
     if limit is None:
         return held
-    return replace(held, queue_frames=max(1, limit - delay_room_frames(held)))
+    room = delay_room_frames(asked if _told_alike(asked, held) else held)
+    try:
+        return replace(held, queue_frames=max(1, limit - room))
+    except ValueError as error:
+        raise RunError(f"a queue of {limit} frames is not one that was asked for: {error}") from error
+
+
+def _told_alike(asked: DirectionSpec, held: DirectionSpec) -> bool:
+    """Whether tc may print delay and rate of ``asked`` as those of ``held``."""
+    if abs(asked.delay_ns - held.delay_ns) > delay_tolerance_ns(asked.delay_ns):
+        return False
+    if asked.rate_bps is None or held.rate_bps is None:
+        return asked.rate_bps is held.rate_bps
+    return abs(asked.rate_bps - held.rate_bps) <= asked.rate_bps * RATE_TOLERANCE_RATIO
+
+
+def delay_tolerance_ns(delay_ns: int) -> int:
+    """By how much tc may print another delay than the one it was given."""
+    return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
 
 
 def _class_rate_bps(classes: str) -> int:
@@ -164,7 +187,7 @@ def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | No
         _tc(end, *command)
 
 
-def read_direction(end: End, asked: Jitter | None = None) -> DirectionSpec:
+def read_direction(end: End, asked: DirectionSpec = _NOTHING) -> DirectionSpec:
     """What the kernel holds for what ``end`` sends; ``asked``: see ``direction_from_tc``."""
     return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked)
 
@@ -219,8 +242,7 @@ class VethLink(ShapedLink):
         at_ns = time.monotonic_ns()
         self.spec = spec
         longest_ns = max(spec.a_to_b.delay_ns, spec.b_to_a.delay_ns)
-        told_ns = max(DELAY_TOLERANCE_NS, round(longest_ns * DELAY_TOLERANCE_RATIO))
-        check_held(self.name, spec, self.read_back(), told_ns, RATE_TOLERANCE_RATIO)
+        check_held(self.name, spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
         self._applied = True
         return at_ns
 
@@ -229,10 +251,8 @@ class VethLink(ShapedLink):
         apply_direction(self.end2, spec.b_to_a, held.b_to_a if held is not None else None)
 
     def read_back(self) -> LinkSpec:
-        """See ``LinkImplementation``; but a jitter's distribution is the one that was asked for."""
-        return LinkSpec(
-            read_direction(self.end1, self.spec.a_to_b.jitter), read_direction(self.end2, self.spec.b_to_a.jitter)
-        )
+        """See ``LinkImplementation``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        return LinkSpec(read_direction(self.end1, self.spec.a_to_b), read_direction(self.end2, self.spec.b_to_a))
 
     def count_anew(self) -> None:
         """Let ``statistics`` count from now on."""

@@ -22,13 +22,16 @@ MS, MBIT = 10**6, 10**6
 SPECS = {
     "nothing": DirectionSpec(),
     "rate": DirectionSpec(0, 2500 * MBIT),
+    "rate and queue": DirectionSpec(0, 10 * MBIT, 33),
     "rate that tc rounds": DirectionSpec(0, 123_456_784),
     "rate and queue in bytes": DirectionSpec(0, 10 * MBIT, None, 30_000),
     "delay": DirectionSpec(3 * MS),
     "long delay": DirectionSpec(2_500 * MS),
-    "delay of microseconds": DirectionSpec(1_500),
+    "delay of microseconds": DirectionSpec(2_500),
+    "delay between ticks": DirectionSpec(1_500_000),
+    "delay and rate between ticks": DirectionSpec(1_999_999, 2_345_678_912),
     "delay and rate": DirectionSpec(3 * MS, 1000 * MBIT),
-    "delay, rate and queue": DirectionSpec(100 * MS, 1 * MBIT, 500),
+    "long delay and low rate": DirectionSpec(100 * MS, 1 * MBIT),
     "uniform jitter": DirectionSpec(3 * MS, jitter=Jitter("uniform", 500_000, reorder=True)),
     "normal jitter": DirectionSpec(10 * MS, jitter=Jitter("normal", 2 * MS, reorder=True)),
     "loss": DirectionSpec(loss=IndependentLoss(0.015)),
@@ -36,6 +39,12 @@ SPECS = {
     "loss in bursts": DirectionSpec(MS, loss=GilbertElliottLoss(0.01, 0.25, 0.001, 0.9)),
     "loss in bursts, all of them": DirectionSpec(loss=GilbertElliottLoss(0.05, 0.45)),
 }
+
+
+def render(recorded: dict[str, Any]) -> str:
+    """The text of tc.json: a line for each entry."""
+    lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in recorded.items())
+    return f"{{\n{lines}\n}}\n"
 
 
 def record() -> dict[str, dict[str, Any]]:
@@ -49,6 +58,9 @@ def record() -> dict[str, dict[str, Any]]:
             qdiscs = netns.run(one.pid, ["tc", "-j", "qdisc", "show", "dev", "rec0"]).stdout
             classes = netns.run(one.pid, ["tc", "class", "show", "dev", "rec0"]).stdout
             commands = [" ".join(words) for words in tc.tc_commands("rec0", spec)]
-            recorded[name] = {"commands": commands, "qdiscs": json.loads(qdiscs or "[]"), "classes": classes}
+            shown = json.loads(qdiscs or "[]")
+            for qdisc in shown:
+                qdisc.pop("refcnt", None)  # follows the number of processors
+            recorded[name] = {"commands": commands, "qdiscs": shown, "classes": classes}
             link.clear()
     return recorded

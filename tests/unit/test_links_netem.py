@@ -1,7 +1,6 @@
 """netem: the options for jitter and loss, what tc prints of them, what is refused and what can change in place.
 
-The output has the form that tc/q_netem.c of iproute2 gives it; the contract tests confirm it on a kernel
-that has netem.
+The output here has the form that tc/q_netem.c of iproute2 gives it; tests/recorded has what a kernel said.
 """
 
 from __future__ import annotations
@@ -57,7 +56,9 @@ def test_no_loss_at_all_needs_no_netem() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"delay_ns": MS, "jitter": Jitter("uniform", 5)}, "keeps the order"),
+        ({"delay_ns": MS, "jitter": Jitter("uniform", 5000)}, "keeps the order"),
+        ({"delay_ns": 1999}, "below 2 us"),
+        ({"delay_ns": MS, "jitter": Jitter("uniform", 5, reorder=True)}, "below 2 us"),
         ({"delay_ns": MS, "rate_bps": 10**6, "jitter": UNIFORM}, "jitter with a bandwidth"),
         ({"rate_bps": 10**6, "loss": IndependentLoss(0.1)}, "loss with a bandwidth"),
         ({"seed": 1}, "seed"),
@@ -79,7 +80,7 @@ def shown(options: str) -> list[Any]:
 
 def test_what_tc_prints_is_read_back() -> None:
     delay = '"limit":1001000,"delay":{"delay":0.003,"jitter":0.0005,"correlation":0}'
-    held = tc.direction_from_tc(shown(delay), "", asked=UNIFORM)
+    held = tc.direction_from_tc(shown(delay), "", asked=DirectionSpec(3 * MS, jitter=UNIFORM))
     assert held == DirectionSpec(3 * MS, queue_frames=1000, jitter=UNIFORM)
     held = tc.direction_from_tc(shown('"limit":1000,"loss-random":{"loss":0.0150001,"correlation":0}'), "")
     asked = DirectionSpec(loss=IndependentLoss(0.015))
@@ -133,8 +134,8 @@ def test_a_delay_that_comes_or_goes_leaves_the_bandwidth_in_place() -> None:
         (DirectionSpec(MS), DirectionSpec(MS, 10**6)),
         # The kernel keeps a table once it is loaded.
         (
-            DirectionSpec(MS, jitter=Jitter("normal", 9, reorder=True)),
-            DirectionSpec(MS, jitter=Jitter("uniform", 9, True)),
+            DirectionSpec(MS, jitter=Jitter("normal", 9000, reorder=True)),
+            DirectionSpec(MS, jitter=Jitter("uniform", 9000, True)),
         ),
     ],
 )
