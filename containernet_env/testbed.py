@@ -25,8 +25,6 @@ from containernet_env.units import format_ms
 HOST_UP_TIMEOUT_S = 60.0
 CLUSTER_TIMEOUT_S = 60.0
 SERVER_TIMEOUT_S = 20.0
-# RTTs are off where something else holds the processors just then; those of a wrong network stay off.
-_RTT_ATTEMPTS = 3
 
 # How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
 _NEWS_S = 0.5
@@ -214,23 +212,20 @@ class Testbed:
     def _prove_network(self) -> str:
         self._check_emulator()
         pids = {name: host.pid for name, host in self.hosts.items()}
-        for _ in range(_RTT_ATTEMPTS):
-            self.rtt = table = measure_rtt(self.plan.topology, pids, broken=self._broken)
-            self._check_network()
-            problems = table.problems(self._tolerance)
-            if not problems:
-                break
+        self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
+        self._check_network()
+        problems = self.rtt.problems(self._tolerance)
         if problems:
             raise RunError(
                 "the network is not the one that was asked for: "
                 + "; ".join(problems)
                 + "\n"
-                + table.render(self._tolerance)
+                + self.rtt.render(self._tolerance)
             )
-        worst = table.worst()
+        worst = self.rtt.worst()
         assert worst.measured_ns is not None, "a pair without an answer is a problem"
         return (
-            f"links by {said(self.net.switches_kind)}; {len(table.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
+            f"links by {said(self.net.switches_kind)}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
             f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
         )
 

@@ -27,7 +27,7 @@ MACS = ("02:00:00:00:09:01", "02:00:00:00:09:02")
 # Set where the processor is emulated (the vm ring): what this machine does takes 20 times as long there, so that
 # everything is late by milliseconds, and the link emulator, which keeps real time, cannot be judged.
 COARSE = "CONTAINERNET_ENV_COARSE_TIMES" in os.environ
-RTT_TOLERANCE = Tolerance(4_000_000, 0.33) if COARSE else Tolerance()
+RTT_TOLERANCE = Tolerance(3_900_000, 0.32) if COARSE else Tolerance()
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
 needs_emulator = pytest.mark.skipif(

@@ -67,6 +67,16 @@ def test_a_change_of_one_value_keeps_the_others(make: Maker) -> None:
         check_held("test", asked, link.read_back(), tc.DELAY_TOLERANCE_NS)
 
 
+@pytest.mark.parametrize("make", [EMULATOR, NETEM])
+def test_a_delay_comes_and_goes_and_the_bandwidth_stays(make: Maker) -> None:
+    rate, both = LinkSpec.symmetric(0, 100 * MBIT), LinkSpec.symmetric(3 * MS, 100 * MBIT)
+    with make(rate) as (link, pids):
+        for spec in (both, rate, LinkSpec.symmetric(3 * MS), both, LinkSpec()):
+            link.apply(spec)
+            check_held("test", spec, link.read_back(), tc.DELAY_TOLERANCE_NS, tc.RATE_TOLERANCE_RATIO)
+            assert answers(*pids, ADDRESSES[1], deadline_s=5)
+
+
 @pytest.mark.parametrize("make", [EMULATOR, HTB])
 def test_applying_again_replaces_everything(make: Maker) -> None:
     with make(LinkSpec.symmetric(0, 10 * MBIT)) as (link, _):

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,20 @@ from mininet.topo import Topo
 from containernet_env import netns, ovs
 from containernet_env.containernet import Containernet
 from containernet_env.errors import RunError, UsageError
-from tests.root.network import NETWORKS, answers, keywords_of, machine_interfaces, needs_emulator, needs_root
+from containernet_env.links.rtt import ProbeHost, measure
+from containernet_env.links.spec import DirectionSpec
+from containernet_env.topology import RttExpectation
+from tests.root.network import (
+    COARSE,
+    NETWORKS,
+    RTT_TOLERANCE,
+    answers,
+    has_netem,
+    keywords_of,
+    machine_interfaces,
+    needs_emulator,
+    needs_root,
+)
 
 pytestmark = [
     pytest.mark.root,
@@ -102,6 +115,27 @@ def test_links_hold_what_was_asked_whatever_becomes_of_their_switch(net: Contain
     held = [link.read_back() for link in net.links]
     rates = [mbps * 10**6 for mbps in (20, 40, 60, 80, 100)]
     assert [(spec.a_to_b.rate_bps, spec.b_to_a.rate_bps) for spec in held] == [(rate, rate) for rate in rates]
+
+
+def test_rtts_through_a_switch_are_as_asked(net: Containernet, record_property: Callable[[str, object], None]) -> None:
+    if net.links_kind == "netem" and not has_netem():
+        pytest.skip("this kernel has no netem")
+    net.addSwitch("s1")
+    for number in (1, 2, 3):
+        net.addLink(net.addHost(f"h{number}"), "s1", delay="3ms", bw=1000)
+    net.start()
+    assert reach(*net.hosts)
+    frame_ns = 4 * DirectionSpec(0, 10**9).serialization_ns(98)
+    for a, b in combinations(net.hosts, 2):
+        hosts = [ProbeHost(host.name, host.pid, host.IP()) for host in (a, b)]
+        expected = RttExpectation(a.name, b.name, 12_000_000, 12_000_000 + frame_ns)
+        # An emulated processor may be busy with something else for as long as a measurement takes.
+        for _ in range(10 if COARSE else 1):
+            table = measure(hosts, [expected])
+            if not table.problems(RTT_TOLERANCE):
+                break
+        assert table.problems(RTT_TOLERANCE) == [], table.render(RTT_TOLERANCE)
+        record_property(f"median_ns {a.name}-{b.name}", table.pairs[0].measured_ns)
 
 
 def test_links_come_and_go_while_it_runs(net: Containernet) -> None:

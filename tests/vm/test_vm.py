@@ -56,8 +56,9 @@ def test_its_kernel_has_what_this_ring_is_for(outcome: machine.Outcome) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("test_links_contract::test_the_rtt_is_the_one_that_was_asked_for[netem]",),
-        *("test_links_contract::test_a_change_of_one_value_keeps_the_others[netem]",),
+        "test_links_contract::test_the_rtt_is_the_one_that_was_asked_for[netem]",
+        "test_links_contract::test_a_change_of_one_value_keeps_the_others[netem]",
+        "test_links_contract::test_a_delay_comes_and_goes_and_the_bandwidth_stays[netem]",
         *(f"test_links_switches::test_two_switches_and_their_names[{kind}]" for kind in KINDS),
         *(f"test_live_links::test_a_partition_and_its_end[{kind}]" for kind in KINDS),
         *(f"test_live_links::test_a_cable_is_pulled_and_plugged_in[{kind}]" for kind in KINDS),
@@ -105,13 +106,24 @@ def test_a_run_left_nothing_and_its_rows_have_no_errors(outcome: machine.Outcome
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rtts_are_between_12_and_16_ms_where_12_are_asked(outcome: machine.Outcome, kind: str) -> None:
+def test_rtts_are_12_to_16_ms_where_12_are_asked(outcome: machine.Outcome, kind: str) -> None:
+    name = f"test_rtts_through_a_switch_are_as_asked[{kind}]"
+    cases = ElementTree.parse(outcome.results / "contracts.xml").iter("testcase")
+    (case,) = [case for case in cases if case.get("name") == name]
+    medians_ns = {entry.get("name"): int(entry.get("value", "0")) for entry in case.iter("property")}
+    assert len(medians_ns) == 3, outcome.log("contracts")
+    assert all(ASKED_NS <= median_ns <= MOST_NS for median_ns in medians_ns.values()), medians_ns
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rtts_of_a_run_are_never_less_than_asked(outcome: machine.Outcome, kind: str) -> None:
     record = record_of(outcome.results, kind)
     assert record["switches"] == kind
     asked = [pair for pair in record["rtt"] if pair["propagation_ns"] == ASKED_NS]
     assert len(asked) == 3, record["rtt"]
-    measured = {f"{pair['a']}-{pair['b']}": pair["measured_ns"] / 1e6 for pair in asked}
-    assert all(ASKED_NS <= pair["measured_ns"] <= MOST_NS for pair in asked), measured
+    for pair in asked:
+        # All pairs are measured at once there, which is much for such a processor: the fastest of the probes counts.
+        assert ASKED_NS <= min(pair["samples_ns"]) <= MOST_NS, pair
 
 
 @pytest.mark.parametrize("kind", KINDS)

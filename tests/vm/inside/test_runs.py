@@ -20,7 +20,7 @@ SETTLE_S = 20.0
 
 
 def run_command(switches: str, out: Path) -> list[str]:
-    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "3.9ms", "--scenarios", str(SCENARIOS)]
+    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "30ms", "--scenarios", str(SCENARIOS)]
     return [str(COMMAND), "run", str(CONFIG), str(out), *options]
 
 
