@@ -182,7 +182,7 @@ class ContainerOptions:
             "device_requests": list(self.device_requests),
             "init": self.init,
             # The engine restarts nothing behind the back of who measures.
-            "log_config": _log_config(self.logs),
+            "log_config": log_config(self.logs),
         }
         return {name: value for name, value in wanted.items() if value not in (None, [], {}, (), False)}
 
@@ -203,7 +203,8 @@ class ContainerOptions:
         return found
 
 
-def _log_config(keep: bool) -> dict[str, Any]:
+def log_config(keep: bool) -> dict[str, Any]:
+    """The engine's ``LogConfig``: bounded logs, or none."""
     # Bounded: a program that logs without end must not fill the machine's disk.
     if keep:
         return {"type": "json-file", "config": {"max-size": "4m", "max-file": "2"}}

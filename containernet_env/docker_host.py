@@ -10,7 +10,6 @@ import select
 import shlex
 import subprocess
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -18,21 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docker.errors import APIError, BuildError, ImageNotFound, NotFound
+from docker.errors import APIError, BuildError, ImageNotFound
 from mininet.log import debug, info
 
 from containernet_env import engine, owner
 from containernet_env.container_options import ContainerOptions, check_name, cpu_limit, hostname, memory_bytes
 from containernet_env.container_programs import ContainerPrograms
 from containernet_env.container_shell import ContainerProcesses
+from containernet_env.engine import ExitState
 from containernet_env.errors import RunError, UsageError
 from containernet_env.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
 from containernet_env.links.interface import NoInterface
 from containernet_env.netns import ip_batch
 
 BRING_UP_DEADLINE_S = 120.0
-_EXIT_DEADLINE_S = 10.0
-_POLL_S = 0.02
 
 # What Mininet itself hands to a host; everything else that is unknown is a mistake.
 _HOST_PARAMETERS = frozenset({"ip", "mac", "defaultRoute"})
@@ -52,14 +50,6 @@ class ContainerContext:
     def image_lock(self, image: str) -> threading.Lock:
         """One lock per image, so that hosts that share a missing one fetch it once."""
         return self._images.setdefault(image, threading.Lock())
-
-
-@dataclass
-class ExitState:
-    """How a container's first process ended; ``exit_code`` is ``None`` while it runs."""
-
-    exit_code: int | None
-    oom_killed: bool
 
 
 class Docker(ContainerPrograms):
@@ -280,17 +270,8 @@ class Docker(ContainerPrograms):
         return self._wait_ended()
 
     def _wait_ended(self) -> ExitState:
-        deadline = time.monotonic() + _EXIT_DEADLINE_S
-        while True:
-            try:
-                state = engine.client().api.inspect_container(self.did)["State"]
-            except NotFound as error:
-                raise RunError(f"host {self.name}: its container has been removed") from error
-            if not state["Running"]:
-                return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]))
-            if time.monotonic() > deadline:
-                raise RunError(f"host {self.name}: the engine has not noticed the end of its first process")
-            time.sleep(_POLL_S)
+        assert self.did is not None
+        return engine.wait_ended(self.did, self.name)
 
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote. Raises ``RunError`` for a host without ``logs=True``."""
@@ -298,11 +279,7 @@ class Docker(ContainerPrograms):
             raise RunError(f"host {self.name} keeps no logs: it was added without logs=True")
         if self.did is None:
             return ""
-        try:
-            data: bytes = engine.client().api.logs(self.did, stdout=True, stderr=True, tail=tail)
-        except (APIError, *engine.UNREACHABLE) as error:
-            raise RunError(f"host {self.name}: no logs: {error}") from error
-        return data.decode(errors="replace")
+        return engine.logs_of(self.did, self.name, tail)
 
     @property
     def processes(self) -> ContainerProcesses:

@@ -36,6 +36,18 @@ _REMOVAL_DEADLINE_S = 60.0
 # What the SDK lets through when nobody listens, the socket is gone, or the engine stops answering.
 UNREACHABLE = (DockerException, requests.exceptions.RequestException, OSError)
 
+# How long the engine may take to notice that a container's first process has ended.
+_EXIT_DEADLINE_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass
+class ExitState:
+    """How a container's first process ended; ``exit_code`` is ``None`` while it runs."""
+
+    exit_code: int | None
+    oom_killed: bool
+
 
 @dataclass(frozen=True)
 class OurContainer:
@@ -126,6 +138,33 @@ def list_ours(run: str | None = None) -> list[OurContainer]:
         )
         for row in rows
     ]
+
+
+def wait_ended(container: str, host: str) -> ExitState:
+    """How the first process of a container ended, once the engine has noticed (at most 10 s).
+
+    ``host`` names it in errors. Raises ``RunError`` where the container is gone or is said to run on.
+    """
+    deadline = time.monotonic() + _EXIT_DEADLINE_S
+    while True:
+        try:
+            state = client().api.inspect_container(container)["State"]
+        except NotFound as error:
+            raise RunError(f"host {host}: its container has been removed") from error
+        if not state["Running"]:
+            return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]))
+        if time.monotonic() > deadline:
+            raise RunError(f"host {host}: the engine has not noticed the end of its first process")
+        time.sleep(_POLL_S)
+
+
+def logs_of(container: str, host: str, tail: int) -> str:
+    """The last ``tail`` lines that a container's first process wrote. Raises ``RunError`` where they are gone."""
+    try:
+        data: bytes = client().api.logs(container, stdout=True, stderr=True, tail=tail)
+    except UNREACHABLE as error:
+        raise RunError(f"host {host}: no logs: {error}") from error
+    return data.decode(errors="replace")
 
 
 def remove_containers(ids: Iterable[str]) -> None:

@@ -113,13 +113,13 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
 
 
 def direction_from_tc(
-    qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: DirectionSpec = _NOTHING
+    qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS
 ) -> DirectionSpec:
     """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
 
     ``asked`` is taken for what the kernel does not tell: the distribution of a jitter, and which part of a queue's
-    limit is room for the delay, where tc prints delay and rate less exactly than they were asked. Raises
-    ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    limit is room for the delay, where tc prints delay and rate less exactly than they were asked. ``class_id`` is that
+    of HTB's only class. Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
     """
     rate_bps: int | None = None
     delay_ns = 0
@@ -130,7 +130,7 @@ def direction_from_tc(
     for qdisc in qdiscs:
         kind, options = qdisc.get("kind"), qdisc.get("options", {})
         if kind == "htb":
-            rate_bps = _class_rate_bps(classes)
+            rate_bps = _class_rate_bps(classes, class_id)
         elif kind == "netem":
             delay_ns, jitter, loss = netem.held(options, asked.jitter)
             limit = int(options["limit"])
@@ -164,10 +164,10 @@ def delay_tolerance_ns(delay_ns: int) -> int:
     return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
 
 
-def _class_rate_bps(classes: str) -> int:
+def _class_rate_bps(classes: str, class_id: str) -> int:
     found = _HTB_CLASS.findall(classes)
-    if len(found) != 1 or found[0][0] != _CLASS or found[0][1:3] != found[0][3:5]:
-        raise RunError(f"the HTB class {_CLASS} is not as it was made: {classes.strip()!r}")
+    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][3:5]:
+        raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
     return int(found[0][1]) * _RATE_UNITS[found[0][2]]
 
 
@@ -187,9 +187,9 @@ def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | No
         _tc(end, *command)
 
 
-def read_direction(end: End, asked: DirectionSpec = _NOTHING) -> DirectionSpec:
-    """What the kernel holds for what ``end`` sends; ``asked``: see ``direction_from_tc``."""
-    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked)
+def read_direction(end: End, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:
+    """What the kernel holds for what ``end`` sends; ``asked``, ``class_id``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked, class_id)
 
 
 def _qdiscs(end: End, *options: str) -> list[dict[str, Any]]:
@@ -198,7 +198,12 @@ def _qdiscs(end: End, *options: str) -> list[dict[str, Any]]:
 
 
 class VethLink(ShapedLink):
-    """A veth pair between two namespaces; ``end1`` and ``end2`` belong to ``intf1`` and ``intf2``."""
+    """A veth pair between two namespaces; ``end1`` and ``end2`` belong to ``intf1`` and ``intf2``.
+
+    ``class_id`` is what HTB's only class is called on both ends.
+    """
+
+    class_id = _CLASS
 
     def __init__(self, name: str, end1: End, end2: End, spec: LinkSpec) -> None:
         super().__init__(name, spec)
@@ -241,8 +246,7 @@ class VethLink(ShapedLink):
             raise
         at_ns = time.monotonic_ns()
         self.spec = spec
-        longest_ns = max(spec.a_to_b.delay_ns, spec.b_to_a.delay_ns)
-        check_held(self.name, spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
+        self.check()
         self._applied = True
         return at_ns
 
@@ -250,9 +254,17 @@ class VethLink(ShapedLink):
         apply_direction(self.end1, spec.a_to_b, held.a_to_b if held is not None else None)
         apply_direction(self.end2, spec.b_to_a, held.b_to_a if held is not None else None)
 
+    def check(self) -> None:
+        """Raise ``RunError`` unless the kernel holds what was last asked for."""
+        longest_ns = max(self.spec.a_to_b.delay_ns, self.spec.b_to_a.delay_ns)
+        check_held(self.name, self.spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
+
     def read_back(self) -> LinkSpec:
         """See ``LinkImplementation``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
-        return LinkSpec(read_direction(self.end1, self.spec.a_to_b), read_direction(self.end2, self.spec.b_to_a))
+        return LinkSpec(
+            read_direction(self.end1, self.spec.a_to_b, self.class_id),
+            read_direction(self.end2, self.spec.b_to_a, self.class_id),
+        )
 
     def count_anew(self) -> None:
         """Let ``statistics`` count from now on."""
