@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from docker.errors import NotFound
 from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
 from mininet.log import error, info, output
@@ -209,13 +210,6 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             for node in fresh:
                 _configure(node, addresses=False)
         return link
-
-    def _node(self, node: Any) -> Any:
-        if not isinstance(node, str):
-            return node
-        if node not in self.nameToNode:
-            raise UsageError(f"there is no node called {node!r}")
-        return self[node]
 
     def _check_no_loop(self, one: Any, two: Any) -> None:
         if one is two:

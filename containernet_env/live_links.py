@@ -34,12 +34,11 @@ class LiveLinks:
 
     if TYPE_CHECKING:
         links: list[Any]
+        nameToNode: dict[str, Any]
         links_kind: str
         factory: LinkFactory
 
         def linksBetween(self, node1: Any, node2: Any) -> list[ShapedLink]: ...
-
-        def _node(self, node: Any) -> Any: ...
 
     _partition: KernelPartition | None = None
 
@@ -113,6 +112,13 @@ class LiveLinks:
             self.set_link_up(src, dst, status == "up")
         except (UsageError, RunError) as problem:
             error(f"*** {problem}\n")
+
+    def _node(self, node: Any) -> Any:
+        if not isinstance(node, str):
+            return node
+        if node not in self.nameToNode:
+            raise UsageError(f"there is no node called {node!r}")
+        return self.nameToNode[node]
 
     def _between(self, node1: Any, node2: Any) -> list[ShapedLink]:
         between = self.linksBetween(self._node(node1), self._node(node2))

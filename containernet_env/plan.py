@@ -20,9 +20,12 @@ from containernet_env.links import netem
 from containernet_env.links.memory import frame_memory_note
 from containernet_env.links.select import LinksChoice, SwitchesChoice, check_choices
 from containernet_env.links.spec import DirectionSpec
+from containernet_env.network_engines import original_rules
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
 from containernet_env.topology import HostRole, Link, RttExpectation, Switch, Topology, star
 from containernet_env.units import format_ms, format_number
+
+EngineChoice = Literal["builtin", "containernet"]
 
 CPU_PERIOD_US = 100_000
 """The kernel's default CFS period; a quota is cpus * period."""
@@ -50,7 +53,7 @@ class PlanOptions:
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
     placeholder until there is one. ``only``: names, globs, ``write``, ``read`` or ``mixed``; empty takes all.
-    ``repeat``: 1 or more.
+    ``repeat``: 1 or more. ``engine``: what makes hosts and links real (`containernet_env.network_engines`).
     """
 
     machine_cores: int
@@ -60,6 +63,7 @@ class PlanOptions:
     tcp_congestion_control: str = "cubic"
     only: tuple[str, ...] = ()
     repeat: int = 1
+    engine: EngineChoice = "builtin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class Plan:
             "scenario_file": self.scenario_set
             and {"path": str(self.scenario_set.path), "sha256": self.scenario_set.sha256},
             "subnet": str(self.config.subnet),
+            "engine": self.options.engine,
             "links_choice": self.options.links,
             "links_by": self.links_by,
             "links_by_reason": self.links_by_reason,
@@ -178,10 +183,13 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
 
     Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
     scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
-    links and switches do not go together, or netem was asked for and cannot carry the links out.
+    links and switches do not go together, netem was asked for and cannot carry the links out, or the network engine
+    cannot.
     """
     check_choices(options.links, options.switches)
     topology = star(config)
+    if options.engine == "containernet":
+        original_rules.check(topology.links, options.links)
     links_by, links_by_reason = _links_by(config, options, topology.links)
     largest = topology.largest_member_rtt()
     timing = etcd_timing(config, largest)

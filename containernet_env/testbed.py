@@ -10,12 +10,11 @@ from typing import Any
 
 from containernet_env import engine, netns, tcp
 from containernet_env.benchmark import SERVER_PORT, BenchmarkServer
-from containernet_env.containernet import Containernet
-from containernet_env.docker_host import Docker
 from containernet_env.errors import RunError
 from containernet_env.etcd import Cluster, Member
 from containernet_env.links.rtt import RttTable, Tolerance, measure_rtt
-from containernet_env.links.select import said
+from containernet_env.network_engines import select
+from containernet_env.network_engines.base import NetworkHost
 from containernet_env.plan import Plan
 from containernet_env.relay import Relay
 from containernet_env.report import Reporter
@@ -67,10 +66,8 @@ class Testbed:
         self._reporter = reporter
         self._port = port
         self._tolerance = tolerance
-        self.net = Containernet(
-            links=plan.links_by, switches=plan.options.switches, run_id=plan.run_id, controller=None
-        )
-        self.hosts: dict[str, Docker] = {}
+        self.net = select.create(plan)
+        self.hosts: dict[str, NetworkHost] = {}
         self.relay: Relay | None = None
         self._cluster: Cluster | None = None
         self._server: BenchmarkServer | None = None
@@ -95,14 +92,14 @@ class Testbed:
         return self._server
 
     @property
-    def client_host(self) -> Docker:
+    def client_host(self) -> NetworkHost:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
 
     @property
     def realtime(self) -> bool | None:
         """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
-        granted: bool | None = self.net.factory.emulator.hello.get("realtime")
+        granted: bool | None = self.net.carrier_facts().get("realtime")
         return granted
 
     def up(self) -> None:
@@ -149,28 +146,16 @@ class Testbed:
 
     def _start_hosts(self) -> None:
         for plan in self.plan.hosts:
-            self.hosts[plan.name] = self.net.addDocker(
-                plan.name,
-                ip=f"{plan.ip}/{plan.prefix_length}",
-                dimage=self._images[plan.image],
-                dcmd=[ENTRY_POINTS[plan.image], *plan.command],
-                environment=dict(plan.environment),
-                tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
-                mem_limit=plan.memory_bytes,
-                memswap_limit=plan.memswap_bytes,
-                cpu_period=plan.cpu_period_us,
-                cpu_quota=plan.cpu_quota_us,
-                cap_drop=["ALL"],
-                logs=True,
-            )
+            command = [ENTRY_POINTS[plan.image], *plan.command]
+            self.hosts[plan.name] = self.net.add_host(plan, self._images[plan.image], command)
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
 
     def _connect(self) -> None:
         for switch in self.plan.switches:
-            self.net.addSwitch(switch.name)
+            self.net.add_switch(switch.name)
         for link in self.plan.links:
-            self.net.addSpecLink(link.a, link.b, link.spec)
+            self.net.add_link(link.a, link.b, link.spec)
         self.net.start()
         self.net.staticArp()
         self._set_tcp()
@@ -200,7 +185,7 @@ class Testbed:
 
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
-        hello = self.net.factory.emulator.hello
+        hello = self.net.carrier_facts()
         test = hello.get("self_test")
         if test is not None and not test["passed"]:
             raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
@@ -225,7 +210,7 @@ class Testbed:
         worst = self.rtt.worst()
         assert worst.measured_ns is not None, "a pair without an answer is a problem"
         return (
-            f"links by {said(self.net.switches_kind)}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
+            f"links by {self.net.carrier}; {len(self.rtt.pairs)} RTTs as asked, worst {worst.a}-{worst.b}: "
             f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
         )
 
@@ -278,10 +263,12 @@ class Testbed:
                 "storage_driver": info.get("Driver"),
             },
             "images": dict(self._images),
+            "engine": self.net.engine_name,
+            "engine_version": self.net.engine_version,
             "links": self.net.links_kind,
             "switches": self.net.switches_kind,
             # What the emulator said of itself: its version, real-time priority, own latencies, self-test.
-            "link_emulator": self.net.factory.emulator.hello or None,
+            "link_emulator": dict(self.net.carrier_facts()) or None,
             "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},
             "tcp": {
                 name: {"congestion_control": self._congestion_control.get(name)}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from containernet_env.errors import UsageError
 
 if TYPE_CHECKING:
-    from containernet_env.live_links import LiveLinks
+    from containernet_env.network_engines.base import LiveChanges
 
 _ONE_WAY = "one-way"
 
 
-def _link(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _link(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     if len(words) != 3 or words[2] not in ("up", "down"):
         raise UsageError("usage: link NODE NODE up|down")
     one, two, status = words
@@ -31,19 +31,19 @@ def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool,
     return one, two, value, one_way, f"from {one} to {two}" if one_way else f"between {one} and {two}, both ways"
 
 
-def _delay(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     one, two, value, one_way, where = _value("delay", "TIME", words)
     return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
 
 
-def _rate(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     one, two, value, one_way, where = _value("rate", "MBIT|unlimited", words)
     mbps = None if value == "unlimited" else _number(value, "a number of Mbit/s such as 100, or unlimited")
     unit = "" if mbps is None else " Mbit/s"
     return f"rate {value}{unit} {where}", net.set_rate(one, two, mbps, one_way=one_way)
 
 
-def _loss(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _loss(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     one, two, value, one_way, where = _value("loss", "PERCENT%", words)
     allowed = "a percentage from 0% to 100%, such as 1%"
     percent = _number(value.removesuffix("%"), allowed) if value.endswith("%") else None
@@ -62,7 +62,7 @@ def _number(text: str, allowed: str) -> Decimal:
     return number
 
 
-def _partition(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _partition(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     sets = [part.split() for part in " ".join(words).split("|")]
     if len(sets) < 2 or not all(sets):
         raise UsageError("usage: partition HOST... | HOST... [| HOST...]")
@@ -70,13 +70,13 @@ def _partition(net: LiveLinks, words: list[str]) -> tuple[str, int]:
     return f"parted: {' | '.join(' '.join(names) for names in sets)}", at_ns
 
 
-def _heal(net: LiveLinks, words: list[str]) -> tuple[str, int]:
+def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     if words:
         raise UsageError("usage: heal")
     return "healed", net.heal()
 
 
-CHANGES: Mapping[str, Callable[[LiveLinks, list[str]], tuple[str, int]]] = {
+CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], tuple[str, int]]] = {
     "link": _link,
     "delay": _delay,
     "rate": _rate,
@@ -86,7 +86,7 @@ CHANGES: Mapping[str, Callable[[LiveLinks, list[str]], tuple[str, int]]] = {
 }
 
 
-def change(net: LiveLinks, verb: str, line: str) -> str:
+def change(net: LiveChanges, verb: str, line: str) -> str:
     """Carry out one of ``CHANGES``; a line that says what holds now and since when.
 
     Raises ``UsageError`` for words that make no sense, and what the change raises.

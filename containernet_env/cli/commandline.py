@@ -12,8 +12,6 @@ from mininet.cli import CLI
 from mininet.log import error, lg, output
 
 from containernet_env.cli.changes import CHANGES, change
-from containernet_env.containernet import Containernet
-from containernet_env.docker_host import Docker
 from containernet_env.errors import RunError, UsageError
 
 
@@ -85,8 +83,8 @@ class OneLine(CommandLine):
         """No loop."""
 
 
-def run_command(net: Containernet, line: str) -> int:
-    """Carry out one line; its exit status.
+def run_command(net: Any, line: str) -> int:
+    """Carry out one line on a network (`network_engines.base.NetworkEngine`); its exit status.
 
     A line that begins with a Docker host's name runs there, with its own status and every later word that names a
     node replaced by its address; `sh CMD` runs on this machine; `pingall` fails on any lost packet; every other
@@ -95,11 +93,11 @@ def run_command(net: Containernet, line: str) -> int:
     """
     verb, _, rest = line.strip().partition(" ")
     node = net.nameToNode.get(verb)
-    if isinstance(node, Docker):
+    if node is not None and node in net.hosts:
         words = [(net[word].IP() or word) if word in net else word for word in rest.split(" ")]
         status, output = node.run(" ".join(words))
         click.echo(output, nl=False)
-        return status
+        return int(status)
     if verb == "sh":
         return subprocess.run(["sh", "-c", rest], check=False).returncode
     if verb in CHANGES:

@@ -29,8 +29,15 @@ class ToleranceType(click.ParamType[Tolerance]):
 
 
 def testbed_options(command: _Command) -> _Command:
-    """Add --links, --switches, --rtt-tolerance, --congestion-control and --port."""
+    """Add --engine, --links, --switches, --rtt-tolerance, --congestion-control and --port."""
     options = (
+        click.option(
+            "--engine",
+            type=click.Choice(["builtin", "containernet"]),
+            default="builtin",
+            show_default=True,
+            help="What makes hosts and links: this project, or the original Containernet where it is installed.",
+        ),
         click.option(
             "--links",
             type=click.Choice(["auto", "netem", "emulator"]),

@@ -20,7 +20,7 @@ from containernet_env.signals import StopSignals
 if TYPE_CHECKING:
     from containernet_env.links.rtt import Tolerance
     from containernet_env.links.select import LinksChoice, SwitchesChoice
-    from containernet_env.plan import Plan, PlanOptions
+    from containernet_env.plan import EngineChoice, Plan, PlanOptions
     from containernet_env.results import ResultsFile
     from containernet_env.testbed import Testbed
 
@@ -57,6 +57,7 @@ def command(
     scenarios: Path | None,
     only: tuple[str, ...],
     repeat: int,
+    engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
     rtt_tolerance: Tolerance,
@@ -79,6 +80,7 @@ def command(
         tcp_congestion_control=tcp_congestion_control,
         only=only,
         repeat=repeat,
+        engine=engine,
     )
     plan = make_plan(config, scenarios, quick=quick, options=options)
     if dry_run:
@@ -95,9 +97,11 @@ def command(
 def execute(plan: Plan, out: Path, console: Console, tolerance: Tolerance, port: int, began: float) -> int:
     """Carry the plan out; the exit code. `began` is when the command began, on the monotonic clock."""
     from containernet_env.lock import RunLock
+    from containernet_env.network_engines import select
     from containernet_env.results import ResultsFile
 
     require_root()
+    select.require(plan)
     reporter = TerminalReporter(console)
     results = ResultsFile(out)
     with (
@@ -167,7 +171,7 @@ def _measure(
                 config=plan.config,
                 rtt=plan.largest_member_rtt,
                 rtt_measured_ns=measured,
-                hosts="docker",
+                hosts=testbed.net.hosts_kind,
                 links=testbed.net.links_kind,
                 etcd_version=version,
                 run_id=run_id,

@@ -19,6 +19,7 @@ from containernet_env.signals import StopSignals
 if TYPE_CHECKING:
     from containernet_env.links.rtt import Tolerance
     from containernet_env.links.select import LinksChoice, SwitchesChoice
+    from containernet_env.plan import EngineChoice
     from containernet_env.testbed import Testbed
 
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 def command(
     config: Path,
     commands: tuple[str, ...],
+    engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
     rtt_tolerance: Tolerance,
@@ -45,6 +47,7 @@ def command(
     from containernet_env import clean
     from containernet_env.config import load_config
     from containernet_env.lock import RunLock
+    from containernet_env.network_engines import select
     from containernet_env.plan import PlanOptions, build_plan
     from containernet_env.setup import ready_images
     from containernet_env.testbed import Testbed
@@ -56,9 +59,11 @@ def command(
         links=links,
         switches=switches,
         tcp_congestion_control=tcp_congestion_control,
+        engine=engine,
     )
     plan = build_plan(load_config(config), None, options)
     require_root()
+    select.require(plan)
     reporter = TerminalReporter(console)
     with StopSignals() as stop, RunLock():
         images = ready_images()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import Link
 
 from containernet_env.errors import RunError, UsageError

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import Intf
 
 from containernet_env import netns
