@@ -120,9 +120,15 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             deadline.join()
 
     def _popen(self, cmd: Sequence[str], **params: Any) -> subprocess.Popen[Any]:
+        is_shell = params.get("stdin") is not None and params["stdin"] == self.slave
+        if is_shell:
+            # As in Mininet's other shells: bash's line editor writes codes into what commands print.
+            words = list(cmd)
+            words.insert(words.index("--norc") + 1, "--noediting")
+            cmd = words
         # A session of its own: the terminal's Ctrl-C is for the driver.
         process: subprocess.Popen[Any] = super()._popen(cmd, **{"start_new_session": True, **params})
-        if params.get("stdin") is not None and params["stdin"] == self.slave:
+        if is_shell:
             end = threading.Thread(target=_mark_end, args=(process, os.dup(self.slave)), name=self.name, daemon=True)
             self._ends.append(end)
             end.start()
