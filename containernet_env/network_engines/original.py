@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,6 +47,9 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         self.run_id = run_id
         self.switches_kind = switches
         self._numbers = itertools.count()
+        # Its constructors ask the engine and the kernel for things and then take note of them. On this thread no
+        # signal interrupts one, so that `stop` knows all there is once it has ended.
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="containernet")
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
         super().__init__(controller=None, link=TCLink, build=False)
@@ -60,7 +64,8 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> OriginalHost:
         """See ``base.NetworkEngine``; the container runs when this returns."""
         with _translated(f"host {plan.name} (image {image})"):
-            host = self.addDocker(
+            host: OriginalHost = self._carry_out(
+                self.addDocker,
                 plan.name,
                 cls=OriginalHost,
                 ip=f"{plan.ip}/{plan.prefix_length}",
@@ -69,16 +74,15 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
                 image=image,
                 command=command,
             )
-        assert isinstance(host, OriginalHost)
         return host
 
     def add_switch(self, name: str) -> None:
         """See ``base.NetworkEngine``."""
         with _translated(f"switch {name}"):
             if self.switches_kind == "ovs":
-                self.addSwitch(name, cls=OwnedOvsBridge, run_id=self.run_id)
+                self._carry_out(self.addSwitch, name, cls=OwnedOvsBridge, run_id=self.run_id)
             else:
-                self.addSwitch(name, cls=NamespacedBridge)
+                self._carry_out(self.addSwitch, name, cls=NamespacedBridge)
 
     def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
         """See ``base.NetworkEngine``."""
@@ -87,7 +91,8 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         # the machine's interfaces, where its usual names (etcd1-eth0) may be somebody else's.
         names = [self._interface_name(node) for node in (node1, node2)]
         with _translated(f"link {name}"):
-            link = self.addLink(
+            link = self._carry_out(
+                self.addLink,
                 node1,
                 node2,
                 cls=TCLink,
@@ -112,13 +117,16 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def start(self) -> None:
         """See ``base.NetworkEngine``."""
         with _translated("network"):
-            super().start()
+            self._carry_out(super().start)
         for host in self.hosts:
             host.defaultIntf().check_address(host.params["ip"])
         for switch in self.switches:
             switch.check(intf.name for intf in switch.intfList() if intf.link is not None)
         for link in self.links:
             link.check()
+
+    def _carry_out(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self._worker.submit(call, *args, **options).result()
 
     def on_event(self, handler: EventHandler) -> None:
         """See ``base.NetworkEngine``; the kernel carries the links, and tells nothing."""
@@ -132,8 +140,8 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def stop(self) -> None:
         """See ``base.NetworkEngine``."""
         problems: list[str] = []
-        # By their label: also one that was created and never noted, since an interrupt struck in between. Their links
-        # go with their namespaces.
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        # By their label: also one that failed half-way. Their links go with their namespaces.
         _attempt("containers", self._remove_containers, problems)
         for host in self.hosts:
             _attempt(host.name, host.release, problems)

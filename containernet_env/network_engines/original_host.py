@@ -63,6 +63,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         self._asked = plan
         self._pidfd: int | None = None
         self._shell_wanted = False
+        self._terminal: int | None = None
         self._ends: list[threading.Thread] = []
         super().__init__(
             name,
@@ -110,6 +111,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             # Its own check after the start found the shell dead and asks for another one.
             raise RunError(f"host {self.name}: no shell could be started in its container")
         self._shell_wanted = True
+        self._close_terminal()
         deadline = threading.Timer(_SHELL_DEADLINE_S, self._kill_shell)
         deadline.start()
         try:
@@ -129,10 +131,21 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         # A session of its own: the terminal's Ctrl-C is for the driver.
         process: subprocess.Popen[Any] = super()._popen(cmd, **{"start_new_session": True, **params})
         if is_shell:
-            end = threading.Thread(target=_mark_end, args=(process, os.dup(self.slave)), name=self.name, daemon=True)
+            terminal: int = params["stdin"]
+            self._terminal = terminal
+            end = threading.Thread(target=_mark_end, args=(process, os.dup(terminal)), name=self.name, daemon=True)
             self._ends.append(end)
             end.start()
         return process
+
+    def _close_terminal(self) -> None:
+        """Close both ends of the last shell's terminal, which its class forgets."""
+        if self._terminal is None:
+            return
+        os.close(self._terminal)
+        self._terminal = self.slave = None
+        if self.stdin is not None:
+            self.stdin.close()
 
     def _kill_shell(self) -> None:
         if self.shell is not None:
@@ -202,6 +215,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             self.shell.kill()
         for end in self._ends:
             end.join(_END_TIMEOUT_S)
+        self._close_terminal()
         self.cleanup()
         if self._pidfd is not None:
             os.close(self._pidfd)

@@ -2,12 +2,12 @@
 
 import sys
 
+# In the order of Containernet's own examples.
+from containernet_env.containernet import Containernet  # ruff: isort: skip
 from mininet.cli import CLI
 from mininet.link import TCLink
 from mininet.log import info, setLogLevel
 from mininet.node import Controller
-
-from containernet_env.containernet import Containernet
 
 setLogLevel("info")
 image = sys.argv[1]
