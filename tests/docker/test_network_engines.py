@@ -20,18 +20,23 @@ from containernet_env.docker_host import new_run_id
 from containernet_env.errors import RunError
 from containernet_env.links.base import check_held
 from containernet_env.links.rtt import measure_rtt
+from containernet_env.links.select import SwitchesChoice
 from containernet_env.links.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network_engines import select
 from containernet_env.network_engines.base import NetworkEngine
 from containernet_env.plan import EngineChoice, Plan, PlanOptions, build_plan
 from tests.docker.machine_state import left_over, snapshot
-from tests.root.network import answers, has_netem
+from tests.root.network import RTT_TOLERANCE, answers, has_netem, needs_ovs
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 
 PROBLEM = select.original_problem()
 ORIGINAL = pytest.mark.skipif(PROBLEM is not None, reason=f"the original Containernet is not installed: {PROBLEM}")
-ENGINES = [pytest.param("builtin"), pytest.param("containernet", marks=ORIGINAL)]
+ENGINES = [
+    pytest.param(("builtin", "auto"), id="builtin"),
+    pytest.param(("containernet", "bridge"), id="containernet-bridge", marks=ORIGINAL),
+    pytest.param(("containernet", "ovs"), id="containernet-ovs", marks=[ORIGINAL, needs_ovs]),
+]
 MIB = 1 << 20
 DELAY = "3ms" if has_netem() else "0ms"
 MEMBERS = [
@@ -50,10 +55,14 @@ def image() -> str:
     return str(max(images, key=lambda entry: str(entry.attrs["Created"])).tags[0])
 
 
-def make_plan(tmp_path: Path, which: EngineChoice) -> Plan:
+def make_plan(tmp_path: Path, which: EngineChoice, switches: SwitchesChoice) -> Plan:
     config = tmp_path / "config.json"
     config.write_text(json.dumps(MEMBERS))
-    return build_plan(load_config(config), None, PlanOptions(os.cpu_count() or 1, run_id=new_run_id(), engine=which))
+    return build_plan(
+        load_config(config),
+        None,
+        PlanOptions(os.cpu_count() or 1, run_id=new_run_id(), engine=which, switches=switches),
+    )
 
 
 @contextmanager
@@ -70,7 +79,7 @@ def network(plan: Plan) -> Iterator[NetworkEngine]:
 
 @pytest.fixture(params=ENGINES)
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Plan:
-    return make_plan(tmp_path, request.param)
+    return make_plan(tmp_path, *request.param)
 
 
 @pytest.fixture
@@ -130,7 +139,7 @@ def test_links_hold_what_was_asked_and_change_while_it_runs(net: Any, plan: Plan
     for asked, link in zip(plan.links, net.links, strict=True):
         check_held(link.name, asked.spec, link.read_back(), DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO)
     table = measure_rtt(plan.topology, pids(net))
-    assert table.problems() == [], table.render()
+    assert table.problems(RTT_TOLERANCE) == [], table.render()
     net.set_rate("etcd1", "s1", 20, one_way=True)
     held = net.link_between("etcd1", "s1").read_back()
     asked = plan.links[0].spec
