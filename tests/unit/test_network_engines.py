@@ -1,0 +1,500 @@
+"""Which network engine is made, what is refused beforehand, and how the original Containernet is driven: on fakes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import mininet.link
+import mininet.net
+import mininet.node
+import mininet.nodelib
+import pytest
+from mininet.net import Mininet
+
+from containernet_env import engine, netns
+from containernet_env.config import load_config
+from containernet_env.engine import OurContainer
+from containernet_env.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.limits import Limits
+from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.network_engines import original_rules, select
+from containernet_env.network_engines.original_links import keywords
+from containernet_env.plan import Plan, PlanOptions, build_plan
+from containernet_env.topology import Link
+
+MS = 1_000_000
+MBIT = 1_000_000
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def plan_of(name: str = "3node-3ms.json", **options: Any) -> Plan:
+    chosen = PlanOptions(2, run_id="abc123", engine="containernet", **options)
+    return build_plan(load_config(PROJECT / "configs" / name), None, chosen)
+
+
+# --- what is refused, and how the rest is asked for -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [
+        (DirectionSpec(rate_bps=1001 * MBIT), "above 1000 Mbit/s"),
+        (DirectionSpec(5 * MS, jitter=Jitter("normal", MS, reorder=True)), "normal jitter"),
+        (DirectionSpec(5 * MS, jitter=Jitter("uniform", MS, reorder=False)), "keeps the order"),
+        (DirectionSpec(loss=GilbertElliottLoss(0.1, 0.5, 1.0, 0.0)), "in bursts"),
+        (DirectionSpec(loss=IndependentLoss(0.123456789)), "five digits|5 digits"),
+        (DirectionSpec(rate_bps=MBIT, loss=IndependentLoss(0.1)), "loss with a bandwidth"),
+        (DirectionSpec(rate_bps=MBIT, queue_bytes=9000), "limit in bytes"),
+        (DirectionSpec(queue_frames=9), "without a bandwidth"),
+        (DirectionSpec(seed=1), "seed"),
+    ],
+)
+def test_what_its_links_cannot_do_is_refused_with_the_link_and_the_reason(direction: DirectionSpec, words: str) -> None:
+    with pytest.raises(UsageError, match=f"from s1 to a: .*({words})"):
+        original_rules.check([Link("a", "s1", LinkSpec(DirectionSpec(), direction))], "auto")
+
+
+@pytest.mark.parametrize("ratio", [0.07, 0.29, 1.0, 0.0000001, 0.123456])
+def test_losses_that_five_digits_can_say_are_taken(ratio: float) -> None:
+    assert original_rules.refusal(DirectionSpec(loss=IndependentLoss(ratio))) is None
+
+
+def test_the_link_emulator_is_not_the_originals() -> None:
+    with pytest.raises(UsageError, match="--links emulator"):
+        plan_of(links="emulator")
+
+
+def test_its_keywords_say_all_that_is_asked() -> None:
+    assert keywords(DirectionSpec()) == {}
+    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0}
+    # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
+    assert keywords(DirectionSpec(3 * MS, 1000 * MBIT)) == {
+        "bw": 1000.0,
+        "delay": "3000.000us",
+        "max_queue_size": 1000 + 6250,
+    }
+    assert keywords(DirectionSpec(rate_bps=MBIT, queue_frames=7)) == {"bw": 1.0, "max_queue_size": 7}
+    jittered = DirectionSpec(MS, jitter=Jitter("uniform", 250_500, reorder=True), loss=IndependentLoss(0.01))
+    assert keywords(jittered) | {"max_queue_size": 0} == {
+        "delay": "1000.000us",
+        "jitter": "250.500us",
+        "loss": 1.0,
+        "max_queue_size": 0,
+    }
+
+
+# --- what the machine must have ---------------------------------------------------------------------------------------
+
+
+def test_without_the_original_the_installation_page_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(mininet.net, "Containernet", raising=False)
+    with pytest.raises(MissingRequirementError, match=r"without Containernet(.|\n)*https://containernet\.github\.io"):
+        select.require(plan_of())
+    with pytest.raises(MissingRequirementError):
+        select.create(plan_of())
+
+
+def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise ImportError("No module named 'distutils'")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(MissingRequirementError, match="distutils"):
+        select.require(plan_of())
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the original and all its programs were here."""
+    monkeypatch.setattr(mininet.net, "Containernet", object, raising=False)
+    monkeypatch.setattr(select.shutil, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(select, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
+    monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
+
+
+@pytest.mark.usefixtures("installed")
+def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    select.require(plan_of())
+    monkeypatch.setattr(select.shutil, "which", lambda program: None if program == "brctl" else program)
+    with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
+        select.require(plan_of())
+    select.require(plan_of(switches="ovs"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_netem_is_needed_where_a_link_delays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
+    with pytest.raises(MissingRequirementError, match="no netem"):
+        select.require(plan_of())
+    undelayed = tmp_path / "fast.json"
+    undelayed.write_text(
+        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 100, "link_delay": "0ms"}])
+    )
+    select.require(plan_of(str(undelayed)))
+    with pytest.raises(MissingRequirementError, match="no netem"):
+        select.require(plan_of(str(undelayed), links="netem"))
+
+
+def test_our_own_network_needs_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(mininet.net, "Containernet", raising=False)
+    select.require(build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2)))
+
+
+# --- the original's classes, as far as they are used ------------------------------------------------------------------
+
+
+class FakeApi:
+    """The Docker SDK's low-level client."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, Any] = {}
+        self.host_config: dict[str, Any] = {}
+
+    def create_host_config(self, **asked: Any) -> dict[str, Any]:
+        self.host_config = asked
+        return asked
+
+    def create_container(self, **asked: Any) -> dict[str, str]:
+        self.created = asked
+        return {"Id": "the container"}
+
+
+class FakeDocker(mininet.node.Host):  # type: ignore[misc]
+    """The original's Docker class: what it always asks the engine for."""
+
+    api = FakeApi()
+    begun: Callable[[], None] | None = None
+
+    def __init__(
+        self, name: str, dimage: Any = None, dcmd: Any = None, build_params: Any = None, **kwargs: Any
+    ) -> None:
+        self.dnameprefix = "mn"
+        self.d_client = SimpleNamespace(api=FakeDocker.api, close=lambda: None)
+        self.dcli = self.d_client.api
+        if FakeDocker.begun is not None:
+            FakeDocker.begun()
+        host_config = self.dcli.create_host_config(
+            network_mode=kwargs["network_mode"],
+            publish_all_ports=kwargs["publish_all_ports"],
+            cap_add=[*kwargs["cap_add"], "net_admin"],
+            mem_limit=kwargs["mem_limit"],
+            cgroup_parent="/docker",
+        )
+        self.dc = self.dcli.create_container(
+            name=f"{self.dnameprefix}.{name}",
+            image=dimage,
+            command=dcmd,
+            labels=["com.containernet"],
+            host_config=host_config,
+        )
+        self.did = self.dc["Id"]
+        self.name, self.params = name, kwargs
+        self.intfs: dict[int, Any] = {}
+        self.ports: dict[Any, int] = {}
+        self.nameToIntf: dict[str, Any] = {}
+        self.inNamespace = True
+        self.shell = self.stdin = self.slave = None
+        self.pid = os.getpid()
+
+    def cleanup(self) -> None:
+        """Nothing is open."""
+
+    def config(self, **params: Any) -> None:
+        """See Mininet: the address of the first interface."""
+        self.setIP(params["ip"])
+
+
+class FakeSwitch(mininet.node.Switch):  # type: ignore[misc]
+    """Both of its switches."""
+
+    def __init__(self, name: str, **params: Any) -> None:
+        self.name, self.params = name, params
+        self.intfs: dict[int, Any] = {}
+        self.ports: dict[Any, int] = {}
+        self.nameToIntf: dict[str, Any] = {}
+        self.inNamespace = True
+        self.shell = None
+        self.pid = os.getpid()
+
+    def start(self, controllers: Any) -> None:
+        """It forwards."""
+
+
+class FakeContainernet(Mininet):  # type: ignore[misc]
+    """The original's network class."""
+
+    def addDocker(self, name: str, cls: Any = FakeDocker, **params: Any) -> Any:
+        return self.addHost(name, cls=cls, **params)
+
+
+class FakeKernel:
+    """What `tc`, `ip` and `ifconfig` say; ``held`` are the qdiscs and the classes of every interface."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.failing: str | None = None
+        self.deaf = False
+        self.held: dict[str, list[dict[str, Any]]] = {}
+        self.classes: dict[str, str] = {}
+        self.addresses: dict[str, list[dict[str, Any]]] = {}
+
+    def run(self, pid: int, argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        line = " ".join(argv)
+        self.ran.append(line)
+        if self.failing is not None and self.failing in line:
+            raise RunError(f"'{line}' failed with status 2: it said so")
+        return subprocess.CompletedProcess(argv, 0, self._answer(argv), "")
+
+    def _answer(self, argv: list[str]) -> str:
+        match argv:
+            case ["tc", "qdisc", "show", "dev", name]:
+                return "qdisc noqueue 0: root" if not self.held.get(name) else "qdisc htb 5: root"
+            case ["tc", "-j", "qdisc", "show", "dev", name]:
+                return json.dumps(self.held.get(name, []))
+            case ["tc", "class", "show", "dev", name]:
+                return self.classes.get(name, "")
+            case ["tc", "qdisc", "add", "dev", name, "root", "handle", "5:0", "htb", *_] if not self.deaf:
+                self.held[name] = [{"kind": "htb", "root": True, "options": {}}]
+            case ["tc", "class", "add", "dev", name, *_, "rate", rate, "burst", "15k"] if not self.deaf:
+                mbit = round(float(rate.removesuffix("Mbit")))
+                self.classes[name] = f"class htb 5:1 root prio 0 rate {mbit}Mbit ceil {mbit}Mbit burst 15Kb"
+            case ["tc", "qdisc", "add", "dev", name, *_, "netem", "delay", delay, "limit", limit] if not self.deaf:
+                seconds = float(delay.removesuffix("us")) / 1e6
+                options = {"limit": int(limit), "delay": {"delay": seconds, "jitter": 0, "correlation": 0}}
+                self.held.setdefault(name, []).append({"kind": "netem", "options": options})
+            case ["tc", "qdisc", "del", "dev", name, "root"]:
+                self.held[name], self.classes[name] = [], ""
+            # Containernet's own way, and Mininet's.
+            case ["ip", "address", "add", address, "dev", name] | ["ifconfig", name, address, "up"]:
+                ip, _, length = address.partition("/")
+                self.addresses[name] = [{"family": "inet", "local": ip, "prefixlen": int(length)}]
+            case ["ip", "-j", "address", "show", "dev", name]:
+                return json.dumps([{"flags": ["UP"], "addr_info": self.addresses.get(name, [])}])
+            case ["ip", "-j", "link", "show", "master", _]:
+                return json.dumps([{"ifname": name} for name in sorted(self.ports())])
+        return ""
+
+    def ports(self) -> set[str]:
+        return {line.split()[1] for line in self.ran if line.startswith("ifconfig abc123s1e")}
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    made = FakeKernel()
+    monkeypatch.setattr(netns, "run", made.run)
+    return made
+
+
+Original = Callable[..., Any]
+
+
+@pytest.fixture
+def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Original]:
+    """Makes the network on the fakes, with what the engine has in ``engine.list_ours``."""
+    FakeDocker.api, FakeDocker.begun = FakeApi(), None
+    patches = {
+        (mininet.net, "Containernet"): FakeContainernet,
+        (mininet.net, "CONTAINERNET_VERSION"): "3.0",
+        (mininet.node, "Docker"): FakeDocker,
+        (mininet.node, "OVSBridge"): FakeSwitch,
+        (mininet.nodelib, "LinuxBridge"): FakeSwitch,
+    }
+    for (module, name), value in patches.items():
+        monkeypatch.setattr(module, name, value, raising=False)
+    ours = "containernet_env.network_engines.original"
+    modules = [ours, f"{ours}_host", f"{ours}_switches"]
+    for name in modules:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(ours)
+    host_module = sys.modules[f"{ours}_host"]
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    # No interrupt of the constructors: these run where the fake kernel is.
+    monkeypatch.setattr(mininet.link, "makeIntfPair", lambda *args, **options: None)
+    monkeypatch.setattr(host_module, "cgroups_of", lambda pid: None)
+    held = Limits(100_000, 100_000, 512 << 20, None)
+    monkeypatch.setattr(host_module, "read_limits", lambda groups: held)
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
+    made = []
+
+    def make(plan: Plan) -> Any:
+        made.append(module.OriginalNetwork(plan.run_id, "bridge"))
+        return made[-1]
+
+    yield make
+    for net in made:
+        net.stop()
+    for name in modules:
+        sys.modules.pop(name, None)
+
+
+def bring_up(net: Any, plan: Plan) -> None:
+    for host in plan.hosts[:1]:
+        net.add_host(host, "image:tag", ["start-etcd", "--name=x"])
+    net.add_switch("s1")
+    for link in plan.links[:1]:
+        net.add_link(link.a, link.b, link.spec)
+    net.start()
+
+
+def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -> None:
+    net, plan = original(plan_of()), plan_of()
+    host = net.add_host(plan.hosts[0], "image:tag", ["start-etcd", "--name=x"])
+    asked, api = FakeDocker.api.host_config, FakeDocker.api
+    assert asked["network_mode"] == "none"
+    assert asked["publish_all_ports"] is False
+    assert "cap_add" not in asked
+    assert asked["cap_drop"] == ["ALL"]
+    assert "cgroup_parent" not in asked
+    assert asked["log_config"]["config"]["max-size"]
+    assert asked["mem_limit"] == 512 << 20
+    assert api.created["name"] == "cnenv-abc123.etcd1"
+    assert api.created["labels"] == engine.labels("abc123", "etcd1")
+    assert api.created["command"] == ["start-etcd", "--name=x"]
+    # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
+    assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
+    assert host.params["memswap_limit"] == 512 << 20
+    assert host.alive
+    assert (net.engine_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
+    assert net.engine_version.startswith("3.0 (Mininet ")
+
+
+def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(
+    original: Original, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, plan = original(plan_of()), plan_of()
+    module = sys.modules["containernet_env.network_engines.original_host"]
+    monkeypatch.setattr(module, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
+    with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
+        net.add_host(plan.hosts[0], "image:tag", ["start-etcd"])
+
+
+def test_its_links_are_shaped_at_both_ends_and_read_back(original: Original, kernel: FakeKernel) -> None:
+    plan = plan_of()
+    net = original(plan)
+    bring_up(net, plan)
+    for name in ("abc123e0", "abc123s1e1"):
+        shaped = [line for line in kernel.ran if line.startswith("tc ") and f"dev {name} " in line and " add " in line]
+        assert [line.split()[1] for line in shaped] == ["qdisc", "class", "qdisc"]
+        assert "rate 1000.000000Mbit" in shaped[1]
+        assert shaped[2].endswith("netem delay 3000.000us limit 7250")
+    (link,) = net.links
+    assert link.read_back().a_to_b.delay_ns == 3 * MS
+    assert any("10.0.0.251/24" in line and "abc123e0" in line for line in kernel.ran)
+    net.set_rate("etcd1", "s1", 10, one_way=True)
+    assert "rate 10.000000Mbit" in "\n".join(kernel.ran)
+    held = link.read_back()
+    assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (10 * MBIT, 1000 * MBIT)
+    with pytest.raises(RunError, match="above 1000"):
+        net.set_rate("etcd1", "s1", 1001)
+
+
+def test_a_link_loses_its_limits_when_nothing_is_asked_of_it_any_more(original: Original, kernel: FakeKernel) -> None:
+    plan = plan_of()
+    net = original(plan)
+    bring_up(net, plan)
+    # Its TCIntf would return early and leave the old ones.
+    net.change_link("etcd1", "s1", delay_ns=0, rate_bps=None)
+    assert net.links[0].read_back() == LinkSpec()
+
+
+def test_an_error_of_tc_stops_the_run(original: Original, kernel: FakeKernel) -> None:
+    plan = plan_of()
+    kernel.failing = "netem"
+    with pytest.raises(RunError, match=r"link etcd1-s1: .*netem.*it said so"):
+        bring_up(original(plan), plan)
+
+
+def test_a_link_that_the_kernel_does_not_hold_stops_the_run(original: Original, kernel: FakeKernel) -> None:
+    plan = plan_of()
+    kernel.deaf = True
+    with pytest.raises(RunError, match="link etcd1-s1, a to b: asked for"):
+        bring_up(original(plan), plan)
+
+
+def test_an_address_that_the_kernel_does_not_hold_stops_the_run(
+    original: Original, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    monkeypatch.setattr(FakeDocker, "config", lambda self, **params: None)
+    with pytest.raises(RunError, match=r"asked for 10\.0\.0\.251/24"):
+        bring_up(original(plan), plan)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(1), Exception("Error creating interface pair"), ValueError("odd")])
+def test_whatever_its_classes_raise_is_an_error_that_names_the_host(original: Original, raised: BaseException) -> None:
+    plan = plan_of()
+
+    def begin() -> None:
+        raise raised
+
+    FakeDocker.begun = begin
+    with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): "):
+        original(plan).add_host(plan.hosts[0], "image:tag", ["sh"])
+
+
+def test_stop_removes_what_carries_the_runs_label_also_what_was_never_noted(
+    original: Original, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    net = original(plan)
+    removed: list[str] = []
+    there = OurContainer("half made", "cnenv-abc123.etcd2", "abc123", "etcd2", "", "created", "image")
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [there] if run == "abc123" else [])
+    monkeypatch.setattr(engine, "remove_containers", removed.extend)
+    net.stop()
+    net.stop()
+    assert removed == ["half made", "half made"]
+
+
+def test_stop_waits_for_what_is_being_made(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of()
+    net = original(plan)
+    begun, go_on, order = threading.Event(), threading.Event(), []
+
+    def begin() -> None:
+        begun.set()
+        go_on.wait(10)
+        order.append("made")
+
+    FakeDocker.begun = begin
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: order.append("removed"))
+    # The thread that an interrupt leaves behind.
+    maker = threading.Thread(target=net.add_host, args=(plan.hosts[0], "image:tag", ["sh"]))
+    maker.start()
+    begun.wait(10)
+    stopper = threading.Thread(target=net.stop)
+    stopper.start()
+    go_on.set()
+    stopper.join(10)
+    maker.join(10)
+    assert order == ["made", "removed"]
+
+
+def test_what_cannot_be_removed_is_named_and_the_rest_is_removed(
+    original: Original, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of()
+    net = original(plan)
+    bring_up(net, plan)
+    released = []
+
+    def refuse(ids: Any) -> None:
+        raise RunError("the engine is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "remove_containers", refuse)
+        patched.setattr(net.switches[0], "remove", lambda: released.append("s1"))
+        with pytest.raises(RunError, match="containers: the engine is gone"):
+            net.stop()
+    assert released == ["s1"]
