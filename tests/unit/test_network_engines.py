@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import mininet.link
 import mininet.net
 import mininet.node
 import mininet.nodelib
@@ -319,7 +318,7 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     host_module = sys.modules[f"{ours}_host"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # No interrupt of the constructors: these run where the fake kernel is.
-    monkeypatch.setattr(mininet.link, "makeIntfPair", lambda *args, **options: None)
+    monkeypatch.setattr("mininet.link.makeIntfPair", lambda *args, **options: None)
     monkeypatch.setattr(host_module, "cgroups_of", lambda pid: None)
     held = Limits(100_000, 100_000, 512 << 20, None)
     monkeypatch.setattr(host_module, "read_limits", lambda groups: held)
