@@ -28,11 +28,11 @@ from containernet_env.docker_host import ContainerContext, Docker, new_run_id
 from containernet_env.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.links.base import EventHandler, ShapedLink
 from containernet_env.links.factory import LinkFactory
+from containernet_env.links.interface import enter_neighbours
 from containernet_env.links.keywords import link_spec, split
 from containernet_env.links.select import LinksKind, SwitchKind, check_choices, choose, choose_switches
 from containernet_env.links.spec import LinkSpec
 from containernet_env.live_links import LiveLinks
-from containernet_env.netns import ip_batch
 from containernet_env.switches import LearningSwitch, StandInController
 
 __all__ = ["Containernet", "Docker"]
@@ -267,14 +267,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         """
         ends = [host.defaultIntf() for host in self.hosts if host.intfs]
 
-        def enter(own: Any) -> None:
-            others = [other for other in ends if other is not own and other.ip is not None]
-            ip_batch(
-                own.node.pid,
-                [f"neighbour replace {end.ip} lladdr {end.mac} nud permanent dev {own.name}" for end in others],
-            )
-
-        list(self._pool.map(enter, ends))
+        list(self._pool.map(lambda own: enter_neighbours(own, ends), ends))
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""

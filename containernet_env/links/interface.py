@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
@@ -34,6 +34,13 @@ def parse_address(address: str, prefix_length: int | None = None) -> tuple[str, 
     except ValueError as error:
         raise UsageError(f"{address!r} is not an IPv4 address with a prefix length: {error}") from error
     return str(interface.ip), interface.network.prefixlen
+
+
+def enter_neighbours(own: Any, ends: Iterable[Any]) -> None:
+    """Make all that have an address permanent neighbours of the node of ``own``, over ``own``; they are interfaces."""
+    others = [other for other in ends if other is not own and other.ip is not None]
+    lines = [f"neighbour replace {end.ip} lladdr {end.mac} nud permanent dev {own.name}" for end in others]
+    netns.ip_batch(own.node.pid, lines)
 
 
 class NodeInterface(Intf):  # type: ignore[misc]

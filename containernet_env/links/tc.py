@@ -180,11 +180,16 @@ def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | No
     commands = tc_commands(end.interface, direction)
     changes = netem.in_place(tc_commands(end.interface, held), commands) if held is not None else None
     if changes is None:
-        if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
-            _tc(end, "qdisc", "delete", "dev", end.interface, "root")
+        clear_direction(end)
         changes = commands
     for command in changes:
         _tc(end, *command)
+
+
+def clear_direction(end: End) -> None:
+    """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
+    if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
+        _tc(end, "qdisc", "delete", "dev", end.interface, "root")
 
 
 def read_direction(end: End, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:

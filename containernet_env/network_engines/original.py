@@ -23,7 +23,7 @@ from containernet_env import engine
 from containernet_env.clean import remove_interfaces
 from containernet_env.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.links.base import EventHandler
-from containernet_env.links.interface import NAME_MAX, derive_mac
+from containernet_env.links.interface import NAME_MAX, derive_mac, enter_neighbours
 from containernet_env.links.select import SwitchKind
 from containernet_env.links.spec import LinkSpec
 from containernet_env.live_links import LiveLinks
@@ -105,7 +105,9 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
                 params1=keywords(spec.a_to_b),
                 params2=keywords(spec.b_to_a),
             )
-        self.links[self.links.index(link)] = OriginalLink(name, link, spec)
+            made = OriginalLink(name, link, spec)
+            self.links[self.links.index(link)] = made
+            made.limit_segments()
 
     def _interface_name(self, node: str) -> str:
         part = node if node in (switch.name for switch in self.switches) else ""
@@ -127,6 +129,12 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
 
     def _carry_out(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return self._worker.submit(call, *args, **options).result()
+
+    def staticArp(self) -> None:
+        """See ``base.NetworkEngine``; from outside, since its own way needs `arp` and NET_ADMIN in the containers."""
+        ends = [host.defaultIntf() for host in self.hosts]
+        for own in ends:
+            enter_neighbours(own, ends)
 
     def on_event(self, handler: EventHandler) -> None:
         """See ``base.NetworkEngine``; the kernel carries the links, and tells nothing."""

@@ -15,7 +15,7 @@ from containernet_env.errors import RunError
 from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.interface import parse_address
 from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.links.tc import DEFAULT_QUEUE_FRAMES, End, VethLink, delay_room_frames, read_direction
+from containernet_env.links.tc import DEFAULT_QUEUE_FRAMES, End, VethLink, clear_direction, delay_room_frames
 from containernet_env.network_engines.original_rules import needs_netem, refusal
 
 
@@ -79,22 +79,31 @@ class OriginalLink(VethLink):
         self._made = True
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``LinkImplementation``. Its qdiscs are made anew: frames that wait or travel are lost."""
+        """See ``LinkImplementation``. Its qdiscs are made anew: frames that wait or travel are lost.
+
+        Where ``tc`` fails, the link is made as it was before.
+        """
         for direction in (spec.a_to_b, spec.b_to_a):
             if (reason := refusal(direction)) is not None:
                 raise RunError(f"link {self.name}: the original Containernet cannot carry out {reason}")
-        for end, intf, direction in ((self.end1, self.intf1, spec.a_to_b), (self.end2, self.intf2, spec.b_to_a)):
-            self._shape(end, intf, direction)
+        try:
+            self._shape(spec)
+        except RunError:
+            self._shape(self.spec)
+            raise
         at_ns = time.monotonic_ns()
         self.spec = spec
         self.check()
         return at_ns
 
-    def _shape(self, end: End, intf: CheckedInterface, direction: DirectionSpec) -> None:
-        words = keywords(direction)
-        if words:
-            # up=None: it would plug a cable in that was pulled.
-            intf.config(up=None, **words)
-        elif read_direction(end, self.direction_from(intf).jitter, self.class_id) != DirectionSpec():
+    def _shape(self, spec: LinkSpec) -> None:
+        for end, intf, direction in ((self.end1, self.intf1, spec.a_to_b), (self.end2, self.intf2, spec.b_to_a)):
             # It returns early where nothing is asked, and the old limits would stay.
-            intf.cmd("tc qdisc del dev", intf, "root")
+            clear_direction(end)
+            # up=None: it would plug a cable in that was pulled.
+            intf.config(up=None, **keywords(direction))
+
+    def limit_segments(self) -> None:
+        """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
+        for end in (self.end1, self.end2):
+            netns.ip_batch(end.pid, [f"link set dev {end.interface} gso_max_segs 1"])

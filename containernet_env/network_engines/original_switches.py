@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -61,13 +61,23 @@ class NamespacedBridge(LinuxBridge):  # type: ignore[misc]
 class OwnedOvsBridge(OVSBridge):  # type: ignore[misc]
     """Its OVSBridge, called ``<run id><name>`` and marked with its owner, whose errors are raised."""
 
-    # In the machine's namespace it takes the loopback interface for its own.
     def __init__(self, name: str, run_id: str, **params: Any) -> None:
+        self._started = False
         super().__init__(name, prefix=run_id, **params)
 
     def bridgeOpts(self) -> str:
         """See Mininet; with the owner, from the first moment on."""
         return f'{super().bridgeOpts()} external_ids:{owner.LABEL}=\\"{owner.current()}\\"'
+
+    def start(self, controllers: Sequence[Any]) -> None:
+        """See Mininet."""
+        super().start(controllers)
+        self._started = True
+
+    def attach(self, intf: Any) -> None:
+        """See Mininet; but before the start there is no bridge, and that makes all its ports."""
+        if self._started:
+            super().attach(intf)
 
     def vsctl(self, *args: Any, **_options: Any) -> str:
         """See Mininet. Raises ``RunError`` where ovs-vsctl fails or does not answer."""

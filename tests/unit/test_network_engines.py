@@ -271,7 +271,7 @@ class FakeKernel:
                 seconds = float(delay.removesuffix("us")) / 1e6
                 options = {"limit": int(limit), "delay": {"delay": seconds, "jitter": 0, "correlation": 0}}
                 self.held.setdefault(name, []).append({"kind": "netem", "options": options})
-            case ["tc", "qdisc", "del", "dev", name, "root"]:
+            case ["tc", "qdisc", "del" | "delete", "dev", name, "root"]:
                 self.held[name], self.classes[name] = [], ""
             # Containernet's own way, and Mininet's.
             case ["ip", "address", "add", address, "dev", name] | ["ifconfig", name, address, "up"]:

@@ -28,9 +28,12 @@ DIED = "the link emulator ended with status -9"
 class FakeNet:
     """Takes the place of the network; `hear` is what it tells events."""
 
-    def __init__(self, **_options: Any) -> None:
-        self.factory = SimpleNamespace(emulator=SimpleNamespace(hello={}))
+    def __init__(self) -> None:
+        self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
+
+    def carrier_facts(self) -> dict[str, Any]:
+        return self.hello
 
     def on_event(self, handler: Any) -> None:
         self.hear = handler
@@ -49,7 +52,7 @@ class Notes(SilentReporter):
 @pytest.fixture
 def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A testbed on a fake network, and what it told of failures in `told`."""
-    monkeypatch.setattr(testbed_module, "Containernet", FakeNet)
+    monkeypatch.setattr(testbed_module.select, "create", lambda plan: FakeNet())
     plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     told: list[str] = []
     made: Any = Testbed(
@@ -114,7 +117,7 @@ HELLO = {
 def test_what_the_emulator_did_not_get_is_told(
     bed: Any, hello: dict[str, Any], realtime: bool | None, notes: list[str]
 ) -> None:
-    bed.net.factory.emulator.hello = hello
+    bed.net.hello = hello
     bed._check_emulator()
     assert bed.realtime is realtime
     assert bed._reporter.notes == notes
@@ -122,7 +125,7 @@ def test_what_the_emulator_did_not_get_is_told(
 
 def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
     reason = "the median echo came after 4280006 ns, asked for 2000000"
-    bed.net.factory.emulator.hello = HELLO | {"self_test": {"passed": False, "reason": reason}}
+    bed.net.hello = HELLO | {"self_test": {"passed": False, "reason": reason}}
     with pytest.raises(RunError, match=f"does not keep its times on this machine: {reason}"):
         bed._prove_network()
     assert bed.rtt is None  # nothing was measured
