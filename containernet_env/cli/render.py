@@ -66,7 +66,8 @@ def render_plan(plan: Plan, console: Console) -> None:
         _say(console, line, indent=_INDENT)
     switches = "" if plan.options.switches == "auto" else f", switches: {plan.options.switches}"
     why = f": {plan.links_by_reason}" if plan.links_by_reason else ""
-    _section(console, f"Links ({plan.links_by}{switches}{why})")
+    links_by = "TCLink of the original Containernet" if plan.options.engine == "containernet" else plan.links_by
+    _section(console, f"Links ({links_by}{switches}{why})")
     console.print(_indented(_links_table(plan)))
     _section(console, "etcd flags")
     for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):

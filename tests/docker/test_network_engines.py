@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from containernet_env.links.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network_engines import select
 from containernet_env.network_engines.base import NetworkEngine
 from containernet_env.plan import EngineChoice, Plan, PlanOptions, build_plan
+from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 from tests.root.network import RTT_TOLERANCE, answers, has_netem, needs_ovs
 
@@ -222,6 +224,24 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(plan: Plan, 
 def test_an_image_that_is_missing_is_an_error_that_names_it(plan: Plan) -> None:
     with network(plan) as net, pytest.raises(RunError, match=r"host etcd1 \(image containernet-env/nosuch:1\)"):
         net.add_host(plan.hosts[0], "containernet-env/nosuch:1", ["sh"]).wait_up(30)
+
+
+@pytest.mark.skipif(PROBLEM is None, reason="the original Containernet is installed")
+def test_a_run_where_the_original_is_missing_says_where_to_get_it_and_makes_nothing(tmp_path: Path) -> None:
+    before = snapshot()
+    out = tmp_path / "out.csv"
+    config = PROJECT / "configs" / "3node-3ms.json"
+    done = subprocess.run(
+        [str(COMMAND), "run", str(config), str(out), "--engine", "containernet"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "https://containernet.github.io" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert left_over(before) == {}
 
 
 def test_both_are_networks_of_mininet(net: Any) -> None:
