@@ -184,7 +184,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if err := json.Unmarshal(r.answer, &failed); err != nil {
 		t.Fatal(err)
 	}
-	if r.status != 500 || failed.Message != "cancelled; 2 requests were cut off by the end and may have happened" || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
+	if r.status != 500 || !strings.HasPrefix(failed.Message, "cancelled") || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
 		t.Errorf("%d %s", r.status, r.answer)
 	}
 	if h.Runner.Status().Running {
