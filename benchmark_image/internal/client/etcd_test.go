@@ -62,24 +62,6 @@ func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	}
 }
 
-func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
-	endpoint, process := startEtcd(t)
-	warm := []string{"put", "--total=200", "--dial-timeout=30s", "--endpoints=" + endpoint}
-	if status, _, stderr := callJSON(t, warm...); status != ExitOK {
-		t.Fatal(stderr)
-	}
-	measureStall(t, endpoint, func() {
-		<-time.After(time.Second) // it may be anywhere in the 4 s
-		if err := process.Signal(syscall.SIGSTOP); err != nil {
-			t.Error(err)
-		}
-		<-time.After(time.Second) // the length of the stall is what is measured
-		if err := process.Signal(syscall.SIGCONT); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // etcdProgram is the real server, which the environment variable ETCD_BINARY names. In CI it must be there: there, a test
 // that is skipped would be one that nobody runs.
 func etcdProgram(t *testing.T) string {

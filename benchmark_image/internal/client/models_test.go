@@ -2,7 +2,6 @@ package client
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -20,81 +19,6 @@ func callJSON(t *testing.T, args ...string) (status int, result report.Result, s
 	}
 	reporttest.Check(t, []byte(stdout))
 	return status, result, stderr
-}
-
-// checkStall judges a run of 2000 requests at 500/s over which the member stood still for 1 s: 500 requests were due
-// in that time, and their response times lie evenly between 0 and 1 s. That is a quarter of all, so one in 20 took
-// longer than 0.8 s. Only the requests that were under way when it stopped see it in their service time.
-func checkStall(t *testing.T, result report.Result, stderr string) {
-	t.Helper()
-	response, service := result.ResponseTime.PercentilesS["95"], result.ServiceTime.PercentilesS["95"]
-	t.Logf("response time p95 %.3f s, max %.3f s; service time p95 %.4f s; offered %.1f/s, achieved %.1f/s; %+v, own %+v",
-		*response, result.ResponseTime.MaxS, *service, *result.RateOffered, *result.RateAchieved, *result.Schedule, *result.Schedule.OwnLateness)
-	if *response < 0.7 || *response > 0.9 {
-		t.Errorf("response time p95 is %.3f s, want 0.8 +- 0.1", *response)
-	}
-	if *service > 0.05 {
-		t.Errorf("service time p95 is %.4f s, want less than 0.05", *service)
-	}
-	if result.OK != 2000 || result.Outcomes.Unsent != 0 || *result.RateOffered != 500 || math.Abs(*result.RateAchieved-500) > 25 {
-		t.Errorf("%d ok, %+v, offered %v/s, achieved %v/s", result.OK, result.Outcomes, *result.RateOffered, *result.RateAchieved)
-	}
-	if s := result.Schedule; !s.Behind || !s.ClientsShort || s.WorstLagS < 0.8 || s.WorstLagS > 1.2 || s.Late < 300 {
-		t.Errorf("the schedule: %+v", *s)
-	}
-	if !strings.Contains(stderr, "the schedule was not kept") || !strings.Contains(stderr, "all clients were busy") {
-		t.Errorf("stderr %q", stderr)
-	}
-	// The seconds in which the member stood still are seen in the timeline.
-	fewest := 1000
-	for _, row := range result.Timeline[:4] {
-		fewest = min(fewest, row.OK)
-	}
-	if fewest > 450 {
-		t.Errorf("the timeline shows no stall: %+v", result.Timeline)
-	}
-}
-
-// stallArgs ask for 500/s over 4 s.
-var stallArgs = []string{"put", "--total=2000", "--rate=500", "--clients=8", "--conns=2", "--key-size=8"}
-
-// measureStall runs stallArgs while stall makes the member stand still for 1 s. Of a machine that is busy with other
-// things the report tells: the generator itself is late, or many more than the 500 requests are, because what the stall
-// left is sent slowly. It gets more chances; with none left there is nothing to judge.
-func measureStall(t *testing.T, endpoint string, stall func()) {
-	t.Helper()
-	const chances = 4
-	for chance := range chances {
-		stalled := make(chan struct{})
-		go func() {
-			defer close(stalled)
-			stall()
-		}()
-		status, result, stderr := callJSON(t, append(stallArgs, "--endpoints="+endpoint)...)
-		<-stalled
-		if s := result.Schedule; s.LateOwn > 20 || s.Late > 650 {
-			t.Logf("chance %d: the machine is busy: %d requests were late, %d of them by the generator", chance+1, s.Late, s.LateOwn)
-			continue
-		}
-		if status != ExitOK {
-			t.Errorf("status %d, stderr %s", status, stderr)
-		}
-		checkStall(t, result, stderr)
-		return
-	}
-	t.Skip("the machine is too busy with other things to keep a schedule of 500/s")
-}
-
-func TestAStallShowsInTheResponseTime(t *testing.T) {
-	cluster := etcdtest.Start(t, 1)
-	member := cluster.Members[0]
-	measureStall(t, member.Endpoint, func() {
-		before := member.Requests.Load()
-		waitUntil(t, func() bool { return member.Requests.Load() > before+500 })
-		member.Hang()
-		<-time.After(time.Second) // the length of the stall is what is measured
-		member.Release()
-	})
 }
 
 func waitUntil(t *testing.T, condition func() bool) {
