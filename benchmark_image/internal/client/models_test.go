@@ -61,6 +61,25 @@ func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
 	}
 }
 
+func TestAWarmupThatFailsSaysSo(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	put := []string{"put", "--total=20", "--key-size=2", "--endpoints=" + cluster.Members[0].Endpoint}
+	if status, _, stderr := callJSON(t, put...); status != ExitOK {
+		t.Fatal(stderr)
+	}
+	read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found", "--endpoints=" + cluster.Members[0].Endpoint}
+	status, result, stderr := callJSON(t, read...)
+	if w := result.Warmup; status != ExitOK || w.OK != 20 || w.Failed != 20 || w.Unknown != 0 || w.Abandoned != 0 {
+		t.Errorf("status %d, %+v", status, *result.Warmup)
+	}
+	if !strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened") {
+		t.Errorf("stderr %q", stderr)
+	}
+	if _, stdout, _ := call(t, read...); !strings.HasSuffix(stdout, "\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
+		t.Errorf("stdout %s", stdout)
+	}
+}
+
 func TestDurations(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	endpoint := "--endpoints=" + cluster.Members[0].Endpoint

@@ -45,9 +45,11 @@ type Asked struct {
 
 // Warmup is the load ahead of the first step, which is in no other figure.
 type Warmup struct {
-	OK     int     `json:"ok"`
-	Failed int     `json:"failed"`
-	TotalS float64 `json:"total_s"`
+	OK        int     `json:"ok"`
+	Failed    int     `json:"failed"`    // did not happen
+	Unknown   int     `json:"unknown"`   // may have happened
+	Abandoned int     `json:"abandoned"` // of these, under way when it ended early
+	TotalS    float64 `json:"total_s"`
 }
 
 // LeaderChange is a move of the load to another leader.
@@ -111,12 +113,13 @@ func New(setting Setting, asked int, parts []Part) *Result {
 		}
 	}
 	if w := setting.Warmup; w != nil {
-		r.Warmup = &Warmup{TotalS: w.Took.Seconds(), Failed: w.Failed}
+		all := newSamples()
 		for _, record := range w.Records {
-			if record.OK() {
-				r.Warmup.OK++
+			if record.Outcome() != load.NotSent {
+				all.add(record)
 			}
 		}
+		r.Warmup = &Warmup{len(all.response), all.failed, all.unknown, all.abandoned, w.Took.Seconds()}
 	}
 	return r
 }

@@ -41,6 +41,9 @@ func (r *Result) Text(w io.Writer, options TextOptions) error {
 		b.WriteString("\n")
 		step.text(&b, options)
 	}
+	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
+		fmt.Fprintf(&b, "\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed, w.Unknown, w.Abandoned)
+	}
 	if r.Operation == "put" {
 		b.WriteString("\n")
 	}
@@ -196,12 +199,17 @@ func (r *Figures) errorsByCount() []string {
 
 // Note says in one line what makes the figures of a good run less than they seem; empty if nothing does.
 func (r *Result) Note() string {
-	if r.Schedule == nil || !r.Schedule.Behind {
-		return ""
+	var parts []string
+	if r.Schedule != nil && r.Schedule.Behind {
+		parts = append(parts, fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; "+
+			"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
+			r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent))
 	}
-	return fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; all clients were busy for %d of them, "+
-		"for %d the generator itself was too slow; %d were never sent",
-		r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent)
+	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
+		parts = append(parts, fmt.Sprintf("of %d requests of the warm-up %d failed and %d may have happened",
+			w.OK+w.Failed+w.Unknown, w.Failed, w.Unknown))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // Problem says in one line why the benchmark is not what was asked for; empty if it is.
