@@ -82,8 +82,11 @@ func (d *drive) abandon(l *loop) {
 	for i := range d.clients {
 		c := &d.clients[i]
 		if c.state == busy && c.request != nil {
-			l.withdraw(&c.job)
-			d.run.Done(c.request, 0, load.ErrAbandoned)
+			err := load.ErrNotSent
+			if l.withdraw(&c.job) {
+				err = load.ErrAbandoned
+			}
+			d.run.Done(c.request, 0, err)
 		}
 		c.state = over
 	}

@@ -238,3 +238,33 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 	}
 	waitFor(t, "files and goroutines to go", func() bool { return count() <= files+2 && runtime.NumGoroutine() <= routines+2 })
 }
+
+// TestRequestsThatWaitedForTheirTurnAreNotSent ends runs early while the member takes no request, or not as a whole.
+func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		setting http2.Setting
+		want    load.Outcome
+	}{
+		"no request is allowed": {http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}, load.NotSent},
+		"no window is open":     {http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}, load.NotSent},
+		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, load.Abandoned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, c.setting))
+			transport, err := Open(t.Context(), etcd.Options{
+				Endpoints: []string{endpoint}, Conns: 1, DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Minute,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer transport.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			for i, record := range load.NewRun(puts(5, 5)).Attack(ctx, transport).Records {
+				if record.Outcome() != c.want {
+					t.Errorf("request %d has the outcome %d, want %d", i, record.Outcome(), c.want)
+				}
+			}
+		})
+	}
+}

@@ -1,7 +1,9 @@
 package etcd
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -33,6 +35,36 @@ func TestWhatTheMemberSaidIsToldFromWhatBecameOfIt(t *testing.T) {
 			for i, record := range result.Records {
 				if record.Outcome() != c.want || record.Code().String() != c.code {
 					t.Fatalf("request %d: outcome %d, %v: %v", i, record.Outcome(), record.Code(), result.Errors)
+				}
+			}
+		})
+	}
+}
+
+// TestRequestsThatWaitedForTheirTurnAreNotSent ends runs early while the member takes no request, or not as a whole.
+func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		setting http2.Setting
+		want    load.Outcome
+	}{
+		"no request is allowed": {http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}, load.NotSent},
+		"no window is open":     {http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}, load.Abandoned},
+		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, load.Abandoned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, c.setting))
+			transport, err := Open(t.Context(), Options{
+				Endpoints: []string{endpoint}, Conns: 1, DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Minute,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer transport.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			for i, record := range load.NewRun(puts(5, 5)).Attack(ctx, transport).Records {
+				if record.Outcome() != c.want {
+					t.Errorf("request %d has the outcome %d, want %d", i, record.Outcome(), c.want)
 				}
 			}
 		})

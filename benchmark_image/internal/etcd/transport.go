@@ -177,7 +177,11 @@ func (t *Transport) drive(ctx context.Context, client int, run *load.Run) {
 			continue
 		}
 		if ctx.Err() != nil {
-			run.Done(request, 0, load.ErrAbandoned)
+			cut := load.ErrNotSent
+			if member.Addr != nil {
+				cut = load.ErrAbandoned
+			}
+			run.Done(request, 0, cut)
 			return
 		}
 		run.Done(request, 0, &load.CallError{

@@ -54,7 +54,7 @@ type Targeter interface {
 //
 // An implementation must call Done exactly once for each request that Next or Ask gave it, try each request
 // once, put a deadline on each, return from Drive soon after the context has ended, and report requests
-// that this cuts off as ErrAbandoned and other failures as a *CallError. Of a range whose Checked is true it
+// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range whose Checked is true it
 // must pass each key and value of the answer to Check, and give Done the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called

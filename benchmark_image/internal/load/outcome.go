@@ -72,6 +72,10 @@ func (e *CallError) Error() string { return e.Text }
 // ErrAbandoned is the outcome of a request that was under way when the run was ended early.
 var ErrAbandoned = errors.New("abandoned at the end of the run")
 
+// ErrNotSent is the outcome of a request that no member can have got as a whole when the run was ended early: it counts as
+// if its turn had not come.
+var ErrNotSent = errors.New("not sent before the end of the run")
+
 // ErrNotFound is the outcome of a read that found no key although one was required.
 var ErrNotFound = errors.New("no key found")
 

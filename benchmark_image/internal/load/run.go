@@ -253,6 +253,9 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 
 // Done records the outcome of a request. found is the number of keys that a range found.
 func (r *Run) Done(request *Request, found int64, err error) {
+	if err == ErrNotSent {
+		return // as in the record, which is still empty
+	}
 	end := r.elapsed()
 	if err == ErrAbandoned {
 		*r.records.at(request.Number) = newRecord(request, end, Abandoned, CodeUnknown)
