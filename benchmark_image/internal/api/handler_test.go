@@ -295,6 +295,23 @@ func TestClientsThatMisbehave(t *testing.T) {
 	}
 }
 
+func TestABenchmarkIsBoundedByDefault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "client")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$@\" >&2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := startWith(t, path)
+	for body, want := range map[string]string{
+		`{"endpoints":"a:1"}`:                    " --run-timeout=24h0m0s ",
+		`{"endpoints":"a:1","runTimeout":86400}`: " --run-timeout=24h0m0s ",
+		`{"endpoints":"a:1","runTimeout":0.5}`:   " --run-timeout=500ms ",
+	} {
+		if _, _, answer := send(t, "POST", url+"/benchmark/write", body); !strings.Contains(string(answer), want) {
+			t.Errorf("%s: the client is called with %s, want %q", body, answer, want)
+		}
+	}
+}
+
 func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	t.Setenv(asClient, "1")
 	self, err := os.Executable()

@@ -104,11 +104,13 @@ func (r *Runner) Cancel() bool {
 func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if s.RunTimeout > 0 {
-		// The client keeps this limit itself; this is for one that does not get to it.
-		ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
-		defer cancel()
+	limited := *s
+	if s = &limited; s.RunTimeout == 0 {
+		s.RunTimeout = spec.MaxRunTimeout
 	}
+	// The client keeps this limit itself; this is for one that does not get to it.
+	ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
+	defer cancel()
 	j := &job{operation: s.Operation, total: s.Total * len(s.StepList()), started: time.Now(), cancel: cancel}
 	r.mu.Lock()
 	if r.current != nil {
