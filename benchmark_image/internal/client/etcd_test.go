@@ -2,6 +2,8 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -62,6 +64,33 @@ func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	}
 }
 
+// TestALostQuorumEndsAMixedLoad: the member that is left still answers serializable reads.
+func TestALostQuorumEndsAMixedLoad(t *testing.T) {
+	endpoints, processes := startCluster(t, 3)
+	all := "--endpoints=" + strings.Join(endpoints, ",")
+	keys := []string{"--key-size=4", "--key-space-size=100", "--dial-timeout=30s"}
+	if status, _, stderr := callJSON(t, append(keys, "put", "--total=100", "--clients=10", "--conns=3", all)...); status != ExitOK {
+		t.Fatal(stderr)
+	}
+	for _, process := range processes[1:] {
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name := range transports {
+		start := time.Now()
+		status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s", "--request-timeout=300ms",
+			"--run-timeout=20s", "--transport="+name, "--endpoints="+endpoints[0])...)
+		put, read := result.ByOperation["put"], result.ByOperation["range"]
+		if took := time.Since(start); status != ExitFailed || took > 10*time.Second || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" {
+			t.Errorf("%s: status %d after %v: %s", name, status, took, stderr)
+		}
+		if put.OK != 0 || put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
+			t.Errorf("%s: puts %d ok, %d failed, %d unknown; ranges %d ok, %d failed", name, put.OK, put.Failed, put.Unknown, read.OK, read.Failed)
+		}
+	}
+}
+
 // etcdProgram is the real server, which the environment variable ETCD_BINARY names. In CI it must be there: there, a test
 // that is skipped would be one that nobody runs.
 func etcdProgram(t *testing.T) string {
@@ -78,22 +107,40 @@ func etcdProgram(t *testing.T) string {
 	return program
 }
 
-// startEtcd starts a real server that ends with the test. It does not wait for the disk, which no test is about.
+// startEtcd starts a real server that ends with the test.
 func startEtcd(t *testing.T, flags ...string) (endpoint string, process *os.Process) {
 	t.Helper()
+	endpoints, processes := startCluster(t, 1, flags...)
+	return endpoints[0], processes[0]
+}
+
+// startCluster starts a cluster of real servers that ends with the test. They do not wait for the disk, which no test is
+// about.
+func startCluster(t *testing.T, members int, flags ...string) (endpoints []string, processes []*os.Process) {
+	t.Helper()
 	program := etcdProgram(t)
-	endpoint, peer := freePort(t), freePort(t)
-	folder := t.TempDir()
-	output, err := os.Create(filepath.Join(folder, "log"))
+	var peers, cluster []string
+	for i := range members {
+		endpoints, peers = append(endpoints, freePort(t)), append(peers, freePort(t))
+		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, peers[i]))
+	}
+	for i := range members {
+		processes = append(processes, startMember(t, exec.Command(program, append([]string{
+			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error", "--unsafe-no-fsync",
+			"--listen-client-urls", "http://" + endpoints[i], "--advertise-client-urls", "http://" + endpoints[i],
+			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
+			"--initial-cluster", strings.Join(cluster, ","),
+		}, flags...)...)))
+	}
+	return endpoints, processes
+}
+
+func startMember(t *testing.T, command *exec.Cmd) *os.Process {
+	t.Helper()
+	output, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(program, append([]string{
-		"--data-dir", filepath.Join(folder, "data"), "--log-level", "error", "--unsafe-no-fsync",
-		"--listen-client-urls", "http://" + endpoint, "--advertise-client-urls", "http://" + endpoint,
-		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
-		"--initial-cluster", "default=http://" + peer,
-	}, flags...)...)
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
@@ -102,7 +149,7 @@ func startEtcd(t *testing.T, flags ...string) (endpoint string, process *os.Proc
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
 	t.Cleanup(func() {
-		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Error(err)
 		}
 		select {
@@ -118,7 +165,7 @@ func startEtcd(t *testing.T, flags ...string) (endpoint string, process *os.Proc
 			t.Logf("etcd: %s (%v)", log, err)
 		}
 	})
-	return endpoint, command.Process
+	return command.Process
 }
 
 func freePort(t *testing.T) (address string) {

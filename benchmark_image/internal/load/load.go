@@ -16,7 +16,11 @@ type Kind uint8
 const (
 	Put Kind = iota
 	Range
+	Kinds // how many there are
 )
+
+// String names the kind as etcd's tool does.
+func (k Kind) String() string { return [Kinds]string{"put", "range"}[k] }
 
 // Request is one call to the store. Its slices belong to the feed until the request is done: a transport
 // reads them, and neither changes nor keeps them.

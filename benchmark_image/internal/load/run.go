@@ -36,6 +36,7 @@ type Run struct {
 	failed  atomic.Int64
 	empty   atomic.Int64
 	lastOK  atomic.Int64 // ns since epoch
+	streaks [Kinds]streak
 	idle    atomic.Int64 // when the transport last had nothing to do, ns since epoch
 	stopped atomic.Bool
 
@@ -271,8 +272,10 @@ func (r *Run) Done(request *Request, found int64, err error) {
 	if err != nil {
 		r.tally.add(err)
 		r.failed.Add(1)
+		r.streaks[request.Kind].fail(request.actual)
 	} else {
 		r.lastOK.Store(int64(end))
+		r.streaks[request.Kind].end()
 	}
 	*r.records.at(request.Number) = newRecord(request, end, outcome, code)
 	r.done.Add(1)
@@ -283,7 +286,8 @@ func (r *Run) elapsed() time.Duration { return time.Since(r.epoch) }
 func (r *Run) setReason(reason string) { r.reasonOnce.Do(func() { r.reason = reason }) }
 
 // watchStall ends a run that gets no good answer any more: with many requests behind each other's
-// deadlines it would go on for hours.
+// deadlines it would go on for hours. That holds for each kind of request: without a quorum, serializable reads are
+// still answered, and no put is.
 func (r *Run) watchStall(over <-chan struct{}) {
 	limit := r.options.Stall
 	if limit <= 0 {
@@ -298,9 +302,27 @@ func (r *Run) watchStall(over <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		if left = limit - (r.elapsed() - time.Duration(r.lastOK.Load())); left <= 0 {
+		now := r.elapsed()
+		if left = limit - (now - time.Duration(r.lastOK.Load())); left <= 0 {
 			r.Stop(fmt.Sprintf("no request succeeded for %v", limit))
 			return
 		}
+		for kind := range r.streaks {
+			since, long := r.streaks[kind].since()
+			if !long {
+				continue
+			}
+			rest := limit - (now - since)
+			if rest <= 0 {
+				r.Stop(fmt.Sprintf("no %v succeeded for %v", Kind(kind), limit))
+				return
+			}
+			left = min(left, rest)
+		}
+		// A streak may begin at any time.
+		left = min(left, max(limit/stallLooks, time.Millisecond))
 	}
 }
+
+// stallLooks is how often within the limit a run looks for streaks.
+const stallLooks = 20

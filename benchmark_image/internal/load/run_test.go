@@ -127,6 +127,44 @@ func TestARunWithoutAnySuccessEnds(t *testing.T) {
 	}
 }
 
+// TestARunInWhichOneKindFailsEnds: answers to the other kind do not keep it going.
+func TestARunInWhichOneKindFailsEnds(t *testing.T) {
+	for failing, want := range map[Kind]string{Put: "no put succeeded for 50ms", Range: "no range succeeded for 50ms"} {
+		o := options(1_000_000, 2)
+		reads := &Reads{Span: Request{Key: []byte("k")}}
+		o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: keys.NewDraw(1, keys.StreamKinds).At}
+		o.Stall = 50 * time.Millisecond
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			<-time.After(time.Millisecond)
+			if r.Kind == failing && r.Number > 20 {
+				return 0, errors.New("no")
+			}
+			return 1, nil
+		}))
+		if result.Reason != want || result.Failed < 2 {
+			t.Errorf("reason %q, want %q; %d failed", result.Reason, want, result.Failed)
+		}
+	}
+}
+
+// TestASingleFailureOfARareKindIsNoStall has one put among many reads.
+func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
+	o := options(200, 2)
+	reads := &Reads{Span: Request{Key: []byte("k")}}
+	o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return min(float64(n), 0.9) }}
+	o.Stall = 50 * time.Millisecond
+	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+		<-time.After(time.Millisecond)
+		if r.Kind == Put {
+			return 0, errors.New("no")
+		}
+		return 1, nil
+	}))
+	if result.Reason != "" || result.Failed != 1 {
+		t.Errorf("reason %q, %d failed", result.Reason, result.Failed)
+	}
+}
+
 // slowStart is a schedule with all requests late but the last, which is early.
 type slowStart struct{}
 
