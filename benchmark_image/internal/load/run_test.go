@@ -131,7 +131,7 @@ func TestARunWithoutAnySuccessEnds(t *testing.T) {
 func TestARunInWhichOneKindFailsEnds(t *testing.T) {
 	for failing, want := range map[Kind]string{Put: "no put succeeded for 50ms", Range: "no range succeeded for 50ms"} {
 		o := options(1_000_000, 2)
-		reads := &Reads{Span: Request{Key: []byte("k")}}
+		reads := &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}
 		o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: keys.NewDraw(1, keys.StreamKinds).At}
 		o.Stall = 50 * time.Millisecond
 		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
@@ -150,7 +150,7 @@ func TestARunInWhichOneKindFailsEnds(t *testing.T) {
 // TestASingleFailureOfARareKindIsNoStall has one put among many reads.
 func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
 	o := options(200, 2)
-	reads := &Reads{Span: Request{Key: []byte("k")}}
+	reads := &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}
 	o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return min(float64(n), 0.9) }}
 	o.Stall = 50 * time.Millisecond
 	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
