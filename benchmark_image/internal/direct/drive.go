@@ -126,7 +126,11 @@ func (c *client) Visit(key, value []byte) {
 // finished implements task.
 func (c *client) finished(failure *h2.Failure) {
 	if failure == nil {
-		c.drive.run.Done(c.request, c.job.stream.Reader.Answer.Count, c.wrong)
+		answer := &c.job.stream.Reader.Answer
+		if c.wrong == nil {
+			c.wrong = c.request.CheckCounts(answer.Keys, answer.Count)
+		}
+		c.drive.run.Done(c.request, answer.Count, c.wrong)
 		c.next()
 		return
 	}

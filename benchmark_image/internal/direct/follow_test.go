@@ -66,6 +66,14 @@ func TestAnswersAreChecked(t *testing.T) {
 			t.Errorf("seed %d: %d of %d failed: %v", seed, result.Failed, total, result.Errors)
 		}
 	}
+	cluster.Members[0].Hide.Store(true)
+	for _, verify := range []*keys.Values{nil, keys.NewValues(64, 0)} {
+		reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(total, true, 0), Verify: verify}
+		result := load.NewRun(reads).Attack(t.Context(), transport)
+		if result.Failed != total || result.Errors["an answer held 0 keys of 1, expected were 1"] != total {
+			t.Errorf("of %d answers without their key %d failed: %v", total, result.Failed, result.Errors)
+		}
+	}
 }
 
 func TestOutcomesOfLostRequests(t *testing.T) {

@@ -23,9 +23,10 @@ const (
 
 // answer is what a load needs of a response: how many keys a range found, and whether it holds what it must.
 type answer struct {
-	count   int64
+	count   int64         // in the span
+	keys    int64         // in the answer
 	request *load.Request // that it answers; nil: nothing is checked
-	wrong   error         // what Check said first
+	wrong   error         // what was found first
 }
 
 // codec writes requests and reads answers without building messages: that is the larger part of what a
@@ -86,7 +87,7 @@ func appendVarint(b []byte, field protowire.Number, value uint64) []byte {
 // read finds the count of a RangeResponse and checks that the rest is well-formed; a PutResponse has no
 // field of that number.
 func (a *answer) read(b []byte) error {
-	a.count, a.wrong = 0, nil
+	a.count, a.keys, a.wrong = 0, 0, nil
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -104,12 +105,18 @@ func (a *answer) read(b []byte) error {
 		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
 			return fmt.Errorf("etcd: broken answer: %w", protowire.ParseError(n))
 		}
-		if field == rangeAnswerKeyValue && kind == protowire.BytesType && a.request != nil && a.request.Checked() && a.wrong == nil {
-			if err := a.check(b[:n]); err != nil {
-				return err
+		if field == rangeAnswerKeyValue && kind == protowire.BytesType {
+			a.keys++
+			if a.request != nil && a.request.Checked() && a.wrong == nil {
+				if err := a.check(b[:n]); err != nil {
+					return err
+				}
 			}
 		}
 		b = b[n:]
+	}
+	if a.request != nil && a.wrong == nil {
+		a.wrong = a.request.CheckCounts(a.keys, a.count)
 	}
 	return nil
 }

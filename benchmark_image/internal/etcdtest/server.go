@@ -34,6 +34,7 @@ type Member struct {
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
 	Fail     atomic.Pointer[error]
+	Hide     atomic.Bool // answers to ranges count keys that they do not hold
 	hang     atomic.Pointer[chan struct{}]
 
 	cluster     *Cluster
@@ -166,7 +167,7 @@ func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 			continue
 		}
 		answer.Count++
-		if r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
+		if m.Hide.Load() || r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
 			continue
 		}
 		kv := &mvccpb.KeyValue{Key: []byte(key)}

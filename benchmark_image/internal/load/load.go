@@ -58,8 +58,9 @@ type Targeter interface {
 //
 // An implementation must call Done exactly once for each request that Next or Ask gave it, try each request
 // once, put a deadline on each, return from Drive soon after the context has ended, and report requests
-// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range whose Checked is true it
-// must pass each key and value of the answer to Check, and give Done the first error of those.
+// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range it must pass the
+// numbers of keys in the answer to CheckCounts and, if Checked is true, each key and value to Check; Done gets the first
+// error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called
 	// once for each part of a benchmark (its warm-up, its steps), one after the other, over the same connections.

@@ -310,6 +310,37 @@ func TestChecksOfAnswers(t *testing.T) {
 	}
 }
 
+func TestChecksOfCounts(t *testing.T) {
+	key, end := []byte("k"), []byte("l")
+	for _, c := range []struct {
+		request     Request
+		keys, count int64
+		right       bool
+	}{
+		{Request{Kind: Range, Key: key}, 0, 0, true},
+		{Request{Kind: Range, Key: key}, 1, 1, true},
+		{Request{Kind: Range, Key: key}, 0, 1, false}, // a member that hides the key
+		{Request{Kind: Range, Key: key}, 1, 0, false},
+		{Request{Kind: Range, Key: key}, 2, 2, false},
+		{Request{Kind: Range, Key: key, KeysOnly: true}, 1, 1, true},
+		{Request{Kind: Range, Key: key, CountOnly: true}, 0, 1, true},
+		{Request{Kind: Range, Key: key, CountOnly: true}, 1, 1, false},
+		{Request{Kind: Range, Key: key, End: end}, 7, 7, true},
+		{Request{Kind: Range, Key: key, End: end}, 6, 7, false},
+		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 3, 7, true},
+		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 4, 7, false},
+		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 2, 7, false},
+		{Request{Kind: Range, Key: key, End: end, Limit: 3}, 2, 2, true},
+		{Request{Kind: Range, Key: key, End: end, CountOnly: true}, 0, 7, true},
+		{Request{Kind: Range, Key: key, End: end}, 0, -1, false},
+		{Request{Kind: Put, Key: key}, 0, 0, true},
+	} {
+		if err := c.request.CheckCounts(c.keys, c.count); (err == nil) != c.right {
+			t.Errorf("%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
+		}
+	}
+}
+
 func BenchmarkOpenLoop(b *testing.B) {
 	o := options(100_000_000, 1)
 	o.Pacer = NewOpenLoop(Constant(1e9), 100_000_000, 0, 100_000_000)

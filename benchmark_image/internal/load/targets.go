@@ -81,6 +81,25 @@ func (e *WrongAnswerError) Error() string { return e.Text }
 // Checked tells whether Check wants to see the keys and values of the answer.
 func (r *Request) Checked() bool { return r.values != nil }
 
+// CheckCounts holds that an answer to a range has as many keys as there are: keys is how many it holds, count how many it
+// says there are in the span, with those that a limit leaves out. The error is a *WrongAnswerError.
+func (r *Request) CheckCounts(keys, count int64) error {
+	if r.Kind != Range {
+		return nil
+	}
+	want := count
+	switch {
+	case r.CountOnly:
+		want = 0
+	case r.Limit > 0:
+		want = min(count, r.Limit)
+	}
+	if count < 0 || keys != want || len(r.End) == 0 && count > 1 {
+		return &WrongAnswerError{fmt.Sprintf("an answer held %d keys of %d, expected were %d", keys, count, want)}
+	}
+	return nil
+}
+
 // Check compares one key and value of the answer with what a writer of the same seed, key size and value size
 // writes. The error is a *WrongAnswerError, whose text is the same for all keys.
 func (r *Request) Check(key, value []byte) error {
