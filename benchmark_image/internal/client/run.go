@@ -78,6 +78,9 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 	if missing := transport.Unreachable(); len(missing) > 0 && b.setting.Reason == "" {
 		b.setting.Reason = "not every member could be reached when the run started: " + oneLine(errors.Join(missing...).Error())
 	}
+	if err := transport.Astray(); err != nil && b.setting.Reason == "" {
+		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())
+	}
 	return b.report(transport.LeaderChanges())
 }
 

@@ -15,6 +15,7 @@ import (
 // Transport is what a benchmark needs of its connections to the members.
 type Transport interface {
 	load.Transport
+	Astray() error
 	Connections() int
 	LeaderChanges() []membership.LeaderChange
 	Leader() string

@@ -248,7 +248,7 @@ func (l *loop) answered() {
 
 // Drive implements load.Transport.
 func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
-	if t.options.TargetLeader && len(t.options.Endpoints) > 1 {
+	if t.options.TargetLeader {
 		defer t.follow(ctx)()
 	}
 	d := newDrive(t, clients, run)

@@ -1,18 +1,19 @@
 package direct
 
 import (
+	"strings"
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
+	transport := openFor(t, membership.Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
 	o := puts(1_000_000, 4)
 	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
 	run := load.NewRun(o)
@@ -35,9 +36,44 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	}
 }
 
+// TestTheLeaderMovesAway: the only endpoint tells where the leader is.
+func TestTheLeaderMovesAway(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	transport := openFor(t, membership.Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 300 * time.Millisecond})
+	o := puts(1_000_000, 4)
+	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+	run := load.NewRun(o)
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	for _, leader := range []uint64{3, 2} {
+		cluster.Leader.Store(leader)
+		m := cluster.Members[leader-1]
+		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > 20 })
+	}
+	run.Stop("enough")
+	if result := <-ended; result.Failed != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
+	}
+	if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint || transport.Astray() != nil {
+		t.Errorf("leader changes %v, astray %v", changes, transport.Astray())
+	}
+	// A leader that cannot be reached, and one that is in no list.
+	cluster.Members[2].Stop()
+	for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
+		cluster.Leader.Store(leader)
+		run = load.NewRun(o)
+		go func() { ended <- run.Attack(t.Context(), transport) }()
+		<-time.After(1500 * time.Millisecond) // several times what a look-up may take
+		run.Stop("enough")
+		if result := <-ended; result.Failed != 0 || transport.Astray() == nil || !strings.Contains(transport.Astray().Error(), want) {
+			t.Errorf("leader %d: %d failed, astray %v", leader, result.Failed, transport.Astray())
+		}
+	}
+}
+
 func TestTheLeaderDies(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
-	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true})
+	transport := openFor(t, membership.Options{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true})
 	run := load.NewRun(puts(1_000_000, 2))
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
@@ -53,7 +89,7 @@ func TestTheLeaderDies(t *testing.T) {
 
 func TestAnswersAreChecked(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
-	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints(), Conns: 2})
+	transport := openFor(t, membership.Options{Endpoints: cluster.Endpoints(), Conns: 2})
 	const total = 200
 	if result := load.NewRun(puts(total, 3)).Attack(t.Context(), transport); result.Failed != 0 {
 		t.Fatal(result.Errors)
@@ -84,7 +120,7 @@ func TestOutcomesOfLostRequests(t *testing.T) {
 		return counts
 	}
 	cluster := etcdtest.Start(t, 1)
-	transport := openFor(t, etcd.Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: 50 * time.Millisecond})
+	transport := openFor(t, membership.Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: 50 * time.Millisecond})
 	cluster.Members[0].Hang()
 	if got := outcomes(load.NewRun(puts(4, 2)).Attack(t.Context(), transport)); got[load.Unknown] != 4 {
 		t.Errorf("requests that the member kept without an answer: %v", got)

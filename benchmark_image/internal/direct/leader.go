@@ -35,12 +35,12 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 	problem := unreachable
 	deadline, bounded := ctx.Deadline()
 	for {
-		leader, err := askForLeader(ctx, probes)
+		leader, other, err := askForLeader(ctx, probes)
 		if leader != nil {
 			return leader.member, nil
 		}
-		if other := new(elsewhereError); errors.As(err, &other) {
-			return other.from.advertised(ctx, other.leader)
+		if other != nil {
+			return other.from.advertised(ctx, other.id)
 		}
 		// A question that the end of ctx cut off tells less than the answers before it.
 		cutOff := bounded && !time.Now().Before(deadline)
@@ -57,14 +57,11 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 	}
 }
 
-// elsewhereError says that there is a leader, and that it is not among the members that answered.
-type elsewhereError struct {
-	from   *conn  // that knows it
-	leader uint64 // its member id
+// elsewhere is a leader that is not among the members that answered.
+type elsewhere struct {
+	from *conn  // that knows it
+	id   uint64 // its member id
 }
-
-// Error implements error.
-func (*elsewhereError) Error() string { return "the leader is not among the endpoints that answered" }
 
 // advertised is the endpoint at which the member with that id says that clients reach it.
 func (c *conn) advertised(ctx context.Context, id uint64) (string, error) {
@@ -83,8 +80,8 @@ func (c *conn) advertised(ctx context.Context, id uint64) (string, error) {
 	return leader, err
 }
 
-// askForLeader asks each ready member once. It returns nil and nil when none was ready.
-func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
+// askForLeader asks each ready member once, and returns the leader or where it must be. All results are zero when none was ready.
+func askForLeader(ctx context.Context, probes []*conn) (leader *conn, other *elsewhere, problem error) {
 	type reply struct {
 		from   *conn
 		answer wire.Answer
@@ -102,8 +99,6 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 			replies <- reply{c, answer, err}
 		}()
 	}
-	var problem error
-	var elsewhere *elsewhereError
 	for range asked {
 		r := <-replies
 		switch {
@@ -112,15 +107,12 @@ func askForLeader(ctx context.Context, probes []*conn) (*conn, error) {
 		case r.answer.Leader == 0:
 			problem = fmt.Errorf("no leader was found: %s knows of none", r.from.member)
 		case r.answer.Member == r.answer.Leader:
-			return r.from, nil
+			return r.from, nil, nil
 		default:
-			elsewhere = &elsewhereError{r.from, r.answer.Leader}
+			other = &elsewhere{r.from, r.answer.Leader}
 		}
 	}
-	if elsewhere != nil {
-		return nil, elsewhere
-	}
-	return nil, problem
+	return nil, other, problem
 }
 
 // followPoll is how often the members are asked who leads while the load follows the leader.
@@ -144,6 +136,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 			probes = append(probes, l.newConn(member))
 		}
 		l.connectAll(probes)
+		found := uint64(0) // member id of a leader elsewhere that the load goes to
 		ticker := time.NewTicker(followPoll)
 		defer ticker.Stop()
 		for {
@@ -153,8 +146,15 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 			case <-ticker.C:
 			}
 			// Members that do not answer, and elections, show in the requests.
-			if leader, _ := askForLeader(ctx, probes); leader != nil {
+			leader, other, _ := askForLeader(ctx, probes)
+			switch {
+			case leader != nil:
+				found = 0
 				t.moveTo(ctx, leader.member)
+			case other != nil && other.id != found:
+				if t.moveElsewhere(ctx, other) {
+					found = other.id
+				}
 			}
 		}
 	})
@@ -164,11 +164,24 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	}
 }
 
+// moveElsewhere lets new requests go to a leader that is not among the endpoints. It returns false if that did not succeed.
+func (t *Transport) moveElsewhere(ctx context.Context, to *elsewhere) bool {
+	lookup, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
+	defer cancel()
+	member, err := to.from.advertised(lookup, to.id)
+	if err == nil {
+		return t.moveTo(ctx, member)
+	}
+	t.lost(ctx, err)
+	return false
+}
+
 // moveTo lets new requests go to the member. The connections to the old one stay open: requests may be under way on
-// them, and it may lead again.
-func (t *Transport) moveTo(ctx context.Context, member string) {
+// them, and it may lead again. It returns false if the member cannot be reached.
+func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	if (*t.current.Load())[0].member == member {
-		return
+		t.astray = nil
+		return true
 	}
 	var to, created []*conn
 	for _, c := range t.connections {
@@ -182,11 +195,31 @@ func (t *Transport) moveTo(ctx context.Context, member string) {
 	}
 	t.connections = append(t.connections, created...)
 	t.loop.connectAll(created)
-	ctx, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
+	dialing, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
 	defer cancel()
-	if len(waitAll(ctx, to)) > 0 {
-		return
+	if missing := waitAll(dialing, to); len(missing) > 0 {
+		t.lost(ctx, missing[0])
+		return false
 	}
+	for _, c := range to {
+		if !c.isReady.Load() { // it was, before
+			t.lost(ctx, fmt.Errorf("%s: %s", member, c.failure().Text))
+			return false
+		}
+	}
+	t.astray = nil
 	t.current.Store(&to)
 	t.changes = append(t.changes, membership.LeaderChange{At: time.Now(), Leader: member})
+	return true
 }
+
+// lost notes that the load does not follow the leader. The end of the load is no reason.
+func (t *Transport) lost(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		t.astray = err
+	}
+}
+
+// Astray says why requests go to another member than the leader, although they should follow it; nil if they do not. It
+// must not be called while Drive runs.
+func (t *Transport) Astray() error { return t.astray }

@@ -22,6 +22,7 @@ type Transport struct {
 
 	leader      string
 	changes     []membership.LeaderChange
+	astray      error // why the load is not at the leader
 	unreachable []error
 }
 
@@ -70,7 +71,7 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	if t.leader == "" {
 		// Only for the report: a cluster without a leader still answers serializable reads.
-		if leader, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
+		if leader, _, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
 			t.leader = leader.member
 		}
 	}

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -43,7 +44,10 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 			case <-ticker.C:
 			}
 			// Members that do not answer, and elections, show in the requests.
-			if leader, _ := askForLeader(ctx, probes); leader != "" {
+			leader, err := askForLeader(ctx, probes)
+			if elsewhere := new(elsewhereError); errors.As(err, &elsewhere) {
+				t.lost(ctx, err)
+			} else if leader != "" {
 				t.moveTo(ctx, leader)
 			}
 		}
@@ -58,6 +62,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 // them, and it may lead again.
 func (t *Transport) moveTo(ctx context.Context, member string) {
 	if (*t.current.Load())[0].member == member {
+		t.astray = nil
 		return
 	}
 	var to []*connection
@@ -69,16 +74,30 @@ func (t *Transport) moveTo(ctx context.Context, member string) {
 	for len(to) < t.options.Conns {
 		c, err := newConnection(member)
 		if err != nil {
+			t.lost(ctx, err)
 			return
 		}
 		t.connections = append(t.connections, c)
 		to = append(to, c)
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
+	dialing, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
 	defer cancel()
-	if len(waitAll(ctx, to)) > 0 {
+	if missing := waitAll(dialing, to); len(missing) > 0 {
+		t.lost(ctx, missing[0])
 		return
 	}
+	t.astray = nil
 	t.current.Store(&to)
 	t.changes = append(t.changes, LeaderChange{At: time.Now(), Leader: member})
 }
+
+// lost notes that the load does not follow the leader. The end of the load is no reason.
+func (t *Transport) lost(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		t.astray = err
+	}
+}
+
+// Astray says why requests go to another member than the leader, although they should follow it; nil if they do not. It
+// must not be called while Drive runs.
+func (t *Transport) Astray() error { return t.astray }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,41 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	changes := transport.LeaderChanges()
 	if len(changes) != 2 || changes[0].Leader != cluster.Members[2].Endpoint || changes[1].Leader != cluster.Members[0].Endpoint || transport.Connections() != 2 {
 		t.Errorf("leader changes %v, %d connections", changes, transport.Connections())
+	}
+}
+
+// TestTheLeaderMovesAway: the only endpoint tells where the leader is.
+func TestTheLeaderMovesAway(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	transport := open(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 300 * time.Millisecond})
+	o := puts(1_000_000, 4)
+	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+	run := load.NewRun(o)
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	for _, leader := range []uint64{3, 2} {
+		cluster.Leader.Store(leader)
+		m := cluster.Members[leader-1]
+		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > 20 })
+	}
+	run.Stop("enough")
+	if result := <-ended; result.Failed != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
+	}
+	if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint || transport.Astray() != nil {
+		t.Errorf("leader changes %v, astray %v", changes, transport.Astray())
+	}
+	// A leader that cannot be reached, and one that is in no list.
+	cluster.Members[2].Stop()
+	for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
+		cluster.Leader.Store(leader)
+		run = load.NewRun(o)
+		go func() { ended <- run.Attack(t.Context(), transport) }()
+		<-time.After(1500 * time.Millisecond) // several times what a look-up may take
+		run.Stop("enough")
+		if result := <-ended; result.Failed != 0 || transport.Astray() == nil || !strings.Contains(transport.Astray().Error(), want) {
+			t.Errorf("leader %d: %d failed, astray %v", leader, result.Failed, transport.Astray())
+		}
 	}
 }
 

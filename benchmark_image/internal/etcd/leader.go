@@ -82,10 +82,17 @@ func askForLeader(ctx context.Context, probes []*connection) (string, error) {
 		}
 	}
 	if follower.status != nil {
-		return advertised(ctx, follower.from, follower.status.Leader)
+		leader, err := advertised(ctx, follower.from, follower.status.Leader)
+		if err != nil {
+			return "", &elsewhereError{err}
+		}
+		return leader, nil
 	}
 	return "", problem
 }
+
+// elsewhereError is why a leader that there is, not among the members asked, is not found.
+type elsewhereError struct{ error }
 
 // advertised is the endpoint at which the member with that id says that clients reach it.
 func advertised(ctx context.Context, c *connection, id uint64) (string, error) {

@@ -35,6 +35,7 @@ type Transport struct {
 
 	leader      string
 	changes     []LeaderChange
+	astray      error // why the load is not at the leader
 	unreachable []error
 	downSince   atomic.Int64 // when no connection was ready any more, ns since opened; 0: one is
 	opened      time.Time
@@ -146,7 +147,7 @@ func (t *Transport) Close() {
 
 // Drive implements load.Transport with one goroutine for each client.
 func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
-	if t.options.TargetLeader && len(t.options.Endpoints) > 1 {
+	if t.options.TargetLeader {
 		defer t.follow(ctx)()
 	}
 	var running sync.WaitGroup

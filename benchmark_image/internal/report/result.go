@@ -113,7 +113,7 @@ func New(setting Setting, asked int, parts []Part) *Result {
 		}
 	}
 	if w := setting.Warmup; w != nil {
-		all := newSamples()
+		all := newSamples(len(w.Records))
 		for _, record := range w.Records {
 			if record.Outcome() != load.NotSent {
 				all.add(record)
