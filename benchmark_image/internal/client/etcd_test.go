@@ -77,7 +77,7 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name := range transports {
+	for name := range Transports {
 		start := time.Now()
 		status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s", "--request-timeout=300ms",
 			"--run-timeout=20s", "--transport="+name, "--endpoints="+endpoints[0])...)

@@ -66,7 +66,7 @@ func (c *conn) connect() {
 	start := c.loop.now()
 	go func() {
 		defer cancel()
-		fd, err := dial(ctx, c.member)
+		fd, err := dial(ctx, c.loop.dialer, c.member)
 		if !c.loop.poller.post(func() { c.dialed(fd, err, start) }) && err == nil {
 			_ = unix.Close(fd) // nothing was written to it
 		}
@@ -74,8 +74,7 @@ func (c *conn) connect() {
 }
 
 // dial gives a connected socket that Go's poller knows nothing of.
-func dial(ctx context.Context, member string) (fd int, err error) {
-	var dialer net.Dialer
+func dial(ctx context.Context, dialer *net.Dialer, member string) (fd int, err error) {
 	connection, err := dialer.DialContext(ctx, "tcp", member)
 	if err != nil {
 		return -1, err

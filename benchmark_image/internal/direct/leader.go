@@ -21,7 +21,7 @@ const leaderPoll = 50 * time.Millisecond
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
 func leadingMember(ctx context.Context, members []string) (string, error) {
-	l, err := newLoop(h2.Options{})
+	l, err := newLoop(h2.Options{}, statusTimeout)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +126,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(h2.Options{})
+		l, err := newLoop(h2.Options{}, statusTimeout)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}

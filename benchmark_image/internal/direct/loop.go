@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/h2"
 )
 
@@ -24,6 +26,7 @@ const maxReads = 4
 type loop struct {
 	poller  *poller
 	options h2.Options
+	dialer  *net.Dialer
 	clock   time.Time
 	done    chan struct{}
 	failed  error // why the loop ended by itself; valid when done is closed
@@ -46,13 +49,13 @@ type loop struct {
 	quit       bool
 }
 
-func newLoop(options h2.Options) (*loop, error) {
+func newLoop(options h2.Options, requestTimeout time.Duration) (*loop, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		poller: p, options: options, clock: time.Now(), done: make(chan struct{}),
+		poller: p, options: options, dialer: etcd.Dialer(requestTimeout), clock: time.Now(), done: make(chan struct{}),
 		buffer: make([]byte, readSize), deadlines: list{which: byDeadline},
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())

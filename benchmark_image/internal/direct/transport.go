@@ -35,7 +35,7 @@ func Open(ctx context.Context, options membership.Options) (*Transport, error) {
 }
 
 func open(ctx context.Context, options membership.Options, http h2.Options) (*Transport, error) {
-	l, err := newLoop(http)
+	l, err := newLoop(http, options.RequestTimeout)
 	if err != nil {
 		return nil, err
 	}

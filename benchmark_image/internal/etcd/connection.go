@@ -25,12 +25,13 @@ const handshake = 3 * time.Second
 // connection is one TCP connection to one member; it is opened again when it is lost.
 type connection struct {
 	member    string
+	dialer    *net.Dialer
 	client    *grpc.ClientConn
 	dialError atomic.Pointer[error]
 }
 
-func newConnection(member string) (*connection, error) {
-	c := &connection{member: member}
+func newConnection(member string, requestTimeout time.Duration) (*connection, error) {
+	c := &connection{member: member, dialer: Dialer(requestTimeout)}
 	client, err := grpc.NewClient("passthrough:///"+member,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(c.dial),
@@ -57,8 +58,7 @@ func newConnection(member string) (*connection, error) {
 
 // dial keeps the error of the latest attempt, which gRPC's connection state does not tell.
 func (c *connection) dial(ctx context.Context, address string) (net.Conn, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := c.dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		c.dialError.Store(&err)
 		return nil, err

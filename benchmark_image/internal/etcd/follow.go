@@ -25,7 +25,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	running.Go(func() {
 		probes := make([]*connection, 0, len(t.options.Endpoints))
 		for _, member := range t.options.Endpoints {
-			c, err := newConnection(member)
+			c, err := newConnection(member, statusTimeout)
 			if err != nil {
 				continue // the same call worked when the leader was looked for
 			}
@@ -72,7 +72,7 @@ func (t *Transport) moveTo(ctx context.Context, member string) {
 		}
 	}
 	for len(to) < t.options.Conns {
-		c, err := newConnection(member)
+		c, err := newConnection(member, t.options.RequestTimeout)
 		if err != nil {
 			t.lost(ctx, err)
 			return

@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,5 +70,33 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAConnectionThatFellSilentIsGivenUp has a link that drops everything after a while.
+func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
+	var opened, answered atomic.Int64
+	endpoint := etcdtest.RawMember(t, func(c net.Conn) {
+		cut := opened.Add(1) < 2
+		etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			if cut && stream > 100 {
+				etcdtest.Cut(t, m.Conn)
+				return true
+			}
+			answered.Add(1)
+			return m.Answer(stream) == nil
+		})(c)
+	})
+	transport := open(t, Options{Endpoints: []string{endpoint}, Conns: 1, RequestTimeout: 200 * time.Millisecond})
+	run := load.NewRun(puts(1_000_000, 2))
+	ended := make(chan load.Result)
+	start := time.Now()
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	waitFor(t, "answers on another connection", func() bool { return opened.Load() > 1 && answered.Load() > 200 })
+	took := time.Since(start)
+	run.Stop("enough")
+	// TCP itself would try for a quarter of an hour.
+	if result := <-ended; result.Failed < 2 || took < 200*time.Millisecond || took > 5*time.Second {
+		t.Errorf("%d requests failed; after %v there was another connection", result.Failed, took)
 	}
 }

@@ -68,7 +68,7 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	t.rotate = t.options.Conns < len(members)
 	for j := range max(t.options.Conns, len(members)) {
-		c, err := newConnection(members[j%len(members)])
+		c, err := newConnection(members[j%len(members)], t.options.RequestTimeout)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func leadingMember(ctx context.Context, members []string) (string, error) {
 	defer cancel()
 	var probes []*connection
 	for _, member := range members {
-		c, err := newConnection(member)
+		c, err := newConnection(member, statusTimeout)
 		if err != nil {
 			return "", err
 		}
