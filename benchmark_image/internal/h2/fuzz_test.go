@@ -11,7 +11,16 @@ import (
 	"containernet-env/benchmark_image/internal/wire"
 )
 
-// FuzzConn feeds broken frames, in two pieces. Whatever comes, each call has exactly one outcome.
+// visits counts the keys that an answer holds, and their bytes.
+type visits struct{ keys, bytes int64 }
+
+func (v *visits) Visit(key, value []byte) {
+	v.keys++
+	v.bytes += int64(len(key) + len(value))
+}
+
+// FuzzConn feeds broken frames, in two pieces, and cancels calls between them. Whatever comes, each call that is not cancelled
+// has exactly one outcome, and what is read of an answer has been in the input.
 func FuzzConn(f *testing.F) {
 	p := newPeer(f, Options{})
 	p.answer(1)
@@ -24,10 +33,18 @@ func FuzzConn(f *testing.F) {
 	p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream))
 	p.must(p.framer.WritePing(false, [8]byte{}))
 	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(1))
+	p.toConn.Reset()
+	p.begin(1)
+	p.data(1, message([]byte{0x0a, 2, 0x18, 7, 0x12, 6, 0x0a, 1, 'k', 0x2a, 1, 'v', 0x20, 1}))
+	p.end(1)
+	p.answer(3)
+	p.answer(5)
+	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(60))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
 		c := newPeer(t, Options{Window: defaultWindow}).conn
-		started, more := 0, 20
+		started, cancelled, more := 0, 0, 20
 		var got outcomes
+		var seen [4]visits
 		start := func(s *Stream) {
 			if more > 0 && c.CanStart() {
 				more--
@@ -38,21 +55,39 @@ func FuzzConn(f *testing.F) {
 		got.again = start
 		var all [4]Stream
 		for i := range all {
-			all[i].Owner = &got
+			all[i].Owner, all[i].Reader.Visitor = &got, &seen[i]
 			start(&all[i])
 		}
 		split := min(int(cut), len(b))
 		err := c.Feed(b[:split])
 		if err == nil {
 			c.Wrote(min(len(c.Output()), int(cut)))
+			for i := range all {
+				if cut>>i&1 == 1 && all[i].Active() {
+					c.Cancel(&all[i])
+					cancelled++
+					if all[i].Active() {
+						t.Error("a call goes on that was cancelled")
+					}
+					start(&all[i])
+				}
+			}
 			err = c.Feed(b[split:])
 		}
 		if fault := new(ConnError); err != nil && !errors.As(err, &fault) {
 			t.Errorf("an error of another kind: %v", err)
 		}
 		c.Lost(codes.Unavailable, "over")
-		if len(got.failures) != started || c.Active() != 0 || c.firstBlocked != nil {
-			t.Errorf("%d calls, %d outcomes, %d under way", started, len(got.failures), c.Active())
+		if len(got.failures)+cancelled != started || c.Active() != 0 || c.firstBlocked != nil {
+			t.Errorf("%d calls, %d outcomes, %d cancelled, %d under way", started, len(got.failures), cancelled, c.Active())
+		}
+		total := visits{}
+		for _, v := range seen {
+			total.keys, total.bytes = total.keys+v.keys, total.bytes+v.bytes
+		}
+		// A key needs at least two bytes of the answer.
+		if 2*total.keys+total.bytes > int64(len(b)) {
+			t.Errorf("%d keys of %d bytes were read from %d", total.keys, total.bytes, len(b))
 		}
 	})
 }
