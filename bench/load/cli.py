@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.load import plan, table
 from bench.load.cluster import Cluster
-from bench.load.measure import Sample, Store, run_once, run_program
+from bench.load.measure import Sample, run_once, run_program
 from containernet_env.errors import ContainernetEnvError, Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.setup import go, sources
 from containernet_env.setup.binaries import Binaries
@@ -117,14 +117,10 @@ class Bench:
     def _measure(self, members: int, cells: list[plan.Cell], folder: Path, programs: dict[str, Path]) -> None:
         with Cluster(programs["server"], members, folder) as cluster:
             self.versions["etcd"] = cluster.version
-            store = Store()
             for cell in cells:
                 for tool in self.tools:
                     self._check_limit()
-                    if cell.operation == "put":
-                        cluster.empty()
-                        store = Store()
-                    run_once(tool, cell, min(cell.total, WARM_UP_REQUESTS), 0, cluster, store, programs)
+                    run_once(tool, cell, min(cell.total, WARM_UP_REQUESTS), 0, cluster, programs)
             print(f"{members} members: warmed up after {time.monotonic() - self.began:.0f} s", flush=True)
             for number in range(1, self.asked.rounds + 1):
                 for i, cell in enumerate(cells):
@@ -132,7 +128,7 @@ class Bench:
                     turn = (number + i) % len(self.tools)
                     for tool in self.tools[turn:] + self.tools[:turn]:
                         self._check_limit()
-                        self.samples.append(run_once(tool, cell, cell.total, number, cluster, store, programs))
+                        self.samples.append(run_once(tool, cell, cell.total, number, cluster, programs))
                 print(f"{members} members: round {number} after {time.monotonic() - self.began:.0f} s", flush=True)
             self._measure_start_up(cluster, programs)
 

@@ -116,6 +116,20 @@ class Cluster:
         answer = self.ask("/v3/kv/range", {"key": everything, "range_end": everything, "count_only": True})
         return int(answer["header"]["revision"]), int(answer.get("count", "0"))
 
+    def outermost_keys(self) -> tuple[bytes, bytes]:
+        """The first and the last key, in the order of bytes, beside the one that is read; RunError if there is none."""
+        return self._first("ASCEND"), self._first("DESCEND")
+
+    def _first(self, order: str) -> bytes:
+        everything = base64.b64encode(b"\0").decode()
+        asked = {"key": everything, "range_end": everything, "keys_only": True, "limit": 2, "sort_order": order}
+        answer = self.ask("/v3/kv/range", {**asked, "sort_target": "KEY"})
+        keys = [base64.b64decode(item["key"]) for item in answer.get("kvs", [])]
+        for key in keys:
+            if key != READ_KEY.encode():
+                return key
+        raise RunError("the store holds no key but the one that is read")
+
     def empty(self) -> None:
         """Delete every key but the one that is read."""
         key, after = text64(READ_KEY), text64(READ_KEY + "\0")

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.load import plan
@@ -47,38 +47,34 @@ class Used:
     peak_rss_bytes: int
 
 
-@dataclass
-class Store:
-    """What the store must hold: the most keys that each tool has written since it was emptied."""
+def run_once(tool: str, cell: Cell, total: int, number: int, cluster: Cluster, programs: dict[str, Path]) -> Sample:
+    """Run ``tool`` for ``total`` requests of ``cell``. RunError if a request failed or the store does not agree.
 
-    most: dict[str, int] = field(default_factory=lambda: {plan.OURS: 0, plan.ETCD: 0})
-
-    def wrote(self, tool: str, requests: int) -> int:
-        """Note a put run; return how many keys there must be now."""
-        # Both of our transports write the same keys.
-        whose = plan.ETCD if tool == plan.ETCD else plan.OURS
-        self.most[whose] = max(self.most[whose], requests)
-        return plan.expected_keys(self.most[plan.OURS], self.most[plan.ETCD])
-
-
-def run_once(
-    tool: str, cell: Cell, total: int, number: int, cluster: Cluster, store: Store, programs: dict[str, Path]
-) -> Sample:
-    """Run ``tool`` for ``total`` requests of ``cell``. RunError if a request failed or the store does not agree."""
+    Before puts the store is emptied, outside of all clocks, so that what it holds afterwards is what this run wrote.
+    """
+    written = total if cell.operation == "put" else 0
+    if written:
+        cluster.empty()
     before, keys_before = cluster.revision_and_keys()
+    if written and keys_before != 1:
+        raise RunError(
+            f"{cell.name}: the store holds {keys_before} keys after it was emptied, not the one that is read"
+        )
     servers_before = cluster.cpu_s()
     argv = plan.command(tool, cell, total, cluster.endpoints, programs)
     used, text = run_program(argv, cluster.folder)
     servers_s = cluster.cpu_s() - servers_before
     cluster.check()
     report = (parse_etcd if tool == plan.ETCD else parse_ours)(text, total)
-    written = total if cell.operation == "put" else 0
-    wanted_keys = store.wrote(tool, total) if written else keys_before
     after, keys = cluster.revision_and_keys()
     if after - before != written:
         raise RunError(f"{tool}, {cell.name}: the store's revision rose by {after - before}, not by {written}")
-    if keys != wanted_keys:
-        raise RunError(f"{tool}, {cell.name}: the store holds {keys} keys, not {wanted_keys}")
+    if keys != keys_before + written:
+        raise RunError(f"{tool}, {cell.name}: the store holds {keys} keys, not {keys_before + written}")
+    if written:
+        found, wanted = cluster.outermost_keys(), plan.outermost_keys(tool, total)
+        if found != wanted:
+            raise RunError(f"{tool}, {cell.name}: the first and the last key are {found}, not {wanted}")
     return Sample(
         tool=tool,
         cell=cell.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ VALUE_SIZE = 64
 READ_KEY = "bench/load"
 REQUEST_TIMEOUT_S = 20
 RUN_TIMEOUT_S = 45
+
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 OURS, GRPC, ETCD = "ours", "ours-grpc", "etcd"
 
@@ -83,9 +86,23 @@ def command(tool: str, cell: Cell, total: int, endpoints: str, programs: dict[st
     return [str(programs[OURS]), verb, *common, *ours]
 
 
-def expected_keys(most_ours: int, most_etcd: int) -> int:
-    """Keys in the store after puts of at most so many requests: each tool writes its own numbers 0..n-1.
+def key_name(tool: str, number: int) -> bytes:
+    """The name of key ``number`` as ``tool`` writes it: ours in digits, etcd's tool as a zigzag varint."""
+    if tool == ETCD:
+        rest, name = 2 * number, bytearray()
+        while rest >= 0x80:
+            name.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        name.append(rest)
+        return bytes(name).ljust(KEY_SIZE, b"\0")
+    digits = ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits.rjust(KEY_SIZE, _DIGITS[0]).encode()
 
-    Ours spell a number in digits, etcd's tool as a varint, so that no key of one is a key of the other.
-    """
-    return 1 + most_ours + most_etcd
+
+def outermost_keys(tool: str, total: int) -> tuple[bytes, bytes]:
+    """The first and the last, in the order of bytes, of the keys that ``tool`` writes in ``total`` puts."""
+    names = [key_name(tool, number) for number in range(total)]
+    return min(names), max(names)

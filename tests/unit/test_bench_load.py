@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import plan, table
+from bench.load import measure, plan, table
 from bench.load.cli import file_system, main, options
-from bench.load.measure import Sample, Store, run_program
+from bench.load.measure import Sample, Used, run_once, run_program
 from bench.load.reports import parse_etcd, parse_ours
 from containernet_env.errors import RunError, UsageError
 
@@ -103,11 +103,112 @@ def test_every_load_meets_every_operation_on_both_clusters():
     assert all(cell.total >= 50 for cell in plan.cells(3, plan.QUICK_SHARE))
 
 
-def test_the_store_holds_the_keys_of_both_tools_and_the_one_that_is_read():
-    store = Store()
-    assert store.wrote(plan.OURS, 10) == 11
-    assert store.wrote(plan.GRPC, 7) == 11
-    assert store.wrote(plan.ETCD, 5) == 16
+def test_each_tool_spells_a_number_in_its_own_way():
+    assert [plan.key_name(plan.OURS, number) for number in (0, 9, 10, 61, 62)] == [
+        b"00000000",
+        b"00000009",
+        b"0000000A",
+        b"0000000z",
+        b"00000010",
+    ]
+    # As Go's binary.PutVarint does.
+    assert [plan.key_name(plan.ETCD, number) for number in (0, 1, 63, 64, 8192)] == [
+        bytes(8),
+        b"\x02" + bytes(7),
+        b"\x7e" + bytes(7),
+        b"\x80\x01" + bytes(6),
+        b"\x80\x80\x01" + bytes(5),
+    ]
+    assert plan.outermost_keys(plan.GRPC, 63) == (b"00000000", b"00000010")
+    # In the order of bytes 191 comes last, not 199: it is 382 there, and the first byte of that is the largest.
+    assert plan.outermost_keys(plan.ETCD, 200) == (bytes(8), b"\xfe\x02" + bytes(6))
+
+
+class FakeCluster:
+    """A store that a run changes: ``rises`` and ``writes`` say by how much, ``outermost`` what stands at its ends."""
+
+    endpoints, folder = "h:1", Path("/nowhere")
+
+    def __init__(self, keys: int = 500) -> None:
+        self.keys, self.revision, self.emptied, self.leaves = keys, 900, 0, 1
+        self.rises, self.writes = 0, 0
+        self.outermost = (b"", b"")
+
+    def revision_and_keys(self):
+        return self.revision, self.keys
+
+    def outermost_keys(self):
+        return self.outermost
+
+    def empty(self):
+        self.emptied += 1
+        self.keys, self.revision = self.leaves, self.revision + 2
+
+    def cpu_s(self):
+        return 1.5
+
+    def check(self):
+        pass
+
+    def run(self, argv, folder):
+        assert "--total=500" in argv and folder == self.folder
+        self.keys, self.revision = self.keys + self.writes, self.revision + self.rises
+        return Used(1.0, 0.25, 7_000_000), ours() if argv[0] == "/ours" else ETCD_TEXT
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    made = FakeCluster()
+    monkeypatch.setattr(measure, "run_program", made.run)
+    return made
+
+
+def run_of(cluster, operation="put", tool=plan.OURS):
+    programs = {plan.OURS: Path("/ours"), plan.ETCD: Path("/etcd")}
+    return run_once(tool, plan.Cell(1, 1, 1, operation, 500), 500, 3, cluster, programs)
+
+
+@pytest.mark.parametrize("tool", [plan.OURS, plan.GRPC, plan.ETCD])
+def test_a_run_that_the_store_agrees_with_is_a_sample(cluster, tool):
+    cluster.rises = cluster.writes = 500
+    cluster.outermost = plan.outermost_keys(tool, 500)
+    made = run_of(cluster, tool=tool)
+    assert cluster.emptied == 1
+    assert (made.tool, made.cell, made.round, made.requests) == (tool, "put 1/1 on 1", 3, 500)
+    assert (made.client_cpu_ms_per_1000, made.peak_rss_bytes) == (500.0, 7_000_000)
+
+
+def test_reads_leave_the_store_as_it_is(cluster):
+    assert run_of(cluster, "range-s").cell == "range-s 1/1 on 1"
+    assert cluster.emptied == 0
+    cluster.rises = 1
+    with pytest.raises(RunError, match="revision rose by 1, not by 0"):
+        run_of(cluster, "range-l")
+    cluster.rises, cluster.writes = 0, 1
+    with pytest.raises(RunError, match="holds 501 keys, not 500"):
+        run_of(cluster, "range-s")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rises": 499}, "revision rose by 499, not by 500"),
+        ({"rises": 501}, "revision rose by 501, not by 500"),
+        # One key, 500 times.
+        ({"writes": 1}, "holds 2 keys, not 501"),
+        ({"writes": 499}, "holds 500 keys, not 501"),
+        ({"outermost": plan.outermost_keys(plan.ETCD, 500)}, "the first and the last key are"),
+        ({"outermost": (b"00000001", b"00000084")}, "the first and the last key are"),
+        ({"leaves": 2}, "holds 2 keys after it was emptied"),
+    ],
+)
+def test_a_store_that_does_not_agree_ends_the_comparison(cluster, changes, message):
+    cluster.rises = cluster.writes = 500
+    cluster.outermost = plan.outermost_keys(plan.OURS, 500)
+    for name, value in changes.items():
+        setattr(cluster, name, value)
+    with pytest.raises(RunError, match=message):
+        run_of(cluster)
 
 
 def test_medians_and_ratios():
