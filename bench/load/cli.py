@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.load import plan, table
+from bench.load import plan, profile, table
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, run_once, run_program
 from containernet_env.errors import ContainernetEnvError, Interrupted, MissingRequirementError, RunError, UsageError
@@ -35,7 +35,7 @@ ETCD_TOOL = GoModule(
     only=("go.mod", "go.sum"),
     ours=False,
 )
-SCHEMA = 1
+SCHEMA = 2
 WARM_UP_REQUESTS = 200
 
 
@@ -50,6 +50,9 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=900.0, metavar="SECONDS", help="begin no run after this time")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench-load.json", help="where the JSON goes")
     parser.add_argument("--update-docs", type=Path, metavar="FILE", help="also put the table between the marks of FILE")
+    parser.add_argument(
+        "--profile", action="store_true", help="no comparison: by perf, what our client's processor time goes into"
+    )
     asked = parser.parse_args(argv)
     if asked.rounds is None:
         asked.rounds = 1 if asked.quick else 5
@@ -60,7 +63,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error("--update-docs takes the whole comparison: not together with --quick, --members or --only")
         try:
             # Now, and not when all has been measured.
-            table.around(asked.update_docs)
+            table.around(asked.update_docs, table.PROFILE_MARKS if asked.profile else (table.BEGIN, table.END))
         except UsageError as error:
             parser.error(f"--update-docs: {error}")
     if not any(asked.only in cell.name for members in plan.MEMBERS for cell in plan.cells(members)):
@@ -74,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench = Bench(asked)
     with StopSignals() as stop:
         try:
-            bench.run()
+            if asked.profile:
+                profiles(asked.update_docs)
+            else:
+                bench.run()
         except Interrupted as interrupt:
             stop.shield()
             print(f"bench/load: {interrupt}", file=sys.stderr)
@@ -147,7 +153,7 @@ class Bench:
         if not self.samples:
             return
         record = self.record()
-        text = table.markdown(self.samples, self.context(record))
+        text = table.markdown(self.samples, self.context(record), record["machine"]["processors"])
         print(f"\n{text}")
         self.asked.output.parent.mkdir(parents=True, exist_ok=True)
         partial = self.asked.output.with_name(f".{self.asked.output.name}.partial")
@@ -210,6 +216,34 @@ def build() -> dict[str, Path]:
         commands.stop()
     client = sources.BIN / "benchmark-client"
     return {plan.OURS: client, plan.ETCD: BUILD / "etcd-benchmark", "server": sources.BIN / "etcd"}
+
+
+def profiles(document: Path | None) -> None:
+    """Print the profiles of our client, and put them into ``document`` if one is named."""
+    programs = build()
+    client = BUILD / "benchmark-client-with-symbols"
+    toolchain = go.find()
+    assert toolchain is not None, "build() has found one"
+    commands = Commands()
+    try:
+        argv = [toolchain.path, "build", "-trimpath", "-o", str(client), "./cmd/benchmark-client"]
+        log = BUILD / "bench-load.log"
+        commands.run(argv, log, timeout_s=600.0, cwd=ROOT / "benchmark_image", env=go.environment())
+    finally:
+        commands.stop()
+    found = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-load-", dir=BUILD) as folder,
+        Cluster(programs["server"], 1, Path(folder)) as cluster,
+    ):
+        for cell in profile.CELLS:
+            found[cell.name] = profile.profile(client, cell, cluster)
+    where = machine()
+    context = f"{datetime.now(UTC):%Y-%m-%d}, {where['processors']} x {where['processor']}, Linux {where['kernel']}"
+    text = f"{context}, {toolchain.version}; {profile.NOTE}\n\n{profile.markdown(found)}"
+    print(f"\n{text}")
+    if document is not None:
+        table.update(document, text, table.PROFILE_MARKS)
 
 
 def versions(programs: dict[str, Path]) -> dict[str, str]:

@@ -22,7 +22,8 @@ _LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One run. Per 1000 requests: milliseconds of processor time, user and system, start and connecting included."""
+    """One run. Per 1000 requests: milliseconds of processor time, user and system, start and connecting included; of
+    the client's, those in the kernel once more."""
 
     tool: str
     cell: str
@@ -32,6 +33,7 @@ class Sample:
     total_s: float
     requests_per_s: float
     client_cpu_ms_per_1000: float
+    client_kernel_ms_per_1000: float
     members_cpu_ms_per_1000: float
     peak_rss_bytes: int
     p50_s: float | None
@@ -40,10 +42,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Used:
-    """What a program used, as the kernel counted it."""
+    """What a program used, as the kernel counted it; ``kernel_s`` is the part of ``cpu_s`` within the kernel."""
 
     wall_s: float
     cpu_s: float
+    kernel_s: float
     peak_rss_bytes: int
 
 
@@ -84,6 +87,7 @@ def run_once(tool: str, cell: Cell, total: int, number: int, cluster: Cluster, p
         total_s=report.total_s,
         requests_per_s=report.requests_per_s,
         client_cpu_ms_per_1000=used.cpu_s * 1e6 / total,
+        client_kernel_ms_per_1000=used.kernel_s * 1e6 / total,
         members_cpu_ms_per_1000=servers_s * 1e6 / total,
         peak_rss_bytes=used.peak_rss_bytes,
         p50_s=report.p50_s,
@@ -113,5 +117,5 @@ def run_program(argv: list[str], folder: Path, limit_s: float = _LIMIT_S) -> tup
         words = (err.read_text("utf-8", "replace") + out.read_text("utf-8", "replace"))[-600:].strip()
         how = f"was killed after {told['wall_s']:.0f} s" if told["status"] < 0 else f"ended with {told['status']}"
         raise RunError(f"'{' '.join(argv)}' {how}: {words}")
-    used = Used(told["wall_s"], told["user_s"] + told["system_s"], told["peak_rss_bytes"])
+    used = Used(told["wall_s"], told["user_s"] + told["system_s"], told["system_s"], told["peak_rss_bytes"])
     return used, out.read_text(encoding="utf-8", errors="replace")

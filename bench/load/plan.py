@@ -26,12 +26,16 @@ class Load:
     conns: int
     clients: int
     totals: dict[str, int]
+    members: tuple[int, ...] = MEMBERS
 
 
 LOADS = (
     Load(100, 1000, {"put": 20_000, "range-s": 40_000, "range-l": 40_000}),
     Load(10, 100, {"put": 15_000, "range-s": 30_000, "range-l": 30_000}),
     Load(1, 1, {"put": 3_000, "range-s": 6_000, "range-l": 3_000}),
+    # As many clients as one process is to drive: do all of them get their answers?
+    Load(100, 3000, {"put": 15_000}, members=(1,)),
+    Load(3000, 3000, {"put": 15_000}, members=(1,)),
 )
 # Three members on the same cores answer more slowly.
 SHARE_OF_THREE = {"put": 0.5, "range-s": 1.0, "range-l": 0.5}
@@ -54,14 +58,15 @@ class Cell:
 
 
 def cells(members: int, share: float = 1.0) -> tuple[Cell, ...]:
-    """The cells of a cluster of ``members``; every total times ``share``, at least 50 requests."""
+    """The cells of a cluster of ``members``; every total times ``share``, at least 50 requests and one a client."""
     if members > 1:
         shares = {operation: share * part for operation, part in SHARE_OF_THREE.items()}
     else:
         shares = dict.fromkeys(SHARE_OF_THREE, share)
     return tuple(
-        Cell(members, load.conns, load.clients, operation, max(50, round(total * shares[operation])))
+        Cell(members, load.conns, load.clients, operation, max(50, load.clients, round(total * shares[operation])))
         for load in LOADS
+        if members in load.members
         for operation, total in load.totals.items()
     )
 

@@ -13,6 +13,7 @@ from bench.load.plan import ETCD, OURS
 from containernet_env.errors import UsageError
 
 BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
+PROFILE_MARKS = ("<!-- PROFILE -->", "<!-- END OF PROFILE -->")
 _MB = 1e6
 
 
@@ -32,6 +33,7 @@ def _median(runs: Sequence[Sample]) -> dict[str, float]:
         "requests": float(runs[0].requests),
         "requests_per_s": median(run.requests_per_s for run in runs),
         "client_cpu_ms_per_1000": median(run.client_cpu_ms_per_1000 for run in runs),
+        "client_kernel_ms_per_1000": median(run.client_kernel_ms_per_1000 for run in runs),
         "members_cpu_ms_per_1000": median(run.members_cpu_ms_per_1000 for run in runs),
         "peak_rss_bytes": median(float(run.peak_rss_bytes) for run in runs),
         "wall_s": median(run.wall_s for run in runs),
@@ -48,8 +50,8 @@ def ratios(tools: dict[str, dict[str, float]], tool: str) -> dict[str, float] | 
     return {name: mine[name] / other[name] for name in names if other[name] > 0}
 
 
-def markdown(samples: Sequence[Sample], context: Sequence[str]) -> str:
-    """The table of all cells, one row for each tool, below the lines of ``context``."""
+def markdown(samples: Sequence[Sample], context: Sequence[str], processors: int) -> str:
+    """The table of all cells, one row for each tool, below the lines of ``context``; then the aims and the ceiling."""
     lines = [*context, ""]
     lines += ["| load (conns/clients on members) | requests | tool | requests/s | x | client CPU | x | members CPU "]
     lines[-1] += "| peak RSS | x | p50 | p99 |"
@@ -72,7 +74,8 @@ def markdown(samples: Sequence[Sample], context: Sequence[str]) -> str:
                 _ms(figures.get("p99_s")),
             ]
             lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *aims(medians(samples))]) + "\n"
+    found = medians(samples)
+    return "\n".join([*lines, "", *aims(found), "", *ceiling(found, processors)]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,33 @@ def aims(found: dict[str, dict[str, dict[str, float]]]) -> list[str]:
     return lines
 
 
+def ceiling(found: dict[str, dict[str, dict[str, float]]], processors: int) -> list[str]:
+    """Lines that say for each cell what our client leaves to be gained: how many requests/s there would be if it cost
+    nothing, and the members had its processor time as well."""
+    lines = [
+        "| ours | processors busy | client's share of that | of which in the kernel | requests/s | without its cost |"
+    ]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for cell, tools in found.items():
+        if OURS not in tools:
+            continue
+        figures = tools[OURS]
+        client, members = figures["client_cpu_ms_per_1000"], figures["members_cpu_ms_per_1000"]
+        rate = figures["requests_per_s"]
+        if client <= 0 or members <= 0:
+            continue
+        cells = [
+            cell,
+            f"{min(1.0, (client + members) * rate / 1e6 / processors):.0%}",
+            f"{client / (client + members):.0%}",
+            f"{figures['client_kernel_ms_per_1000'] / client:.0%}",
+            f"{rate:,.0f}",
+            f"{rate * (client + members) / members:,.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
@@ -131,21 +161,21 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1000:.2f}"
 
 
-def update(document: Path, text: str) -> None:
+def update(document: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
     """Put ``text`` between the marks of ``document``, in place of what stood there. UsageError without marks."""
-    head, tail = around(document)
+    head, tail = around(document, marks)
     partial = document.with_name(f".{document.name}.partial")
-    partial.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{tail}", encoding="utf-8")
+    partial.write_text(f"{head}{marks[0]}\n\n{text}\n{marks[1]}{tail}", encoding="utf-8")
     partial.replace(document)
 
 
-def around(document: Path) -> tuple[str, str]:
+def around(document: Path, marks: tuple[str, str] = (BEGIN, END)) -> tuple[str, str]:
     """What stands before and after the marks of ``document``. UsageError if it cannot be read or lacks them."""
     try:
-        head, begin, rest = document.read_text(encoding="utf-8").partition(BEGIN)
+        head, begin, rest = document.read_text(encoding="utf-8").partition(marks[0])
     except OSError as error:
         raise UsageError(f"{document}: {error.strerror}") from error
-    _, end, tail = rest.partition(END)
+    _, end, tail = rest.partition(marks[1])
     if not begin or not end:
-        raise UsageError(f"{document} lacks the lines {BEGIN} and {END}")
+        raise UsageError(f"{document} lacks the lines {marks[0]} and {marks[1]}")
     return head, tail

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import measure, plan, table
+from bench.load import measure, plan, profile, table
 from bench.load.cli import file_system, main, options
 from bench.load.measure import Sample, Used, run_once, run_program
 from bench.load.reports import parse_etcd, parse_ours
@@ -44,7 +44,12 @@ def ours(**changes):
 
 def sample(tool="ours", cell="put 1/1 on 1", **changes):
     fields = {"round": 1, "requests": 100, "wall_s": 1.0, "total_s": 1.0, "requests_per_s": 100.0}
-    fields |= {"client_cpu_ms_per_1000": 10.0, "members_cpu_ms_per_1000": 50.0, "peak_rss_bytes": 15_000_000}
+    fields |= {
+        "client_kernel_ms_per_1000": 4.0,
+        "client_cpu_ms_per_1000": 10.0,
+        "members_cpu_ms_per_1000": 50.0,
+        "peak_rss_bytes": 15_000_000,
+    }
     return Sample(tool=tool, cell=cell, **{**fields, "p50_s": 0.001, "p99_s": None, **changes})
 
 
@@ -99,8 +104,10 @@ def test_both_tools_are_asked_for_the_same():
 
 def test_every_load_meets_every_operation_on_both_clusters():
     names = {cell.name for members in plan.MEMBERS for cell in plan.cells(members)}
-    assert len(names) == len(plan.MEMBERS) * len(plan.LOADS) * 3
-    assert all(cell.total >= 50 for cell in plan.cells(3, plan.QUICK_SHARE))
+    everywhere = [load for load in plan.LOADS if load.members == plan.MEMBERS]
+    assert len(everywhere) == 3 and len(names) == len(plan.MEMBERS) * 3 * 3 + 2
+    assert {"put 100/3000 on 1", "put 3000/3000 on 1"} < names
+    assert all(cell.total >= max(50, cell.clients) for cell in plan.cells(3, plan.QUICK_SHARE))
 
 
 def test_each_tool_spells_a_number_in_its_own_way():
@@ -153,7 +160,7 @@ class FakeCluster:
     def run(self, argv, folder):
         assert "--total=500" in argv and folder == self.folder
         self.keys, self.revision = self.keys + self.writes, self.revision + self.rises
-        return Used(1.0, 0.25, 7_000_000), ours() if argv[0] == "/ours" else ETCD_TEXT
+        return Used(1.0, 0.25, 0.1, 7_000_000), ours() if argv[0] == "/ours" else ETCD_TEXT
 
 
 @pytest.fixture
@@ -228,12 +235,50 @@ def test_medians_and_ratios():
 
 def test_the_table_has_a_row_for_each_tool_etcds_last_and_tells_the_aims():
     cell = "range-s 10/100 on 3"
-    text = table.markdown([sample("etcd", cell, client_cpu_ms_per_1000=30.0), sample("ours", cell)], ["context"])
-    rows = [line.split("|")[3].strip() for line in text.splitlines() if line.startswith("| range-s")]
+    text = table.markdown([sample("etcd", cell, client_cpu_ms_per_1000=30.0), sample("ours", cell)], ["context"], 2)
+    rows = [line.split("|")[3].strip() for line in text.split("\n\n")[1].splitlines() if line.startswith("| range-s")]
     assert text.startswith("context\n\n| load")
     assert rows == ["ours", "etcd"]
     assert "| client CPU at most 1/4 (many clients) | 0 of 1 | 0.33: range-s 10/100 on 3 |" in text
     assert "one client" not in text
+
+
+def test_the_ceiling_is_what_the_members_would_do_with_the_clients_time_as_well():
+    runs = [sample(cell="put 10/100 on 1", requests_per_s=30_000.0), sample("etcd", "put 10/100 on 1")]
+    lines = table.ceiling(table.medians([*runs, sample("etcd", "put 1/1 on 1")]), 2)
+    # 10 ms of the client and 50 of the members for each 1000 requests: 1.8 processors.
+    assert lines[2:] == ["| put 10/100 on 1 | 90% | 17% | 40% | 30,000 | 36,000 |"]
+
+
+PERF = """
+\tffffffff81 tcp_sendmsg_locked
+\tffffffff82 ksys_write
+\tffffffff83 entry_SYSCALL_64_after_hwframe
+\t           4 containernet-env/benchmark_image/internal/direct.write
+
+\tffffffff81 do_epoll_wait
+\tffffffff83 __x64_sys_epoll_pwait
+
+\t         100 runtime.memmove
+\t         101 containernet-env/benchmark_image/internal/h2.(*Conn).Feed
+\t         102 containernet-env/benchmark_image/internal/direct.(*loop).feed
+
+\t         100 runtime.mallocgc
+"""
+
+
+def test_samples_of_a_profile_belong_to_what_is_innermost():
+    found = profile.shares(PERF)
+    assert sum(found.values()) == 1
+    assert {name.split(",")[0] for name, share in found.items() if share == 0.25} == {
+        "kernel: write",
+        "kernel: epoll",
+        "HTTP/2 and its header compression",
+        "Go's runtime and libraries",
+    }
+    assert "| kernel: epoll | 25% |" in profile.markdown({"cell": found})
+    with pytest.raises(RunError, match="no samples"):
+        profile.shares("")
 
 
 def test_the_table_goes_between_the_marks(tmp_path):
@@ -248,7 +293,8 @@ def test_the_table_goes_between_the_marks(tmp_path):
 
 
 def test_the_document_of_this_project_has_the_marks():
-    table.around(Path(__file__).parents[2] / "docs" / "load.md")
+    for marks in ((table.BEGIN, table.END), table.PROFILE_MARKS):
+        table.around(Path(__file__).parents[2] / "docs" / "load.md", marks)
 
 
 @pytest.mark.parametrize(
