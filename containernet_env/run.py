@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.benchmark import Outcome, lateness_of, request_of
 from containernet_env.errors import RunError
-from containernet_env.links.statistics import lateness_of as links_lateness_of
-from containernet_env.links.statistics import own_losses
+from containernet_env.links.statistics import late_frames, own_losses
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
@@ -235,7 +234,7 @@ class Run:
             }
         )
         if ended.network is not None:
-            if (late := links_lateness_of(ended.network)) is not None:
+            if (late := late_frames(ended.network)) is not None:
                 self._reporter.note(f"{scenario.name}: {late}")
             for loss in own_losses(ended.network):
                 self._reporter.note(f"{scenario.name}: {loss}")

@@ -121,12 +121,12 @@ def lateness_p99_ns(statistics: Mapping[str, Any] | None) -> int | None:
     return int(lateness["p99_ns"]) if lateness and lateness["count"] else None
 
 
-def lateness_of(statistics: Mapping[str, Any]) -> str | None:
+def late_frames(statistics: Mapping[str, Any]) -> str | None:
     """What there is to say, in one line, of links that were late under load; ``None`` where they kept their times."""
     late_ns = lateness_p99_ns(statistics)
     if late_ns is None or late_ns <= _LATE_NS:
         return None
-    return f"1 % of the frames reached their hosts more than {late_ns / 1e6:.1f} ms late"
+    return f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.1f} ms after their time, or later"
 
 
 def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:
