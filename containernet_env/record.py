@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,25 @@ SCHEMA = 1
 def utc_now() -> str:
     """This moment as ISO 8601 in UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry, and one for each item of an entry that is a list.
+
+    Samples and histograms are long lists of numbers: a number on each line would be three times as much text.
+    """
+
+    def lines(value: Any) -> str:
+        if isinstance(value, list) and value:
+            return "[\n" + ",\n".join(f"  {_compact(item)}" for item in value) + "\n ]"
+        return _compact(value)
+
+    entries = (f" {_compact(key)}: {lines(value)}" for key, value in content.items())
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 class RunRecord:
@@ -49,8 +69,7 @@ class RunRecord:
             give_to_caller(self.path.parent)
         partial = self.path.with_suffix(".part")
         with partial.open("w") as file:
-            json.dump(self._content, file, indent=1)
-            file.write("\n")
+            file.write(text_of(self._content))
             file.flush()
             os.fsync(file.fileno())
         give_to_caller(partial)

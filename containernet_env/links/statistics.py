@@ -4,8 +4,9 @@ A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that di
 that came to it) and ``in_flight`` (those still under way): offered = frames + all drops + in_flight; the most that
 waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how much after its time
 a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
-bucket's longest time in ns and its count; ``early_max_ns`` is how early one came at the most, ``too_early`` how many
-came more than 20 us early); ``None`` is what the implementation cannot tell.
+bucket's longest time in ns and its count; those of all links together are the sum of the directions' and left out;
+``early_max_ns`` is how early one came at the most, ``too_early`` how many came more than 20 us early); ``None`` is what
+the implementation cannot tell.
 
 A frame's time counts from when it was read. ``read_gap``, of the link emulator's ports and of all together and in the
 form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both together.
@@ -73,7 +74,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "links": {name: link_counters(held) for name, held in stats["links"].items()},
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
-        "lateness": stats["lateness"],
+        "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
         "read_gap": stats["read_gap"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],

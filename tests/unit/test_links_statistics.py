@@ -36,6 +36,12 @@ def test_the_emulators_statistics() -> None:
     assert counters["ports"]["etcd1"]["tap_drops"] == {"queue": 0, "receive": 0}
     assert {"count", "p50_ns", "p99_ns", "max_ns", "early_max_ns", "too_early"} <= set(counters["lateness"])
     assert counters["ports"]["etcd1"]["received_frames"] == 0
+    with_buckets = stats_example()
+    for held in (with_buckets, with_buckets["links"]["etcd1-s1"]["b_to_a"]):
+        held["lateness"]["buckets"] = [[5, 1]]
+    counted = emulator_counters(with_buckets, 5)
+    assert counted["links"]["etcd1-s1"]["b_to_a"]["lateness"]["buckets"] == [[5, 1]]
+    assert "buckets" not in counted["lateness"]  # their sum is in the directions'
     assert counters["switches"]["s1"]["invalid_source"] == 0
     gaps = (counters["read_gap"], counters["ports"]["etcd1"]["read_gap"])
     assert all({"count", "p50_ns", "p99_ns", "max_ns"} <= set(gap) for gap in gaps)
