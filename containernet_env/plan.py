@@ -22,7 +22,16 @@ from containernet_env.links.select import LinksChoice, SwitchesChoice, check_cho
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.network_engines import original_rules
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
-from containernet_env.topology import HostRole, Link, RttExpectation, Switch, Topology, star
+from containernet_env.topology import (
+    QUEUE_MAX_FRAMES,
+    HostRole,
+    Link,
+    RttExpectation,
+    Switch,
+    Topology,
+    product_frames,
+    star,
+)
 from containernet_env.units import format_ms, format_number
 
 EngineChoice = Literal["builtin", "containernet"]
@@ -118,9 +127,10 @@ class Plan:
     """Everything a run will do, known before anything is created.
 
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
-    and ``links`` are in config order, the client last; ``rtt`` has one entry per pair of hosts. ``notes``
-    are sentences that the user should read once. ``links_by`` is ``options.links``, but for ``auto`` with links that
-    netem cannot carry out; ``links_by_reason`` then says what of them.
+    and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
+    default for it. ``rtt`` has one entry per pair of hosts. ``notes`` are sentences that the user should read once.
+    ``links_by`` is ``options.links``, but for ``auto`` with links that netem cannot carry out; ``links_by_reason`` then
+    says what of them.
     """
 
     run_id: str
@@ -217,7 +227,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=(*_notes(config, options, timing, largest), *_link_notes(topology, options)),
+        notes=(*_notes(config, options, timing, largest), *_link_notes(topology, options), *_queue_notes(topology)),
     )
 
 
@@ -389,6 +399,20 @@ def _timing_notes(timing: EtcdTiming, largest: RttExpectation) -> Iterator[str]:
         yield f"{election} is below 10 times {rtt}: leaders may change under load"
 
 
+def _queue_notes(topology: Topology) -> Iterator[str]:
+    rtts_ns = topology.longest_rtts_ns()
+    short = [
+        link.name
+        for link in topology.links
+        for direction in (link.spec.a_to_b, link.spec.b_to_a)
+        if direction.default_queue_frames == QUEUE_MAX_FRAMES
+        and product_frames(rtts_ns[link.name], direction.rate_bps or 0) > QUEUE_MAX_FRAMES
+    ]
+    if short:
+        names = ", ".join(dict.fromkeys(short))
+        yield f"the queues of {names} hold {QUEUE_MAX_FRAMES:,} frames, less than the bandwidth-delay product"
+
+
 def _host_dict(host: HostPlan) -> dict[str, Any]:
     return {
         "name": host.name,
@@ -423,6 +447,7 @@ def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
         "rate_bps": direction.rate_bps,
         "queue_frames": direction.queue_frames,
         "queue_bytes": direction.queue_bytes,
+        "default_queue_frames": direction.default_queue_frames,
         "jitter": None if direction.jitter is None else asdict(direction.jitter),
         "loss": None if direction.loss is None else asdict(direction.loss),
         "seed": direction.seed,

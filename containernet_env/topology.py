@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Literal
 
 from containernet_env.config.model import Config
@@ -14,6 +14,15 @@ from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 PROBE_FRAME_BYTES = 98
 """Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
+
+FULL_FRAME_BYTES = 1514
+"""An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
+
+QUEUE_MIN_FRAMES = 1000
+"""The least that may wait where a link leaves it open: what Linux gives an Ethernet interface, and netem."""
+
+QUEUE_MAX_FRAMES = 100_000
+"""The most: 151 MB of full frames, of the 512 MiB that the link emulator has for all links together."""
 
 SWITCH_NAME = "s1"
 
@@ -68,6 +77,11 @@ class RttExpectation:
     round_trip: tuple[DirectionSpec, ...] = ()
 
 
+def product_frames(rtt_ns: int, rate_bps: int) -> int:
+    """The bandwidth-delay product in full frames, rounded up."""
+    return -(-rtt_ns * rate_bps // (8 * 10**9 * FULL_FRAME_BYTES))
+
+
 class Topology:
     """An immutable tree of hosts and switches joined by links.
 
@@ -102,13 +116,7 @@ class Topology:
 
     def path(self, a: str, b: str) -> tuple[DirectionSpec, ...]:
         """The link directions that a frame takes from node ``a`` to node ``b``; none to itself."""
-        came_from = self._came_from(a)
-        hops: list[DirectionSpec] = []
-        node = b
-        while node != a:
-            hops.append(self._directions[came_from[node]][node])
-            node = came_from[node]
-        return tuple(reversed(hops))
+        return tuple(self._directions[node][following] for node, following in pairwise(reversed(self._nodes(a, b))))
 
     def propagation_rtt_ns(self, a: str, b: str) -> int:
         """Sum of the delays from ``a`` to ``b`` and back; on symmetric links 2 * (delay_a + delay_b)."""
@@ -131,6 +139,44 @@ class Topology:
         """The member pair with the largest expected RTT, the first of equals; ``None`` for one member."""
         pairs = (self.rtt(a.name, b.name, frame_bytes) for a, b in combinations(self.members, 2))
         return max(pairs, key=lambda pair: pair.expected_ns, default=None)
+
+    def longest_rtts_ns(self) -> dict[str, int]:
+        """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them."""
+        longest = dict.fromkeys((link.name for link in self.links), 0)
+        names = {frozenset((link.a, link.b)): link.name for link in self.links}
+        for one, two in combinations(self.hosts, 2):
+            rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one.name, two.name))
+            nodes = self._nodes(one.name, two.name)
+            for name in (names[frozenset(ends)] for ends in pairwise(nodes)):
+                longest[name] = max(longest[name], rtt_ns)
+        return longest
+
+    def with_queues(self) -> Topology:
+        """The same network, with a default queue limit wherever there is a rate and the limit was left open.
+
+        It is the bandwidth-delay product of the longest round trip over the link: a loss-based TCP needs at most that
+        much to keep the link busy (RFC 3439, section 2.2, names the rule). At least ``QUEUE_MIN_FRAMES``, at most
+        ``QUEUE_MAX_FRAMES``.
+        """
+        rtts_ns = self.longest_rtts_ns()
+        links = [
+            replace(
+                link,
+                spec=LinkSpec(
+                    _with_queue(link.spec.a_to_b, rtts_ns[link.name]), _with_queue(link.spec.b_to_a, rtts_ns[link.name])
+                ),
+            )
+            for link in self.links
+        ]
+        return Topology(self.hosts, self.switches, links)
+
+    def _nodes(self, a: str, b: str) -> list[str]:
+        """The nodes from ``b`` back to ``a``, both among them."""
+        came_from = self._came_from(a)
+        nodes = [b]
+        while nodes[-1] != a:
+            nodes.append(came_from[nodes[-1]])
+        return nodes
 
     def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
         yield from self.path(a, b)
@@ -176,9 +222,20 @@ class Topology:
 
 
 def star(config: Config) -> Topology:
-    """The config's network: every member and the client on one switch, members first."""
+    """The config's network: every member and the client on one switch, members first; see ``Topology.with_queues``."""
     prefix_length = config.subnet.prefixlen
     hosts = [Host(node.name, "etcd", node.ip, prefix_length) for node in config.nodes]
     hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
     links = [Link(node.name, SWITCH_NAME, node.link) for node in config.hosts]
-    return Topology(hosts, [Switch(SWITCH_NAME)], links)
+    return Topology(hosts, [Switch(SWITCH_NAME)], links).with_queues()
+
+
+def _longest_delay_ns(direction: DirectionSpec) -> int:
+    return direction.delay_ns + (direction.jitter.reach_ns if direction.jitter is not None else 0)
+
+
+def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:
+    if direction.rate_bps is None or direction.queue_frames is not None or direction.queue_bytes is not None:
+        return direction
+    frames = product_frames(rtt_ns, direction.rate_bps)
+    return replace(direction, default_queue_frames=min(max(frames, QUEUE_MIN_FRAMES), QUEUE_MAX_FRAMES))

@@ -49,7 +49,8 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
         console, f"Expected RTT in ms: delays there and back, and a probe of {PROBE_FRAME_BYTES} bytes at each rate"
     )
     console.print(_indented(_rtt_table(plan, console.width - _INDENT)))
-    if links and any(_says_more(link.spec) for link in plan.links):
+    # As the config has it: the plan's links have a queue limit of their own.
+    if links and any(_says_more(host.link) for host in plan.config.hosts):
         _section(console, "Links")
         console.print(_indented(_links_table(plan)))
     _section(console, "etcd")
@@ -213,7 +214,10 @@ def _loss(direction: DirectionSpec) -> str:
 
 
 def _queue(direction: DirectionSpec) -> str:
-    limits = [f"{direction.queue_frames} frames"] if direction.queue_frames is not None else []
+    frames = direction.queue_frames
+    if frames is None and direction.queue_bytes is None:
+        frames = direction.default_queue_frames
+    limits = [f"{frames} frames"] if frames is not None else []
     limits += [format_size(direction.queue_bytes)] if direction.queue_bytes is not None else []
     return ", ".join(limits)
 

@@ -32,7 +32,11 @@ def default_binary() -> Path:
 
 def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
     """One direction as the control protocol has it, all fields given: its names are those of the spec."""
-    return asdict(direction)
+    fields = asdict(direction)
+    usual = fields.pop("default_queue_frames")
+    if direction.queue_frames is None and direction.queue_bytes is None:
+        fields["queue_frames"] = usual
+    return fields
 
 
 def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:

@@ -30,7 +30,8 @@ def most_held_bytes(direction: DirectionSpec) -> int:
         return 0
     limits = [direction.queue_frames] if direction.queue_frames is not None else []
     limits += [direction.queue_bytes // _FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
-    waiting = min(limits) if limits else default_queue_frames(direction.delay_ns, direction.rate_bps)
+    usual = direction.default_queue_frames or default_queue_frames(direction.delay_ns, direction.rate_bps)
+    waiting = min(limits, default=usual)
     reach_ns = direction.jitter.reach_ns if direction.jitter is not None else 0
     travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (_FULL_FRAME_BYTES * 8 * 10**9))
     return (waiting + 1 + travelling) * _PLACE_BYTES

@@ -31,6 +31,8 @@ class DirectionSpec:
     ``None`` it is the implementation's documented default. ``jitter`` and ``loss``: see there; ``None`` is none.
     ``seed``: fixes what chance draws, 0 to 2^53 - 1, together with the names of link and direction, so that directions
     of one seed draw apart; ``None`` leaves it to the implementation.
+    ``default_queue_frames``: takes the place of the implementation's default for a limit that is left open, as far as
+    the implementation can hold one; ``None`` leaves it at that.
 
     Raises ``ValueError`` for a value outside these ranges and for a jitter that would make a delay negative,
     ``TypeError`` for one of another type.
@@ -43,6 +45,7 @@ class DirectionSpec:
     jitter: Jitter | None = None
     loss: Loss | None = None
     seed: int | None = None
+    default_queue_frames: int | None = None
 
     def __post_init__(self) -> None:
         check_int("delay_ns", self.delay_ns, 0, DELAY_MAX_NS)
@@ -50,6 +53,7 @@ class DirectionSpec:
             ("rate_bps", RATE_MIN_BPS, RATE_MAX_BPS),
             ("queue_frames", 1, QUEUE_MAX_FRAMES),
             ("queue_bytes", 1, QUEUE_MAX_BYTES),
+            ("default_queue_frames", 1, QUEUE_MAX_FRAMES),
             ("seed", 0, SEED_MAX),
         ):
             if (value := getattr(self, name)) is not None:

@@ -83,7 +83,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
         raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
     commands = []
     parent = ["root"]
-    queue = direction.queue_frames or DEFAULT_QUEUE_FRAMES
+    queue = direction.queue_frames or direction.default_queue_frames or DEFAULT_QUEUE_FRAMES
     if direction.rate_bps is not None:
         rate = f"{direction.rate_bps}bit"
         burst = str(burst_bytes(direction.rate_bps))

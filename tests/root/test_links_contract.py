@@ -57,6 +57,19 @@ def test_what_is_applied_is_read_back(make: Maker, spec: LinkSpec) -> None:
         check_held("test", spec, link.read_back(), 0, tc.RATE_TOLERANCE_RATIO)
 
 
+@pytest.mark.parametrize("make", [EMULATOR, HTB])
+def test_a_default_for_the_queue_limit_is_held_and_stays(make: Maker) -> None:
+    with make(LinkSpec(DirectionSpec(0, 100 * MBIT, default_queue_frames=2345), DirectionSpec(0, 10 * MBIT))) as made:
+        link, _ = made
+        assert link.read_back().a_to_b.queue_frames == 2345
+        assert link.read_back().b_to_a.queue_frames == 1000
+        link.intf1 = object()
+        link.change(link.intf1, rate_bps=50 * MBIT)
+        assert link.read_back().a_to_b.queue_frames == 2345
+        link.change(link.intf1, queue_frames=77)
+        assert link.read_back().a_to_b.queue_frames == 77
+
+
 @pytest.mark.parametrize("make", [EMULATOR, NETEM])
 def test_a_change_of_one_value_keeps_the_others(make: Maker) -> None:
     with make(LinkSpec.symmetric(3 * MS, 100 * MBIT)) as (link, _):

@@ -97,6 +97,7 @@ def test_the_plan_holds_every_value(tmp_path):
         "rate_bps": MBIT,
         "queue_frames": None,
         "queue_bytes": 1024,
+        "default_queue_frames": None,
         "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False},
         "loss": {"ratio": 0.01, "model": "independent"},
         "seed": 5,

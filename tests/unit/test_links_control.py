@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,6 +150,14 @@ def test_what_is_sent_has_the_protocols_own_names() -> None:
         "seed": 7,
     }
     assert direction_to_json(DirectionSpec(loss=IndependentLoss(1)))["loss"] == {"ratio": 1.0, "model": "independent"}
+
+
+def test_a_default_limit_is_sent_where_none_is_asked_for() -> None:
+    spec = DirectionSpec(0, 10**6, default_queue_frames=4000)
+    assert direction_to_json(spec)["queue_frames"] == 4000
+    assert direction_to_json(replace(spec, queue_frames=5))["queue_frames"] == 5
+    assert direction_to_json(replace(spec, queue_bytes=5000))["queue_frames"] is None
+    assert "default_queue_frames" not in direction_to_json(spec)
 
 
 def test_a_change_names_the_seed_only_where_it_changes() -> None:

@@ -50,6 +50,8 @@ def test_the_default_queue_is_the_emulators() -> None:
         (DirectionSpec(0, 10**9, 50, 15140), 11),
         (DirectionSpec(1_211_200, 10**9, 1), 102),  # a hundred frames on the wire
         (DirectionSpec(1_211_200, 10**9, 1, jitter=Jitter("uniform", 1_211_200)), 202),
+        (DirectionSpec(0, 10**9, default_queue_frames=4000), 4001),
+        (DirectionSpec(0, 10**9, 7, default_queue_frames=4000), 8),
     ],
 )
 def test_what_waits_and_what_travels(direction: DirectionSpec, frames: int) -> None:

@@ -75,11 +75,12 @@ def test_delay_and_bandwidth() -> None:
 @given(
     delay_ns=st.integers(0, 10**10),
     rate_bps=st.none() | st.integers(1000, 10**11),
+    default=st.none() | st.integers(1, 10**6),
 )
 def test_the_limit_that_is_set_is_the_default_and_room_for_what_the_delay_holds(
-    delay_ns: int, rate_bps: int | None
+    delay_ns: int, rate_bps: int | None, default: int | None
 ) -> None:
-    asked = DirectionSpec(delay_ns, rate_bps)
+    asked = DirectionSpec(delay_ns, rate_bps, default_queue_frames=default)
     room = tc.delay_room_frames(asked)
     assert 0 <= room <= 10**6
     if delay_ns and rate_bps:
@@ -87,7 +88,7 @@ def test_the_limit_that_is_set_is_the_default_and_room_for_what_the_delay_holds(
         assert room == 10**6 or room * 8 * tc.MIN_FRAME_BYTES >= delay_ns * rate_bps // 10**9
     if (delay_ns or rate_bps) and not 0 < delay_ns < 2000:
         command = tc.tc_commands("x0", asked)[-1]
-        assert int(command[command.index("limit") + 1]) - room == tc.DEFAULT_QUEUE_FRAMES
+        assert int(command[command.index("limit") + 1]) - room == (default or tc.DEFAULT_QUEUE_FRAMES)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,23 @@ def test_the_plan_of_the_main_config_is_the_golden_one():
     assert text == GOLDEN.read_text()
 
 
+def test_queues_that_are_left_open_are_in_the_plan():
+    plan = plan_of(config_of("wan-50ms"))
+    # 200 ms between members at 100 Mbit/s; 102 ms from the client, at 1000 Mbit/s.
+    assert [link.spec.a_to_b.default_queue_frames for link in plan.links] == [1652, 1652, 1652, 8422]
+    assert not [note for note in plan.notes if "queue" in note]
+
+
+def test_a_queue_that_is_less_than_the_product_is_noted():
+    config = config_of()
+    link = LinkSpec.symmetric(10**9, 10**9)
+    plan = plan_of(replace(config, nodes=(replace(config.nodes[0], link=link), *config.nodes[1:])))
+    notes = [note for note in plan.notes if note.startswith("the queues of")]
+    assert notes == [
+        "the queues of etcd1-s1, etcd2-s1, etcd3-s1 hold 100,000 frames, less than the bandwidth-delay product"
+    ]
+
+
 def test_limits_are_what_the_kernel_will_hold():
     hosts = plan_of(config_of("2node-seed")).hosts
     assert [host.name for host in hosts] == ["etcd1", "etcd2", "benchmark"]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from containernet_env.links.chance import Jitter
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
 
@@ -126,3 +127,48 @@ def test_a_direction_that_is_no_number_is_refused(values):
 def test_a_link_seen_from_both_ends_is_the_same(spec):
     assert spec.reversed().reversed() == spec
     assert spec.is_symmetric == (spec.reversed() == spec)
+
+
+MS, MBIT = 1_000_000, 1_000_000
+
+
+def queues(specs):
+    return [
+        (link.spec.a_to_b.default_queue_frames, link.spec.b_to_a.default_queue_frames)
+        for link in star(specs).with_queues().links
+    ]
+
+
+def test_a_queue_that_is_left_open_covers_the_longest_round_trip_over_its_link():
+    near, far = LinkSpec.symmetric(0, 1000 * MBIT), LinkSpec.symmetric(100 * MS, 1000 * MBIT)
+    # 200 ms at 1 Gbit/s are 16,513 frames of 1514 bytes, on a link without a delay of its own too.
+    assert queues([near, far]) == [(16513, 16513)] * 2
+    # The third host is 400 ms away from the second, 200 ms from the first.
+    assert queues([near, far, far]) == [(16513, 16513), (33026, 33026), (33026, 33026)]
+
+
+def test_the_queues_of_asymmetric_links_count_the_way_there_and_back_and_each_its_rate():
+    one = LinkSpec(DirectionSpec(0, 1000 * MBIT), DirectionSpec(100 * MS, 100 * MBIT))
+    assert queues([one, LinkSpec.symmetric()]) == [(8257, 1000), (None, None)]
+    jittery = LinkSpec(DirectionSpec(50 * MS, 1000 * MBIT, jitter=Jitter("uniform", 50 * MS)), DirectionSpec())
+    assert queues([jittery, LinkSpec.symmetric()]) == [(8257, None), (None, None)]
+
+
+def test_a_queue_has_a_least_and_a_most_and_what_is_asked_for_stays():
+    assert queues([LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 2) == [(1000, 1000)] * 2
+    assert queues([LinkSpec.symmetric(1000 * MS, 1000 * MBIT)] * 2) == [(100_000, 100_000)] * 2
+    asked = LinkSpec(DirectionSpec(MS, MBIT, 5), DirectionSpec(MS, MBIT, None, 5000))
+    assert star([asked] * 2).with_queues().links == star([asked] * 2).links
+
+
+@settings(deadline=None)
+@given(st.lists(SPECS, min_size=2, max_size=8))
+def test_every_queue_covers_every_pairs_product_up_to_the_most(specs):
+    topology = star(specs).with_queues()
+    for pair in topology.rtt_pairs():
+        for hop in pair.round_trip:
+            if hop.rate_bps is not None:
+                product = pair.propagation_ns * hop.rate_bps / 8e9 / 1514
+                assert 1000 <= hop.default_queue_frames <= 100_000
+                assert hop.default_queue_frames >= min(product, 100_000)
+    assert [pair.expected_ns for pair in topology.rtt_pairs()] == [pair.expected_ns for pair in star(specs).rtt_pairs()]
