@@ -77,6 +77,7 @@ COLUMNS = (
     "LinkLoss_ratio",
     "Realtime",
     "LinkLateness_99%_us",
+    "LinkReadGap_99%_us",
 )
 # Every header that has ever been written, newest first: an existing file is appended to in its own form.
 # A new form is added here, never changed in place.

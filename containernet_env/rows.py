@@ -10,7 +10,7 @@ from typing import Any
 from containernet_env.config.model import Config
 from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.spec import DirectionSpec
-from containernet_env.links.statistics import lateness_p99_ns
+from containernet_env.links.statistics import p99_ns
 from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
 from containernet_env.scenarios import ScheduledScenario
 from containernet_env.topology import RttExpectation
@@ -211,5 +211,6 @@ def row_of(
     if result is not None:
         row |= figures_of(result)
     row |= {"Error": error or NOT_APPLICABLE, "Leader": leader or NOT_APPLICABLE, "Timestamp": timestamp}
-    row["LinkLateness_99%_us"] = _microseconds(lateness_p99_ns(network))
+    row["LinkLateness_99%_us"] = _microseconds(p99_ns(network, "lateness"))
+    row["LinkReadGap_99%_us"] = _microseconds(p99_ns(network, "read_gap"))
     return row

@@ -113,17 +113,16 @@ def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | No
 @pytest.mark.parametrize(
     ("network", "shown"),
     [
-        (None, "-"),
-        ({"lateness": None}, "-"),
-        ({"lateness": {"count": 0, "p99_ns": 0}}, "-"),
-        ({"lateness": {"count": 5, "p99_ns": 0}}, "0.0"),
-        ({"lateness": {"count": 5, "p99_ns": 1_234_567}}, "1234.6"),
+        (None, ["-", "-"]),
+        ({"lateness": None, "read_gap": None}, ["-", "-"]),
+        ({"lateness": {"count": 0, "p99_ns": 0}, "read_gap": {"count": 5, "p99_ns": 0}}, ["-", "0.0"]),
+        ({"lateness": {"count": 5, "p99_ns": 1_234_567}, "read_gap": {"count": 5, "p99_ns": 50}}, ["1234.6", "0.1"]),
     ],
 )
-def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: str) -> None:
+def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: list[str]) -> None:
     scheduled = ScheduledScenario(READ, 1)
     made = row_of(FACTS, scheduled, timestamp="t", result=None, error=None, leader=None, network=network)
-    assert made["LinkLateness_99%_us"] == shown
+    assert values(made, "LinkLateness_99%_us", "LinkReadGap_99%_us") == shown
 
 
 MS = 1_000_000

@@ -467,18 +467,20 @@ def test_frames_that_the_emulator_itself_lost_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("p99_ns", "notes"),
+    ("late_ns", "gap_ns", "note"),
     [
-        (1_000_000, []),
-        (1_310_719, ["w: the latest 1 % of the frames reached their hosts 1.3 ms after their time, or later"]),
+        (1_000_000, 1_000_000, None),
+        (1_310_719, 5, "the latest 1 % of the frames reached their hosts 1.3 ms after their time, or later"),
+        (5, 80_000_000, "in 1 % of the looks for frames, they may have waited unread for 80.0 ms or longer"),
     ],
 )
-def test_links_that_are_late_under_a_load_are_told(tmp_path: Path, p99_ns: int, notes: list[str]) -> None:
+def test_links_that_are_late_under_a_load_are_told(tmp_path: Path, late_ns: int, gap_ns: int, note: str | None) -> None:
     bench = Bench(tmp_path, write("w"))
-    bench.net.seen["lateness"]["p99_ns"] = p99_ns
+    bench.net.seen |= {"lateness": {"count": 9, "p99_ns": late_ns}, "read_gap": {"count": 9, "p99_ns": gap_ns}}
     bench.run.matrix()
-    assert bench.reporter.notes == notes
-    assert bench.rows()[0]["LinkLateness_99%_us"] == f"{p99_ns / 1000:.1f}"
+    assert bench.reporter.notes == ([] if note is None else [f"w: {note}"])
+    assert bench.rows()[0]["LinkLateness_99%_us"] == f"{late_ns / 1000:.1f}"
+    assert bench.rows()[0]["LinkReadGap_99%_us"] == f"{gap_ns / 1000:.1f}"
     assert bench.errors() == ["-"]
 
 
