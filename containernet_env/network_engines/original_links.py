@@ -32,7 +32,8 @@ def keywords(direction: DirectionSpec) -> dict[str, Any]:
         words["loss"] = direction.loss.ratio * 100
     if needs_netem(direction):
         # Without one netem takes 1000, which the frames under way use up too: they would be lost at high rates.
-        words["max_queue_size"] = (direction.queue_frames or DEFAULT_QUEUE_FRAMES) + delay_room_frames(direction)
+        queue = direction.queue_frames or direction.default_queue_frames or DEFAULT_QUEUE_FRAMES
+        words["max_queue_size"] = queue + delay_room_frames(direction)
     return words
 
 

@@ -13,6 +13,7 @@ from containernet_env.errors import UsageError
 from containernet_env.links import netem
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss
 from containernet_env.links.spec import DirectionSpec
+from containernet_env.links.tc import DEFAULT_QUEUE_FRAMES
 from containernet_env.topology import Link
 
 # TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
@@ -43,8 +44,12 @@ def refusal(direction: DirectionSpec) -> str | None:
 
 
 def needs_netem(direction: DirectionSpec) -> bool:
-    """Whether netem is needed: for a delay, loss, and any limit of a queue, since its queues are netem's."""
-    return netem.needed(direction) or direction.queue_frames is not None
+    """Whether netem is needed: for a delay, loss, and any limit of a queue, since its queues are netem's.
+
+    Only what HTB holds by itself, the 1000 frames of an interface, needs none.
+    """
+    longer = (direction.default_queue_frames or 0) > DEFAULT_QUEUE_FRAMES
+    return netem.needed(direction) or direction.queue_frames is not None or longer
 
 
 def check(links: Iterable[Link], links_choice: str) -> None:

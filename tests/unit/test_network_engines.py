@@ -82,6 +82,8 @@ def test_its_keywords_say_all_that_is_asked() -> None:
         "delay": "3000.000us",
         "max_queue_size": 1000 + 6250,
     }
+    assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=1000)) == {"bw": 1.0}
+    assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=4000)) == {"bw": 1.0, "max_queue_size": 4000}
     assert keywords(DirectionSpec(rate_bps=MBIT, queue_frames=7)) == {"bw": 1.0, "max_queue_size": 7}
     jittered = DirectionSpec(MS, jitter=Jitter("uniform", 250_500, reorder=True), loss=IndependentLoss(0.01))
     assert keywords(jittered) | {"max_queue_size": 0} == {
