@@ -83,6 +83,7 @@ class LinkEmulator:
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
         self._said: deque[str] = deque(maxlen=20)
+        self._listener: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
         self.hello: dict[str, Any] = {}
@@ -118,9 +119,15 @@ class LinkEmulator:
                 raise RunError(f"the link emulator cannot be started: {error}") from error
             finally:
                 theirs.close()
-            threading.Thread(target=self._listen, args=(self._process,), name="link-emulator-log", daemon=True).start()
+            self._listener = threading.Thread(
+                target=self._listen, args=(self._process,), name="link-emulator-log", daemon=True
+            )
+            self._listener.start()
             self._client = ControlClient(ours, self._event, self._lost)
-        self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
+        try:
+            self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
+        except RunError as error:
+            raise RunError(f"{error}{self._last_words()}") from error
 
     def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
         """One request (see ``ControlClient.call``)."""
@@ -161,11 +168,17 @@ class LinkEmulator:
     def _lost(self) -> None:
         if self._stopping or self._process is None:
             return
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_DEADLINE_S)
-        status = self._process.poll()
-        said = f": {self._said[-1]}" if self._said else ""
-        self._on_event("emulator_died", f"the link emulator ended with status {status}{said}")
+        said = self._last_words()
+        self._on_event("emulator_died", f"the link emulator ended with status {self._process.poll()}{said}")
+
+    def _last_words(self) -> str:
+        """What it said last, after a colon; of one that has ended, once all of it is known."""
+        if self._process is not None and self._client is not None and self._client.lost:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_DEADLINE_S)
+            if self._listener is not None:
+                self._listener.join(_END_DEADLINE_S)
+        return f": {self._said[-1]}" if self._said else ""
 
 
 class EmulatedLink(ShapedLink):

@@ -6,8 +6,10 @@ import json
 import queue
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ class Emulator:
 
     def __init__(self) -> None:
         ours, self.socket = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # soon full
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.lost = threading.Event()
         self.lines = self.socket.makefile("rb")
@@ -112,6 +115,98 @@ def test_when_it_dies_whoever_waits_hears_of_it_at_once(emulator: Emulator) -> N
     assert answers["x"] == "link emulator: stats: it has ended"
     with pytest.raises(RunError, match="it has ended"):
         emulator.client.call("stats")
+
+
+def test_an_emulator_that_stands_still_holds_nobody_for_ever(emulator: Emulator) -> None:
+    # It reads nothing. Requests pile up until the socket is full, and then sending itself would wait.
+    problems = []
+    while not problems or "no answer" in problems[-1]:
+        with pytest.raises(RunError) as caught:
+            emulator.client.call("hello", deadline_s=0.01)
+        problems.append(str(caught.value))
+        assert len(problems) < 10_000
+    assert problems[-1] == "link emulator: hello: the request cannot be sent within 0.01 s"
+    # It goes on: nothing of that request was sent, so the next one is understood.
+    assert not emulator.client.lost
+    answers: dict[str, Any] = {}
+    thread = ask(emulator, "stats", answers, "later")
+    while (request := emulator.request())["op"] != "stats":
+        pass
+    emulator.send(id=request["id"], ok=True)
+    thread.join(5)
+    assert answers == {"later": {}}
+
+
+def test_a_request_that_is_taken_in_part_only_ends_the_connection(emulator: Emulator) -> None:
+    with pytest.raises(RunError, match=r"cannot be sent within 0\.05 s"):
+        emulator.client.call("stats", deadline_s=0.05, text="x" * 10_000_000)
+    assert emulator.lost.wait(5)
+    with pytest.raises(RunError, match="it has ended"):
+        emulator.client.call("hello")
+
+
+def test_closing_does_not_wait_for_a_request_that_cannot_be_sent(emulator: Emulator) -> None:
+    answers: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            emulator.client.call("stats", deadline_s=60, text="x" * 10_000_000)
+        except RunError as error:
+            answers["x"] = str(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert emulator.socket.recv(1) == b"{"  # it is being sent
+    begun = time.monotonic()
+    emulator.client.close()
+    assert time.monotonic() - begun < 5
+    thread.join(5)
+    assert answers["x"] == "link emulator: stats: it has ended"
+
+
+def test_a_handler_that_fails_costs_one_event_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    ours, theirs = socket.socketpair()
+    seen: list[dict[str, Any]] = []
+    lost = threading.Event()
+
+    def handle(event: dict[str, Any]) -> None:
+        seen.append(event)
+        raise LookupError(f"nobody knows {event['event']}")
+
+    def ended() -> None:
+        lost.set()
+        raise LookupError("nobody knows the end")
+
+    client = ControlClient(ours, handle, ended)
+    with theirs, theirs.makefile("rb") as lines:
+        theirs.sendall(b'{"event":"one"}\n{"event":"two"}\n')
+        answers: list[Any] = []
+        thread = threading.Thread(target=lambda: answers.append(client.call("hello")))
+        thread.start()
+        theirs.sendall(b'{"id":%d,"ok":true}\n' % json.loads(lines.readline())["id"])
+        thread.join(5)
+        assert answers == [{}]
+    assert [event["event"] for event in seen] == ["one", "two"]
+    assert lost.wait(5)
+    with pytest.raises(RunError, match="it has ended"):
+        client.call("hello")
+    client.close()
+    assert [record.exc_info[1].args[0] for record in caplog.records if record.exc_info and record.exc_info[1]] == [
+        "nobody knows one",
+        "nobody knows two",
+        "nobody knows the end",
+    ]
+
+
+@pytest.mark.parametrize("junk", [b"junk\n", b"7\n", b"[]\n", b'{"id":[]}\n'])
+def test_an_answer_that_is_none_ends_the_connection_for_all_who_wait(emulator: Emulator, junk: bytes) -> None:
+    answers: dict[str, Any] = {}
+    thread = ask(emulator, "stats", answers, "x")
+    emulator.request()
+    emulator.socket.sendall(junk)
+    thread.join(5)
+    assert "its answer cannot be read" in answers["x"]
+    assert emulator.lost.wait(5)
 
 
 def test_closing_is_no_loss(emulator: Emulator) -> None:
@@ -206,6 +301,16 @@ def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
     emulator.send(id=emulator.request()["id"], ok=True, at_ns=12345, result={})
     thread.join(5)
     assert (answers[0].at_ns, answers[0].result) == (12345, {})
+
+
+def test_a_start_that_fails_tells_what_the_emulator_said(tmp_path: Path) -> None:
+    program = tmp_path / "link-emulator"
+    program.write_text("#!/bin/sh\necho 'link-emulator: map frame memory: no room' >&2\nexit 1\n")
+    program.chmod(0o755)
+    emulator = LinkEmulator(program, lambda kind, text: None)
+    with pytest.raises(RunError, match="hello: it has ended: link-emulator: map frame memory: no room"):
+        emulator.start()
+    emulator.stop()
 
 
 def test_an_emulator_that_was_not_built_says_how_to_build_it() -> None:
