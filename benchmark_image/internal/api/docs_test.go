@@ -135,8 +135,9 @@ func TestEveryFieldIsInTheDocs(t *testing.T) {
 	text, _, _ := strings.Cut(readDocs(t), "## Answers")
 	shared, rest, _ := strings.Cut(text, "## Fields of /benchmark/write")
 	write, rest, _ := strings.Cut(rest, "## Fields of /benchmark/read")
-	read, mixed, _ := strings.Cut(rest, "## Fields of /benchmark/mixed")
-	for operation, section := range map[spec.Operation]string{spec.Put: write, spec.Range: read, spec.Mixed: mixed} {
+	read, rest, _ := strings.Cut(rest, "## Fields of /benchmark/mixed")
+	mixed, txn, _ := strings.Cut(rest, "## Fields of /benchmark/txn")
+	for operation, section := range map[spec.Operation]string{spec.Put: write, spec.Range: read, spec.Mixed: mixed, spec.Txn: txn} {
 		var names []string
 		for _, match := range row.FindAllStringSubmatch(shared+section, -1) {
 			names = append(names, match[1])

@@ -20,11 +20,12 @@ var paths = map[spec.Operation]string{
 	spec.Put:   "/benchmark/write",
 	spec.Range: "/benchmark/read",
 	spec.Mixed: "/benchmark/mixed",
+	spec.Txn:   "/benchmark/txn",
 }
 
 var (
-	all       = []spec.Operation{spec.Put, spec.Range, spec.Mixed}
-	writes    = []spec.Operation{spec.Put, spec.Mixed}
+	all       = []spec.Operation{spec.Put, spec.Range, spec.Mixed, spec.Txn}
+	writes    = []spec.Operation{spec.Put, spec.Mixed, spec.Txn}
 	reads     = []spec.Operation{spec.Range, spec.Mixed}
 	onlyReads = []spec.Operation{spec.Range}
 	onlyMixed = []spec.Operation{spec.Mixed}

@@ -47,6 +47,7 @@ func (h *Handler) routes() map[string]route {
 		"/benchmark/write":  {http.MethodPost, h.benchmark(spec.Put)},
 		"/benchmark/read":   {http.MethodPost, h.benchmark(spec.Range)},
 		"/benchmark/mixed":  {http.MethodPost, h.benchmark(spec.Mixed)},
+		"/benchmark/txn":    {http.MethodPost, h.benchmark(spec.Txn)},
 		"/benchmark/cancel": {http.MethodPost, h.cancel},
 		"/progress":         {http.MethodGet, h.progress},
 		"/progress/stream":  {http.MethodGet, h.stream},
@@ -60,7 +61,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		h.answer(w, http.StatusNotFound, Refusal{
 			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
-			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/cancel; GET /progress, /progress/stream, /healthz",
+			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; GET /progress, /progress/stream, /healthz",
 		})
 		return
 	}

@@ -81,7 +81,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 				fmt.Fprintf(c.OutOrStdout(), "benchmark-client %s\n", version)
 				return nil
 			}
-			return errors.New("a command is needed: put or range or mixed (see --help)")
+			return errors.New("a command is needed: put or range or mixed or txn (see --help)")
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -110,7 +110,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		}
 		return action(s, shown)
 	}
-	root.AddCommand(putCommand(finish), rangeCommand(finish), mixedCommand(finish))
+	root.AddCommand(putCommand(finish), rangeCommand(finish), mixedCommand(finish), txnCommand(finish))
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	return root
 }

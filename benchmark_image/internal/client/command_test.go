@@ -121,7 +121,9 @@ func TestArgsParseToTheirSpec(t *testing.T) {
 	steps.Steps, steps.WarmupRequests = spec.Steps{Kind: spec.StepRate, Values: []float64{100, 0.5, 1e6}}, 77
 	mixed.PutRatio, mixed.Verify, mixed.RequireFound, mixed.KeyOrder, mixed.ZipfExponent = 0.125, true, true, spec.Zipfian, 1.25
 	mixed.ValSize, mixed.KeySpace, mixed.Prefix, mixed.Consistency = 100, 50, "m/", "s"
-	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed} {
+	txn := put
+	txn.Operation = spec.Txn
+	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed, txn} {
 		if problem := want.Validate(); problem != nil {
 			t.Fatal(problem)
 		}

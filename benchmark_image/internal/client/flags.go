@@ -76,6 +76,20 @@ func putCommand(finish finisher) *cobra.Command {
 	return c
 }
 
+func txnCommand(finish finisher) *cobra.Command {
+	s := spec.Default(spec.Txn)
+	c := &cobra.Command{
+		Use:   "txn",
+		Short: "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and fail otherwise",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return finish(c, &s) },
+	}
+	flags := c.Flags()
+	flags.IntVar(&s.Total, "total", s.Total, "total number of transactions")
+	writeFlags(flags, &s)
+	return c
+}
+
 func rangeCommand(finish finisher) *cobra.Command {
 	s := spec.Default(spec.Range)
 	c := &cobra.Command{

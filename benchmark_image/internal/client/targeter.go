@@ -15,8 +15,9 @@ func targeter(s *spec.Spec) load.Targeter {
 		KeySize: s.KeySize,
 		Order:   order(s),
 		Values:  keys.NewValues(s.ValSize, s.Seed),
+		Txn:     s.Operation == spec.Txn,
 	}
-	if s.Operation == spec.Put {
+	if !s.Operation.Reads() {
 		return puts
 	}
 	reads := reads(s)

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"containernet-env/benchmark_image/internal/direct"
 	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/membership"
 )
@@ -125,6 +124,8 @@ func TestBothTransportsLeaveTheSameStore(t *testing.T) {
 			"put --total=900 --clients=20 --conns=2 --key-size=5 --prefix=again/ --key-space-size=300",
 			"put --total=30 --clients=10 --conns=2 --key-size=3 --prefix=large/ --val-size=700000 --seed=5",
 			"put --total=10 --val-size=0 --prefix=empty/",
+			"txn --total=3000 --clients=60 --conns=7 --sequential-keys --val-size=100",
+			"txn --total=30 --clients=10 --conns=2 --key-size=3 --prefix=large/ --val-size=700000 --seed=5",
 			"range --total=4000 --clients=60 --conns=7 --key-size=8 --key-space-size=3000 --require-found",
 			"range --total=500 --clients=5 --consistency=s large/000 large/00z --require-found --limit=3",
 			"range --total=50 again/ --prefix --keys-only --require-found",
@@ -136,39 +137,31 @@ func TestBothTransportsLeaveTheSameStore(t *testing.T) {
 		}
 		left[name] = contents(t, endpoint)
 	}
-	if left["h2"] != left["grpc"] || !strings.HasPrefix(left["h2"], "revision 3941, 3340 keys\n") {
+	if left["h2"] != left["grpc"] || !strings.HasPrefix(left["h2"], "revision 6971, 3340 keys\n") {
 		t.Errorf("h2 leaves %.200s\ngrpc leaves %.200s", left["h2"], left["grpc"])
 	}
 }
 
-// TestTransactions writes only what is unchanged.
+// TestTransactions writes only what holds the value that it must.
 func TestTransactions(t *testing.T) {
-	endpoint, _ := startEtcd(t)
-	transport, err := direct.Open(t.Context(), etcd.Options{
-		Endpoints: []string{endpoint}, Conns: 1, TargetLeader: true, DialTimeout: 30 * time.Second, RequestTimeout: 10 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer transport.Close()
-	revision := int64(0)
-	for i, c := range []struct {
-		stale     bool
-		succeeded bool
-	}{{false, true}, {false, true}, {true, false}, {false, true}} {
-		expected := revision
-		if c.stale {
-			expected--
+	for name := range Transports {
+		endpoint, _ := startEtcd(t)
+		keys := []string{"--total=500", "--clients=20", "--conns=3", "--key-size=4", "--val-size=100", "--transport=" + name, "--endpoints=" + endpoint, "--dial-timeout=30s"}
+		missing, _, _ := callJSON(t, append(keys, "txn")...)
+		put, _, _ := callJSON(t, append(keys, "put")...)
+		before := contents(t, endpoint)
+		if missing != ExitFailed || put != ExitOK || !strings.HasPrefix(before, "revision 501, 500 keys\n") {
+			t.Fatalf("%s: status %d and %d: %.200s", name, missing, put, before)
 		}
-		answer, err := transport.PutIfUnchanged(t.Context(), []byte("k"), []byte{byte('0' + i)}, expected)
-		if err != nil || answer.Succeeded != c.succeeded || answer.Member == 0 {
-			t.Fatalf("transaction %d: %+v, %v", i, answer, err)
+		status, result, stderr := callJSON(t, append(keys, "txn", "--seed=1")...)
+		if status != ExitFailed || result.Outcomes.Failed != 500 || result.Codes["Check"] != 500 || contents(t, endpoint) != before {
+			t.Errorf("%s: with another seed: status %d, %+v, stderr %s", name, status, result.Outcomes, stderr)
 		}
-		if answer.Succeeded {
-			revision = answer.Revision
+		status, result, stderr = callJSON(t, append(keys, "txn", "--warmup=10")...)
+		after := strings.NewReplacer("revision 501", "revision 1011", "version 1", "version 2").Replace(before)
+		got := strings.ReplaceAll(contents(t, endpoint), "version 3", "version 2") // of those that the warm-up wrote
+		if status != ExitOK || result.OK != 500 || result.Operation != "txn" || got != after {
+			t.Errorf("%s: status %d, %+v, stderr %s; the store: %.200s", name, status, result.Outcomes, stderr, got)
 		}
-	}
-	if got, want := contents(t, endpoint), "revision 4, 1 keys\n\"k\" version 3: \"3\"\n"; got != want {
-		t.Errorf("the store holds %s", got)
 	}
 }

@@ -62,10 +62,3 @@ func (c *conn) exchange(ctx context.Context, kind wire.Call, message []byte, tim
 	}
 	return &one.job.stream.Reader, nil
 }
-
-// PutIfUnchanged writes a key if it was last modified at the given revision, 0 standing for a key that does not
-// exist, and tells whether it was. The request goes over the first connection.
-func (t *Transport) PutIfUnchanged(ctx context.Context, key, value []byte, revision int64) (wire.Answer, error) {
-	message := wire.AppendPutIfUnchanged(nil, key, value, revision)
-	return t.connections[0].call(ctx, wire.Txn, message, t.options.RequestTimeout)
-}

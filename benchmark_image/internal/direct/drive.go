@@ -107,8 +107,11 @@ func (c *client) encode(array []byte) (call wire.Call, head, tail []byte) {
 		c.job.stream.Reader.Visitor = c
 	}
 	head = h2.AppendPrefix(array)
-	if r.Kind == load.Put {
+	switch r.Kind {
+	case load.Put:
 		return wire.Put, wire.AppendPutHead(head, r.Key, r.Value), r.Value
+	case load.Txn:
+		return wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Value), r.Value
 	}
 	span := wire.Span{
 		Key: r.Key, End: r.End, Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
@@ -129,6 +132,9 @@ func (c *client) finished(failure *h2.Failure) {
 		answer := &c.job.stream.Reader.Answer
 		if c.wrong == nil {
 			c.wrong = c.request.CheckCounts(answer.Keys, answer.Count)
+		}
+		if c.request.Kind == load.Txn && !answer.Succeeded {
+			c.wrong = load.ErrNotThere
 		}
 		c.drive.run.Done(c.request, answer.Count, c.wrong)
 		c.next()

@@ -50,7 +50,9 @@ func TestAgainstGRPCGo(t *testing.T) {
 			reads := writes
 			reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Verify: values}
 			reads.RequireFound = true
-			for _, o := range []load.Options{writes, reads} {
+			rewrites := writes
+			rewrites.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values, Txn: true}
+			for _, o := range []load.Options{writes, rewrites, reads} {
 				if result := load.NewRun(o).Attack(t.Context(), transport); result.Failed != 0 || result.Reason != "" {
 					t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
 				}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/wire"
 )
 
 // Field numbers from etcd's api/etcdserverpb/rpc.proto.
@@ -17,6 +18,7 @@ const (
 	rangeKeysOnly, rangeCountOnly                     = 8, 9
 
 	rangeAnswerKeyValue, rangeAnswerCount = 2, 4
+	txnAnswerSucceeded                    = 2
 
 	keyValueKey, keyValueValue = 1, 5 // from api/mvccpb/kv.proto
 )
@@ -27,6 +29,7 @@ type answer struct {
 	keys    int64         // in the answer
 	request *load.Request // that it answers; nil: nothing is checked
 	wrong   error         // what was found first
+	done    bool          // of a transaction: its comparison held
 }
 
 // codec writes requests and reads answers without building messages: that is the larger part of what a
@@ -43,7 +46,11 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("etcd: cannot send a %T", v)
 	}
-	buffer := make([]byte, 0, len(request.Key)+len(request.End)+len(request.Value)+32)
+	room := len(request.Key) + len(request.End) + len(request.Value) + 32
+	if request.Kind == load.Txn {
+		room *= 2
+	}
+	buffer := make([]byte, 0, room)
 	return mem.BufferSlice{mem.SliceBuffer(appendRequest(buffer, request))}, nil
 }
 
@@ -60,8 +67,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 func appendRequest(b []byte, r *load.Request) []byte {
-	if r.Kind == load.Put {
+	switch r.Kind {
+	case load.Put:
 		return appendBytes(appendBytes(b, putKey, r.Key), putValue, r.Value)
+	case load.Txn:
+		return append(wire.AppendRewriteHead(b, r.Key, r.Value), r.Value...)
 	}
 	b = appendBytes(appendBytes(b, rangeKey, r.Key), rangeEnd, r.End)
 	b = appendVarint(b, rangeLimit, uint64(r.Limit))
@@ -87,7 +97,7 @@ func appendVarint(b []byte, field protowire.Number, value uint64) []byte {
 // read finds the count of a RangeResponse and checks that the rest is well-formed; a PutResponse has no
 // field of that number.
 func (a *answer) read(b []byte) error {
-	a.count, a.keys, a.wrong = 0, 0, nil
+	a.count, a.keys, a.wrong, a.done = 0, 0, nil, false
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -105,6 +115,10 @@ func (a *answer) read(b []byte) error {
 		if n = protowire.ConsumeFieldValue(field, kind, b); n < 0 {
 			return fmt.Errorf("etcd: broken answer: %w", protowire.ParseError(n))
 		}
+		if field == txnAnswerSucceeded && kind == protowire.VarintType {
+			succeeded, _ := protowire.ConsumeVarint(b)
+			a.done = succeeded != 0
+		}
 		if field == rangeAnswerKeyValue && kind == protowire.BytesType {
 			a.keys++
 			if a.request != nil && a.request.Checked() && a.wrong == nil {
@@ -117,6 +131,9 @@ func (a *answer) read(b []byte) error {
 	}
 	if a.request != nil && a.wrong == nil {
 		a.wrong = a.request.CheckCounts(a.keys, a.count)
+		if a.request.Kind == load.Txn && !a.done {
+			a.wrong = load.ErrNotThere
+		}
 	}
 	return nil
 }

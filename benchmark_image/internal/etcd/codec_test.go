@@ -26,6 +26,15 @@ func TestRequestsReadBackAsTheirMessages(t *testing.T) {
 			t.Errorf("got %v, want %v", &got, want)
 		}
 	}
+	for _, value := range [][]byte{nil, []byte("v"), large} {
+		var got etcdserverpb.TxnRequest
+		decode(t, &load.Request{Kind: load.Txn, Key: []byte("k"), Value: value}, &got)
+		put := got.Success[0].GetRequestPut()
+		if compare := got.Compare[0]; compare.Target != etcdserverpb.Compare_VALUE || string(compare.Key) != "k" || !bytes.Equal(compare.GetValue(), value) ||
+			string(put.Key) != "k" || !bytes.Equal(put.Value, value) {
+			t.Errorf("got %v", &got)
+		}
+	}
 	for _, r := range []load.Request{
 		{Key: []byte("k")},
 		{Key: []byte("k"), End: []byte("z"), Limit: 1 << 40, Serializable: true, CountOnly: true, KeysOnly: true},

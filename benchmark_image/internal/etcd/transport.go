@@ -209,15 +209,17 @@ func refused(err error) bool {
 // callOptions is shared by all calls, so that none allocates its own.
 var callOptions = []grpc.CallOption{grpc.ForceCodecV2(codec{}), grpc.StaticMethod()}
 
+var methods = [load.Kinds]string{
+	load.Put:   etcdserverpb.KV_Put_FullMethodName,
+	load.Range: etcdserverpb.KV_Range_FullMethodName,
+	load.Txn:   etcdserverpb.KV_Txn_FullMethodName,
+}
+
 // send tries the request once.
 func (t *Transport) send(ctx context.Context, c *connection, request *load.Request, a *answer, options []grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, t.options.RequestTimeout)
 	defer cancel()
-	method := etcdserverpb.KV_Put_FullMethodName
-	if request.Kind == load.Range {
-		method = etcdserverpb.KV_Range_FullMethodName
-	}
-	return c.client.Invoke(ctx, method, request, a, options...)
+	return c.client.Invoke(ctx, methods[request.Kind], request, a, options...)
 }
 
 // Requests on a lost connection fail at once. Clients of a lost member pause while others carry on, else

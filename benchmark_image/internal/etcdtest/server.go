@@ -2,6 +2,7 @@
 package etcdtest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -177,6 +178,25 @@ func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 		answer.Kvs = append(answer.Kvs, kv)
 	}
 	return answer, nil
+}
+
+// Txn implements etcdserverpb.KVServer as far as a load needs it: a comparison of values, and a put.
+func (m *Member) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
+	if err := m.admit(ctx); err != nil {
+		return nil, err
+	}
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	compare, put := r.Compare[0], r.Success[0].GetRequestPut()
+	value, found := m.cluster.keys[string(compare.Key)]
+	succeeded := found && bytes.Equal(value, compare.GetValue())
+	if succeeded {
+		m.cluster.keys[string(put.Key)] = put.Value
+		m.cluster.puts++
+	}
+	return &etcdserverpb.TxnResponse{
+		Header: &etcdserverpb.ResponseHeader{MemberId: m.id, Revision: int64(m.cluster.puts)}, Succeeded: succeeded,
+	}, nil
 }
 
 func within(key, from, end string) bool {

@@ -16,11 +16,12 @@ type Kind uint8
 const (
 	Put Kind = iota
 	Range
+	Txn
 	Kinds // how many there are
 )
 
 // String names the kind as etcd's tool does.
-func (k Kind) String() string { return [Kinds]string{"put", "range"}[k] }
+func (k Kind) String() string { return [Kinds]string{"put", "range", "txn"}[k] }
 
 // Request is one call to the store. Its slices belong to the feed until the request is done: a transport
 // reads them, and neither changes nor keeps them.
@@ -29,7 +30,7 @@ type Request struct {
 	Kind   Kind
 
 	Key   []byte
-	Value []byte // of a put
+	Value []byte // of a put; of a txn, also what is there before
 
 	End          []byte // of a range: the key after the last one; empty: only Key
 	Limit        int64  // 0: no limit

@@ -79,6 +79,9 @@ var ErrNotSent = errors.New("not sent before the end of the run")
 // ErrNotFound is the outcome of a read that found no key although one was required.
 var ErrNotFound = errors.New("no key found")
 
+// ErrNotThere is the outcome of a transaction that changed nothing, because the key did not hold the value that it must.
+var ErrNotThere = &WrongAnswerError{"a transaction found another value than the one that was written, or none, and changed nothing"}
+
 // classify tells the outcome and the code of a request that ended with err. An error that says nothing
 // about itself leaves open what happened.
 func classify(err error) (Outcome, Code) {
@@ -105,14 +108,14 @@ type Record struct {
 	bits  uint64
 }
 
-// The fields of Record.bits: the time from the actual start to the outcome, of which 53 bits hold 104 days,
+// The fields of Record.bits: the time from the actual start to the outcome, of which 52 bits hold 52 days,
 // and above it what kind of outcome that was.
 const (
-	serviceBits  = 53
+	serviceBits  = 52
 	codeShift    = serviceBits
 	outcomeShift = codeShift + 5
 	kindShift    = outcomeShift + 3
-	waitedShift  = kindShift + 1
+	waitedShift  = kindShift + 2
 	ownShift     = waitedShift + 1
 )
 
@@ -138,7 +141,7 @@ func (r Record) Outcome() Outcome { return Outcome(r.bits >> outcomeShift & 7) }
 func (r Record) Code() Code { return Code(r.bits >> codeShift & 31) }
 
 // Kind tells which call the request made.
-func (r Record) Kind() Kind { return Kind(r.bits >> kindShift & 1) }
+func (r Record) Kind() Kind { return Kind(r.bits >> kindShift & 3) }
 
 // Done tells whether the request has an outcome of its own: it was sent, and not cut off by the end of the run.
 func (r Record) Done() bool { o := r.Outcome(); return o == OK || o == Failed || o == Unknown }

@@ -275,7 +275,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestRecordsKeepTheirFields(t *testing.T) {
-	for _, kind := range []Kind{Put, Range} {
+	for _, kind := range []Kind{Put, Range, Txn} {
 		for outcome := range Abandoned + 1 {
 			for code := range CodeCheck + 1 {
 				r := newRecord(&Request{Kind: kind, start: 3, actual: 10, waited: true, own: kind == Put}, 24*time.Hour, outcome, code)

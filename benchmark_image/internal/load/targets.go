@@ -7,12 +7,13 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// Puts writes generated keys. The value of a key is a function of the key's number.
+// Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number.
 type Puts struct {
 	Prefix  string
 	KeySize int
 	Order   keys.Order
 	Values  *keys.Values
+	Txn     bool // write a key only if it holds the value already that it gets
 }
 
 // Target implements Targeter.
@@ -22,6 +23,9 @@ func (p *Puts) Target(r *Request) {
 	r.Number, r.Kind, r.keyNumber = number, Put, p.Order.Key(number)
 	r.Key = keys.Append(append(key[:0], p.Prefix...), r.keyNumber, p.KeySize)
 	r.Value = p.Values.At(r.keyNumber)
+	if p.Txn {
+		r.Kind = Txn
+	}
 }
 
 // Reads asks for one key or one span of keys over and over, or, when Order is set, for one generated

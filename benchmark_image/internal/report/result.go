@@ -14,7 +14,7 @@ const Schema = 3
 // Result is what a benchmark measured: the figures of all its steps together and, if there are several, of each.
 type Result struct {
 	Schema      int      `json:"schema"`
-	Operation   string   `json:"operation"` // put, range or mixed
+	Operation   string   `json:"operation"` // put, range, mixed or txn
 	Connections int      `json:"connections"`
 	Clients     int      `json:"clients"` // the most of all steps
 	Endpoints   []string `json:"endpoints"`

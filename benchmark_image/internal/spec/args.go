@@ -48,7 +48,7 @@ func (s *Spec) Args() []string {
 		flag("sequential-keys", s.Sequential)
 		args = append(args, "--prefix="+s.Prefix)
 	}
-	if s.Operation == Put {
+	if !s.Operation.Reads() {
 		return args
 	}
 	args = append(args, "--consistency="+s.Consistency)

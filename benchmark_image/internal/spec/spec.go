@@ -15,7 +15,11 @@ const (
 	Put   Operation = "put"
 	Range Operation = "range"
 	Mixed Operation = "mixed" // puts and ranges of the same generated keys
+	Txn   Operation = "txn"   // puts in transactions, of keys that hold the value already
 )
+
+// Reads tells whether some requests of the operation are ranges.
+func (o Operation) Reads() bool { return o == Range || o == Mixed }
 
 // The two consistencies of a range, named as in etcd's benchmark tool.
 const (
@@ -129,7 +133,7 @@ func Default(operation Operation) Spec {
 	if operation != Range {
 		s.KeySize = 8
 	}
-	if operation != Put {
+	if operation.Reads() {
 		s.Consistency = Linearizable
 	}
 	if operation == Mixed {

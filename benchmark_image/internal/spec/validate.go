@@ -48,7 +48,7 @@ func (s *Spec) Validate() *Problem {
 		}
 	}
 	switch s.Operation {
-	case Put:
+	case Put, Txn:
 		return s.validatePut()
 	case Mixed:
 		return s.validateMixed()

@@ -16,8 +16,8 @@ const (
 	txnCompare, txnSuccess = 1, 2
 	requestPut             = 2
 
-	compareTarget, compareKey, compareModRevision = 2, 3, 6
-	targetModRevision                             = 2 // in CompareTarget; the result EQUAL is the zero value
+	compareTarget, compareKey, compareValue = 2, 3, 7
+	targetValue                             = 3 // in CompareTarget; the result EQUAL is the zero value
 )
 
 // Span says which keys a range asks for, and what of them.
@@ -53,24 +53,24 @@ func AppendRange(b []byte, s *Span) []byte {
 	return appendVarint(b, rangeCountOnly, protowire.EncodeBool(s.CountOnly))
 }
 
-// AppendPutIfUnchanged appends the encoding of a TxnRequest that writes a key if it was last modified at
-// the given revision; revision 0 stands for a key that does not exist.
-func AppendPutIfUnchanged(b, key, value []byte, revision int64) []byte {
-	tags := protowire.SizeTag(compareTarget) + protowire.SizeTag(compareModRevision)
-	numbers := protowire.SizeVarint(targetModRevision) + protowire.SizeVarint(uint64(revision))
+// AppendRewriteHead appends the encoding of a TxnRequest that writes a key if it holds that value already, up to where the
+// value of the put begins: the value's bytes must follow.
+func AppendRewriteHead(b, key, value []byte) []byte {
+	compare := protowire.SizeTag(compareTarget) + protowire.SizeVarint(targetValue) + sizeBytes(compareKey, key) +
+		protowire.SizeTag(compareValue) + protowire.SizeBytes(len(value))
 	b = protowire.AppendTag(b, txnCompare, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(tags+numbers+sizeBytes(compareKey, key)))
-	b = appendVarint(b, compareTarget, targetModRevision)
+	b = protowire.AppendVarint(b, uint64(compare))
+	b = appendVarint(b, compareTarget, targetValue)
 	b = appendBytes(b, compareKey, key)
-	// A member of a oneof is there even when it is zero.
-	b = protowire.AppendVarint(protowire.AppendTag(b, compareModRevision, protowire.VarintType), uint64(revision))
+	// A member of a oneof is there even when it is empty.
+	b = protowire.AppendBytes(protowire.AppendTag(b, compareValue, protowire.BytesType), value)
 
 	put := sizeBytes(putKey, key) + sizeBytes(putValue, value)
 	b = protowire.AppendTag(b, txnSuccess, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(requestPut)+protowire.SizeBytes(put)))
 	b = protowire.AppendTag(b, requestPut, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(put))
-	return AppendPut(b, key, value)
+	return AppendPutHead(b, key, value)
 }
 
 func appendBytes(b []byte, field protowire.Number, value []byte) []byte {

@@ -40,20 +40,17 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 		if want := (&etcdserverpb.PutRequest{Key: key, Value: value}); !proto.Equal(put, want) {
 			t.Errorf("%d bytes: put %v", size, put)
 		}
-		for _, revision := range []int64{0, 1, math.MaxInt64} {
-			txn := decode(t, AppendPutIfUnchanged(nil, key, value, revision), &etcdserverpb.TxnRequest{})
-			want := &etcdserverpb.TxnRequest{
-				Compare: []*etcdserverpb.Compare{{
-					Target: etcdserverpb.Compare_MOD, Key: key,
-					TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: revision},
-				}},
-				Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
-					RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
-				}}},
-			}
-			if !proto.Equal(txn, want) {
-				t.Errorf("%d bytes, revision %d: txn %v", size, revision, txn)
-			}
+		txn := decode(t, append(AppendRewriteHead(nil, key, value), value...), &etcdserverpb.TxnRequest{})
+		wanted := &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{{
+				Target: etcdserverpb.Compare_VALUE, Key: key, TargetUnion: &etcdserverpb.Compare_Value{Value: value},
+			}},
+			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
+				RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
+			}}},
+		}
+		if !proto.Equal(txn, wanted) {
+			t.Errorf("%d bytes: txn %v", size, txn)
 		}
 		for flags := range 8 {
 			s := Span{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0, CountOnly: flags&4 > 0}
