@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containernet_env.errors import RunError, UsageError
@@ -72,6 +72,7 @@ def test_delay_and_bandwidth() -> None:
     assert parse(HTB_AND_NETEM, text) == replace(asked, queue_frames=tc.DEFAULT_QUEUE_FRAMES)
 
 
+@settings(deadline=None)
 @given(
     delay_ns=st.integers(0, 10**10),
     rate_bps=st.none() | st.integers(1000, 10**11),
