@@ -26,6 +26,7 @@ type Run struct {
 	records records
 	slots   []slot
 	tally   tally
+	quit    context.Context // ends with Stop
 	stop    context.CancelFunc
 	waiting waiting
 	clock   func() time.Duration // elapsed and wake as values, made once
@@ -74,6 +75,7 @@ func NewRun(options Options) *Run {
 		slots:   make([]slot, options.Clients),
 		waiting: waiting{arrived: make(chan struct{}, 1)},
 	}
+	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock, r.waker = r.elapsed, r.wake
 	r.idle.Store(math.MaxInt64)
 	for i := range r.slots {
@@ -85,8 +87,9 @@ func NewRun(options Options) *Run {
 // Attack runs the load to its end and returns what was measured. When ctx ends it stops early; the
 // text of the context's cause is then the reason in the result.
 func (r *Run) Attack(ctx context.Context, transport Transport) Result {
-	ctx, r.stop = context.WithCancel(ctx)
-	defer r.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.quit, cancel)()
 	r.epoch = time.Now()
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))

@@ -108,6 +108,15 @@ func TestARunThatIsEndedEarlyKeepsWhatItHas(t *testing.T) {
 	}
 }
 
+func TestARunMayBeStoppedBeforeItBegins(t *testing.T) {
+	run := NewRun(options(10, 1))
+	run.Stop("not at all")
+	result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
+	if result.Reason != "not at all" || result.Records[0].Done() {
+		t.Errorf("reason %q, %+v", result.Reason, result.Records[0])
+	}
+}
+
 func TestARunWithoutAnySuccessEnds(t *testing.T) {
 	o := options(1_000_000, 2)
 	o.Stall = 50 * time.Millisecond
