@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"containernet-env/benchmark_image/internal/etcd"
 	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // readSize is how much is read at once, in bytes, into a buffer that all links share.
@@ -55,7 +55,7 @@ func newLoop(options h2.Options, requestTimeout time.Duration) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{
-		poller: p, options: options, dialer: etcd.Dialer(requestTimeout), clock: time.Now(), done: make(chan struct{}),
+		poller: p, options: options, dialer: membership.Dialer(requestTimeout), clock: time.Now(), done: make(chan struct{}),
 		buffer: make([]byte, readSize), deadlines: list{which: byDeadline},
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"containernet-env/benchmark_image/internal/membership"
 )
 
 // window is the HTTP/2 flow control window for answers, in bytes. A fixed one spares gRPC's pings that
@@ -31,7 +33,7 @@ type connection struct {
 }
 
 func newConnection(member string, requestTimeout time.Duration) (*connection, error) {
-	c := &connection{member: member, dialer: Dialer(requestTimeout)}
+	c := &connection{member: member, dialer: membership.Dialer(requestTimeout)}
 	client, err := grpc.NewClient("passthrough:///"+member,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(c.dial),
