@@ -23,6 +23,7 @@ type drive struct {
 	clients   []client
 	live      int // clients that are not finished
 	over      bool
+	planned   bool
 	done      chan struct{}
 	wake      func(client int) // made once: a method value is allocated
 
@@ -62,7 +63,9 @@ func newDrive(t *Transport, clients int, run *load.Run) *drive {
 // begin starts all clients.
 func (d *drive) begin(l *loop) {
 	l.drive = d
-	d.run.Idle()
+	if d.planned = d.run.Planned(); d.planned {
+		d.run.Rested(0)
+	}
 	if l.readyConns == 0 {
 		l.noteDown()
 	}

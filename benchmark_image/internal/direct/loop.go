@@ -112,12 +112,16 @@ func (l *loop) serve() error {
 			}
 		}
 		block := len(l.again) == 0 && len(l.dirty) == 0
+		begin, tell := time.Time{}, block && l.drive != nil && l.drive.planned
+		if tell {
+			begin = time.Now()
+		}
 		events, err := l.poller.wait(block)
 		if err != nil {
 			return err
 		}
-		if block && l.poller.slept && l.drive != nil {
-			l.drive.run.Idle()
+		if tell && l.poller.slept {
+			l.drive.run.Rested(time.Since(begin))
 		}
 		again := l.again
 		l.again = nil

@@ -165,7 +165,7 @@ func (r Record) Late() bool { return r.lag > LateAfter }
 func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
 
 // Own tells of a late request that the generator itself made it late: a client was free, or the process did not run at
-// the intended start, or has had more to do ever since than it could. Otherwise all clients waited for members.
+// the intended start, or it was at work itself for most of the time since. Otherwise all clients waited for members.
 func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
 // End is when the outcome came, since the start of the run.

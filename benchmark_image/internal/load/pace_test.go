@@ -195,14 +195,15 @@ func (f manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
 	for client := range clients {
 		ready <- client
 	}
-	run.Idle()
+	run.Rested(0)
 	for clients > 0 {
 		var client int
 		select {
 		case client = <-ready:
 		default:
+			begin := time.Now()
 			client = <-ready
-			run.Idle()
+			run.Rested(time.Since(begin))
 		}
 		switch request, more := run.Ask(client, wake); {
 		case !more:

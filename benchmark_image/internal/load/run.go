@@ -38,7 +38,6 @@ type Run struct {
 	empty   atomic.Int64
 	lastOK  atomic.Int64 // ns since epoch
 	streaks [Kinds]streak
-	idle    atomic.Int64 // when the transport last had nothing to do, ns since epoch
 	stopped atomic.Bool
 
 	reasonOnce sync.Once
@@ -77,7 +76,6 @@ func NewRun(options Options) *Run {
 	}
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock, r.waker = r.elapsed, r.wake
-	r.idle.Store(math.MaxInt64)
 	for i := range r.slots {
 		r.slots[i].woken = make(chan struct{}, 1)
 	}
@@ -181,12 +179,15 @@ func (r *Run) beat(over <-chan struct{}) {
 	}
 }
 
-// Idle tells that the transport has had nothing to do until now, because all that is under way waits for the members. A
-// request that was due later and is late is so because of the transport. One that does not know never calls it.
-func (r *Run) Idle() {
-	if r.options.Pacer.Planned() {
-		r.idle.Store(int64(r.elapsed()))
-	}
+// Planned tells whether starts are planned: only then does Rested count.
+func (r *Run) Planned() bool { return r.options.Pacer.Planned() }
+
+// Rested tells that the transport had nothing to do for so long until now, because all that is under way waits for the
+// members. A late request for whose lateness it had something to do most of the time is late because of the transport. One
+// that calls this must do so at its start too; one that does not know its rests never calls it.
+func (r *Run) Rested(d time.Duration) {
+	now := r.elapsed()
+	r.waiting.rest(now-d, now)
 }
 
 // Stop ends the run early for the given reason; the first reason counts.
@@ -235,7 +236,7 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 			return nil, false
 		}
 		request.Number, request.start, request.waited = next.number, next.start, next.wait
-		request.own = next.wait || next.paused || int64(next.start) > r.idle.Load()
+		request.own = next.own
 	} else {
 		number := int(r.next.Add(1) - 1)
 		start, more := r.options.Pacer.Pace(number, r.elapsed())

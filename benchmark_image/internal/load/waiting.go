@@ -17,7 +17,7 @@ type claim struct {
 	number int
 	start  time.Duration // intended
 	wait   bool          // the start is yet to come
-	paused bool          // the start is late, and came while the process did not run
+	own    bool          // if it starts late, that is not the members' doing
 }
 
 // waiting lets clients of an open loop claim the requests of the schedule in order, and wakes them in time.
@@ -29,6 +29,7 @@ type waiting struct {
 	ended   bool
 	arrived chan struct{} // capacity 1: the queue is not empty any more, or has ended
 	pauses  pauses
+	rests   rests
 }
 
 // claim gives the client the next request. Starts never fall with the number, so the queue stays in their order.
@@ -43,14 +44,16 @@ func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, w
 	number := w.next
 	w.next++
 	if start <= now {
-		return claim{number: number, start: start, paused: now-start > LateAfter && w.pauses.cover(start, now)}, true
+		own := now-start > LateAfter && (w.pauses.cover(start, now) || w.rests.few(start, now))
+		return claim{number: number, start: start, own: own}, true
 	}
+	w.rests.forget(now)
 	if w.first == len(w.queue) {
 		w.queue, w.first = w.queue[:0], 0
 		w.signal()
 	}
 	w.queue = append(w.queue, waiter{client, start, wake})
-	return claim{number: number, start: start, wait: true}, true
+	return claim{number: number, start: start, wait: true, own: true}, true
 }
 
 func (w *waiting) signal() {
@@ -92,6 +95,13 @@ func (w *waiting) hasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended
+}
+
+// rest notes when the transport had nothing to do.
+func (w *waiting) rest(from, to time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rests.add(from, to)
 }
 
 // beat notes that the process runs, and when it will do so next at the latest.
