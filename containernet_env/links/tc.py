@@ -33,7 +33,7 @@ _UNLIMITED_RATE_FRAMES = 1_000_000
 _NOTHING = DirectionSpec()
 _ROOT, _CLASS = "1:", "1:1"
 # A qdisc of another kind needs another handle to take the place of one.
-_NETEM, _FIFO = "10:", "20:"
+_NETEM, _PFIFO, _BFIFO = "10:", "20:", "30:"
 # tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
 # that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
 DELAY_TOLERANCE_NS = 2_100
@@ -105,10 +105,10 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
             ]
         )
     elif direction.rate_bps is not None:
-        fifo = ["pfifo", "limit", str(queue)]
+        fifo = [_PFIFO, "pfifo", "limit", str(queue)]
         if direction.queue_bytes is not None:
-            fifo = ["bfifo", "limit", str(direction.queue_bytes)]
-        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", _FIFO, *fifo])
+            fifo = [_BFIFO, "bfifo", "limit", str(direction.queue_bytes)]
+        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", *fifo])
     return commands
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from containernet_env import netns
-from containernet_env.errors import RunError
+from containernet_env.errors import UsageError
 from containernet_env.links.base import ShapedLink, check_held
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
 from containernet_env.links.rtt import ProbeHost, measure
@@ -137,7 +137,7 @@ def test_what_the_kernel_cannot_do_faithfully_leaves_the_link_as_it_was() -> Non
     spec = LinkSpec.symmetric(0, 100_000_000)
     with veth(spec) as (link, _):
         refused = DirectionSpec(0, 100_000_000, loss=IndependentLoss(0.1))
-        with pytest.raises(RunError, match="loss with a bandwidth"):
+        with pytest.raises(UsageError, match="loss with a bandwidth"):
             link.apply(LinkSpec(DirectionSpec(0, 50_000_000), refused))
         check_held("test", spec, link.read_back())
         assert link.spec == spec

@@ -173,6 +173,7 @@ def test_what_the_links_saw(net: Containernet) -> None:
     assert seen["links"]["h1-s1"]["a_to_b"]["frames"] == 0
 
 
+@needs_emulator
 def test_every_frame_is_accounted_for(emulated_net: Containernet) -> None:
     net = emulated_net
     h1, h2, h3 = net.hosts

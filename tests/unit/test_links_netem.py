@@ -44,8 +44,8 @@ def test_what_netem_is_told(values: dict[str, Any], options: str) -> None:
 
 
 def test_a_limit_in_bytes() -> None:
-    assert words(rate_bps=10**6, queue_bytes=15_000)[-1] == "qdisc add dev x0 parent 1:1 handle 20: bfifo limit 15000"
-    shown = '[{"kind":"bfifo","handle":"20:","root":true,"options":{"limit":15000}}]'
+    assert words(rate_bps=10**6, queue_bytes=15_000)[-1] == "qdisc add dev x0 parent 1:1 handle 30: bfifo limit 15000"
+    shown = '[{"kind":"bfifo","handle":"30:","root":true,"options":{"limit":15000}}]'
     assert tc.direction_from_tc(json.loads(shown), "").queue_bytes == 15_000
 
 

@@ -24,13 +24,13 @@ _PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -q -rs -p no:cachep
 
 
 def _pytest(name: str, arguments: str, limit_s: float) -> Step:
-    return Step(name, f"{_PYTEST} --junitxml=out/{name}.xml {arguments}", limit_s)
+    return Step(name, f"{_PYTEST} -o junit_family=xunit1 --junitxml=out/{name}.xml {arguments}", limit_s)
 
 
 RING = (
     *SERVICES,
     # What is refused before the kernel is asked is refused on every machine.
-    _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + " -k 'not mistakes'", 400),
+    _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + " -k 'not mistakes'", 480),
     _pytest("limits", "tests/docker/test_containernet_hosts.py -k 'limit or bring_up'", 120),
     _pytest("recorded", "tests/vm/inside/test_recorded.py", 60),
     _pytest("runs", "tests/vm/inside/test_runs.py", 500),
