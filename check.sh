@@ -23,7 +23,7 @@ TEXT
 
 readonly ALL=(lint unit root docker vm)
 readonly GO_MODULES=(benchmark_image link_emulator)
-readonly SCRIPTS=(build.sh test.sh check.sh .ci/run etcd_image/start-etcd)
+readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd)
 passed=0
 failed=()
 skipped=()

@@ -32,7 +32,9 @@ def entry(kind: str, digest: str, make: Callable[[Path], None]) -> Path:
     with _only_one(ROOT / f"{kind}.lock"):
         if not wanted.is_dir():
             for left in ROOT.glob(f".{kind}-*"):
-                shutil.rmtree(left)
+                # What a killed maker has mounted in it must not be emptied.
+                if f" {left}/" not in Path("/proc/self/mounts").read_text():
+                    shutil.rmtree(left)
             partial = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=ROOT))
             try:
                 make(partial)

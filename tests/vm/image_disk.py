@@ -78,7 +78,17 @@ def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
     words = [f"--{name}={value}" for name, value in options.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [binary, *words, "--bridge=none", "--iptables=false", "--ip6tables=false"],
+            # It ends with us, however we end.
+            [
+                "setpriv",
+                "--pdeathsig",
+                "TERM",
+                binary,
+                *words,
+                "--bridge=none",
+                "--iptables=false",
+                "--ip6tables=false",
+            ],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
