@@ -13,11 +13,12 @@ from containernet_env.errors import UsageError
 from containernet_env.links import netem
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss
 from containernet_env.links.spec import DirectionSpec
-from containernet_env.links.tc import DEFAULT_QUEUE_FRAMES
 from containernet_env.topology import Link
 
 # TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
 RATE_MAX_BPS = 1_000_000_000
+# What waits in HTB alone: the interface's own limit (DEFAULT_TX_QUEUE_LEN in net/ethernet/eth.c of Linux).
+_INTERFACE_QUEUE_FRAMES = 1000
 # TCIntf prints a loss as a percentage with five digits after the point.
 _LOSS_DIGITS = 5
 
@@ -48,7 +49,7 @@ def needs_netem(direction: DirectionSpec) -> bool:
 
     Only what HTB holds by itself, the 1000 frames of an interface, needs none.
     """
-    longer = (direction.default_queue_frames or 0) > DEFAULT_QUEUE_FRAMES
+    longer = (direction.default_queue_frames or 0) > _INTERFACE_QUEUE_FRAMES
     return netem.needed(direction) or direction.queue_frames is not None or longer
 
 

@@ -94,6 +94,13 @@ def test_its_keywords_say_all_that_is_asked() -> None:
     }
 
 
+def test_what_it_cannot_do_is_known_without_mininet_and_the_engines_sdk() -> None:
+    """Plans are made by `check` too, which has to be quick."""
+    program = "import sys, containernet_env.plan; print({'mininet.node', 'mininet.link', 'docker'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert done.stdout == "set()\n"
+
+
 # --- what the machine must have ---------------------------------------------------------------------------------------
 
 
