@@ -84,6 +84,7 @@ class ControlClient:
         except _Unsent as error:
             raise RunError(f"link emulator: {op}: the request cannot be sent within {deadline_s:g} s") from error
         except OSError as error:
+            self._lost = True
             raise RunError(f"link emulator: {op}: it has ended") from error
         finally:
             self._pending.pop(number, None)
@@ -144,7 +145,9 @@ class ControlClient:
             with self._connection.makefile("rb") as lines:
                 while line := lines.readline(_LINE_MAX_BYTES):
                     self._take(json.loads(line))
-        except (OSError, ValueError) as error:
+        except OSError:
+            pass  # it ended with something of ours unread
+        except ValueError as error:
             reason = f"its answer cannot be read: {error}"
         finally:
             with self._lock:
