@@ -18,6 +18,8 @@ from containernet_env.links.verdict import NO_CHANCE, Chance, chance_of
 from containernet_env.units import format_ms, parse_cpus, parse_duration
 
 PROBES = 25
+# A pair whose probes are mostly lost, as was asked, sends more until there are so many to take a median of.
+ANSWERS = 5
 WARMUP_PROBES = 3
 INTERVAL_MS = 10
 PAYLOAD_BYTES = 56
@@ -103,7 +105,9 @@ class MeasuredPair:
     """One pair of hosts. ``samples_ns`` are the RTTs of the probes that were answered, in the order they were sent.
 
     ``measured_ns`` is their median, ``None`` where none was answered; ``expected_ns`` is propagation plus the probe's
-    own serialization at each link's rate. ``chance`` is what jitter and loss make of a probe.
+    own serialization at each link's rate. ``sent`` and ``lost`` do not count the warm-up, during which addresses are
+    resolved and ports begin to forward, unless nothing of it was answered. ``chance`` is what jitter and loss make of a
+    probe.
     """
 
     a: str
@@ -119,12 +123,20 @@ class MeasuredPair:
     def problem(self, tolerance: Tolerance) -> str | None:
         """What is wrong with it in one line; ``None`` when it is as expected.
 
-        Where jitter or loss is asked for, the tolerance is widened by what the median may vary, and the lost probes are
-        judged too (see ``links.verdict``). Probes that a link without loss loses are no problem as long as one is
-        answered: the median is what is proved.
+        Where jitter is asked for, the tolerance is widened by what the median may vary. Where loss is asked for, the
+        lost probes have to be as many as it makes likely, even if that is all of them (see ``links.verdict`` and
+        ``unproven``); where none is, none may be lost.
         """
+        if self.chance.loss_ratio == 0:
+            if self.measured_ns is None:
+                return f"{self.a}-{self.b}: none of {self.sent} probes was answered"
+            if self.lost:
+                return f"{self.a}-{self.b}: {self.lost} of {self.sent} probes lost, none asked to be lost"
+        elif not self.chance.loss_is_likely(self.sent, self.lost):
+            share = f"{self.chance.loss_ratio:.2%} of probes asked to be lost"
+            return f"{self.a}-{self.b}: {self.lost} of {self.sent} probes lost, {share}"
         if self.measured_ns is None:
-            return f"{self.a}-{self.b}: none of {self.sent} probes was answered"
+            return None
         early_ns, late_ns = self.allowed_ns(tolerance)
         off = self.measured_ns - self.expected_ns
         if not -early_ns <= off <= late_ns:
@@ -135,10 +147,19 @@ class MeasuredPair:
                 f"{self.a}-{self.b}: {format_ms(self.measured_ns)} ms measured, {format_ms(self.expected_ns)} ms "
                 f"expected, off by {off / 1e6:+.3f} ms, allowed {allowed}"
             )
-        if self.chance.loss_ratio > 0 and not self.chance.loss_is_likely(self.sent, self.lost):
-            share = f"{self.chance.loss_ratio:.2%} of probes asked to be lost"
-            return f"{self.a}-{self.b}: {self.lost} of {self.sent} probes lost, {share}"
         return None
+
+    @property
+    def unproven(self) -> str | None:
+        """Why its RTT is not known, in one line, where the loss that was asked for makes that likely; else ``None``."""
+        if self.measured_ns is not None or not self.chance.loss_ratio or not self.sent:
+            return None
+        if not self.chance.loss_is_likely(self.sent, self.lost):
+            return None
+        return (
+            f"{self.a}-{self.b}: the RTT is not proved: none of {self.sent} probes was answered, "
+            f"{self.chance.loss_ratio:.2%} are asked to be lost"
+        )
 
     def allowed_ns(self, tolerance: Tolerance) -> tuple[int, int]:
         """Nanoseconds that the median may be early and late."""
@@ -156,9 +177,13 @@ class RttTable:
         """One line per pair that is outside ``tolerance``; empty when the network is as asked."""
         return [problem for pair in self.pairs if (problem := pair.problem(tolerance)) is not None]
 
-    def worst(self) -> MeasuredPair:
-        """The pair farthest from what is expected; an unanswered one before all others. Needs a pair."""
-        return max(self.pairs, key=_distance)
+    def unproven(self) -> list[str]:
+        """One line per pair that lost every probe, as the loss that was asked for makes likely."""
+        return [line for pair in self.pairs if (line := pair.unproven) is not None]
+
+    def worst(self) -> MeasuredPair | None:
+        """The pair farthest from what is expected, of those that were answered; ``None`` where none was."""
+        return max((pair for pair in self.pairs if pair.measured_ns is not None), key=_distance, default=None)
 
     def pair(self, a: str, b: str) -> MeasuredPair:
         """The pair of these hosts, in either order; ``KeyError`` when it was not measured."""
@@ -186,7 +211,7 @@ class RttTable:
                     format_ms(max(samples)) if samples else "-",
                     f"{((pair.measured_ns or 0) - pair.expected_ns) / 1e6:+.3f}" if known else "-",
                     f"{pair.lost}/{pair.sent}",
-                    "ok" if pair.problem(tolerance) is None else "WRONG",
+                    "WRONG" if pair.problem(tolerance) else "unproven" if pair.unproven else "ok",
                 )
             )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -204,8 +229,8 @@ class RttTable:
         return [{**asdict(pair), "samples_ns": list(pair.samples_ns)} for pair in self.pairs]
 
 
-def _distance(pair: MeasuredPair) -> float:
-    return float("inf") if pair.measured_ns is None else abs(pair.measured_ns - pair.expected_ns)
+def _distance(pair: MeasuredPair) -> int:
+    return abs((pair.measured_ns or 0) - pair.expected_ns)
 
 
 def measure_rtt(
@@ -232,6 +257,8 @@ def measure(
 ) -> RttTable:
     """Send ``probes`` echoes between every two hosts, all pairs at once, once the first of a warm-up was answered.
 
+    A pair with fewer than ``ANSWERS`` answers sends more of them for as long as an answer is waited for.
+
     ``timeout_ms`` bounds the wait for an answer (default: 5 s and ten times the largest expected RTT). Raises
     ``RunError`` where the prober fails, and as soon as ``broken`` gives a reason, with that reason; a pair without an
     answer is no failure here (see ``RttTable.problems``).
@@ -243,12 +270,14 @@ def measure(
     request = {
         "hosts": [{"name": host.name, "pid": host.pid, "ip": host.ip} for host in hosts],
         "probes": probes,
+        "answers": min(ANSWERS, probes),
         "warmup": WARMUP_PROBES,
         "interval_ms": INTERVAL_MS,
         "payload_bytes": PAYLOAD_BYTES,
         "timeout_ms": timeout,
     }
-    limit_s = _SPARE_S + 2 * timeout / 1000 + probes * INTERVAL_MS / 1000
+    # The wait for the warm-up, for more answers, and for the last answer.
+    limit_s = _SPARE_S + 3 * timeout / 1000 + probes * INTERVAL_MS / 1000
     answer = _probe(Path(binary) if binary is not None else default_binary(), request, limit_s, broken)
     return table_from_answer(answer, expected)
 

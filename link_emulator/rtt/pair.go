@@ -14,8 +14,9 @@ type pair struct {
 	warmupSent int
 	answered   bool // a reply has come
 	sentAt     []stamp
-	samplesNS  []int64 // by probe; 0: no reply yet
-	open       int     // probes sent and not answered
+	samplesNS  []int64       // by probe; 0: no reply yet
+	open       int           // probes sent and not answered
+	until      time.Duration // probes beyond those that were asked for are sent until then
 	over       bool
 	failure    string // the last error of sending
 }
@@ -29,12 +30,18 @@ type stamp struct {
 // warmupMark is set in the probe number of warm-up probes.
 const warmupMark = uint32(1) << 31
 
+// sentAll is whether no more probes are to be sent: as many as were asked for, and more where too few of them have been answered so far.
+func (p *pair) sentAll(r *Request) bool {
+	sent := len(p.sentAt)
+	return sent >= r.Probes && (sent-p.open >= r.Answers || p.next > p.until)
+}
+
 // due is when p has something to do; false when it is over.
 func (p *pair) due(r *Request) (time.Duration, bool) {
 	switch {
 	case p.over:
 		return 0, false
-	case p.warm && len(p.sentAt) == r.Probes:
+	case p.warm && p.sentAll(r):
 		return p.deadline, true
 	case !p.warm:
 		return min(p.next, p.deadline), true
@@ -51,7 +58,7 @@ func (p *pair) tick(r *Request, now, interval time.Duration) (probe uint32, send
 	case p.over:
 	case !p.warm && now >= p.deadline:
 		p.over = true
-	case p.warm && len(p.sentAt) == r.Probes:
+	case p.warm && p.sentAll(r):
 		p.over = now >= p.deadline // or, earlier, when the last reply came: see replied
 	case now >= p.next:
 		p.next += interval
@@ -69,6 +76,9 @@ func (p *pair) tick(r *Request, now, interval time.Duration) (probe uint32, send
 
 // sent notes that a probe of the measurement left.
 func (p *pair) sent(r *Request, at stamp, now time.Duration) {
+	if len(p.sentAt) == 0 {
+		p.until = now + r.Timeout
+	}
 	p.sentAt = append(p.sentAt, at)
 	p.samplesNS = append(p.samplesNS, 0)
 	p.open++
@@ -91,6 +101,6 @@ func (p *pair) replied(r *Request, probe uint32, kernelNS int64, at stamp) {
 	if sampleNS <= r.Timeout.Nanoseconds() {
 		p.samplesNS[probe] = sampleNS
 		p.open--
-		p.over = p.open == 0 && len(p.sentAt) == r.Probes
+		p.over = p.open == 0 && p.sentAll(r)
 	}
 }

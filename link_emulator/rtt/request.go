@@ -44,6 +44,7 @@ type Host struct {
 type Request struct {
 	Hosts        []Host
 	Probes       int           // per pair, after the warm-up
+	Answers      int           // a pair with fewer answers goes on, at most Timeout from its first probe on
 	Warmup       int           // probes before that, at least; repeated until the first reply
 	Interval     time.Duration // between two probes of one pair, at least
 	PayloadBytes int
@@ -77,6 +78,7 @@ func Parse(data []byte) (Request, error) {
 		r.Hosts = append(r.Hosts, host)
 	})
 	r.Probes = int(o.IntOr("probes", defaultProbes, 1, maxProbes))
+	r.Answers = int(o.IntOr("answers", 0, 0, maxProbes))
 	r.Warmup = int(o.IntOr("warmup", defaultWarmup, 0, maxWarmup))
 	r.Interval = time.Duration(o.IntOr("interval_ms", 10, 1, maxInterval.Milliseconds())) * time.Millisecond
 	r.PayloadBytes = int(o.IntOr("payload_bytes", defaultPayload, markBytes, maxPayload))

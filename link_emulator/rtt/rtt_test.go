@@ -118,6 +118,23 @@ func TestPairCountsLosses(t *testing.T) {
 	}
 }
 
+// Where most probes are lost, more are sent until there are answers to take a median of, but not for ever.
+func TestPairGoesOnUntilThereAreAnswers(t *testing.T) {
+	r := &Request{Probes: 10, Answers: 3, Warmup: 1, Interval: 10 * time.Millisecond, Timeout: time.Second}
+	some := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 && probe%20 != 7 }))
+	if some.Sent != 48 || len(some.SamplesNS) != 3 || some.Lost != 45 {
+		t.Errorf("an answer to every twentieth probe: got %+v", some)
+	}
+	none := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 }))
+	if none.Sent < 99 || none.Sent > 102 || none.Lost != none.Sent || none.MedianNS != nil {
+		t.Errorf("no answer within a second of probes every 10 ms: got %+v", none)
+	}
+	enough := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe == 2 }))
+	if enough.Sent != 10 || enough.Lost != 1 {
+		t.Errorf("enough answers: got %+v", enough)
+	}
+}
+
 func TestReplyAfterTheTimeoutIsALoss(t *testing.T) {
 	r := &Request{Probes: 3, Warmup: 0, Interval: 10 * time.Millisecond, Timeout: 50 * time.Millisecond}
 	result := summarize("a", simulate(r, 60*time.Millisecond, func(uint32) bool { return false }))

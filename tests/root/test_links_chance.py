@@ -152,3 +152,20 @@ def test_a_change_of_the_rate_is_made_in_place() -> None:
         assert answers(*pids, ADDRESSES[1])
         link.apply(LinkSpec(DirectionSpec(0, 50_000_000, None, 30_000), DirectionSpec()))
         assert link.read_back().a_to_b.queue_bytes == 30_000
+
+
+@needs_emulator
+@pytest.mark.parametrize(("loss", "proved"), [(IndependentLoss(0.7), True), (IndependentLoss(1), False)], ids=str)
+def test_a_path_that_loses_most_probes_sends_more_of_them(loss: Loss, proved: bool) -> None:
+    direction = DirectionSpec(MS, loss=loss)
+    with emulated(LinkSpec(direction, direction)) as (_, pids):
+        # Requests for addresses would be lost as well.
+        for pid, interface, other, mac in zip(pids, INTERFACES, reversed(ADDRESSES), reversed(MACS), strict=True):
+            netns.ip_batch(pid, [f"neighbor replace {other} lladdr {mac} dev {interface} nud permanent"])
+        hosts = [ProbeHost(name, pid, ip) for name, pid, ip in zip("ab", pids, ADDRESSES, strict=True)]
+        expected = RttExpectation("a", "b", 2 * MS, 2 * MS, round_trip=(direction, direction))
+        table = measure(hosts, [expected], timeout_ms=2000)
+    (pair,) = table.pairs
+    assert table.problems() == [], table.render()
+    assert bool(table.unproven()) is not proved
+    assert not proved or len(pair.samples_ns) >= 2, pair

@@ -43,7 +43,8 @@ def test_the_median_is_of_the_samples() -> None:
     assert table.pair("d2", "d1").measured_ns == 12_300_000
     assert table.measured_ns(expected[frozenset(("d1", "d2"))]) == 12_300_000
     assert table.pairs[1].measured_ns is None
-    assert table.worst() is table.pairs[1]
+    assert table.worst() is table.pairs[0]  # of those with an answer
+    assert RttTable(table.pairs[1:]).worst() is None
     with pytest.raises(KeyError):
         table.pair("d2", "d3")
     assert table.to_list()[0]["samples_ns"] == [12_100_000, 12_300_000, 50_000_000]
@@ -123,4 +124,24 @@ def test_losses_that_were_asked_for_are_no_problem_and_others_are() -> None:
     assert "20 of 25 probes lost, 18.55% of probes asked to be lost" in many
     (few,) = probed(12_000_000, 0, DirectionSpec(loss=IndependentLoss(0.2))).problems()
     assert "0 of 25 probes lost, 59.04% of probes asked to be lost" in few
-    assert probed(12_000_000, 3, none).problems() == []
+    assert probed(12_000_000, 0, none).problems() == []
+
+
+@pytest.mark.parametrize("lost", [1, 3, 24])
+def test_a_probe_that_links_without_loss_lose_is_a_problem(lost: int) -> None:
+    (problem,) = probed(12_000_000, lost, DirectionSpec()).problems()
+    assert problem == f"a-b: {lost} of 25 probes lost, none asked to be lost"
+    (silent,) = probed(12_000_000, 25, DirectionSpec()).problems()
+    assert silent == "a-b: none of 25 probes was answered"
+
+
+def test_all_probes_lost_is_a_problem_unless_that_is_likely() -> None:
+    likely = probed(12_000_000, 25, DirectionSpec(loss=IndependentLoss(0.5)))
+    assert likely.problems() == []
+    assert likely.unproven() == [
+        "a-b: the RTT is not proved: none of 25 probes was answered, 93.75% are asked to be lost"
+    ]
+    assert likely.render().splitlines()[1].endswith("25/25  unproven")
+    unlikely = probed(12_000_000, 25, DirectionSpec(loss=IndependentLoss(0.1)))
+    assert unlikely.problems() == ["a-b: 25 of 25 probes lost, 34.39% of probes asked to be lost"]
+    assert unlikely.unproven() == []
