@@ -24,14 +24,7 @@ type Grant struct {
 // ask asks for SCHED_FIFO for the calling thread and for memory that is never paged out, for the process.
 func ask() Grant {
 	var grant Grant
-	// Threads that the runtime may clone from this one must not inherit the priority.
-	attributes := unix.SchedAttr{
-		Size:     unix.SizeofSchedAttr,
-		Policy:   unix.SCHED_FIFO,
-		Flags:    unix.SCHED_FLAG_RESET_ON_FORK,
-		Priority: priority,
-	}
-	if err := unix.SchedSetAttr(0, &attributes, 0); err != nil {
+	if err := askPriority(priority); err != nil {
 		grant.RealtimeReason = fmt.Sprintf("SCHED_FIFO for the data thread: %v", err)
 		// Without real-time priority the kernel may defer timers by 50 us to save wake-ups (prctl(2)).
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
@@ -47,6 +40,18 @@ func ask() Grant {
 		grant.Locked = true
 	}
 	return grant
+}
+
+// askPriority asks for SCHED_FIFO for the calling thread.
+func askPriority(priority uint32) error {
+	// Threads that the runtime may clone from this one must not inherit the priority.
+	attributes := unix.SchedAttr{
+		Size:     unix.SizeofSchedAttr,
+		Policy:   unix.SCHED_FIFO,
+		Flags:    unix.SCHED_FLAG_RESET_ON_FORK,
+		Priority: priority,
+	}
+	return unix.SchedSetAttr(0, &attributes, 0)
 }
 
 // blockSignals keeps every asynchronous signal away from the calling thread, so that none cuts a wait short: among
