@@ -24,6 +24,7 @@ from containernet_env.config.scenario_schema import (
     RawAnyBlock,
     RawLoad,
     RawMixed,
+    RawOnDataset,
     RawWrite,
     ScenarioType,
     Warmup,
@@ -40,6 +41,10 @@ KEY_ALPHABET = 62
 
 ZIPF_EXPONENT = Decimal("0.99")
 """The benchmark server's default, which is that of YCSB."""
+
+REQUEST_TIMEOUT_NS = 20 * 10**9
+"""Deadline of each request unless a load has its own. A loaded member on a fifth of a core answers within a few
+seconds; a dead one never does, and a run should say so within a minute."""
 
 # The data set is loaded as fast as it goes without troubling a small member.
 _LOAD_CLIENTS, _LOAD_CONNS = 100, 10
@@ -74,14 +79,14 @@ class Dataset:
     def present_after(self, scenario: Scenario, present: bool) -> bool:
         """Whether the store holds the data set after ``scenario``, given whether it did before it.
 
-        A write of at least as many keys with the same sizes makes it; one of other values under keys of the
-        same size replaces part of it. What is written of the data set itself is what was there.
+        A write that is sure to write at least as many keys with the same sizes makes it; one of other values under
+        keys of the same size replaces part of it. What is written of the data set itself is what was there.
         """
         if scenario.uses_dataset or scenario.key_size != self.key_size:
             return present
         if scenario.val_size != self.val_size:
             return False
-        return present or (scenario.key_space is not None and scenario.key_space >= self.keys)
+        return present or scenario.first_keys_written >= self.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,12 @@ class Scenario:
     when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
     (``arrival``). ``warmup`` runs ahead of it and is in no figure.
 
-    A write puts ``key_space`` different sequential keys of ``key_size`` bytes with values of ``val_size`` bytes: as
-    many as requests, ``None`` where a duration leaves that open. A read, and a mixed load with a share of ``put_ratio``
-    writes, uses the ``key_space`` keys of the data set, whose sizes are then given, in the order of ``keys``;
-    ``verify`` checks every value that is read. ``target`` is who is asked: only the leader, all members in turn
-    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` for writes.
+    A write puts keys of ``key_size`` bytes with values of ``val_size`` bytes, in the order of ``keys``, which come from
+    ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
+    that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
+    set, whose sizes are then given, in the order of ``keys``; ``verify`` checks every value that is read. ``target`` is
+    who is asked: only the leader, all members in turn (``"cluster"``), or the one member of that name. ``consistency``
+    is ``None`` for writes. A request without an answer within ``request_timeout_ns`` has failed.
     """
 
     name: str
@@ -118,6 +124,16 @@ class Scenario:
     zipf_exponent: Decimal = ZIPF_EXPONENT
     verify: bool = False
     put_ratio: Decimal | None = None
+    request_timeout_ns: int = REQUEST_TIMEOUT_NS
+
+    @property
+    def first_keys_written(self) -> int:
+        """So many of the first keys are there after this write for sure: drawn keys may be any."""
+        if self.total is None or self.key_space is None or self.keys in ("uniform", "zipfian"):
+            return 0
+        if self.keys == "shuffled" and self.total < self.key_space:
+            return 0
+        return min(self.total, self.key_space)
 
     @property
     def uses_dataset(self) -> bool:
@@ -254,7 +270,7 @@ def _matches(scenario: Scenario, pattern: str) -> bool:
 def _size(block: RawAnyBlock) -> int:
     loads = sum(max(1, len(load.rate)) * len(load.clients) for load in block.load)
     if isinstance(block, RawWrite):
-        return loads * len(block.data) * len(block.target)
+        return loads * len(block.data) * len(block.target) * len(block.keys)
     ratios = len(block.ratio) if isinstance(block, RawMixed) else 1
     return loads * ratios * len(block.target) * len(block.keys) * len(block.consistency)
 
@@ -270,6 +286,7 @@ class _Load:
     clients: int
     conns: int
     warmup: Warmup
+    request_timeout_ns: int
 
     @property
     def name(self) -> str:
@@ -287,6 +304,8 @@ class _Load:
             parts.append(f"warm{self.warmup.requests}")
         if self.warmup.length_ns:
             parts.append(f"warm{format_duration(self.warmup.length_ns)}")
+        if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
+            parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
         return "-".join(parts)
 
     @property
@@ -299,27 +318,33 @@ def _loads(raw: RawLoad) -> Iterator[_Load]:
     arrival, warmup = raw.arrival or "constant", raw.warmup or NO_WARMUP
     rates: list[Decimal | None] = [*raw.rate] or [None]
     for rate, clients in product(rates, raw.clients):
-        yield _Load(raw.total, raw.duration_ns, rate, arrival, clients, raw.conns, warmup)
+        timeout_ns = raw.timeout_ns or REQUEST_TIMEOUT_NS
+        yield _Load(raw.total, raw.duration_ns, rate, arrival, clients, raw.conns, warmup, timeout_ns)
 
 
 def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
     loads = [load for raw in block.load for load in _loads(raw)]
     if isinstance(block, RawWrite):
-        for load, data, target in product(loads, block.data, block.target):
+        for load, data, target, order in product(loads, block.data, block.target, block.keys):
+            exponent = _exponent(block, order)
+            space = f"of{block.key_space}" if block.key_space is not None else ""
+            parts = ["write", target, load.name, f"{data.key_size}B-{data.val_size}B", space, *_order(order, exponent)]
             yield Scenario(
-                name=f"write-{target}-{load.name}-{data.key_size}B-{data.val_size}B",
+                name="-".join(filter(None, parts)),
                 type="write",
                 key_size=data.key_size,
                 val_size=data.val_size,
-                key_space=load.total,
+                key_space=load.total if block.key_space is None else block.key_space,
                 target=target,
+                keys=order,
+                zipf_exponent=exponent,
                 **load.settings,
             )
         return
     ratios: list[Decimal | None] = [*block.ratio] if isinstance(block, RawMixed) else [None]
     axes = product(loads, ratios, block.target, block.keys, block.consistency)
     for load, ratio, target, order, consistency in axes:
-        exponent = ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
+        exponent = _exponent(block, order)
         # What a file leaves out is left out of the name.
         parts = [
             block.type,
@@ -327,9 +352,8 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             target if target != "cluster" else "",
             CONSISTENCY_NAMES[consistency],
             load.name,
-            order if order != "sequential" else "",
-            f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else "",
-            "verified" if block.verify else "",
+            *_order(order, exponent),
+            "" if block.verify else "unverified",
         ]
         yield Scenario(
             name="-".join(filter(None, parts)),
@@ -347,6 +371,15 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
         )
 
 
+def _exponent(block: RawWrite | RawOnDataset, order: KeyOrder) -> Decimal:
+    return ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
+
+
+def _order(order: KeyOrder, exponent: Decimal) -> tuple[str, str]:
+    """What a name says of the order of keys."""
+    return order if order != "sequential" else "", f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else ""
+
+
 def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterator[MemberTarget]:
     for number, block in enumerate(blocks):
         for index, target in enumerate(block.target):
@@ -357,18 +390,18 @@ def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterat
 
 
 def _keys_fit(key_size: int, keys: int) -> bool:
-    # From 5 bytes on there are more keys than any total allowed here: no need for large powers.
-    return key_size > 4 or KEY_ALPHABET**key_size >= keys
+    # From 6 bytes on there are more keys than may be asked for: no need for large powers.
+    return key_size > 5 or KEY_ALPHABET**key_size >= keys
 
 
 def _key_too_small(location: Location, key_size: int, keys: int) -> Finding:
-    least = next(size for size in range(1, 6) if _keys_fit(size, keys))
+    least = next(size for size in range(1, 7) if _keys_fit(size, keys))
     return Finding(location, f"is too small for {keys} different keys", f"{key_size}", f"at least {least}")
 
 
 def _key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
     # A duration writes a new key in each request, as many as there can be.
-    most = max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
+    most = block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
     listed = isinstance(value_at(document.value, (*location, "data")), list)
     for index, data in enumerate(block.data):
         if not _keys_fit(data.key_size, most):

@@ -25,7 +25,7 @@ from containernet_env.units import format_duration, parse_duration
 
 ScenarioType = Literal["write", "read", "mixed"]
 Arrival = Literal["constant", "poisson"]
-KeyOrder = Literal["sequential", "uniform", "zipfian"]
+KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
 Consistency = Literal["l", "s"]
 
 ANY_MEMBER = ("leader", "cluster")
@@ -39,6 +39,7 @@ CLIENTS_MAX = 10_000
 CONNS_MAX = 10_000
 REQUESTS_MAX = 10_000_000
 KEY_MAX_BYTES = 1024
+KEY_SPACE_MAX = 1_000_000_000
 VALUE_MAX_BYTES = 1 << 20
 RATE_MIN, RATE_MAX = Decimal("0.1"), Decimal(1_000_000)
 # "More than 0" to the server; less than this is uniform for any data set.
@@ -47,6 +48,7 @@ LENGTH_MIN_NS = 10**6
 # A day is the most that the server lets a benchmark take; half of it leaves the warm-up and the end their time.
 LENGTH_MAX_NS = 43_200 * 10**9
 WARMUP_MAX_NS = 3_600 * 10**9
+TIMEOUT_MAX_NS = 3_600 * 10**9
 
 
 class _OneOrMore:
@@ -133,6 +135,7 @@ class RawLoad(StrictModel):
     clients: Annotated[list[Annotated[int, *integer(1, CLIENTS_MAX)]], *_AXIS]
     conns: Annotated[int, *integer(1, CONNS_MAX)]
     warmup: Annotated[Warmup | None, *_WARMUP] = None
+    timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(default=None, alias="timeout")
 
     @model_validator(mode="after")
     def _has_one_length(self) -> Self:
@@ -182,17 +185,42 @@ class RawBlock(StrictModel):
 
 
 _TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *_AXIS]
+_KEY_ORDERS = Annotated[
+    list[Annotated[KeyOrder, *choice("sequential", "shuffled", "uniform", "zipfian")]],
+    *_AXIS,
+]
+_EXPONENT = Annotated[Decimal | None, *decimal(ZIPF_MIN, ZIPF_MAX)]
+
+
+def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) -> None:
+    if exponent is not None and "zipfian" not in orders:
+        refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
+
+
 _CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s")]], *_AXIS]
 
 
 class RawWrite(RawBlock):
-    """Writes: for each load, for each data, for each target."""
+    """Writes: for each load, for each data, for each target, for each order of keys."""
 
     model_config = ConfigDict(title="Writes")
 
     type: Literal["write"]
     data: Annotated[list[RawData], *_AXIS]
     target: _TARGETS
+    keys: _KEY_ORDERS = Field(default=["sequential"])
+    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
+    key_space: Annotated[int | None, *integer(1, KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+
+    @model_validator(mode="after")
+    def _keys_have_what_they_need(self) -> Self:
+        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
+        drawn = [order for order in self.keys if order in ("uniform", "zipfian")]
+        if drawn and self.key_space is None and any(load.total is None for load in self.load):
+            refuse(
+                "is missing", f"how many keys {drawn[0]} ones are drawn from, where there is no total", key="keySpace"
+            )
+        return self
 
 
 class RawOnDataset(RawBlock):
@@ -200,16 +228,13 @@ class RawOnDataset(RawBlock):
 
     consistency: _CONSISTENCIES
     target: _TARGETS = Field(default=["cluster"])
-    keys: Annotated[list[Annotated[KeyOrder, *choice("sequential", "uniform", "zipfian")]], *_AXIS] = Field(
-        default=["sequential"]
-    )
-    zipf_exponent: Annotated[Decimal | None, *decimal(ZIPF_MIN, ZIPF_MAX)] = Field(default=None, alias="zipfExponent")
-    verify: Boolean = False
+    keys: _KEY_ORDERS = Field(default=["sequential"])
+    zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
+    verify: Boolean = True
 
     @model_validator(mode="after")
     def _exponent_has_its_order(self) -> Self:
-        if self.zipf_exponent is not None and "zipfian" not in self.keys:
-            refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
+        _refuse_lonely_exponent(self.zipf_exponent, self.keys)
         return self
 
 

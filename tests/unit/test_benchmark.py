@@ -72,6 +72,15 @@ def test_keys_are_drawn_and_values_checked_where_that_is_asked() -> None:
     assert asked(replace(READ, verify=True)) == asked(READ) | {"verify": True, "valSize": 256}
 
 
+def test_writes_have_their_order_of_keys_and_every_load_its_deadline() -> None:
+    shuffled = asked(replace(WRITE, keys="shuffled", key_space=5000))
+    assert (shuffled["keyOrder"], shuffled["keySpace"]) == ("shuffled", 5000)
+    assert "sequentialKeys" not in shuffled
+    zipfian = asked(replace(WRITE, keys="zipfian", zipf_exponent=Decimal("1.2")))
+    assert (zipfian["keyOrder"], zipfian["zipfExponent"]) == ("zipfian", 1.2)
+    assert request_of(replace(READ, request_timeout_ns=10**9), ENDPOINTS, 9.0)[1]["requestTimeout"] == 1.0
+
+
 def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
     path, body = request_of(replace(READ, type="mixed", put_ratio=Decimal("0.2")), ENDPOINTS, 1800.0)
     assert path == "/benchmark/mixed"

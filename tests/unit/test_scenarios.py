@@ -100,10 +100,39 @@ def test_names_of_open_loops_say_rate_and_length(tmp_path):
         for target in ("", "leader-")
         for order in ("", "-zipfian")
     ]
-    assert names_of(tmp_path, mixed(ratio=[0, 0.25], keys="zipfian", zipfExponent=1.2, verify=True)) == [
-        "mixed-w0-linearizable-10x1x1-zipfian-e1.2-verified",
-        "mixed-w0.25-linearizable-10x1x1-zipfian-e1.2-verified",
+    assert names_of(tmp_path, mixed(ratio=[0, 0.25], keys="zipfian", zipfExponent=1.2, verify=False)) == [
+        "mixed-w0-linearizable-10x1x1-zipfian-e1.2-unverified",
+        "mixed-w0.25-linearizable-10x1x1-zipfian-e1.2-unverified",
     ]
+
+
+def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
+    block = writes(load=LOAD | {"timeout": "5s"}, keys=["sequential", "shuffled", "zipfian"], zipfExponent=2)
+    assert names_of(tmp_path, block | {"keySpace": 7}, writes(load=LOAD | {"timeout": "20s"})) == [
+        "write-leader-10x1x1-timeout5s-4B-64B-of7",
+        "write-leader-10x1x1-timeout5s-4B-64B-of7-shuffled",
+        "write-leader-10x1x1-timeout5s-4B-64B-of7-zipfian-e2",
+        "write-leader-10x1x1-4B-64B",
+    ]
+    found = load_scenarios(write(tmp_path, {"scenarios": [block | {"keySpace": 7}, reads(keys="shuffled")]})).scenarios
+    assert [(s.keys, s.key_space, s.request_timeout_ns) for s in found] == [
+        ("sequential", 7, 5 * 10**9),
+        ("shuffled", 7, 5 * 10**9),
+        ("zipfian", 7, 5 * 10**9),
+        ("shuffled", 10_000, 20 * 10**9),
+    ]
+
+
+def test_drawn_keys_of_a_duration_come_from_a_key_space(tmp_path):
+    file = {"scenarios": [writes(load=OPEN, keys="uniform", keySpace=1000)]}
+    (found,) = load_scenarios(write(tmp_path, file)).scenarios
+    assert (found.total, found.key_space, found.keys) == (None, 1000, "uniform")
+
+
+def test_reads_are_verified_unless_a_file_says_otherwise(tmp_path):
+    blocks = [reads(), mixed(), reads(target="leader", verify=False)]
+    found = load_scenarios(write(tmp_path, {"scenarios": blocks})).scenarios
+    assert [s.verify for s in found] == [True, True, False]
 
 
 def test_an_open_loop_knows_its_requests_and_its_time(tmp_path):
@@ -254,6 +283,12 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [reads(keys="zipf")]}, "$.scenarios[0].keys", '"zipf"', '"uniform" or "zipfian"'),
         ({"scenarios": [reads(zipfExponent=1)]}, "$.scenarios[0].zipfExponent", "1", 'only beside keys "zipfian"'),
         ({"scenarios": [reads(keys="zipfian", zipfExponent=0)]}, "$.scenarios[0].zipfExponent", "0", "from 0.01 to 10"),
+        ({"scenarios": [writes(zipfExponent=1)]}, "$.scenarios[0].zipfExponent", "1", 'only beside keys "zipfian"'),
+        ({"scenarios": [writes(keySpace=0)]}, "$.scenarios[0].keySpace", "0", "from 1 to 1000000000"),
+        ({"scenarios": [writes(keySpace=62**4 + 1)]}, "$.scenarios[0].data.keySize", "4", "at least 5"),
+        ({"scenarios": [writes(load=OPEN, keys="uniform")]}, "$.scenarios[0].keySpace", None, "uniform ones are drawn"),
+        ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, consistency"),
+        ({"scenarios": [writes(load=LOAD | {"timeout": "0s"})]}, "$.scenarios[0].load.timeout", '"0s"', "3600s"),
         ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
         ({"scenarios": [writes(verify=True)]}, "$.scenarios[0].verify", "true", "type, load, data, target"),
         ({"scenarios": [writes(load=LOAD | {"total": 0})]}, "$.scenarios[0].load.total", "0", "from 1 to"),
@@ -426,6 +461,13 @@ def scenario(**changes):
         (scenario(total=None, duration_ns=10**9, key_space=None), False, False),
         (scenario(total=None, duration_ns=10**9, key_space=None), True, True),
         (scenario(total=None, duration_ns=10**9, key_space=None, val_size=64), True, False),
+        (scenario(total=200), False, True),
+        (scenario(total=99), False, False),
+        (scenario(total=100, key_space=200), False, True),
+        (scenario(total=100, key_space=200, keys="shuffled"), False, False),
+        (scenario(total=200, key_space=200, keys="shuffled"), False, True),
+        (scenario(total=10_000, keys="uniform"), False, False),
+        (scenario(total=10_000, keys="zipfian", val_size=64), True, False),
         (scenario(type="mixed"), True, True),
         (scenario(type="read"), True, True),
         (scenario(type="read"), False, False),
