@@ -11,7 +11,8 @@ from typing import Protocol
 class ScenarioReport:
     """The figures of one ended scenario that a person wants to see at once.
 
-    Latencies in seconds, None where no request was answered; `error` is one line or None.
+    Latencies in seconds, None where no request was answered, or where a percentile cannot be told from the slowest;
+    `left_out` requests are in none of them. `error` is one line or None.
     """
 
     name: str
@@ -21,6 +22,7 @@ class ScenarioReport:
     p50_s: float | None
     p99_s: float | None
     errors: int
+    left_out: int
     error: str | None
 
 

@@ -71,7 +71,7 @@ OPEN_LOOP_COLUMNS = (
     "Behind",
     *(f"Service_{p}%" for p in SERVICE_PERCENTILES),
 )
-COLUMNS = (
+LINK_COLUMNS = (
     *OPEN_LOOP_COLUMNS,
     "LinkJitter_ms",
     "LinkLoss_ratio",
@@ -79,9 +79,10 @@ COLUMNS = (
     "LinkLateness_99%_us",
     "LinkReadGap_99%_us",
 )
+COLUMNS = (*LINK_COLUMNS, "Late_own", "Left_out")
 # Every header that has ever been written, newest first: an existing file is appended to in its own form.
 # A new form is added here, never changed in place.
-FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, OPEN_LOOP_COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
+FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, LINK_COLUMNS, OPEN_LOOP_COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
 
 # Columns that hold words; every other one holds numbers.
 TEXT_COLUMNS = frozenset(

@@ -166,8 +166,15 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, str]:
         **{f"{p}%": _seconds(known.get(p)) for p in OUR_PERCENTILES},
         "Errors": str(result["failed"]),
         "Unknown": str(result["outcomes"]["unknown"]),
+        "Left_out": str(left_out_of(result)),
         **_open_loop_figures_of(result),
     }
+
+
+def left_out_of(result: Mapping[str, Any]) -> int:
+    """How many requests have no latency, and are in no percentile: those without a good answer, and those not sent."""
+    outcomes = result["outcomes"]
+    return int(outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"])
 
 
 def percentiles_of(result: Mapping[str, Any], times: str) -> Mapping[str, float | None]:
@@ -189,6 +196,7 @@ def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
         "Rate_achieved": _rate(result["rate_achieved_per_s"]),
         "Unsent": str(schedule["unsent"]),
         "Behind": "yes" if schedule["behind"] else "no",
+        "Late_own": str(schedule["late_own"]),
         **{f"Service_{p}%": _seconds(service.get(p)) for p in SERVICE_PERCENTILES},
     }
 

@@ -15,7 +15,7 @@ from containernet_env.links.statistics import late_frames, own_losses
 from containernet_env.record import RunRecord, utc_now
 from containernet_env.report import Reporter, ScenarioReport
 from containernet_env.results import ResultsFile
-from containernet_env.rows import RunFacts, percentiles_of, row_of
+from containernet_env.rows import RunFacts, left_out_of, percentiles_of, row_of
 from containernet_env.scenarios import Scenario, ScheduledScenario
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ class Run:
                 p50_s=percentiles.get("50"),
                 p99_s=percentiles.get("99"),
                 errors=result["failed"] if result else 0,
+                left_out=left_out_of(result) if result else 0,
                 error=error,
             )
         )

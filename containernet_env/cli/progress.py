@@ -124,8 +124,8 @@ class TerminalReporter:
         now = time.monotonic()
         elapsed_s = now - self._began
         rate = done / elapsed_s if elapsed_s > 0 else 0.0
+        failed = f", {errors:,} failed" if errors else ""
         if self._progress is not None and self._task is not None:
-            failed = f", {errors:,} failed" if errors else ""
             self._progress.update(
                 self._task,
                 completed=elapsed_s if self._total is None else done,
@@ -136,7 +136,7 @@ class TerminalReporter:
             self._told = now
             left_s = self._left_s(done, elapsed_s, rate)
             left = f", about {seconds_text(left_s)} left" if left_s is not None else ""
-            text = f"{self._prefix} {self._name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{left}"
+            text = f"{self._prefix} {self._name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{failed}{left}"
             self._console.print(text, soft_wrap=True)
 
     def _place(self, done: int, elapsed_s: float) -> str:
@@ -162,6 +162,7 @@ class TerminalReporter:
                 f"{self._prefix} {report.name:<36}  {rate_text(report.requests_per_s):>7}/s",
                 f"  p50 {milliseconds_text(report.p50_s):>8}  p99 {milliseconds_text(report.p99_s):>8}",
                 (f"  ({seconds_text(report.seconds)})", "dim"),
+                (f"  {report.left_out:,} requests in no percentile" if report.left_out else "", "yellow"),
             )
         self._console.print(line, soft_wrap=True)
 

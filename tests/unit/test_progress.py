@@ -9,6 +9,7 @@ from rich.console import Console
 
 from containernet_env.cli import progress
 from containernet_env.cli.progress import TerminalReporter
+from containernet_env.report import ScenarioReport
 
 
 class Clock:
@@ -34,14 +35,14 @@ def test_without_a_terminal_a_long_scenario_says_how_far_it_is(clock: Clock) -> 
     reporter.scenario_started(1, 2, "w", 10_000, None)
     for _ in range(4):
         clock.now += 5
-        reporter.scenario_progress(3000, 0)
+        reporter.scenario_progress(3000, 12)
     reporter.scenario_started(2, 2, "timed", None, 60.0)
     clock.now += 20
     reporter.scenario_progress(10_000, 0)
     clock.now += 50
     reporter.scenario_progress(35_000, 0)
     assert output.getvalue().splitlines() == [
-        "[1/2] w: 3,000 of 10,000, 200/s, about 35 s left",
+        "[1/2] w: 3,000 of 10,000, 200/s, 12 failed, about 35 s left",
         "[2/2] timed: 20 of 60 s, 500/s, about 40 s left",
         "[2/2] timed: 60 of 60 s, 500/s, about 0.0 s left",
     ]
@@ -56,3 +57,14 @@ def test_on_a_terminal_a_duration_moves_the_live_line_by_its_time(clock: Clock) 
     reporter.close()
     assert "20 of 60 s" in output.getvalue()
     assert "500/s, 3 failed" in output.getvalue()
+
+
+def test_the_line_of_a_scenario_says_what_its_percentiles_leave_out(clock: Clock) -> None:
+    output = StringIO()
+    reporter = TerminalReporter(Console(file=output, width=200))
+    reporter.scenario_started(1, 1, "w", 10_000, None)
+    for left_out in (0, 1200):
+        figures = ScenarioReport("w", 1, 2.0, 100.0, p50_s=0.01, p99_s=None, errors=0, left_out=left_out, error=None)
+        reporter.scenario_ended(figures)
+    whole, partly = output.getvalue().splitlines()
+    assert partly == f"{whole}  1,200 requests in no percentile"

@@ -40,7 +40,7 @@ def test_a_closed_loop_has_no_schedule() -> None:
     made = row(READ, closed_loop(ok=998, failed=2, outcomes={"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}))
     assert values(made, *NEW) == ["-", "-", "-", "2", "-"]
     assert values(made, *SERVICE) == ["-"] * 4
-    assert made["Errors"] == "2"
+    assert values(made, "Errors", "Left_out", "Late_own") == ["2", "2", "-"]
 
 
 def test_an_open_loop_shows_its_rate_and_both_times() -> None:
@@ -50,6 +50,8 @@ def test_an_open_loop_shows_its_rate_and_both_times() -> None:
         rate_offered_per_s=500.0,
         rate_achieved_per_s=499.87654,
         outcomes__unknown=2,
+        outcomes__unsent=4,
+        schedule__late_own=3,
         service_time__percentiles_s__50=0.001,
         service_time__percentiles_s__95=0.0012345678,
         service_time__percentiles_s__99=0.003,
@@ -57,6 +59,7 @@ def test_an_open_loop_shows_its_rate_and_both_times() -> None:
     made = row(replace(READ, rate=Decimal(500)), result)
     assert values(made, *NEW) == ["500.0000", "499.8765", "4", "2", "yes"]
     assert values(made, *SERVICE) == ["0.001000", "0.001235", "0.003000", "-"]
+    assert values(made, "Late_own", "Left_out") == ["3", "6"]
     assert values(row(replace(READ, rate=Decimal(500)), open_loop()), "Behind", "Unsent", "Error") == ["no", "0", "-"]
 
 
