@@ -59,6 +59,23 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
+// TestTheClientHasNothingOfTheOtherTransport looks at what is linked into it: grpc-go alone doubles its memory.
+func TestTheClientHasNothingOfTheOtherTransport(t *testing.T) {
+	list := func(program string) string {
+		out, err := exec.Command("go", "list", "-deps", "../../cmd/"+program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "\n" + string(out)
+	}
+	client, other := list("benchmark-client"), list("benchmark-client-grpc")
+	for _, unwanted := range []string{"google.golang.org/grpc", "google.golang.org/protobuf/proto", "net/http"} {
+		if strings.Contains(client, "\n"+unwanted+"\n") || !strings.Contains(other, "\n"+unwanted+"\n") {
+			t.Errorf("%s is to be in benchmark-client-grpc, and not in benchmark-client", unwanted)
+		}
+	}
+}
+
 // TestTheOtherTransportIsAProgramBesideThisOne checks that it gets all arguments, and that its exit status counts.
 func TestTheOtherTransportIsAProgramBesideThisOne(t *testing.T) {
 	args := []string{"put", "--total=7", "--transport", "grpc", "--prefix=a b"}
