@@ -103,7 +103,7 @@ def test_lateness_is_told_with_its_cause() -> None:
 
 
 def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
-    assert {result["operation"] for result in results().values()} == {"put", "range", "mixed"}
+    assert {result["operation"] for result in results().values()} == {"put", "range", "mixed", "txn"}
     for result in results().values():
         check(result)
     assert schema()["properties"]["schema"] == {"const": RESULT_SCHEMA}
