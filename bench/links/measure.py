@@ -90,7 +90,7 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
             for kind in all_kinds if protocol == "tcp both ways" else kinds:
                 delay = 0 if kind == "htb" else LINK_DELAY_NS
                 seconds, repetitions = durations.tcp(kind in ("emulator", "htb"), rate)
-                needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
+                needs = repetitions * (durations.warmup_s(rate) + seconds + _SETUP_S)
                 plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
     needs = _SETUP_S + _UDP_WARMUP_S + durations.udp_s
     plan += [Point("bandwidth", kind, needs, rate_bps=UDP_RATE_BPS, protocol="udp") for kind in kinds]
@@ -176,7 +176,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 runs.append({"goodput_bps": rate, "datagrams": len(stamps), "offered_pps": offered})
                 continue
             directions = [(first, second), (second, first)][: 2 if point.protocol == "tcp both ways" else 1]
-            results = flows.tcp(directions, durations.tcp_warmup_s, seconds)
+            results = flows.tcp(directions, durations.warmup_s(point.rate_bps), seconds)
             runs.append(
                 {
                     # Both ways: the mean of the directions.
