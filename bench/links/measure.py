@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.links import flows, theory
-from bench.links.durations import Durations
+from bench.links.durations import SLOW_RATE_BPS, Durations
 from bench.links.frames import FrameSender
 from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
@@ -27,6 +27,7 @@ LINK_DELAY_NS = 3_000_000
 """Of the links whose bandwidth, packet rate and cost are measured."""
 
 SMALL_FRAME_BYTES = 64
+SLOW_QUEUE_FRAMES = 100
 COST_PPS = 20_000
 LOAD_PPS = 5_000
 _UDP_WARMUP_S = 0.5
@@ -164,7 +165,8 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
         repetitions = 1
     runs: list[dict[str, Any]] = []
     for _ in range(repetitions):
-        with open_path(point.kind, LinkSpec.symmetric(point.delay_ns, point.rate_bps), directory, binary) as path:
+        spec = LinkSpec.symmetric(point.delay_ns, point.rate_bps, _queue_frames(point))
+        with open_path(point.kind, spec, directory, binary) as path:
             first, second = path.hosts
             if point.protocol == "udp":
                 assert point.rate_bps is not None
@@ -186,6 +188,13 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 }
             )
     return {"theory_bps": _theory_bps(point), "runs": runs}
+
+
+def _queue_frames(point: Point) -> int | None:
+    """A thousand frames are 12 s at 1 Mbit/s: after a minute TCP would still repair what its slow start lost."""
+    slow = point.rate_bps is not None and point.rate_bps <= SLOW_RATE_BPS
+    # netem takes no limit together with a delay.
+    return SLOW_QUEUE_FRAMES if slow and point.kind != "netem" else None
 
 
 def _theory_bps(point: Point) -> float | None:
