@@ -158,19 +158,20 @@ def test_mistakes_are_errors_and_change_nothing(net: Containernet, change: Any, 
 
 def test_what_the_links_saw(net: Containernet) -> None:
     h1, h2, h3 = net.hosts
-    assert reach(h1, h2)
+    for _ in range(10):
+        assert reach(h1, h2)
     seen = net.link_statistics(anew=True)
     assert set(seen["links"]) == {"h1-s1", "h2-s1", "h3-s1"}
     for side in ("a_to_b", "b_to_a"):
-        assert seen["links"]["h1-s1"][side]["frames"] >= 2
-        assert seen["links"]["h1-s1"][side]["bytes"] >= 2 * 42
+        assert seen["links"]["h1-s1"][side]["frames"] >= 10
+        assert seen["links"]["h1-s1"][side]["bytes"] >= 10 * 42
     before = time.monotonic_ns()
     assert reach(h2, h3)
     seen = net.link_statistics()
     assert now_between(before, seen["at_ns"])
     assert seen["links"]["h2-s1"]["a_to_b"]["frames"] >= 2
-    # Not what came before, only what a switch floods.
-    assert seen["links"]["h1-s1"]["a_to_b"]["frames"] == 0
+    # Not what came before; but the kernel may look for a neighbour or a router just then.
+    assert seen["links"]["h1-s1"]["a_to_b"]["frames"] < 5
 
 
 @needs_emulator
