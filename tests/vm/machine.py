@@ -11,7 +11,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from containernet_env.setup import packages, sources
@@ -50,7 +50,7 @@ class Outcome:
     statuses: dict[str, int]
     seconds: dict[str, float]
     finished: bool
-    console: str
+    console: str = field(repr=False)
     wall_s: float
 
     def log(self, step: str, lines: int = 40) -> str:
