@@ -52,3 +52,20 @@ def test_what_an_interrupted_maker_left_is_no_entry(tmp_path: Path, monkeypatch:
     (tmp_path / ".root-killed").mkdir()
     cache.entry("root", "a", lambda folder: None)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["root-a"]
+
+
+def test_a_machine_that_ended_before_its_job_has_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # QEMU ends with 0 when it is told to end, and the disk for the results is then an empty archive.
+    program = tmp_path / "qemu"
+    program.write_text("#!/bin/sh\necho terminating on signal 15\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(machine, "QEMU", str(program))
+    monkeypatch.setattr(machine, "_pack", lambda path, steps: path.write_bytes(b""))
+    monkeypatch.setattr("tests.vm.root_disk.get", lambda: tmp_path)
+    monkeypatch.setattr("tests.vm.image_disk.get", lambda: tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    outcome = machine.run([machine.Step("modules", "true", 1)], work, 10)
+    assert not outcome.finished
+    assert outcome.statuses == {}
+    assert "terminating on signal 15" in outcome.console

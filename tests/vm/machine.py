@@ -43,7 +43,7 @@ class Step:
 class Outcome:
     """What came out: ``results`` is the folder of files, ``statuses`` the exit status of each step that ended.
 
-    ``finished`` is whether the whole job was done in time; ``console`` what the machine wrote there.
+    ``finished`` is whether every step came to an end in time; ``console`` what the machine wrote there.
     """
 
     results: Path
@@ -132,18 +132,17 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
         stderr=None if interactive else subprocess.STDOUT,
         env={**os.environ, "TMPDIR": str(work)},
     )
-    finished = False
+    said = b""
     try:
-        output, _ = process.communicate(timeout=limit_s)
-        finished = process.returncode == 0
-        if not finished:
-            console.write_text(f"{QEMU} ended with status {process.returncode}: {output!r}")
+        said, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        pass
+        said = f"ended: it ran for more than {limit_s:.0f} s".encode()
     finally:
         process.kill()
         process.wait()
-    return _collect(work, results, console, finished, time.monotonic() - began)
+    with console.open("ab") as file:
+        file.write(said or b"")  # why QEMU itself ended, where it was not the guest
+    return _collect(work, results, console, [step.name for step in steps], time.monotonic() - began)
 
 
 def _drive(path: Path, options: str) -> tuple[str, str]:
@@ -168,21 +167,22 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
         file.truncate(-(-file.tell() // _SECTOR_BYTES) * _SECTOR_BYTES)
 
 
-def _collect(work: Path, results: Path, console: Path, finished: bool, wall_s: float) -> Outcome:
+def _collect(work: Path, results: Path, console: Path, asked: Sequence[str], wall_s: float) -> Outcome:
     folder = work / "results"
     folder.mkdir()
     try:
         with tarfile.open(results) as archive:
             archive.extractall(folder, filter="data")
-    except tarfile.ReadError:
-        finished = False  # it wrote none
+    except tarfile.ReadError as error:
+        with console.open("a") as file:
+            file.write(f"no results: {error}\n")
     steps = folder / "steps.json"
     done = json.loads(steps.read_text()) if steps.exists() else []
     return Outcome(
         results=folder,
         statuses={entry["name"]: entry["status"] for entry in done},
         seconds={entry["name"]: entry["seconds"] for entry in done},
-        finished=finished,
+        finished=[entry["name"] for entry in done] == list(asked),
         console=console.read_text(errors="replace") if console.exists() else "",
         wall_s=wall_s,
     )
