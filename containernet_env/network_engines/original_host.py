@@ -17,7 +17,7 @@ from containernet_env.container_options import log_config
 from containernet_env.container_shell import SENTINEL
 from containernet_env.engine import ExitState
 from containernet_env.errors import RunError
-from containernet_env.limits import Limits, cgroups_of, check_limits, read_limits
+from containernet_env.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits
 from containernet_env.plan import HostPlan
 
 _SHELL_DEADLINE_S = 30.0
@@ -169,6 +169,7 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             self._pidfd = os.pidfd_open(self.pid) if self.pid and self.pid > 0 else None
         if self.alive:
             try:
+                limit_swap(cgroups_of(self.pid), self._asked.memory_bytes, self._asked.memswap_bytes)
                 self._check_limits(self.limits())
             except RunError:
                 if self.alive:

@@ -19,6 +19,7 @@ from containernet_env.config import load_config
 from containernet_env.containernet import Containernet
 from containernet_env.docker_host import new_run_id
 from containernet_env.errors import RunError
+from containernet_env.limits import cgroups_of
 from containernet_env.links.base import check_held
 from containernet_env.links.rtt import measure_rtt
 from containernet_env.links.select import SwitchesChoice
@@ -109,6 +110,9 @@ def test_hosts_have_what_the_plan_asks_and_nothing_more(net: Any, plan: Plan) ->
         limits = host.limits()
         assert limits.memory_bytes == asked.memory_bytes
         assert limits.memswap_bytes in (asked.memswap_bytes, None)
+        groups = cgroups_of(host.pid)
+        if asked.memory_bytes is not None and groups.v2 is not None and (groups.v2 / "memory.swap.max").exists():
+            assert limits.memswap_bytes == asked.memswap_bytes
         assert limits.cpu_quota_us == asked.cpu_quota_us
         shown = netns.run(host.pid, ["ip", "-br", "address", "show", "dev", host.defaultIntf().name]).stdout
         assert f" {asked.ip}/24" in shown

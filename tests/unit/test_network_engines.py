@@ -304,6 +304,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
 
 
 Original = Callable[..., Any]
+swap_limits: list[tuple[int, int]] = []
 
 
 @pytest.fixture
@@ -331,6 +332,8 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     monkeypatch.setattr(host_module, "cgroups_of", lambda pid: None)
     held = Limits(100_000, 100_000, 512 << 20, None)
     monkeypatch.setattr(host_module, "read_limits", lambda groups: held)
+    monkeypatch.setattr(host_module, "limit_swap", lambda groups, *limits: swap_limits.append(limits))
+    swap_limits.clear()
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
     made = []
@@ -372,6 +375,8 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -
     # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
     assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
     assert host.params["memswap_limit"] == 512 << 20
+    # Some engines drop the limit of swap on cgroup v2.
+    assert swap_limits == [(512 << 20, 512 << 20)]
     assert host.alive
     assert (net.engine_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
     assert net.engine_version.startswith("3.0 (Mininet ")
