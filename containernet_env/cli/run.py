@@ -191,14 +191,6 @@ def _measure(
     return run.failed_rows
 
 
-def _measured_ns(testbed: Testbed, plan: Plan) -> int | None:
-    """The measured RTT of the member pair that rows show; None for a single member."""
-    pair = plan.largest_member_rtt
-    if pair is None or testbed.rtt is None:
-        return None
-    return testbed.rtt.pair(pair.a, pair.b).measured_ns
-
-
 def require_root() -> None:
     """Raises MissingRequirementError unless this is root."""
     if os.geteuid() != 0:
