@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from containernet_env.links.select import LinksChoice, SwitchesChoice
     from containernet_env.plan import EngineChoice, Plan, PlanOptions
     from containernet_env.results import ResultsFile
-    from containernet_env.testbed import Testbed
 
 
 def make_plan(config_file: Path, scenarios_file: Path | None, *, quick: bool, options: PlanOptions) -> Plan:
