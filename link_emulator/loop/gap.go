@@ -14,12 +14,15 @@ const mostEvents = 64
 // gaps tells how long a frame can have lain in a device unseen. No lateness shows that time, since a frame is due from when it was read.
 //
 // Of a turn that did not sleep, it is the time since the devices were last looked at. While the thread sleeps, the kernel looks for it; what counts then is how long
-// the thread, once woken, waited for a processor, by the scheduler's own account. Where the kernel keeps none, the whole sleep counts.
+// the thread, once woken, waited for a processor, by the scheduler's own account. Where the kernel keeps none, the whole sleep counts. So it does when the thread left its
+// processor twice: it was woken and then stopped, as by a signal or a freezer, before it could say so.
 type gaps struct {
-	schedstat int   // of the data thread (proc_pid_schedstat in proc(5)); -1: the kernel does not tell
-	waitedNS  int64 // how long the thread had waited for processors, all in all, when that was last read
-	lookedNS  int64 // when all devices were last looked at: what was not read since had no frame then
-	sinceNS   int64 // what is read in this turn came after this, but for frames behind a whole batch of others
+	schedstat int         // of the data thread (proc_pid_schedstat in proc(5)); -1: the kernel does not tell
+	waitedNS  int64       // how long the thread had waited for processors, all in all, when that was last read
+	switches  int64       // how often the thread had left its processor by itself when it fell asleep
+	usage     unix.Rusage // room for what the kernel tells
+	lookedNS  int64       // when all devices were last looked at: what was not read since had no frame then
+	sinceNS   int64       // what is read in this turn came after this, but for frames behind a whole batch of others
 }
 
 // openSchedstat is to be called on the data thread.
@@ -68,16 +71,30 @@ func (g *gaps) looked(atNS int64, n int) {
 	g.sawAll(atNS, n)
 }
 
+// sleeps: the thread is about to wait.
+func (g *gaps) sleeps() { g.switches = g.readSwitches() }
+
 // slept: a wait from asleepNS to nowNS ended. To be called when the frames of the turn have been read, since it takes a fraction of a microsecond. One without an event saw nothing:
 // it was broken off, as by a signal that stops the process for a while.
 func (g *gaps) slept(asleepNS, nowNS int64, n int) {
 	if n == 0 {
 		return
 	}
-	if tookNS := nowNS - asleepNS; tookNS > sleptNS {
-		g.sinceNS = nowNS - min(g.waited(tookNS), tookNS)
+	unseenNS := nowNS - asleepNS
+	if unseenNS > sleptNS {
+		waitedNS := g.waited(unseenNS)
+		if g.readSwitches()-g.switches <= 1 {
+			unseenNS = min(waitedNS, unseenNS)
+		}
+		g.sinceNS = nowNS - unseenNS
 	}
-	g.sawAll(nowNS, n)
+	g.sawAll(nowNS-unseenNS, n)
+}
+
+// readSwitches is how often the thread has left its processor to wait for something, as it does to sleep and to be stopped; see readWaited.
+func (g *gaps) readSwitches() int64 {
+	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&g.usage)), 0) // fails for bad arguments only
+	return int64(g.usage.Nvcsw)
 }
 
 // sawAll: with as many events as are asked for, there may have been more.

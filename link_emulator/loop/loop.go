@@ -319,6 +319,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		}
 		l.armedNS = dueNS
 	}
+	l.gaps.sleeps()
 	var errno unix.Errno
 	n, errno = l.wait(-1)
 	if errno != 0 && errno != unix.EINTR {

@@ -103,8 +103,11 @@ func TestStandstillShowsAsReadGap(t *testing.T) {
 	stats := e.ask("stats", nil)
 	gap, slowest := stats["read_gap"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
 	t.Logf("slowest round trip %v; read gap %v; lateness %v", slowest, gap, stats["lateness"])
-	// The echo that was the first to wait came up to 10 ms after the emulator stood still.
-	if longest := time.Duration(gap["max_ns"].(float64)); longest < stopped-15*time.Millisecond || longest < slowest-20*time.Millisecond {
+	// The echo that was the first to wait came some 10 ms after the emulator stood still, or later where the machine is busy.
+	if slowest < stopped/2 {
+		t.Errorf("the slowest round trip took %v: no echo waited", slowest)
+	}
+	if longest := time.Duration(gap["max_ns"].(float64)); longest < slowest-20*time.Millisecond {
 		t.Errorf("the longest gap is %v, with a round trip of %v", longest, slowest)
 	}
 	if median := time.Duration(gap["p50_ns"].(float64)); median > 5*time.Millisecond {
