@@ -91,6 +91,9 @@ func (g *gaps) slept(asleepNS, nowNS int64, n int) {
 	g.sawAll(nowNS-unseenNS, n)
 }
 
+// left is whether the thread has left its processor since it was about to wait.
+func (g *gaps) left() bool { return g.readSwitches() != g.switches }
+
 // readSwitches is how often the thread has left its processor to wait for something, as it does to sleep and to be stopped; see readWaited.
 func (g *gaps) readSwitches() int64 {
 	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&g.usage)), 0) // fails for bad arguments only

@@ -23,11 +23,6 @@ import (
 const (
 	// readBatch bounds what is read from one device before the next one's turn.
 	readBatch = 64
-	// After busyNS without a sleep the loop rests for restNS, 6 % of the time with the waking. The kernel stops real-time threads that use
-	// more than 95 % of a core for the rest of each second (sched_rt_runtime_us); many short rests are better than a gap of 50 ms. A
-	// thread that was pushed off this core holding a lock, such as a receiver its socket's, gets on with it meanwhile.
-	busyNS = int64(1e6)
-	restNS = int64(60e3)
 	// soonNS: a frame that is due sooner is waited for by looking again, because falling asleep and waking takes about as long.
 	soonNS = int64(3e3)
 	// pollNS: while frames are due one after the other, devices are looked at this often; it costs half as much as a frame.
@@ -53,20 +48,20 @@ type Loop struct {
 	mutex   sync.Mutex // guards mailbox
 	mailbox []func(nowNS int64)
 
-	relaxed   bool  // see Collect
-	moved     bool  // the last turn had events
-	armedNS   int64 // what the timer is set to; it may have fired; 0: not set
-	polledNS  int64 // when the devices were last looked at
-	sleptAtNS int64 // when the thread last slept
-	awake     awake
-	shiftNS   int64 // how much earlier than read the frames of this turn came
-	latency   latencies
-	gaps      gaps
-	counts    Counts
-	grant     Grant
-	failed    func(error)
-	stopping  bool
-	stopped   chan struct{}
+	relaxed  bool  // see Collect
+	moved    bool  // the last turn had events
+	armedNS  int64 // what the timer is set to; it may have fired; 0: not set
+	polledNS int64 // when the devices were last looked at
+	rests    rests
+	awake    awake
+	shiftNS  int64 // how much earlier than read the frames of this turn came
+	latency  latencies
+	gaps     gaps
+	counts   Counts
+	grant    Grant
+	failed   func(error)
+	stopping bool
+	stopped  chan struct{}
 
 	events  [mostEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
@@ -209,8 +204,8 @@ func (l *Loop) Latencies() Latencies { return l.latency.now }
 func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
-	l.sleptAtNS = clock.Now()
-	l.gaps.lookedNS = l.sleptAtNS
+	l.gaps.lookedNS = clock.Now()
+	l.rests.sinceNS = l.gaps.lookedNS
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -235,6 +230,7 @@ func (l *Loop) run() {
 func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
 	beforeNS := clock.Now()
+	l.rests.worked(beforeNS)
 	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
@@ -245,13 +241,15 @@ func (l *Loop) turn() (requests bool, err error) {
 	if slept {
 		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
 	}
-	if nowNS-beforeNS > sleptNS {
-		l.sleptAtNS = nowNS
-	} else if nowNS-l.sleptAtNS > busyNS {
+	if slept && nowNS-beforeNS > switchNS && l.gaps.left() {
+		l.rests.slept(nowNS)
+	}
+	if l.rests.due() {
+		l.rests.worked(nowNS)
 		sleep(restNS)
 		l.counts.Rests++
 		nowNS = clock.Now()
-		l.sleptAtNS = nowNS
+		l.rests.slept(nowNS)
 	}
 	l.advance(nowNS)
 	for i := range l.events[:n] {
