@@ -18,18 +18,17 @@ from containernet_env.errors import ConfigError, Problem, UsageError
 from containernet_env.estimate import Estimator
 from containernet_env.links import netem
 from containernet_env.links.memory import frame_memory_note
+from containernet_env.links.queues import MAX_FRAMES, product_frames
 from containernet_env.links.select import LinksChoice, SwitchesChoice, check_choices
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.network_engines import original_rules
 from containernet_env.scenarios import Dataset, Scenario, ScenarioSet, ScheduledScenario, select
 from containernet_env.topology import (
-    QUEUE_MAX_FRAMES,
     HostRole,
     Link,
     RttExpectation,
     Switch,
     Topology,
-    product_frames,
     star,
 )
 from containernet_env.units import format_ms, format_number
@@ -405,12 +404,12 @@ def _queue_notes(topology: Topology) -> Iterator[str]:
         link.name
         for link in topology.links
         for direction in (link.spec.a_to_b, link.spec.b_to_a)
-        if direction.default_queue_frames == QUEUE_MAX_FRAMES
-        and product_frames(rtts_ns[link.name], direction.rate_bps or 0) > QUEUE_MAX_FRAMES
+        if direction.default_queue_frames == MAX_FRAMES
+        and product_frames(rtts_ns[link.name], direction.rate_bps or 0) > MAX_FRAMES
     ]
     if short:
         names = ", ".join(dict.fromkeys(short))
-        yield f"the queues of {names} hold {QUEUE_MAX_FRAMES:,} frames, less than the bandwidth-delay product"
+        yield f"the queues of {names} hold {MAX_FRAMES:,} frames, less than the bandwidth-delay product"
 
 
 def _host_dict(host: HostPlan) -> dict[str, Any]:

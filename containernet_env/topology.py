@@ -10,19 +10,11 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 from containernet_env.config.model import Config
+from containernet_env.links.queues import default_frames
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 PROBE_FRAME_BYTES = 98
 """Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
-
-FULL_FRAME_BYTES = 1514
-"""An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
-
-QUEUE_MIN_FRAMES = 1000
-"""The least that may wait where a link leaves it open: what Linux gives an Ethernet interface, and netem."""
-
-QUEUE_MAX_FRAMES = 100_000
-"""The most: 151 MB of full frames, of the 512 MiB that the link emulator has for all links together."""
 
 SWITCH_NAME = "s1"
 
@@ -75,11 +67,6 @@ class RttExpectation:
     expected_ns: int
     frame_bytes: int = PROBE_FRAME_BYTES
     round_trip: tuple[DirectionSpec, ...] = ()
-
-
-def product_frames(rtt_ns: int, rate_bps: int) -> int:
-    """The bandwidth-delay product in full frames, rounded up."""
-    return -(-rtt_ns * rate_bps // (8 * 10**9 * FULL_FRAME_BYTES))
 
 
 class Topology:
@@ -154,9 +141,7 @@ class Topology:
     def with_queues(self) -> Topology:
         """The same network, with a default queue limit wherever there is a rate and the limit was left open.
 
-        It is the bandwidth-delay product of the longest round trip over the link: a loss-based TCP needs at most that
-        much to keep the link busy (RFC 3439, section 2.2, names the rule). At least ``QUEUE_MIN_FRAMES``, at most
-        ``QUEUE_MAX_FRAMES``.
+        See ``links.queues.default_frames``; the round trip is the longest over the link.
         """
         rtts_ns = self.longest_rtts_ns()
         links = [
@@ -237,5 +222,4 @@ def _longest_delay_ns(direction: DirectionSpec) -> int:
 def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:
     if direction.rate_bps is None or direction.queue_frames is not None or direction.queue_bytes is not None:
         return direction
-    frames = product_frames(rtt_ns, direction.rate_bps)
-    return replace(direction, default_queue_frames=min(max(frames, QUEUE_MIN_FRAMES), QUEUE_MAX_FRAMES))
+    return replace(direction, default_queue_frames=default_frames(rtt_ns, direction.rate_bps))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.links import flows, theory
-from bench.links.durations import SLOW_RATE_BPS, Durations
+from bench.links.durations import Durations
 from bench.links.frames import FrameSender
 from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
@@ -27,7 +27,6 @@ LINK_DELAY_NS = 3_000_000
 """Of the links whose bandwidth, packet rate and cost are measured."""
 
 SMALL_FRAME_BYTES = 64
-SLOW_QUEUE_FRAMES = 100
 COST_PPS = 20_000
 LOAD_PPS = 5_000
 _UDP_WARMUP_S = 0.5
@@ -91,7 +90,7 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
             for kind in all_kinds if protocol == "tcp both ways" else kinds:
                 delay = 0 if kind == "htb" else LINK_DELAY_NS
                 seconds, repetitions = durations.tcp(kind in ("emulator", "htb"), rate)
-                needs = repetitions * (durations.warmup_s(rate) + seconds + _SETUP_S)
+                needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
                 plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
     needs = _SETUP_S + _UDP_WARMUP_S + durations.udp_s
     plan += [Point("bandwidth", kind, needs, rate_bps=UDP_RATE_BPS, protocol="udp") for kind in kinds]
@@ -165,7 +164,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
         repetitions = 1
     runs: list[dict[str, Any]] = []
     for _ in range(repetitions):
-        spec = LinkSpec.symmetric(point.delay_ns, point.rate_bps, _queue_frames(point))
+        spec = LinkSpec.symmetric(point.delay_ns, point.rate_bps)
         with open_path(point.kind, spec, directory, binary) as path:
             first, second = path.hosts
             if point.protocol == "udp":
@@ -178,7 +177,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 runs.append({"goodput_bps": rate, "datagrams": len(stamps), "offered_pps": offered})
                 continue
             directions = [(first, second), (second, first)][: 2 if point.protocol == "tcp both ways" else 1]
-            results = flows.tcp(directions, durations.warmup_s(point.rate_bps), seconds)
+            results = flows.tcp(directions, durations.tcp_warmup_s, seconds)
             runs.append(
                 {
                     # Both ways: the mean of the directions.
@@ -188,13 +187,6 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
                 }
             )
     return {"theory_bps": _theory_bps(point), "runs": runs}
-
-
-def _queue_frames(point: Point) -> int | None:
-    """A thousand frames are 12 s at 1 Mbit/s: after a minute TCP would still repair what its slow start lost."""
-    slow = point.rate_bps is not None and point.rate_bps <= SLOW_RATE_BPS
-    # netem takes no limit together with a delay.
-    return SLOW_QUEUE_FRAMES if slow and point.kind != "netem" else None
 
 
 def _theory_bps(point: Point) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from containernet_env.links.queues import FULL_FRAME_BYTES, default_frames
 from containernet_env.links.spec import DirectionSpec
 
 # Of the link emulator: emulator.DefaultBufferBytes, what the other sizes of frames keep of it (framepool.shares), and
@@ -12,16 +13,9 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 _SHARES = 16
 _OTHER_SIZES = 3
 _PLACE_BYTES = 2048
-_FULL_FRAME_BYTES = 1514
 
 FRAME_MEMORY_BYTES = _LIMIT_BYTES - _OTHER_SIZES * (_LIMIT_BYTES // _SHARES)
 """What full frames can have."""
-
-
-def default_queue_frames(delay_ns: int, rate_bps: int) -> int:
-    """The emulator's queue limit where none is given (model.DefaultQueueFrames)."""
-    frames = 4 * delay_ns / 1e9 * rate_bps / (_FULL_FRAME_BYTES * 8)
-    return int(min(max(frames + 1, 1000), 100_000))
 
 
 def most_held_bytes(direction: DirectionSpec) -> int:
@@ -29,11 +23,11 @@ def most_held_bytes(direction: DirectionSpec) -> int:
     if direction.rate_bps is None:
         return 0
     limits = [direction.queue_frames] if direction.queue_frames is not None else []
-    limits += [direction.queue_bytes // _FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
-    usual = direction.default_queue_frames or default_queue_frames(direction.delay_ns, direction.rate_bps)
+    limits += [direction.queue_bytes // FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
+    usual = direction.default_queue_frames or default_frames(4 * direction.delay_ns, direction.rate_bps)
     waiting = min(limits, default=usual)
     reach_ns = direction.jitter.reach_ns if direction.jitter is not None else 0
-    travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (_FULL_FRAME_BYTES * 8 * 10**9))
+    travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (FULL_FRAME_BYTES * 8 * 10**9))
     return (waiting + 1 + travelling) * _PLACE_BYTES
 
 

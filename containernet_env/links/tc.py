@@ -19,11 +19,9 @@ from containernet_env.errors import RunError, UsageError
 from containernet_env.links import netem
 from containernet_env.links.base import ShapedLink, check_held
 from containernet_env.links.chance import Jitter, Loss
+from containernet_env.links.queues import queue_frames
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.links.statistics import since, veth_counters
-
-DEFAULT_QUEUE_FRAMES = 1000
-"""Frames that may wait for their turn where a spec leaves it open; netem's own default."""
 
 MIN_FRAME_BYTES = 60
 """Smallest Ethernet frame without its checksum: as many fit into a delay as possible."""
@@ -83,7 +81,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
         raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
     commands = []
     parent = ["root"]
-    queue = direction.queue_frames or direction.default_queue_frames or DEFAULT_QUEUE_FRAMES
+    queue = queue_frames(direction)
     if direction.rate_bps is not None:
         rate = f"{direction.rate_bps}bit"
         burst = str(burst_bytes(direction.rate_bps))

@@ -14,8 +14,9 @@ from containernet_env import netns
 from containernet_env.errors import RunError
 from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.interface import parse_address
+from containernet_env.links.queues import queue_frames
 from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.links.tc import DEFAULT_QUEUE_FRAMES, End, VethLink, clear_direction, delay_room_frames
+from containernet_env.links.tc import End, VethLink, clear_direction, delay_room_frames
 from containernet_env.network_engines.original_rules import needs_netem, refusal
 
 
@@ -32,8 +33,7 @@ def keywords(direction: DirectionSpec) -> dict[str, Any]:
         words["loss"] = direction.loss.ratio * 100
     if needs_netem(direction):
         # Without one netem takes 1000, which the frames under way use up too: they would be lost at high rates.
-        queue = direction.queue_frames or direction.default_queue_frames or DEFAULT_QUEUE_FRAMES
-        words["max_queue_size"] = queue + delay_room_frames(direction)
+        words["max_queue_size"] = queue_frames(direction) + delay_room_frames(direction)
     return words
 
 

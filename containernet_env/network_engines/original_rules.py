@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from containernet_env.errors import UsageError
 from containernet_env.links import netem
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss
+from containernet_env.links.queues import queue_frames
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.topology import Link
 
@@ -49,8 +50,8 @@ def needs_netem(direction: DirectionSpec) -> bool:
 
     Only what HTB holds by itself, the 1000 frames of an interface, needs none.
     """
-    longer = (direction.default_queue_frames or 0) > _INTERFACE_QUEUE_FRAMES
-    return netem.needed(direction) or direction.queue_frames is not None or longer
+    other = direction.rate_bps is not None and queue_frames(direction) != _INTERFACE_QUEUE_FRAMES
+    return netem.needed(direction) or direction.queue_frames is not None or other
 
 
 def check(links: Iterable[Link], links_choice: str) -> None:

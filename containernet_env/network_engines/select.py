@@ -59,7 +59,8 @@ def require(plan: Plan) -> None:
     delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
     if (delayed or plan.options.links == "netem") and not kernel_has_netem():
         raise MissingRequirementError(
-            "this kernel has no netem (sch_netem), and the original Containernet has no other way to delay packets",
+            "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
+            "to limit what waits",
             "Use another kernel, or leave --engine out: the project's own links need no netem.",
         )
 

@@ -285,7 +285,7 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 		t.Errorf("got %s", reply)
 	}
 	reply = s.ask(`{"id":5,"op":"set_link","name":"l","a_to_b":{"rate_bps":null,"queue_frames":null}}`)
-	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"queue_frames":1000`) {
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"queue_frames":2000`) {
 		t.Errorf("got %s", reply)
 	}
 	reply = s.ask(`{"id":6,"op":"set_link","name":"l","a_to_b":{"delay_ns":1000,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9}}`)
@@ -297,7 +297,7 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 		t.Errorf("got %s", reply)
 	}
 	reply = s.ask(`{"id":8,"op":"set_link","name":"l","a_to_b":{"delay_ns":800,"jitter":null,"loss":null,"queue_bytes":null}}`)
-	if !strings.Contains(reply, `"a_to_b":{"delay_ns":800,"rate_bps":null,"queue_frames":1000,"queue_bytes":null,"jitter":null,"loss":null,"seed":9`) {
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":800,"rate_bps":null,"queue_frames":2000,"queue_bytes":null,"jitter":null,"loss":null,"seed":9`) {
 		t.Errorf("got %s", reply)
 	}
 }

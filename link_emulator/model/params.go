@@ -5,7 +5,11 @@
 // simulated time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
 package model
 
-import "containernet-env/link_emulator/refusal"
+import (
+	"math/bits"
+
+	"containernet-env/link_emulator/refusal"
+)
 
 // Ranges of the parameters. Within them no sum of times leaves int64: the longest backlog is MaxQueueFrames
 // frames of 64 KiB at MinRateBPS, 5.2e17 ns.
@@ -18,8 +22,12 @@ const (
 	MaxSeed        = int64(1)<<53 - 1 // the largest integer that every JSON reader holds exactly
 )
 
-// MinDefaultQueueFrames is the smallest default queue limit: what Linux gives an Ethernet interface (txqueuelen) and netem (limit).
-const MinDefaultQueueFrames = 1000
+// A default queue holds usualQueueNS at the rate, within these bounds, where the bandwidth-delay product is not more.
+const (
+	usualQueueNS        = int64(100e6)
+	minUsualQueueFrames = 200
+	maxUsualQueueFrames = 2000
+)
 
 // maxDefaultQueueFrames keeps the default within what the frame memory can hold of full-size frames.
 const maxDefaultQueueFrames = 100_000
@@ -79,16 +87,30 @@ type Loss struct {
 	GoodToBad, BadToGood, GoodLoss, BadLoss float64 // of GilbertElliott
 }
 
-// DefaultQueueFrames is the queue limit where none is asked for: the bandwidth-delay product in full-size frames, at
-// least 1000 and at most 100,000. A direction knows only its own delay, so the round trip is taken as four times
-// that: there and back over two such links, host - switch - host. A loss-based TCP needs at most one bandwidth-delay product
-// of queue to keep a link busy (RFC 3439 section 2.2 names the rule), so this never is what limits one flow.
+// DefaultQueueFrames is the queue limit where none is asked for, in full-size frames: what 100 ms at the rate hold, from 200
+// to 2000; the bandwidth-delay product where that is more; at most 100,000. A direction knows only its own delay, so the round trip is taken
+// as four times that: there and back over two such links, host - switch - host. A loss-based TCP needs at most one bandwidth-delay product
+// of queue to keep a link busy (RFC 3439 section 2.2 names the rule), so this never is what limits one flow. docs/adr/0011 says why the rest.
 func DefaultQueueFrames(delayNS, rateBPS int64) int {
 	if rateBPS == 0 {
-		return MinDefaultQueueFrames
+		return maxUsualQueueFrames // without effect: nothing waits
 	}
-	frames := 4 * float64(delayNS) / 1e9 * float64(rateBPS) / fullFrameBits
-	return int(min(max(frames+1, MinDefaultQueueFrames), maxDefaultQueueFrames))
+	usual := min(max(productFrames(usualQueueNS, rateBPS), minUsualQueueFrames), maxUsualQueueFrames)
+	return max(productFrames(4*delayNS, rateBPS), usual)
+}
+
+// productFrames is how many full frames take a time at a rate, rounded up, at most maxDefaultQueueFrames.
+func productFrames(ns, rateBPS int64) int {
+	const frameNSBits = fullFrameBits * uint64(1e9)
+	hi, lo := bits.Mul64(uint64(ns), uint64(rateBPS))
+	if hi >= frameNSBits {
+		return maxDefaultQueueFrames
+	}
+	frames, more := bits.Div64(hi, lo, frameNSBits)
+	if more > 0 {
+		frames++
+	}
+	return int(min(frames, maxDefaultQueueFrames))
 }
 
 // Resolved is p with the default queue limit filled in where none is asked for.

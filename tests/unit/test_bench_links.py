@@ -81,7 +81,7 @@ def test_wirefilter_is_told_bytes_per_second_and_milliseconds() -> None:
 
 
 def test_every_mode_fits_its_time_where_all_three_are_there() -> None:
-    for durations, bound_s in ((QUICK, 90), (FULL, 660), (COMPLETE, 3000)):
+    for durations, bound_s in ((QUICK, 90), (FULL, 1500), (COMPLETE, 3000)):
         assert durations.limit_s <= bound_s
         plan = measure.points(["emulator", "wirefilter"], durations)
         assert sum(point.needs_s for point in plan) <= durations.limit_s

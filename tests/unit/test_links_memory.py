@@ -10,10 +10,10 @@ import pytest
 from containernet_env.links.chance import Jitter
 from containernet_env.links.memory import (
     FRAME_MEMORY_BYTES,
-    default_queue_frames,
     frame_memory_note,
     most_held_bytes,
 )
+from containernet_env.links.queues import default_frames
 from containernet_env.links.spec import DirectionSpec
 
 GO = Path(__file__).resolve().parents[2] / "link_emulator"
@@ -36,21 +36,21 @@ def test_the_default_queue_is_the_emulators() -> None:
     # Both from examples in its README, which its own tests keep true.
     text = (GO / "README.md").read_text()
     assert '"delay_ns":50000000,"rate_bps":1000000000,"queue_frames":16513' in text
-    assert default_queue_frames(50 * MS, 10**9) == 16513
-    assert '"delay_ns":3000000,"rate_bps":1000000000,"queue_frames":1000' in text
-    assert default_queue_frames(3 * MS, 10**9) == 1000
+    assert default_frames(4 * 50 * MS, 10**9) == 16513
+    assert '"delay_ns":3000000,"rate_bps":1000000000,"queue_frames":2000' in text
+    assert default_frames(4 * 3 * MS, 10**9) == 2000
 
 
 @pytest.mark.parametrize(
     ("direction", "frames"),
     [
         (DirectionSpec(100 * MS), 0),
-        (DirectionSpec(0, 10**9), 1001),
+        (DirectionSpec(0, 10**9), 2001),
         (DirectionSpec(0, 10**9, 50), 51),
         (DirectionSpec(0, 10**9, 50, 15140), 11),
         (DirectionSpec(1_211_200, 10**9, 1), 102),  # a hundred frames on the wire
         (DirectionSpec(1_211_200, 10**9, 1, jitter=Jitter("uniform", 1_211_200)), 202),
-        (DirectionSpec(0, 10**9, default_queue_frames=4000), 4001),
+        (DirectionSpec(0, 10**9, default_queue_frames=4500), 4501),
         (DirectionSpec(0, 10**9, 7, default_queue_frames=4000), 8),
     ],
 )
@@ -59,6 +59,6 @@ def test_what_waits_and_what_travels(direction: DirectionSpec, frames: int) -> N
 
 
 def test_a_warning_only_where_it_cannot_fit() -> None:
-    assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 100) is None
+    assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 90) is None
     note = frame_memory_note([DirectionSpec(100 * MS, 10**9)] * 100)
     assert note is not None and "8063 MiB" in note and "416 MiB" in note

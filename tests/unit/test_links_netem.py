@@ -111,7 +111,7 @@ def changes(old: DirectionSpec, new: DirectionSpec) -> list[str] | None:
 def test_a_change_of_a_value_leaves_the_qdiscs_and_their_frames() -> None:
     old = DirectionSpec(3 * MS, 10**9)
     assert changes(old, DirectionSpec(5 * MS, 10**9)) == [
-        "qdisc change dev x0 parent 1:1 handle 10: netem limit 11417 delay 5000.000us"
+        "qdisc change dev x0 parent 1:1 handle 10: netem limit 12417 delay 5000.000us"
     ]
     (rate, _) = changes(old, DirectionSpec(3 * MS, 10**8)) or []
     assert rate.startswith("class change dev x0 parent 1: classid 1:1 htb rate 100000000bit")
@@ -121,9 +121,9 @@ def test_a_change_of_a_value_leaves_the_qdiscs_and_their_frames() -> None:
 def test_a_delay_that_comes_or_goes_leaves_the_bandwidth_in_place() -> None:
     without, with_delay = DirectionSpec(0, 10**6), DirectionSpec(MS, 10**6)
     assert changes(without, with_delay) == [
-        "qdisc replace dev x0 parent 1:1 handle 10: netem limit 1003 delay 1000.000us"
+        "qdisc replace dev x0 parent 1:1 handle 10: netem limit 203 delay 1000.000us"
     ]
-    assert changes(with_delay, without) == ["qdisc replace dev x0 parent 1:1 handle 20: pfifo limit 1000"]
+    assert changes(with_delay, without) == ["qdisc replace dev x0 parent 1:1 handle 20: pfifo limit 200"]
 
 
 @pytest.mark.parametrize(

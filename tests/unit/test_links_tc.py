@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from containernet_env.errors import RunError, UsageError
 from containernet_env.links import tc
 from containernet_env.links.base import check_held
+from containernet_env.links.queues import queue_frames
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from tests.recorded import specs
 
 HTB_QDISC = (
     '[{"kind":"htb","handle":"1:","root":true,"refcnt":3,"options":{"r2q":10,"default":"0x1",'
-    '"direct_packets_stat":0,"direct_qlen":1000}},'
-    '{"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":1000}}]'
+    '"direct_packets_stat":0,"direct_qlen":4000}},'
+    '{"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":2000}}]'
 )
 HTB_CLASS = "class htb 1:1 root leaf 10: prio 0 rate 2500Mbit ceil 2500Mbit burst 78116b cburst 78116b \n"
 NOQUEUE = '[{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}]'
@@ -33,7 +34,7 @@ NETEM_ALONE = (
 HTB_AND_NETEM = (
     '[{"kind":"htb","handle":"1:","root":true,"refcnt":2,"options":{"r2q":10,"default":"0x1",'
     '"direct_packets_stat":0,"direct_qlen":1000}},'
-    '{"kind":"netem","handle":"10:","parent":"1:1","options":{"limit":1209,'
+    '{"kind":"netem","handle":"10:","parent":"1:1","options":{"limit":409,'
     '"delay":{"delay":0.1,"jitter":0,"correlation":0},"ecn":false,"gap":0}}]'
 )
 
@@ -53,9 +54,9 @@ def test_bandwidth_alone() -> None:
         "qdisc add dev x0 root handle 1: htb default 1",
         "class add dev x0 parent 1: classid 1:1 htb rate 2500000000bit ceil 2500000000bit"
         " burst 78125 cburst 78125 quantum 60000",
-        "qdisc add dev x0 parent 1:1 handle 20: pfifo limit 1000",
+        "qdisc add dev x0 parent 1:1 handle 20: pfifo limit 2000",
     ]
-    assert parse(HTB_QDISC, HTB_CLASS) == DirectionSpec(0, 2_500_000_000, 1000)
+    assert parse(HTB_QDISC, HTB_CLASS) == DirectionSpec(0, 2_500_000_000, 2000)
 
 
 def test_delay_alone() -> None:
@@ -67,9 +68,9 @@ def test_delay_alone() -> None:
 def test_delay_and_bandwidth() -> None:
     asked = DirectionSpec(delay_ns=100_000_000, rate_bps=1_000_000)
     commands = [" ".join(command) for command in tc.tc_commands("x0", asked)]
-    assert commands[-1] == "qdisc add dev x0 parent 1:1 handle 10: netem limit 1209 delay 100000.000us"
+    assert commands[-1] == "qdisc add dev x0 parent 1:1 handle 10: netem limit 409 delay 100000.000us"
     text = "class htb 1:1 root leaf 10: prio 0 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b \n"
-    assert parse(HTB_AND_NETEM, text) == replace(asked, queue_frames=tc.DEFAULT_QUEUE_FRAMES)
+    assert parse(HTB_AND_NETEM, text) == replace(asked, queue_frames=200)
 
 
 @settings(deadline=None)
@@ -89,7 +90,8 @@ def test_the_limit_that_is_set_is_the_default_and_room_for_what_the_delay_holds(
         assert room == 10**6 or room * 8 * tc.MIN_FRAME_BYTES >= delay_ns * rate_bps // 10**9
     if (delay_ns or rate_bps) and not 0 < delay_ns < 2000:
         command = tc.tc_commands("x0", asked)[-1]
-        assert int(command[command.index("limit") + 1]) - room == (default or tc.DEFAULT_QUEUE_FRAMES)
+        assert int(command[command.index("limit") + 1]) - room == queue_frames(asked)
+        assert default is None or queue_frames(asked) == default
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,12 @@ def test_the_link_emulator_is_not_the_originals() -> None:
 
 def test_its_keywords_say_all_that_is_asked() -> None:
     assert keywords(DirectionSpec()) == {}
-    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0}
+    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0, "max_queue_size": 826}
     # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
     assert keywords(DirectionSpec(3 * MS, 1000 * MBIT)) == {
         "bw": 1000.0,
         "delay": "3000.000us",
-        "max_queue_size": 1000 + 6250,
+        "max_queue_size": 2000 + 6250,
     }
     assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=1000)) == {"bw": 1.0}
     assert keywords(DirectionSpec(rate_bps=MBIT, default_queue_frames=4000)) == {"bw": 1.0, "max_queue_size": 4000}
@@ -140,14 +140,18 @@ def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("installed")
-def test_netem_is_needed_where_a_link_delays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
     with pytest.raises(MissingRequirementError, match="no netem"):
         select.require(plan_of())
     undelayed = tmp_path / "fast.json"
+    shorter = json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 100, "link_delay": "0ms"}])
+    undelayed.write_text(shorter)
+    with pytest.raises(MissingRequirementError, match="no netem"):
+        select.require(plan_of(str(undelayed)))
     undelayed.write_text(
-        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 100, "link_delay": "0ms"}])
-    )
+        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 121.12, "link_delay": "0ms"}])
+    )  # 100 ms of that are the 1000 frames that an interface holds by itself
     select.require(plan_of(str(undelayed)))
     with pytest.raises(MissingRequirementError, match="no netem"):
         select.require(plan_of(str(undelayed), links="netem"))
@@ -400,7 +404,7 @@ def test_its_links_are_shaped_at_both_ends_and_read_back(original: Original, ker
         shaped = [line for line in kernel.ran if line.startswith("tc ") and f"dev {name} " in line and " add " in line]
         assert [line.split()[1] for line in shaped] == ["qdisc", "class", "qdisc"]
         assert "rate 1000.000000Mbit" in shaped[1]
-        assert shaped[2].endswith("netem delay 3000.000us limit 7250")
+        assert shaped[2].endswith("netem delay 3000.000us limit 8250")
     (link,) = net.links
     assert link.read_back().a_to_b.delay_ns == 3 * MS
     assert any("10.0.0.251/24" in line and "abc123e0" in line for line in kernel.ran)
