@@ -80,6 +80,7 @@ func checkZeros(s *spec.Spec, values map[string]json.RawMessage) *Refusal {
 		zero    bool
 		allowed string
 	}{
+		{"spanKeys", s.SpanKeys == 0, fmt.Sprintf("an integer in 1..%d", spec.MaxKeySpace)},
 		{"total", s.Total == 0, fmt.Sprintf("an integer in 1..%d", spec.MaxTotal)},
 		{"duration", s.Duration == 0, duration},
 		{"warmupDuration", s.WarmupDuration == 0, duration},

@@ -81,6 +81,7 @@ var fields = map[string]field{
 	"requireFound":   boolean(reads, func(s *spec.Spec, b bool) { s.RequireFound = b }),
 	"verify":         boolean(reads, func(s *spec.Spec, b bool) { s.Verify = b }),
 	"consistency":    text(reads, func(s *spec.Spec, t string) { s.Consistency = t }),
+	"spanKeys":       integer(reads, func(s *spec.Spec, n int64) { s.SpanKeys = int(n) }),
 	"limit":          integer(onlyReads, func(s *spec.Spec, n int64) { s.Limit = n }),
 	"prefix":         boolean(onlyReads, func(s *spec.Spec, b bool) { s.KeyIsPrefix = b }),
 	"countOnly":      boolean(onlyReads, func(s *spec.Spec, b bool) { s.CountOnly = b }),

@@ -87,7 +87,7 @@ func (b *benchmark) options(step spec.Step, pacer load.Pacer, targets load.Targe
 		Clients:      step.Clients,
 		Targeter:     targets,
 		Pacer:        pacer,
-		RequireFound: s.RequireFound || s.Verify && s.Operation == spec.Range,
+		RequireFound: requireFound(s),
 		Stall:        stall,
 	}
 }
@@ -152,9 +152,26 @@ func asked(s *spec.Spec) *report.Asked {
 		a.Arrival = &s.Arrival
 	}
 	if s.KeySize > 0 {
-		order, space := s.Order(), s.DistinctKeys()
-		a.KeyOrder, a.KeySpace = &order, &space
+		space := s.DistinctKeys()
+		a.KeySpace = &space
 	}
+	if s.Operation == spec.Range && s.Named() {
+		end := s.End
+		if s.FromKey {
+			end = "\x00"
+		}
+		a.Key, a.EndRange, a.Prefix = &s.Key, &end, s.KeyIsPrefix
+	} else {
+		order := s.Order()
+		a.KeyOrder = &order
+	}
+	if s.SpanKeys > 0 {
+		a.SpanKeys = &s.SpanKeys
+	}
+	if s.Limit > 0 {
+		a.Limit = &s.Limit
+	}
+	a.KeysOnly, a.CountOnly = s.KeysOnly, s.CountOnly
 	if s.Operation == spec.Mixed {
 		a.PutRatio = &s.PutRatio
 	}

@@ -49,7 +49,12 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"put --key-order uniform --duration 1s", "a duration does not tell"},
 		{"put --zipf-exponent 0", "more than 0"},
 		{"range k --verify", "only together with a key size"},
-		{"range --key-size 8 --verify --count-only", "no values"},
+		{"range k --verify --key-size 8", "--key-space-size: got 0, allowed: how many keys were written"},
+		{"range k --verify --key-size 8 --key-space-size 9", "KEY: got \"k\", allowed: at least one of the keys \"00000000\" to \"00000008\""},
+		{"range k --verify --key-size 8 --key-space-size 9 --key-prefix p", "only of keys that all start with the prefix \"p\""},
+		{"range k --span-keys 5", "--span-keys: got 5, allowed: only together with a key size, and without a key"},
+		{"range --key-size 8 --span-keys -1", "--span-keys: got -1"},
+		{"mixed --span-keys -1", "--span-keys: got -1"},
 		{"mixed --ratio 1.5", "0..1"},
 		{"mixed k", "unknown command"},
 		{"put --cert f", "TLS"},
@@ -113,6 +118,10 @@ func TestArgsParseToTheirSpec(t *testing.T) {
 	span.Key, span.End, span.Consistency, span.Limit, span.KeysOnly = "--conns=3", "-z\n", "s", 12, true
 	prefix.Key, prefix.KeyIsPrefix, prefix.CountOnly = "", true, true
 	cycle.KeySize, cycle.KeySpace, cycle.Prefix, cycle.RequireFound = 8, 100, "p", true
+	known, spans := spec.Default(spec.Range), spec.Default(spec.Mixed)
+	known.Key, known.KeyIsPrefix, known.KeySize, known.KeySpace, known.Prefix, known.ValSize, known.Verify = "-p0", true, 4, 100, "-p", 9, true
+	spans.KeySpace, spans.SpanKeys, spans.Verify = 100, 7, true
+	cycle.SpanKeys, cycle.Limit = 3, 2
 	from := spec.Default(spec.Range)
 	from.Key, from.FromKey = "ключ", true
 	open, steps, mixed := spec.Default(spec.Put), spec.Default(spec.Put), spec.Default(spec.Mixed)
@@ -123,7 +132,7 @@ func TestArgsParseToTheirSpec(t *testing.T) {
 	mixed.ValSize, mixed.KeySpace, mixed.Prefix, mixed.Consistency = 100, 50, "m/", "s"
 	txn := put
 	txn.Operation = spec.Txn
-	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed, txn} {
+	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed, txn, known, spans} {
 		if problem := want.Validate(); problem != nil {
 			t.Fatal(problem)
 		}
@@ -191,16 +200,6 @@ func TestSpans(t *testing.T) {
 		}
 		if strings.Contains(stderr, "held no key") == found {
 			t.Errorf("%q: stderr %q", args, stderr)
-		}
-	}
-}
-
-func TestPrefixSpan(t *testing.T) {
-	for prefix, want := range map[string][2]string{
-		"a": {"a", "b"}, "ab\xff": {"ab\xff", "ac"}, "\xff\xff": {"\xff\xff", "\x00"}, "": {"\x00", "\x00"},
-	} {
-		if key, end := prefixSpan(prefix); string(key) != want[0] || string(end) != want[1] {
-			t.Errorf("prefix %q: %q to %q", prefix, key, end)
 		}
 	}
 }

@@ -30,6 +30,12 @@ func TestAgainstEtcd(t *testing.T) {
 		{[]string{"range", "--total=100", "00000000", "--from-key", "--limit=10", "--keys-only", "--require-found"}, 0},
 		{[]string{"range", "--total=100", "random/", "random0", "--count-only", "--require-found"}, 0},
 		{[]string{"range", "--total=100", "foo", "foo3"}, 100},
+		{[]string{"range", "--total=400", "--clients=9", "--conns=2", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify",
+			"--span-keys=50", "--key-order=uniform"}, 0},
+		{[]string{"range", "--total=400", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--span-keys=50", "--limit=9", "--consistency=s"}, 0},
+		{[]string{"range", "--total=50", "0000", "--prefix", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--keys-only"}, 0},
+		{[]string{"range", "--total=50", "random/", "--prefix", "--key-size=16", "--key-prefix=random/", "--key-space-size=500", "--verify"}, 0},
+		{[]string{"mixed", "--total=400", "--clients=9", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--require-found", "--span-keys=50"}, 0},
 	} {
 		status, stdout, stderr := call(t, append(c.args, "--output=json", "--endpoints="+endpoint, "--dial-timeout=30s")...)
 		var result report.Result

@@ -116,7 +116,8 @@ func rangeCommand(finish finisher) *cobra.Command {
 	flags.BoolVar(&s.KeysOnly, "keys-only", false, "ask only for the keys")
 	flags.BoolVar(&s.KeyIsPrefix, "prefix", false, "read all keys that start with KEY")
 	flags.BoolVar(&s.FromKey, "from-key", false, "read all keys from KEY on")
-	flags.IntVar(&s.KeySize, "key-size", 0, "bytes of each generated key, as put --sequential-keys makes them")
+	flags.IntVar(&s.KeySize, "key-size", 0,
+		"bytes of each generated key, as put --sequential-keys makes them; beside KEY, those that --verify is to find")
 	flags.IntVar(&s.KeySpace, "key-space-size", 0, "number of different generated keys (0: as many as requests)")
 	flags.StringVar(&s.Prefix, "key-prefix", "", "prefix of each generated key")
 	flags.IntVar(&s.ValSize, "val-size", s.ValSize, "bytes of each value that put wrote, for --verify")
@@ -153,5 +154,7 @@ func readFlags(flags *pflag.FlagSet, s *spec.Spec) {
 	flags.StringVar(&s.Consistency, "consistency", s.Consistency, "linearizable (l) or serializable (s)")
 	flags.BoolVar(&s.RequireFound, "require-found", false, "count an answer without a key as a failure")
 	flags.BoolVar(&s.Verify, "verify", false,
-		"count an answer as a failure that does not hold what a put with the same seed and sizes wrote; range also wants the key to be there")
+		"count an answer as a failure that does not hold what a put with the same seed and sizes wrote, or any other key; "+
+			"range also wants every key to be there")
+	flags.IntVar(&s.SpanKeys, "span-keys", 0, "read so many generated keys at once, from the next one on (0: that one)")
 }

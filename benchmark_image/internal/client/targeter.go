@@ -7,8 +7,8 @@ import (
 )
 
 func targeter(s *spec.Spec) load.Targeter {
-	if s.Operation == spec.Range && s.KeySize == 0 {
-		return reads(s)
+	if s.Operation == spec.Range && s.Named() {
+		return named(s)
 	}
 	puts := &load.Puts{
 		Prefix:  s.Prefix,
@@ -21,7 +21,7 @@ func targeter(s *spec.Spec) load.Targeter {
 		return puts
 	}
 	reads := reads(s)
-	reads.Prefix, reads.KeySize, reads.Order = puts.Prefix, puts.KeySize, puts.Order
+	reads.Order, reads.SpanKeys, reads.Space = puts.Order, s.SpanKeys, s.DistinctKeys()
 	if s.Verify {
 		reads.Verify = puts.Values
 	}
@@ -41,41 +41,31 @@ func order(s *spec.Spec) keys.Order {
 	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.Seed)
 }
 
-// reads makes those of a named key or span; generated keys take the place of the name.
-func reads(s *spec.Spec) *load.Reads {
-	r := &load.Reads{Span: load.Request{
-		Key:          []byte(s.Key),
-		End:          []byte(s.End),
-		Limit:        s.Limit,
-		Serializable: s.Consistency == spec.Serializable,
-		CountOnly:    s.CountOnly,
-		KeysOnly:     s.KeysOnly,
-	}}
-	switch {
-	case s.KeyIsPrefix:
-		r.Span.Key, r.Span.End = prefixSpan(s.Key)
-	case s.FromKey:
-		r.Span.End = toTheLastKey
+// named makes reads of a named key or span.
+func named(s *spec.Spec) *load.Reads {
+	r := reads(s)
+	r.Span.Key, r.Span.End = s.Span()
+	if s.Verify {
+		r.Verify = keys.NewValues(s.ValSize, s.Seed)
+		r.First, r.Last = s.Known()
 	}
 	return r
 }
 
-// toTheLastKey is the end of a span that etcd's API (rpc.proto, RangeRequest.range_end) reads as 'all keys
-// from the first one on'.
-var toTheLastKey = []byte{0}
-
-// prefixSpan gives the span that holds the keys with a prefix: its end is the prefix with the last byte
-// that can be raised raised by one.
-func prefixSpan(prefix string) (key, end []byte) {
-	end = []byte(prefix)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i] < 0xff {
-			end[i]++
-			return []byte(prefix), end[:i+1]
-		}
+// reads makes what all reads have in common.
+func reads(s *spec.Spec) *load.Reads {
+	return &load.Reads{
+		Span: load.Request{
+			Limit:        s.Limit,
+			Serializable: s.Consistency == spec.Serializable,
+			CountOnly:    s.CountOnly,
+			KeysOnly:     s.KeysOnly,
+		},
+		Prefix:   s.Prefix,
+		KeySize:  s.KeySize,
+		Complete: requireFound(s),
 	}
-	if prefix == "" {
-		return []byte{0}, toTheLastKey
-	}
-	return []byte(prefix), toTheLastKey
 }
+
+// requireFound tells whether an answer without a key has failed. Reads that are verified read what was written before.
+func requireFound(s *spec.Spec) bool { return s.RequireFound || s.Verify && s.Operation == spec.Range }

@@ -129,17 +129,22 @@ func (c *client) Visit(key, value []byte) {
 	}
 }
 
+// judge tells what is wrong with the answer that has been read.
+func (c *client) judge() error {
+	answer := &c.job.stream.Reader.Answer
+	if c.wrong == nil {
+		c.wrong = c.request.CheckCounts(answer.Keys, answer.Count, answer.More)
+	}
+	if c.request.Kind == load.Txn && !answer.Succeeded {
+		c.wrong = load.ErrNotThere
+	}
+	return c.wrong
+}
+
 // finished implements task.
 func (c *client) finished(failure *h2.Failure) {
 	if failure == nil {
-		answer := &c.job.stream.Reader.Answer
-		if c.wrong == nil {
-			c.wrong = c.request.CheckCounts(answer.Keys, answer.Count)
-		}
-		if c.request.Kind == load.Txn && !answer.Succeeded {
-			c.wrong = load.ErrNotThere
-		}
-		c.drive.run.Done(c.request, answer.Count, c.wrong)
+		c.drive.run.Done(c.request, c.job.stream.Reader.Answer.Count, c.judge())
 		c.next()
 		return
 	}

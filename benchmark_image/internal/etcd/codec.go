@@ -17,8 +17,8 @@ const (
 	rangeKey, rangeEnd, rangeLimit, rangeSerializable = 1, 2, 3, 7
 	rangeKeysOnly, rangeCountOnly                     = 8, 9
 
-	rangeAnswerKeyValue, rangeAnswerCount = 2, 4
-	txnAnswerSucceeded                    = 2
+	rangeAnswerKeyValue, rangeAnswerMore, rangeAnswerCount = 2, 3, 4
+	txnAnswerSucceeded                                     = 2
 
 	keyValueKey, keyValueValue = 1, 5 // from api/mvccpb/kv.proto
 )
@@ -27,6 +27,7 @@ const (
 type answer struct {
 	count   int64         // in the span
 	keys    int64         // in the answer
+	more    bool          // there are keys in the span that the answer does not hold
 	request *load.Request // that it answers; nil: nothing is checked
 	wrong   error         // what was found first
 	done    bool          // of a transaction: its comparison held
@@ -97,7 +98,7 @@ func appendVarint(b []byte, field protowire.Number, value uint64) []byte {
 // read finds the count of a RangeResponse and checks that the rest is well-formed; a PutResponse has no
 // field of that number.
 func (a *answer) read(b []byte) error {
-	a.count, a.keys, a.wrong, a.done = 0, 0, nil, false
+	a.count, a.keys, a.more, a.wrong, a.done = 0, 0, false, nil, false
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -119,6 +120,10 @@ func (a *answer) read(b []byte) error {
 			succeeded, _ := protowire.ConsumeVarint(b)
 			a.done = succeeded != 0
 		}
+		if field == rangeAnswerMore && kind == protowire.VarintType {
+			more, _ := protowire.ConsumeVarint(b)
+			a.more = more != 0
+		}
 		if field == rangeAnswerKeyValue && kind == protowire.BytesType {
 			a.keys++
 			if a.request != nil && a.request.Checked() && a.wrong == nil {
@@ -130,7 +135,7 @@ func (a *answer) read(b []byte) error {
 		b = b[n:]
 	}
 	if a.request != nil && a.wrong == nil {
-		a.wrong = a.request.CheckCounts(a.keys, a.count)
+		a.wrong = a.request.CheckCounts(a.keys, a.count, a.more)
 		if a.request.Kind == load.Txn && !a.done {
 			a.wrong = load.ErrNotThere
 		}

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 )
 
@@ -96,15 +98,49 @@ func TestAnswersGiveTheirCount(t *testing.T) {
 	}
 }
 
+// FuzzAnswer holds that what protobuf's own reader accepts is read with the same figures, and judged alike.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0x20, 0x01})
 	f.Add([]byte{0x0a, 0xff, 0xff})
+	values := keys.NewValues(2, 1)
+	reads := &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 1), SpanKeys: 3, Space: 62, Verify: values, Complete: true}
+	written := &etcdserverpb.RangeResponse{Count: 3}
+	for i, key := range []string{"0", "1", "2"} {
+		written.Kvs = append(written.Kvs, &mvccpb.KeyValue{Key: []byte(key), Value: values.At(uint64(i))})
+	}
+	right, err := proto.Marshal(written)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(right)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var a answer
+		var request load.Request
+		reads.Target(&request)
+		a := answer{request: &request}
 		broken := a.read(data)
 		var reference etcdserverpb.RangeResponse
-		if err := proto.Unmarshal(data, &reference); err == nil && (broken != nil || a.count != reference.Count) {
-			t.Errorf("count %d, error %v, want %d", a.count, broken, reference.Count)
+		if proto.Unmarshal(data, &reference) != nil {
+			return
+		}
+		if broken != nil || a.count != reference.Count || a.keys != int64(len(reference.Kvs)) || a.more != reference.More {
+			t.Errorf("count %d, %d keys, more %v, error %v, want %v", a.count, a.keys, a.more, broken, &reference)
+		}
+		var again load.Request
+		reads.Target(&again)
+		var want error
+		for _, kv := range reference.Kvs {
+			if want = again.Check(kv.Key, kv.Value); want != nil {
+				break
+			}
+		}
+		if want == nil {
+			want = again.CheckCounts(int64(len(reference.Kvs)), reference.Count, reference.More)
+		}
+		if fmt.Sprint(a.wrong) != fmt.Sprint(want) {
+			t.Errorf("%v is judged %v, want %v", &reference, a.wrong, want)
+		}
+		if bytes.Equal(data, right) && a.wrong != nil {
+			t.Errorf("the right answer is judged %v", a.wrong)
 		}
 	})
 }

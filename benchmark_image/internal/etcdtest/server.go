@@ -35,7 +35,8 @@ type Member struct {
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
 	Fail     atomic.Pointer[error]
-	Hide     atomic.Bool // answers to ranges count keys that they do not hold
+	Hide     atomic.Bool                                       // answers to ranges count keys that they do not hold
+	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
 	hang     atomic.Pointer[chan struct{}]
 
 	cluster     *Cluster
@@ -89,6 +90,13 @@ func (c *Cluster) Keys() []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// Set stores a key with a value.
+func (c *Cluster) Set(key string, value []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys[key] = value
 }
 
 // Value returns the value of a key.
@@ -176,6 +184,10 @@ func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 			kv.Value = m.cluster.Value(key)
 		}
 		answer.Kvs = append(answer.Kvs, kv)
+	}
+	answer.More = !r.CountOnly && answer.Count > int64(len(answer.Kvs))
+	if spoil := m.Spoil.Load(); spoil != nil {
+		(*spoil)(answer)
 	}
 	return answer, nil
 }

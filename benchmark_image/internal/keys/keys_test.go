@@ -3,6 +3,7 @@ package keys
 import (
 	"bytes"
 	"compress/flate"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -37,6 +38,40 @@ func TestKeysAreDistinctSortedAndOfTheirSize(t *testing.T) {
 				t.Fatalf("key %d is %q, not after %q", i, key, previous)
 			}
 			previous = key
+		}
+	}
+}
+
+// TestNumbersOfKeys holds that Number undoes Append, and knows no other key.
+func TestNumbersOfKeys(t *testing.T) {
+	for _, c := range []struct{ space, size int }{{62, 1}, {3844, 2}, {5000, 3}, {300, 12}, {300, 1024}} {
+		for i := range c.space {
+			key := Append([]byte("p/"), uint64(i), c.size)
+			if n, ok := Number(key, "p/", c.size); !ok || n != uint64(i) {
+				t.Fatalf("%q is number %d, %v; want %d", key, n, ok, i)
+			}
+			if before := Before(key, "p/", c.size, c.space); before != uint64(i) {
+				t.Fatalf("%d of %d keys sort before %q, want %d", before, c.space, key, i)
+			}
+			if before := Before(append(key, 0), "p/", c.size, c.space); before != uint64(i)+1 {
+				t.Fatalf("%d of %d keys sort before what follows on %q, want %d", before, c.space, key, i+1)
+			}
+		}
+		if none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space); none != 0 || all != uint64(c.space) {
+			t.Errorf("%d of %d keys sort before all keys, %d before a later prefix", none, c.space, all)
+		}
+	}
+	for _, key := range []string{"", "p", "p/", "p/0", "p/000", "q/00", "p/0-", "p/0\x00", "p/\xff0", "P/00"} {
+		if n, ok := Number([]byte(key), "p/", 2); ok {
+			t.Errorf("%q is number %d", key, n)
+		}
+	}
+	if n, ok := Number([]byte("AzL8n0Y58m7"), "", 11); !ok || n != math.MaxInt {
+		t.Errorf("the key of the largest number is number %d, %v", n, ok)
+	}
+	for _, key := range []string{"AzL8n0Y58m8", "zzzzzzzzzzz", "100000000000"} {
+		if n, ok := Number([]byte(key), "", len(key)); ok {
+			t.Errorf("%q, beyond the largest number, is number %d", key, n)
 		}
 	}
 }

@@ -2,7 +2,12 @@
 // number, so that clients share no state, runs can be repeated, and a reader knows what a writer wrote.
 package keys
 
-import "math"
+import (
+	"bytes"
+	"math"
+	"sort"
+	"strings"
+)
 
 // alphabet is in ASCII order, so that keys sort as their numbers do.
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -41,6 +46,37 @@ func Append(dst []byte, n uint64, size int) []byte {
 		n /= base
 	}
 	return dst
+}
+
+// digits has the value of each character of the alphabet, -1 for all others.
+var digits = func() (values [256]int8) {
+	for c := range values {
+		values[c] = int8(strings.IndexByte(alphabet, byte(c)))
+	}
+	return values
+}()
+
+// Number is the inverse of Append: the number of a key that is the prefix and size bytes; false for any other key.
+func Number(key []byte, prefix string, size int) (n uint64, ok bool) {
+	if len(key) != len(prefix)+size || string(key[:len(prefix)]) != prefix {
+		return 0, false
+	}
+	for _, c := range key[len(prefix):] {
+		digit := digits[c]
+		if digit < 0 || n > (math.MaxInt-uint64(digit))/base {
+			return 0, false
+		}
+		n = n*base + uint64(digit)
+	}
+	return n, true
+}
+
+// Before counts how many of the keys 0..space-1, each of them the prefix and size bytes, sort before a bound.
+func Before(bound []byte, prefix string, size, space int) uint64 {
+	key := []byte(prefix)
+	return uint64(sort.Search(space, func(n int) bool {
+		return bytes.Compare(Append(key[:len(prefix)], uint64(n), size), bound) >= 0
+	}))
 }
 
 // Order tells which key a request uses: a number in 0..space-1.

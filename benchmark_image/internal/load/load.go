@@ -5,8 +5,6 @@ package load
 import (
 	"context"
 	"time"
-
-	"containernet-env/benchmark_image/internal/keys"
 )
 
 // Kind tells which call a request makes.
@@ -38,8 +36,8 @@ type Request struct {
 	CountOnly    bool
 	KeysOnly     bool
 
-	values    *keys.Values // what Check compares with; nil: nothing is checked
-	keyNumber uint64       // of a generated key
+	expected expected // what Check compares an answer with
+	end      []byte   // what End of a generated span is made in
 
 	start  time.Duration // intended
 	actual time.Duration
@@ -59,9 +57,9 @@ type Targeter interface {
 //
 // An implementation must call Done exactly once for each request that Next or Ask gave it, try each request
 // once, put a deadline on each, return from Drive soon after the context has ended, and report requests
-// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range it must pass the
-// numbers of keys in the answer to CheckCounts and, if Checked is true, each key and value to Check; Done gets the first
-// error of those.
+// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range it must pass, if
+// Checked is true, each key and value of the answer to Check, in order and once, and then the numbers of keys to
+// CheckCounts; Done gets the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called
 	// once for each part of a benchmark (its warm-up, its steps), one after the other, over the same connections.

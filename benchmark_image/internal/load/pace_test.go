@@ -347,8 +347,11 @@ func TestChecksOfCounts(t *testing.T) {
 		{Request{Kind: Range, Key: key, End: end}, 0, -1, false},
 		{Request{Kind: Put, Key: key}, 0, 0, true},
 	} {
-		if err := c.request.CheckCounts(c.keys, c.count); (err == nil) != c.right {
+		if err := c.request.CheckCounts(c.keys, c.count, !c.request.CountOnly && c.count > c.keys); (err == nil) != c.right {
 			t.Errorf("%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
+		}
+		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, c.request.CountOnly || c.count <= c.keys) == nil {
+			t.Errorf("%+v: %d keys of %d: the opposite of what it says of more is right too", c.request, c.keys, c.count)
 		}
 	}
 }

@@ -41,6 +41,13 @@ type Asked struct {
 	KeySpace  *int     `json:"key_space"`
 	PutRatio  *float64 `json:"put_ratio"` // null: all requests are of one kind
 	Verify    bool     `json:"verify"`
+	Key       *string  `json:"key"`       // null: keys are generated
+	EndRange  *string  `json:"end_range"` // null: keys are generated
+	Prefix    bool     `json:"prefix"`
+	SpanKeys  *int     `json:"span_keys"` // null: one generated key, or a named span
+	Limit     *int64   `json:"limit"`     // null: none
+	KeysOnly  bool     `json:"keys_only"`
+	CountOnly bool     `json:"count_only"`
 }
 
 // Warmup is the load ahead of the first step, which is in no other figure.

@@ -54,6 +54,9 @@ func (s *Spec) Args() []string {
 	args = append(args, "--consistency="+s.Consistency)
 	flag("require-found", s.RequireFound)
 	flag("verify", s.Verify)
+	if s.SpanKeys > 0 {
+		number("span-keys", int64(s.SpanKeys))
+	}
 	if s.Operation == Mixed {
 		decimal("ratio", s.PutRatio)
 		return args
@@ -62,7 +65,10 @@ func (s *Spec) Args() []string {
 	flag("count-only", s.CountOnly)
 	flag("keys-only", s.KeysOnly)
 	if s.KeySize > 0 {
-		return append(args, "--key-prefix="+s.Prefix)
+		args = append(args, "--key-prefix="+s.Prefix)
+	}
+	if !s.Named() {
+		return args
 	}
 	flag("from-key", s.FromKey)
 	flag("prefix", s.KeyIsPrefix)

@@ -87,7 +87,7 @@ type Spec struct {
 	DialTimeout    time.Duration // deadline for all connections and for finding the leader
 	RunTimeout     time.Duration // the run ends early after this time; 0: no limit
 
-	KeySize      int     // bytes of a generated key, Prefix not included; 0 in a range that names its key
+	KeySize      int     // bytes of a generated key, Prefix not included; 0 in a range that names its key, but for Verify
 	KeySpace     int     // how many different keys are generated; 0: as many as requests
 	KeyOrder     string  // one of the orders; empty: Sequential for ranges, Shuffled otherwise
 	ZipfExponent float64 // of Zipfian
@@ -106,7 +106,8 @@ type Spec struct {
 	CountOnly    bool
 	KeysOnly     bool
 	RequireFound bool // an answer without a key is a failed request
-	Verify       bool // an answer must hold what a put of the same key, seed and ValSize wrote
+	Verify       bool // an answer must hold what puts of the same keys, Seed and ValSize wrote
+	SpanKeys     int  // read so many generated keys at once, up to the last of the key space; 0: one
 }
 
 // DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.

@@ -128,31 +128,75 @@ func (s *Spec) validateRange() *Problem {
 	if s.CountOnly && s.KeysOnly {
 		return &Problem{"keysOnly", "--keys-only", true, "not together with --count-only"}
 	}
-	if s.Verify && (s.CountOnly || s.KeysOnly) {
-		return &Problem{"verify", "--verify", true, "not together with --count-only or --keys-only: there would be no values"}
-	}
 	if s.ValSize != Default(Range).ValSize && !s.Verify {
 		return &Problem{"valSize", "--val-size", s.ValSize, "only together with verify: a read does not choose the size of values"}
 	}
-	if s.KeySize > 0 {
-		if s.Key != "" || s.End != "" || s.FromKey || s.KeyIsPrefix {
-			return &Problem{"keySize", "--key-size", s.KeySize, "either a key to read, or the size of generated keys"}
+	if s.KeySize > 0 && !s.Named() {
+		if p := s.validateKeySpace(); p != nil {
+			return p
 		}
-		return s.validateKeySpace()
+		return s.validateSpanKeys()
 	}
-	if s.Prefix != "" {
-		return &Problem{"keyPrefix", "--key-prefix", clipped(s.Prefix), "only together with a key size"}
+	if p := s.validateNoGenerated(); p != nil {
+		return p
 	}
-	if s.Verify {
-		return &Problem{"verify", "--verify", true, "only together with a key size: what was written is known of generated keys"}
+	if p := s.validateSpan(); p != nil || !s.Verify {
+		return p
+	}
+	return s.validateKnown()
+}
+
+// validateSpanKeys follows validateKeySpace.
+func (s *Spec) validateSpanKeys() *Problem {
+	if s.SpanKeys < 0 || s.SpanKeys > MaxKeySpace {
+		return &Problem{"spanKeys", "--span-keys", s.SpanKeys, fmt.Sprintf("0 (one key) or an integer in 1..%d", MaxKeySpace)}
+	}
+	return nil
+}
+
+// validateNoGenerated refuses, in a range that names what it reads, what is about generated keys. Those that tell which
+// keys were written go together with Verify.
+func (s *Spec) validateNoGenerated() *Problem {
+	if s.KeySize > 0 && !s.Verify {
+		return &Problem{"keySize", "--key-size", s.KeySize,
+			"either a key to read, or the size of generated keys; both only together with verify, to tell what was written"}
+	}
+	if s.KeySize == 0 {
+		switch {
+		case s.Prefix != "":
+			return &Problem{"keyPrefix", "--key-prefix", clipped(s.Prefix), "only together with a key size"}
+		case s.Verify:
+			return &Problem{"verify", "--verify", true, "only together with a key size: what was written is known of generated keys"}
+		case s.KeySpace > 0:
+			return &Problem{"keySpace", "--key-space-size", s.KeySpace, "only together with a key size"}
+		}
 	}
 	if s.KeyOrder != "" {
-		return &Problem{"keyOrder", "--key-order", s.KeyOrder, "only together with a key size"}
+		return &Problem{"keyOrder", "--key-order", s.KeyOrder, "only together with a key size, and without a key"}
 	}
-	if s.KeySpace > 0 {
-		return &Problem{"keySpace", "--key-space-size", s.KeySpace, "only together with a key size"}
+	if s.SpanKeys != 0 {
+		return &Problem{"spanKeys", "--span-keys", s.SpanKeys, "only together with a key size, and without a key"}
 	}
-	return s.validateSpan()
+	return nil
+}
+
+// validateKnown checks that it is known what a named key or span must hold.
+func (s *Spec) validateKnown() *Problem {
+	if s.KeySpace == 0 {
+		return &Problem{"keySpace", "--key-space-size", s.KeySpace, "how many keys were written, where a key is read and verified"}
+	}
+	if p := s.validateKeySpace(); p != nil {
+		return p
+	}
+	if !s.withinPrefix() {
+		return &Problem{"verify", "--verify", true, fmt.Sprintf(
+			"only of keys that all start with the prefix %.200q of those that were written: what others may have written is not known", s.Prefix)}
+	}
+	if first, last := s.Known(); first == last {
+		return &Problem{"key", "KEY", clipped(s.Key), fmt.Sprintf("at least one of the keys %.200q to %.200q, which were written",
+			keys.Append([]byte(s.Prefix), 0, s.KeySize), keys.Append([]byte(s.Prefix), uint64(s.KeySpace)-1, s.KeySize))}
+	}
+	return nil
 }
 
 func (s *Spec) validateSpan() *Problem {

@@ -153,5 +153,8 @@ func (s *Spec) validateMixed() *Problem {
 	if p := s.validateReads(); p != nil {
 		return p
 	}
-	return s.validateKeySpace()
+	if p := s.validateKeySpace(); p != nil {
+		return p
+	}
+	return s.validateSpanKeys()
 }

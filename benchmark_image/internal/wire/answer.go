@@ -29,6 +29,7 @@ type Answer struct {
 	Revision  int64  // of the store
 	Keys      int64  // of a range: how many keys the answer holds
 	Count     int64  // of a range: how many keys there are in the span, with those that a limit leaves out
+	More      bool   // of a range: there are keys in the span that the answer does not hold
 	Succeeded bool   // of a Txn: whether the comparison held
 	Leader    uint64 // of Status: the member id of the leader, 0 if there is none
 }
@@ -77,6 +78,7 @@ const (
 const (
 	answerHeader   = 1
 	answerKeys     = 2 // of a RangeResponse
+	answerMore     = 3 // of a RangeResponse
 	answerCount    = 4 // of a RangeResponse
 	answerSuccess  = 2 // of a TxnResponse
 	answerLeader   = 4 // of a StatusResponse
@@ -236,6 +238,8 @@ func (r *Reader) keep(number uint64) {
 	case r.level != levelAnswer:
 	case r.call == Range && r.field == answerCount:
 		r.Answer.Count = int64(number)
+	case r.call == Range && r.field == answerMore:
+		r.Answer.More = number != 0
 	case r.call == Txn && r.field == answerSuccess:
 		r.Answer.Succeeded = number != 0
 	case r.call == Status && r.field == answerLeader:

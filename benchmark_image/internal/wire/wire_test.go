@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -96,7 +97,7 @@ func TestAnswersInPieces(t *testing.T) {
 		want    Answer
 	}{
 		{Put, &etcdserverpb.PutResponse{Header: header, PrevKv: kvs[0]}, Answer{}},
-		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200}, Answer{Keys: 3, Count: 200}},
+		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200}, Answer{Keys: 3, Count: 200, More: true}},
 		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{{}, {Key: []byte("k")}}, Count: 2}, Answer{Keys: 2, Count: 2}},
 		{Range, &etcdserverpb.RangeResponse{Header: header}, Answer{}},
 		{Txn, &etcdserverpb.TxnResponse{Header: header, Succeeded: true, Responses: []*etcdserverpb.ResponseOp{{}}}, Answer{Succeeded: true}},
@@ -162,8 +163,18 @@ func FuzzReader(f *testing.F) {
 			t.Fatalf("in one piece: %+v %q, in pieces: %+v %q", whole.Answer, seenWhole, pieces.Answer, seenPieces)
 		}
 		var message etcdserverpb.RangeResponse
-		if proto.Unmarshal(encoded, &message) == nil && (message.Count != whole.Answer.Count || int64(len(message.Kvs)) != whole.Answer.Keys ||
-			message.GetHeader().GetRevision() != whole.Answer.Revision) {
+		if proto.Unmarshal(encoded, &message) != nil {
+			return
+		}
+		var want visited
+		for _, kv := range message.Kvs {
+			want.Visit(kv.Key, kv.Value)
+		}
+		if !slices.Equal(seenWhole, want) {
+			t.Fatalf("%v: keys and values %q", &message, seenWhole)
+		}
+		if message.Count != whole.Answer.Count || int64(len(message.Kvs)) != whole.Answer.Keys ||
+			message.More != whole.Answer.More || message.GetHeader().GetRevision() != whole.Answer.Revision {
 			t.Fatalf("%v read as %+v", &message, whole.Answer)
 		}
 	})
@@ -174,8 +185,12 @@ type ignore struct{}
 func (ignore) Visit(_, _ []byte) {}
 
 func TestReadingDoesNotAllocate(t *testing.T) {
+	var kvs []*mvccpb.KeyValue
+	for i := range 100 {
+		kvs = append(kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "key%d", i), Value: make([]byte, 10*i)})
+	}
 	encoded := encode(t, &etcdserverpb.RangeResponse{
-		Header: &etcdserverpb.ResponseHeader{MemberId: 1 << 60, Revision: 9}, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: []byte("v")}}, Count: 1,
+		Header: &etcdserverpb.ResponseHeader{MemberId: 1 << 60, Revision: 9}, Kvs: kvs, More: true, Count: 1000,
 	})
 	r := Reader{Visitor: ignore{}}
 	if n := testing.AllocsPerRun(100, func() {

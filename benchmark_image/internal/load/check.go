@@ -1,0 +1,113 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// expected is what an answer to a range is compared with: generated keys, known by their numbers, and their values.
+type expected struct {
+	values      *keys.Values // nil: nothing is checked
+	prefix      string
+	keySize     int
+	first, last uint64 // numbers of the first key that is asked for, and of the one after the last
+	next        uint64 // the lowest number that the next key of the answer may have
+	complete    bool   // all of them are there
+}
+
+// WrongAnswerError is an answer that does not hold what was written.
+type WrongAnswerError struct{ Text string }
+
+// Error implements error.
+func (e *WrongAnswerError) Error() string { return e.Text }
+
+// What can be wrong with a key or a value. The texts are the same for all keys.
+var (
+	errOtherKey   = &WrongAnswerError{"an answer held another key than the one that was asked for"}
+	errOutside    = &WrongAnswerError{"an answer held a key outside of the span that was asked for"}
+	errNotWritten = &WrongAnswerError{"an answer held a key that is none of those that were written"}
+	errOrder      = &WrongAnswerError{"an answer held a key twice, or keys out of order"}
+	errLeftOut    = &WrongAnswerError{"an answer left out a key that was written"}
+	errOtherValue = &WrongAnswerError{"an answer held another value than the one that was written"}
+	errAnyValue   = &WrongAnswerError{"an answer held a value, although only keys were asked for"}
+)
+
+// Checked tells whether Check wants to see the keys and values of the answer.
+func (r *Request) Checked() bool { return r.expected.values != nil }
+
+// CheckCounts holds that an answer to a range has as many keys as there are: keys is how many it holds, count how many it
+// says there are in the span, with those that a limit leaves out, and more whether it says that it leaves out some. Where
+// the keys that were written are known, count must be their number. The error is a *WrongAnswerError.
+func (r *Request) CheckCounts(keys, count int64, more bool) error {
+	if r.Kind != Range {
+		return nil
+	}
+	want := count
+	switch {
+	case r.CountOnly:
+		want = 0
+	case r.Limit > 0:
+		want = min(count, r.Limit)
+	}
+	if count < 0 || keys != want || len(r.End) == 0 && count > 1 {
+		return &WrongAnswerError{fmt.Sprintf("an answer held %d keys of %d, expected were %d", keys, count, want)}
+	}
+	if more != (!r.CountOnly && count > keys) {
+		return &WrongAnswerError{fmt.Sprintf("an answer with %d keys of %d said of more: %v", keys, count, more)}
+	}
+	if e := &r.expected; e.values != nil {
+		written := int64(e.last - e.first)
+		// Of an answer without a key the run decides whether it is right.
+		if count > written || e.complete && count > 0 && count < written {
+			return &WrongAnswerError{fmt.Sprintf("an answer counted %d keys, written were %d", count, written)}
+		}
+	}
+	return nil
+}
+
+// Check compares the next key and value of the answer with what a writer of the same seed, key size and value size
+// writes: each key lies in the span that was asked for, comes after the one before, and was written; where all were
+// written, none is left out. The error is a *WrongAnswerError.
+func (r *Request) Check(key, value []byte) error {
+	e := &r.expected
+	number, known := keys.Number(key, e.prefix, e.keySize)
+	switch {
+	case len(r.End) == 0 && !bytes.Equal(key, r.Key):
+		return errOtherKey
+	case len(r.End) > 0 && !within(key, r.Key, r.End):
+		return errOutside
+	case !known || number < e.first || number >= e.last:
+		return errNotWritten
+	case number < e.next:
+		return errOrder
+	case number > e.next && e.complete:
+		return errLeftOut
+	}
+	e.next = number + 1
+	return r.checkValue(number, value)
+}
+
+func (r *Request) checkValue(number uint64, value []byte) error {
+	if r.KeysOnly {
+		if len(value) > 0 {
+			return errAnyValue
+		}
+		return nil
+	}
+	want := r.expected.values.At(number)
+	if len(value) != len(want) {
+		return &WrongAnswerError{fmt.Sprintf("an answer held a value of %d bytes, written were %d", len(value), len(want))}
+	}
+	if !bytes.Equal(value, want) {
+		return errOtherValue
+	}
+	return nil
+}
+
+// within tells whether a key lies in a span of etcd's API, whose end is not part of it; the end of one zero byte is
+// beyond all keys.
+func within(key, from, end []byte) bool {
+	return bytes.Compare(key, from) >= 0 && (len(end) == 1 && end[0] == 0 || bytes.Compare(key, end) < 0)
+}

@@ -1,0 +1,212 @@
+package load
+
+import (
+	"testing"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// pair is a key of an answer, by its number, with its value.
+type pair struct {
+	key   string
+	value []byte
+}
+
+// TestWrongAnswers checks what a span of the keys p00..p09, all of them written, may be answered with.
+func TestWrongAnswers(t *testing.T) {
+	values := keys.NewValues(20, 1)
+	written := func(numbers ...uint64) (pairs []pair) {
+		for _, n := range numbers {
+			pairs = append(pairs, pair{string(keys.Append([]byte("p"), n, 2)), values.At(n)})
+		}
+		return pairs
+	}
+	with := func(pairs []pair, change pair) []pair {
+		for i := range pairs {
+			if pairs[i].key == change.key {
+				pairs[i].value = change.value
+				return pairs
+			}
+		}
+		return append(pairs, change)
+	}
+	const countWrong = "an answer counted "
+	span := Reads{Prefix: "p", KeySize: 2, Order: at(3), SpanKeys: 4, Space: 10, Verify: values, Complete: true}
+	end := span
+	end.Order = at(8)
+	loose := span
+	loose.Complete = false
+	limited := span
+	limited.Span.Limit = 2
+	onlyKeys := span
+	onlyKeys.Span.KeysOnly = true
+	counts := span
+	counts.Span.CountOnly = true
+	named := Reads{Prefix: "p", KeySize: 2, Verify: values, Complete: true, First: 3, Last: 10}
+	named.Span.Key, named.Span.End = []byte("p03"), []byte("q")
+	single := span
+	single.SpanKeys = 0
+	for name, c := range map[string]struct {
+		reads *Reads
+		pairs []pair
+		count int64 // in the span; 0: as many as pairs
+		more  bool
+		want  string // how the error begins; empty: none
+	}{
+		"as written":             {&span, written(3, 4, 5, 6), 0, false, ""},
+		"up to the last key":     {&end, written(8, 9), 0, false, ""},
+		"one less":               {&span, written(3, 4, 5), 0, false, countWrong + "3 keys, written were 4"},
+		"the first missing":      {&span, written(4, 5, 6), 0, false, errLeftOut.Text},
+		"one in between missing": {&span, written(3, 5, 6), 0, false, errLeftOut.Text},
+		"none":                   {&span, nil, 0, false, ""},
+		"too many":               {&span, written(3, 4, 5, 6, 7), 0, false, errOutside.Text},
+		"one before":             {&span, written(2, 3, 4, 5, 6), 0, false, errOutside.Text},
+		"twice":                  {&span, written(3, 3, 4, 5), 0, false, errOrder.Text},
+		"descending":             {&span, written(3, 4, 6, 5), 0, false, errLeftOut.Text},
+		"another value":          {&span, with(written(3, 4, 5, 6), pair{"p04", values.At(77)}), 0, false, errOtherValue.Text},
+		"a shorter value":        {&span, with(written(3, 4, 5, 6), pair{"p06", values.At(6)[:19]}), 0, false, "an answer held a value of 19 bytes, written were 20"},
+		"no value":               {&span, with(written(3, 4, 5, 6), pair{"p03", nil}), 0, false, "an answer held a value of 0 bytes, written were 20"},
+		"a key of others":        {&span, append(with(written(3, 4), pair{"p040", values.At(4)}), written(5)...), 0, false, errNotWritten.Text},
+		"count is more":          {&span, written(3, 4, 5, 6), 5, true, "an answer held 4 keys of 5, expected were 5"},
+		"more without a reason":  {&span, written(3, 4, 5, 6), 0, true, "an answer with 4 keys of 4 said of more: true"},
+
+		"loosely: as written":      {&loose, written(3, 4, 5, 6), 0, false, ""},
+		"loosely: one less":        {&loose, written(3, 5, 6), 0, false, ""},
+		"loosely: none":            {&loose, nil, 0, false, ""},
+		"loosely: descending":      {&loose, written(4, 3), 0, false, errOrder.Text},
+		"loosely: twice":           {&loose, written(4, 4), 0, false, errOrder.Text},
+		"loosely: too many":        {&loose, written(3, 7), 0, false, errOutside.Text},
+		"loosely: another value":   {&loose, with(written(3, 5), pair{"p05", values.At(77)}), 0, false, errOtherValue.Text},
+		"loosely: a key of others": {&loose, with(written(3), pair{"p03-", nil}), 0, false, errNotWritten.Text},
+
+		"limited":                     {&limited, written(3, 4), 4, true, ""},
+		"limited, without more":       {&limited, written(3, 4), 4, false, "an answer with 2 keys of 4 said of more: false"},
+		"limited, not the first ones": {&limited, written(3, 5), 4, true, errLeftOut.Text},
+		"limited, too few":            {&limited, written(3), 4, true, "an answer held 1 keys of 4, expected were 2"},
+		"limited, too many":           {&limited, written(3, 4, 5), 4, true, "an answer held 3 keys of 4, expected were 2"},
+		"limited, a wrong count":      {&limited, written(3, 4), 3, true, countWrong + "3 keys, written were 4"},
+
+		"only keys":                {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}, {"p06", nil}}, 0, false, ""},
+		"only keys, one less":      {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}}, 0, false, countWrong + "3 keys, written were 4"},
+		"only keys, with a value":  {&onlyKeys, written(3, 4, 5, 6), 0, false, errAnyValue.Text},
+		"only the count":           {&counts, nil, 4, false, ""},
+		"only the count, one less": {&counts, nil, 3, false, countWrong + "3 keys, written were 4"},
+		"only the count, with one": {&counts, written(3), 4, false, "an answer held 1 keys of 4, expected were 0"},
+
+		"a named span":                  {&named, written(3, 4, 5, 6, 7, 8, 9), 0, false, ""},
+		"a named span, one less":        {&named, written(3, 4, 5, 6, 7, 8), 0, false, countWrong + "6 keys, written were 7"},
+		"a named span, beyond":          {&named, written(3, 4, 5, 6, 7, 8, 9, 10), 0, false, errNotWritten.Text},
+		"a named span, more of others":  {&named, with(written(3, 4, 5, 6, 7, 8, 9), pair{"pz", nil}), 0, false, errNotWritten.Text},
+		"a named span, a longer number": {&named, with(written(3), pair{"p0300", nil}), 0, false, errNotWritten.Text},
+
+		"a single key":            {&single, written(3), 0, false, ""},
+		"a single key, another":   {&single, written(4), 0, false, errOtherKey.Text},
+		"a single key, two":       {&single, written(3, 4), 0, false, errOtherKey.Text},
+		"a single key, twice":     {&single, written(3, 3), 0, false, errOrder.Text},
+		"a single key, not there": {&single, nil, 0, false, ""},
+	} {
+		var r Request
+		c.reads.Target(&r)
+		count := c.count
+		if count == 0 {
+			count = int64(len(c.pairs))
+		}
+		var wrong error
+		for _, pair := range c.pairs {
+			if wrong = r.Check([]byte(pair.key), pair.value); wrong != nil {
+				break
+			}
+		}
+		if wrong == nil {
+			wrong = r.CheckCounts(int64(len(c.pairs)), count, c.more)
+		}
+		if got := text(wrong); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if outcome, code := classify(wrong); wrong != nil && (outcome != Failed || code != CodeCheck) {
+			t.Errorf("%s: outcome %v, code %v", name, outcome, code)
+		}
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// at is an order in which every request uses the same key.
+type at uint64
+
+func (a at) Key(int) uint64 { return uint64(a) }
+
+// TestSpansEndWithTheirLastKey holds where spans begin and end, also where there is no next key to end them.
+func TestSpansEndWithTheirLastKey(t *testing.T) {
+	for _, c := range []struct {
+		first    at
+		keys     int
+		from, to string
+	}{{0, 1, "p0", "p0\x00"}, {0, 5, "p0", "p4\x00"}, {60, 1, "py", "py\x00"}, {60, 2, "py", "pz\x00"}, {61, 100, "pz", "pz\x00"}, {0, 1000, "p0", "pz\x00"}} {
+		reads := Reads{Prefix: "p", KeySize: 1, Order: c.first, SpanKeys: c.keys, Space: 62}
+		r := Request{Number: 5}
+		for range 2 {
+			reads.Target(&r)
+			if string(r.Key) != c.from || string(r.End) != c.to || r.Number != 5 {
+				t.Errorf("%d keys from %d on: %q to %q", c.keys, c.first, r.Key, r.End)
+			}
+		}
+	}
+}
+
+func TestSpansDoNotAllocate(t *testing.T) {
+	values := keys.NewValues(100, 1)
+	reads := &Reads{Prefix: "p", KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 50, Space: 1000, Verify: values, Complete: true}
+	puts := &Puts{Prefix: "p", KeySize: 8, Order: reads.Order, Values: values}
+	mixed := &Mixed{Puts: puts, Reads: reads, Ratio: 0.5, Draw: keys.NewDraw(1, keys.StreamKinds).At}
+	var r Request
+	var key []byte
+	ranges := 0
+	request := func() {
+		r.Number++
+		mixed.Target(&r)
+		if r.Kind == Put {
+			return
+		}
+		ranges++
+		e := &r.expected
+		for n := e.first; n < e.last; n++ {
+			key = keys.Append(append(key[:0], 'p'), n, 8)
+			if err := r.Check(key, values.At(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.CheckCounts(int64(e.last-e.first), int64(e.last-e.first), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		request()
+	}
+	if n := testing.AllocsPerRun(1000, request); n != 0 || ranges < 300 {
+		t.Errorf("%v allocations, %d spans", n, ranges)
+	}
+}
+
+func BenchmarkCheckSpan(b *testing.B) {
+	values := keys.NewValues(256, 1)
+	reads := &Reads{KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 100, Space: 100_000, Verify: values, Complete: true}
+	var r Request
+	var key []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Number++
+		reads.Target(&r)
+		for n := r.expected.first; n < r.expected.last; n++ {
+			key = keys.Append(key[:0], n, 8)
+			if err := r.Check(key, values.At(n)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
