@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from containernet_env.data_keys import Span
 from containernet_env.errors import RunError
 from containernet_env.netns_http import HttpError, NoAnswerError, request_json
 from containernet_env.scenarios import Scenario
@@ -113,22 +114,24 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
         "requestTimeout": scenario.request_timeout_ns / 1e9,
         "runTimeout": run_timeout_s,
         **_load_fields(scenario),
-        "keySize": scenario.key_size,
     }
-    if scenario.key_space is not None:
-        body["keySpace"] = scenario.key_space
+    if scenario.verify or not scenario.span.named:
+        body |= _key_fields(scenario)
     if scenario.member is not None:
         body["targetMember"] = endpoints[scenario.member]
     elif scenario.type == "write" or scenario.target == "leader":
         body["targetLeader"] = scenario.target == "leader"
-    if scenario.keys != "sequential" or scenario.type == "mixed":
+    # Only reads and what is written here are sequential by themselves.
+    if scenario.keys != "sequential" or scenario.type in ("mixed", "txn"):
         body["keyOrder"] = scenario.keys
     if scenario.keys == "zipfian":
         body["zipfExponent"] = float(scenario.zipf_exponent)
     if scenario.type == "write":
         order = {"sequentialKeys": True} if scenario.keys == "sequential" else {}
         return "/benchmark/write", body | order | {"valSize": scenario.val_size}
-    body |= {"consistency": scenario.consistency, "requireFound": True}
+    if scenario.type == "txn":
+        return "/benchmark/txn", body | {"valSize": scenario.val_size}
+    body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span)}
     if scenario.verify:
         body["verify"] = True
     # What a read must find follows from the size of the values and from the seed, which is the server's own default
@@ -138,6 +141,31 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
     if scenario.put_ratio is None:
         return "/benchmark/read", body
     return "/benchmark/mixed", body | {"ratio": float(scenario.put_ratio)}
+
+
+def _key_fields(scenario: Scenario) -> dict[str, Any]:
+    """Which keys there are."""
+    keys: dict[str, Any] = {"keySize": scenario.key_size}
+    if scenario.key_space is not None:
+        keys["keySpace"] = scenario.key_space
+    if scenario.key_prefix:
+        keys["keyPrefix"] = scenario.key_prefix
+    return keys
+
+
+def _span_fields(span: Span) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if span.prefix is not None:
+        fields |= {"key": span.prefix, "prefix": True}
+    if span.start is not None:
+        fields |= {"key": span.start, "endRange": span.end}
+    if span.keys is not None:
+        fields["spanKeys"] = span.keys
+    if span.limit is not None:
+        fields["limit"] = span.limit
+    if span.answer != "values":
+        fields[f"{span.answer}Only"] = True
+    return fields
 
 
 def _load_fields(scenario: Scenario) -> dict[str, Any]:

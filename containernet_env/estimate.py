@@ -26,6 +26,8 @@ SYNC_S = 2e-3
 SERVICE_S = 0.5e-3
 # Bytes around key and value in a request, a reply or a replicated entry: gRPC, HTTP/2, TCP, IP and Ethernet.
 FRAMING_BYTES = 150
+# Around each key and value of an answer: revisions, version and lengths in etcd's encoding.
+KEY_BYTES = 20
 # Around every scenario: opening connections, asking for the leader, writing the row.
 SCENARIO_S = 0.5
 # Around the run: containers, RTT measurement, the benchmark server, tear-down.
@@ -104,10 +106,13 @@ class Estimator:
     def _links_s(self, scenario: Scenario) -> float:
         if self._least_rate_bps is None:
             return 0.0
-        frame_bits = 8 * (scenario.key_size + scenario.val_size + FRAMING_BYTES)
+        key_bytes = len(scenario.key_prefix) + scenario.key_size
+        put_bytes = key_bytes + scenario.val_size + FRAMING_BYTES
+        value_bytes = scenario.val_size if scenario.span.answer == "values" else 0
+        range_bytes = scenario.keys_answered * (key_bytes + value_bytes + KEY_BYTES) + FRAMING_BYTES
         # A leader sends every write to each follower; the members share the answers to reads.
-        copies = _mean(scenario, max(1, len(self._members) - 1), 1 / self._spread(scenario))
-        return copies * frame_bits / self._least_rate_bps
+        puts = max(1, len(self._members) - 1) * put_bytes
+        return 8 * _mean(scenario, puts, range_bytes / self._spread(scenario)) / self._least_rate_bps
 
     def _spread(self, scenario: Scenario) -> int:
         """How many members share the reads."""
@@ -116,5 +121,5 @@ class Estimator:
 
 def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:
     """A quantity of one request, by the share of the puts."""
-    put_ratio = float(scenario.type == "write") if scenario.put_ratio is None else float(scenario.put_ratio)
+    put_ratio = float(not scenario.reads) if scenario.put_ratio is None else float(scenario.put_ratio)
     return put_ratio * of_put + (1 - put_ratio) * of_range

@@ -60,7 +60,7 @@ class PlanOptions:
     """What the command line and the machine add to the files.
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
-    placeholder until there is one. ``only``: names, globs, ``write``, ``read`` or ``mixed``; empty takes all.
+    placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
     ``repeat``: 1 or more. ``engine``: what makes hosts and links real (`containernet_env.network_engines`).
     """
 
@@ -180,6 +180,7 @@ class Plan:
                 "key_size_bytes": self.dataset.key_size,
                 "val_size_bytes": self.dataset.val_size,
                 "keys": self.dataset.keys,
+                "key_prefix": self.dataset.key_prefix,
             },
             "scenarios": [_scenario_dict(planned) for planned in self.scenarios],
             "estimated_s": round(self.estimated_s, 1),
@@ -487,6 +488,8 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         "verify": scenario.verify,
         "request_timeout_s": scenario.request_timeout_ns / 1e9,
         "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
+        "key_prefix": scenario.key_prefix,
+        "span": asdict(scenario.span) if scenario.reads else None,
         "loads_dataset": planned.loads_dataset,
         "estimated_s": round(planned.estimated_s, 1),
     }

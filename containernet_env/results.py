@@ -79,16 +79,24 @@ LINK_COLUMNS = (
     "LinkLateness_99%_us",
     "LinkReadGap_99%_us",
 )
-COLUMNS = (*LINK_COLUMNS, "Late_own", "Left_out")
+LEFT_OUT_COLUMNS = (*LINK_COLUMNS, "Late_own", "Left_out")
+COLUMNS = (*LEFT_OUT_COLUMNS, "ReadSpan", "ReadLimit", "ReadAnswer")
 # Every header that has ever been written, newest first: an existing file is appended to in its own form.
 # A new form is added here, never changed in place.
-FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, LINK_COLUMNS, OPEN_LOOP_COLUMNS, CLOSED_LOOP_COLUMNS, SEED_COLUMNS)
+FORMS: tuple[tuple[str, ...], ...] = (
+    COLUMNS,
+    LEFT_OUT_COLUMNS,
+    LINK_COLUMNS,
+    OPEN_LOOP_COLUMNS,
+    CLOSED_LOOP_COLUMNS,
+    SEED_COLUMNS,
+)
 
 # Columns that hold words; every other one holds numbers.
 TEXT_COLUMNS = frozenset(
     {"TestType", "Consistency", "Scenario", "Target", "Error", "Leader", "LinkDelay_ms", "Bandwidth_mbps"}
     | {"Hosts", "Links", "EtcdVersion", "Config", "RunId", "Timestamp", "Behind"}
-    | {"LinkJitter_ms", "LinkLoss_ratio", "Realtime"}
+    | {"LinkJitter_ms", "LinkLoss_ratio", "Realtime", "ReadSpan", "ReadAnswer"}
 )
 
 

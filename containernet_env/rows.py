@@ -12,7 +12,7 @@ from containernet_env.links.chance import IndependentLoss
 from containernet_env.links.spec import DirectionSpec
 from containernet_env.links.statistics import p99_ns
 from containernet_env.results import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
-from containernet_env.scenarios import ScheduledScenario
+from containernet_env.scenarios import Scenario, ScheduledScenario
 from containernet_env.topology import RttExpectation
 
 
@@ -146,7 +146,14 @@ def settings_of(facts: RunFacts, scheduled: ScheduledScenario) -> dict[str, str]
         "LinkJitter_ms": link_jitters_ms(facts.config),
         "LinkLoss_ratio": link_losses_ratio(facts.config),
         "Realtime": _yes_or_no(facts.realtime),
+        **(_asked_of_reads(scenario) if scenario.reads else {}),
     }
+
+
+def _asked_of_reads(scenario: Scenario) -> dict[str, str]:
+    span = scenario.span
+    limit = NOT_APPLICABLE if span.limit is None else str(span.limit)
+    return {"ReadSpan": span.shown, "ReadLimit": limit, "ReadAnswer": span.answer}
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, str]:

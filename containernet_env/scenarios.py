@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
+from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
 from containernet_env.config.scenario_schema import (
     ANY_MEMBER,
     MAX_SCENARIOS,
     NO_WARMUP,
-    REQUESTS_MAX,
     SCENARIO_FILE,
     Arrival,
     Consistency,
@@ -25,19 +25,18 @@ from containernet_env.config.scenario_schema import (
     RawLoad,
     RawMixed,
     RawOnDataset,
+    RawReading,
     RawWrite,
     ScenarioType,
     Warmup,
     model_at,
 )
 from containernet_env.config.validation import validate
+from containernet_env.data_keys import ONE_KEY, Keys, Span
 from containernet_env.errors import UsageError
 from containernet_env.units import format_duration, format_number
 
 CONSISTENCY_NAMES: dict[Consistency, str] = {"l": "linearizable", "s": "serializable"}
-
-KEY_ALPHABET = 62
-"""Characters of a sequential key (0-9, A-Z, a-z): keys of n bytes are 62^n different ones."""
 
 ZIPF_EXPONENT = Decimal("0.99")
 """The benchmark server's default, which is that of YCSB."""
@@ -56,11 +55,20 @@ QUICK_SCENARIOS = _SHIPPED / "quick.json"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What every read scenario reads: ``keys`` sequential keys; sizes are in bytes."""
+    """What every read scenario reads: ``keys`` sequential keys; sizes are in bytes, ``key_prefix`` comes on top.
+
+    With a ``key_prefix`` no write scenario makes or changes any of it.
+    """
 
     key_size: int = 8
     val_size: int = 256
     keys: int = 10_000
+    key_prefix: str = ""
+
+    @property
+    def all_keys(self) -> Keys:
+        """The names of all its keys."""
+        return Keys(self.key_size, self.keys, self.key_prefix)
 
     @property
     def load(self) -> Scenario:
@@ -74,6 +82,7 @@ class Dataset:
             key_size=self.key_size,
             val_size=self.val_size,
             key_space=self.keys,
+            key_prefix=self.key_prefix,
         )
 
     def present_after(self, scenario: Scenario, present: bool) -> bool:
@@ -82,7 +91,7 @@ class Dataset:
         A write that is sure to write at least as many keys with the same sizes makes it; one of other values under
         keys of the same size replaces part of it. What is written of the data set itself is what was there.
         """
-        if scenario.uses_dataset or scenario.key_size != self.key_size:
+        if scenario.uses_dataset or scenario.key_size != self.key_size or self.key_prefix:
             return present
         if scenario.val_size != self.val_size:
             return False
@@ -101,9 +110,11 @@ class Scenario:
     A write puts keys of ``key_size`` bytes with values of ``val_size`` bytes, in the order of ``keys``, which come from
     ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
-    set, whose sizes are then given, in the order of ``keys``; ``verify`` checks every value that is read. ``target`` is
-    who is asked: only the leader, all members in turn (``"cluster"``), or the one member of that name. ``consistency``
-    is ``None`` for writes. A request without an answer within ``request_timeout_ns`` has failed.
+    set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read asks for, and ``verify``
+    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set anew if it has
+    its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in turn
+    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself. A
+    request without an answer within ``request_timeout_ns`` has failed.
     """
 
     name: str
@@ -125,6 +136,18 @@ class Scenario:
     verify: bool = False
     put_ratio: Decimal | None = None
     request_timeout_ns: int = REQUEST_TIMEOUT_NS
+    key_prefix: str = ""
+    span: Span = ONE_KEY
+
+    @property
+    def reads(self) -> bool:
+        """Whether some of its requests only read."""
+        return self.consistency is not None
+
+    @property
+    def keys_answered(self) -> int:
+        """How many keys the answer to one of its reads holds at most."""
+        return self.span.answered(Keys(self.key_size, self.key_space or 1, self.key_prefix))
 
     @property
     def first_keys_written(self) -> int:
@@ -216,15 +239,17 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
     if count > MAX_SCENARIOS:
         findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
         document.refuse(findings)
-    dataset = Dataset(raw.dataset.key_size, raw.dataset.val_size, raw.dataset.keys)
-    if not _keys_fit(dataset.key_size, dataset.keys):
-        findings.append(_key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
+    dataset = Dataset(raw.dataset.key_size, raw.dataset.val_size, raw.dataset.keys, raw.dataset.key_prefix or "")
+    if not keys_fit(dataset.key_size, dataset.keys):
+        findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
     scenarios: list[Scenario] = []
     first_at: dict[str, Location] = {}
     for index, block in enumerate(raw.scenarios):
         location = ("scenarios", index)
         if isinstance(block, RawWrite):
-            findings.extend(_key_findings(document, location, block))
+            findings.extend(key_findings(document, location, block))
+        elif isinstance(block, RawReading):
+            findings.extend(span_findings(document, location, block, dataset.all_keys, raw.scenarios))
         for scenario in _expand(block, dataset):
             if scenario.name in first_at:
                 where = json_path(first_at[scenario.name])
@@ -248,15 +273,15 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int = 1) -> tuple[ScheduledScenario, ...]:
     """The scenarios that match any of ``only`` (empty: all), the whole selection ``repeat`` times.
 
-    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``, ``mixed``). Raises
-    ``UsageError`` that lists the names when a pattern matches nothing.
+    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``, ``mixed``,
+    ``txn``). Raises ``UsageError`` that lists the names when a pattern matches nothing.
     """
     if repeat < 1:
         raise UsageError(f"--repeat: got {repeat}; allowed: 1 or more")
     unmatched = [pattern for pattern in only if not any(_matches(item, pattern) for item in scenarios)]
     if unmatched:
         names = "\n".join(f"  {scenario.name}" for scenario in scenarios)
-        allowed = f"write, read, mixed, a name or a glob of these:\n{names}"
+        allowed = f"write, read, mixed, txn, a name or a glob of these:\n{names}"
         raise UsageError(f"no scenario matches {', '.join(unmatched)}; allowed: {allowed}")
     chosen = [item for item in scenarios if not only or any(_matches(item, pattern) for pattern in only)]
     # Whole rounds, so that a drift of the machine meets every scenario alike.
@@ -271,8 +296,10 @@ def _size(block: RawAnyBlock) -> int:
     loads = sum(max(1, len(load.rate)) * len(load.clients) for load in block.load)
     if isinstance(block, RawWrite):
         return loads * len(block.data) * len(block.target) * len(block.keys)
-    ratios = len(block.ratio) if isinstance(block, RawMixed) else 1
-    return loads * ratios * len(block.target) * len(block.keys) * len(block.consistency)
+    size = loads * len(block.target) * len(block.keys)
+    if isinstance(block, RawReading):
+        size *= len(block.consistency) * max(1, len(block.span_keys))
+    return size * len(block.ratio) if isinstance(block, RawMixed) else size
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,18 +369,21 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             )
         return
     ratios: list[Decimal | None] = [*block.ratio] if isinstance(block, RawMixed) else [None]
-    axes = product(loads, ratios, block.target, block.keys, block.consistency)
-    for load, ratio, target, order, consistency in axes:
+    consistencies: list[Consistency | None] = [*block.consistency] if isinstance(block, RawReading) else [None]
+    verify = isinstance(block, RawReading) and block.verify
+    axes = product(loads, ratios, block.target, spans_of(block), block.keys, consistencies)
+    for load, ratio, target, span, order, consistency in axes:
         exponent = _exponent(block, order)
         # What a file leaves out is left out of the name.
         parts = [
             block.type,
             f"w{format_number(ratio)}" if ratio is not None else "",
             target if target != "cluster" else "",
-            CONSISTENCY_NAMES[consistency],
+            CONSISTENCY_NAMES[consistency] if consistency is not None else "",
             load.name,
+            span.label,
             *_order(order, exponent),
-            "" if block.verify else "unverified",
+            "" if verify or not isinstance(block, RawReading) else "unverified",
         ]
         yield Scenario(
             name="-".join(filter(None, parts)),
@@ -365,8 +395,10 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             consistency=consistency,
             keys=order,
             zipf_exponent=exponent,
-            verify=block.verify,
+            verify=verify,
             put_ratio=ratio,
+            key_prefix=dataset.key_prefix,
+            span=span,
             **load.settings,
         )
 
@@ -387,23 +419,3 @@ def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterat
                 location: Location = ("scenarios", number, "target")
                 step = (index,) if isinstance(value_at(document.value, location), list) else ()
                 yield MemberTarget(json_path((*location, *step)), target)
-
-
-def _keys_fit(key_size: int, keys: int) -> bool:
-    # From 6 bytes on there are more keys than may be asked for: no need for large powers.
-    return key_size > 5 or KEY_ALPHABET**key_size >= keys
-
-
-def _key_too_small(location: Location, key_size: int, keys: int) -> Finding:
-    least = next(size for size in range(1, 7) if _keys_fit(size, keys))
-    return Finding(location, f"is too small for {keys} different keys", f"{key_size}", f"at least {least}")
-
-
-def _key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
-    # A duration writes a new key in each request, as many as there can be.
-    most = block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
-    listed = isinstance(value_at(document.value, (*location, "data")), list)
-    for index, data in enumerate(block.data):
-        if not _keys_fit(data.key_size, most):
-            step = (index,) if listed else ()
-            yield _key_too_small((*location, "data", *step, "keySize"), data.key_size, most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
@@ -18,12 +19,21 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from containernet_env.config.fields import Boolean, choice, decimal, duration, integer, one_of_or_name, refuse
+from containernet_env.config.fields import (
+    Boolean,
+    checked,
+    choice,
+    decimal,
+    duration,
+    integer,
+    one_of_or_name,
+    refuse,
+)
 from containernet_env.config.reader import Location
 from containernet_env.config.validation import StrictModel
 from containernet_env.units import format_duration, parse_duration
 
-ScenarioType = Literal["write", "read", "mixed"]
+ScenarioType = Literal["write", "read", "mixed", "txn"]
 Arrival = Literal["constant", "poisson"]
 KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
 Consistency = Literal["l", "s"]
@@ -40,6 +50,8 @@ CONNS_MAX = 10_000
 REQUESTS_MAX = 10_000_000
 KEY_MAX_BYTES = 1024
 KEY_SPACE_MAX = 1_000_000_000
+KEY_TEXT_MAX = 200
+LIMIT_MAX = 1_000_000_000
 VALUE_MAX_BYTES = 1 << 20
 RATE_MIN, RATE_MAX = Decimal("0.1"), Decimal(1_000_000)
 # "More than 0" to the server; less than this is uniform for any data set.
@@ -107,11 +119,29 @@ _WARMUP = (
 )
 
 
+# What stands in the names of scenarios, where it must not be a glob, and in a column of the CSV.
+_KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
+_KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
+
+
+def _parse_key(value: object) -> str:
+    if not isinstance(value, str) or re.fullmatch(_KEY_PATTERN, value) is None:
+        raise ValueError("is not a key or the beginning of one")
+    return value
+
+
+_KEY = (
+    checked(_parse_key, _KEY_FORM),
+    WithJsonSchema({"type": "string", "pattern": f"^{_KEY_PATTERN}$", "description": _KEY_FORM}),
+)
+
+
 class RawDataset(StrictModel):
     """The data set that the reads read."""
 
     model_config = ConfigDict(title="Data set")
 
+    key_prefix: Annotated[str | None, *_KEY] = Field(default=None, alias="keyPrefix")
     key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(default=8, alias="keySize")
     val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(default=256, alias="valSize")
     keys: Annotated[int, *integer(1, REQUESTS_MAX)] = 10_000
@@ -180,7 +210,7 @@ class RawData(StrictModel):
 class RawBlock(StrictModel):
     """What every block has."""
 
-    type: Annotated[ScenarioType, *choice("write", "read", "mixed")]
+    type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
     load: Annotated[list[RawLoad], *_AXIS]
 
 
@@ -226,11 +256,9 @@ class RawWrite(RawBlock):
 class RawOnDataset(RawBlock):
     """What blocks on the data set have in common."""
 
-    consistency: _CONSISTENCIES
     target: _TARGETS = Field(default=["cluster"])
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
-    verify: Boolean = True
 
     @model_validator(mode="after")
     def _exponent_has_its_order(self) -> Self:
@@ -238,15 +266,81 @@ class RawOnDataset(RawBlock):
         return self
 
 
-class RawRead(RawOnDataset):
-    """Reads of the data set: for each load, for each target, for each order of keys, for each consistency."""
+_SPAN_KEYS = Annotated[list[Annotated[int, *integer(1, REQUESTS_MAX)]], *_AXIS]
 
-    model_config = ConfigDict(title="Reads")
+
+class RawReading(RawOnDataset):
+    """What blocks with reads have in common."""
+
+    consistency: _CONSISTENCIES
+    span_keys: _SPAN_KEYS = Field(default_factory=list, alias="spanKeys")
+    verify: Boolean = True
+
+
+class RawSpan(StrictModel):
+    """All keys from one on to before another one."""
+
+    model_config = ConfigDict(title="Span")
+
+    start: Annotated[str, *_KEY] = Field(alias="from")
+    end: Annotated[str, *_KEY] = Field(alias="to")
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        if self.end <= self.start:
+            refuse("is not after the start", f"a key that sorts after from, {self.start}", key="to")
+        return self
+
+
+_EXTENTS = ("prefix", "span", "spanKeys")
+_NOT_BESIDE_A_NAME = ("span", "spanKeys", "keys", "zipfExponent")
+
+
+class RawRead(RawReading):
+    """Reads of the data set: for each load, target, number of keys at once, order of keys, and consistency."""
+
+    model_config = ConfigDict(
+        title="Reads",
+        json_schema_extra={
+            "not": {
+                "anyOf": [
+                    {"required": [one, two]}
+                    for one, others in (("prefix", _NOT_BESIDE_A_NAME), ("span", _NOT_BESIDE_A_NAME[1:]))
+                    for two in others
+                ]
+            },
+            "dependentSchemas": {"limit": {"anyOf": [{"required": [extent]} for extent in _EXTENTS]}},
+        },
+    )
 
     type: Literal["read"]
+    prefix: Annotated[str | None, *_KEY] = None
+    span: RawSpan | None = None
+    limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
+    keys_only: Boolean = Field(default=False, alias="keysOnly")
+    count_only: Boolean = Field(default=False, alias="countOnly")
+
+    @model_validator(mode="after")
+    def _asks_for_one_thing(self) -> Self:
+        given = [
+            name
+            for name, value in zip(_EXTENTS, (self.prefix, self.span, self.span_keys or None), strict=True)
+            if value is not None
+        ]
+        if len(given) > 1:
+            refuse(f"is given beside {given[0]}", "one of prefix, span and spanKeys", key=given[1])
+        if self.limit is not None and not given:
+            refuse("is given for single keys", "only beside prefix, span or spanKeys", key="limit")
+        if self.keys_only and self.count_only:
+            refuse("is given beside keysOnly", "one of keysOnly and countOnly", key="countOnly")
+        if given and given[0] != "spanKeys":
+            for name, key in (("keys", "keys"), ("zipf_exponent", "zipfExponent")):
+                if name in self.model_fields_set:
+                    refuse(f"is given beside {given[0]}", "only where reads begin at the data set's keys", key=key)
+        return self
 
 
-class RawMixed(RawOnDataset):
+class RawMixed(RawReading):
     """Writes and reads of the data set: as reads, for each ratio."""
 
     model_config = ConfigDict(title="Mixed")
@@ -255,7 +349,15 @@ class RawMixed(RawOnDataset):
     ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *_AXIS]
 
 
-RawAnyBlock = RawWrite | RawRead | RawMixed
+class RawTxn(RawOnDataset):
+    """Transactions on the data set: for each load, for each target, for each order of keys."""
+
+    model_config = ConfigDict(title="Transactions")
+
+    type: Literal["txn"]
+
+
+RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn
 
 
 class RawScenarioFile(StrictModel):
@@ -284,12 +386,19 @@ def model_at(location: Location, document: Any) -> type[StrictModel]:
             return RawLoad
         case (_, _, "data", *_):
             return RawData
+        case (_, _, "span", *_):
+            return RawSpan
         case (_, int(index)):
             return _BLOCKS.get(_type_of(document["scenarios"][index]), RawBlock)
     return RawBlock
 
 
-_BLOCKS: dict[object, type[StrictModel]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed}
+_BLOCKS: dict[object, type[StrictModel]] = {
+    "write": RawWrite,
+    "read": RawRead,
+    "mixed": RawMixed,
+    "txn": RawTxn,
+}
 
 
 def _type_of(block: object) -> str:

@@ -1,4 +1,4 @@
-"""Open loops, durations, mixed loads and single members, from a scenario file to the rows."""
+"""Open loops, durations, mixed loads, transactions, spans and single members, from a scenario file to the rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from tests.docker.machine_state import left_over, snapshot
 pytestmark = pytest.mark.docker
 
 OPEN = {"rate": 100, "duration": "2s", "warmup": "200ms", "clients": 50, "conns": 5}
+CLOSED = {"total": 50, "clients": 5, "conns": 5}
 SCENARIOS = {
-    "dataset": {"keySize": 8, "valSize": 256, "keys": 100},
+    "dataset": {"keyPrefix": "data/", "keySize": 8, "valSize": 256, "keys": 100},
     "scenarios": [
         {"type": "write", "load": OPEN, "data": {"keySize": 8, "valSize": 256}, "target": ["leader", "etcd2"]},
         {
@@ -44,6 +45,9 @@ SCENARIOS = {
             "data": {"keySize": 8, "valSize": 256},
             "target": "leader",
         },
+        {"type": "txn", "load": CLOSED, "keys": "shuffled"},
+        {"type": "read", "load": CLOSED, "consistency": "l", "spanKeys": 20, "limit": 5, "keys": "uniform"},
+        {"type": "read", "load": CLOSED, "consistency": "s", "prefix": "data/0000000"},
     ],
 }
 
@@ -58,12 +62,13 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     found = list(csv.DictReader(out.read_text().splitlines()))
-    assert [row["Error"] for row in found] == ["-"] * 6, output
-    leader, member, mixed, read, closed, too_fast = found
+    assert [row["Error"] for row in found] == ["-"] * 9, output
+    leader, member, mixed, read, closed, too_fast, txn, span, prefix = found
 
     record = json.loads((tmp_path / "out.runs" / f"{leader['RunId']}.json").read_text())
     results = [entry["result"] for entry in record["scenarios"]]
-    assert [result["operation"] for result in results] == ["put", "put", "mixed", "range", "range", "put"]
+    operations = ["put", "put", "mixed", "range", "range", "put", "txn", "range", "range"]
+    assert [result["operation"] for result in results] == operations
     for row, result in zip(found[:4], results, strict=False):
         assert (row["Unknown"], row["Unsent"], row["Errors"]) == ("0", "0", "0"), row
         assert row["Behind"] in ("yes", "no")
@@ -84,4 +89,13 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
     assert 1 <= float(closed["Total"]) < 2
     assert too_fast["Behind"] == "yes" and int(too_fast["Unsent"]) > 0, too_fast
     assert f"{too_fast['Scenario']}: behind its schedule: " in output
+    asked = ("TestType", "Consistency", "KeySize", "ReadSpan", "ReadLimit", "ReadAnswer")
+    assert [txn[column] for column in asked] == ["txn", "-", "8", "-", "-", "-"]
+    assert [span[column] for column in asked] == ["read", "l", "-", "20 keys", "5", "values"]
+    assert [prefix[column] for column in asked] == ["read", "s", "-", "prefix data/0000000", "-", "values"]
+    assert [result["ok"] for result in results[6:]] == [50] * 3
+    for result in results[7:]:
+        assert result["asked"]["verify"] and result["asked"]["key_space"] == 100 and result["empty"] == 0
+    assert (results[7]["asked"]["span_keys"], results[7]["asked"]["limit"]) == (20, 5)
+    assert (results[8]["asked"]["key"], results[8]["asked"]["prefix"]) == ("data/0000000", True)
     assert left_over(before) == {}

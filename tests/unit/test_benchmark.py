@@ -11,6 +11,7 @@ import pytest
 from containernet_env import benchmark
 from containernet_env.benchmark import RESULT_SCHEMA, BenchmarkServer, lateness_of, request_of
 from containernet_env.config.scenario_schema import Warmup
+from containernet_env.data_keys import Span
 from containernet_env.errors import RunError
 from containernet_env.netns_http import HttpError
 from containernet_env.scenarios import Dataset, Scenario
@@ -79,6 +80,33 @@ def test_writes_have_their_order_of_keys_and_every_load_its_deadline() -> None:
     zipfian = asked(replace(WRITE, keys="zipfian", zipf_exponent=Decimal("1.2")))
     assert (zipfian["keyOrder"], zipfian["zipfExponent"]) == ("zipfian", 1.2)
     assert request_of(replace(READ, request_timeout_ns=10**9), ENDPOINTS, 9.0)[1]["requestTimeout"] == 1.0
+
+
+def test_reads_of_spans_ask_for_what_the_file_says() -> None:
+    spans = replace(READ, span=Span(keys=10, limit=3, answer="keys"), keys="uniform", key_prefix="d/")
+    assert asked(spans) == asked(READ) | {
+        "keyOrder": "uniform",
+        "keyPrefix": "d/",
+        "spanKeys": 10,
+        "limit": 3,
+        "keysOnly": True,
+    }
+    # A name tells what is read: which keys there are is of use for verifying only.
+    prefix = replace(READ, span=Span(prefix="000", answer="count"))
+    unnamed = {name: value for name, value in asked(READ).items() if name not in ("keySize", "keySpace")}
+    assert asked(prefix) == unnamed | {"key": "000", "prefix": True, "countOnly": True}
+    assert "keySize" not in request_of(prefix, ENDPOINTS, 1800.0)[1]
+    verified = asked(replace(READ, span=Span(start="0", end="1"), verify=True))
+    assert verified == asked(READ) | {"key": "0", "endRange": "1", "verify": True, "valSize": 256}
+
+
+def test_a_transaction_writes_the_values_of_the_data_set() -> None:
+    txn = replace(READ, type="txn", consistency=None, key_prefix="d/")
+    path, body = request_of(txn, ENDPOINTS, 1800.0)
+    assert path == "/benchmark/txn"
+    left_out = {name: value for name, value in asked(READ).items() if name not in ("consistency", "requireFound")}
+    assert asked(txn) == left_out | {"keyOrder": "sequential", "valSize": 256, "keyPrefix": "d/"}
+    assert "consistency" not in body and body["keySize"] == 8
 
 
 def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:

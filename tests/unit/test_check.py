@@ -175,6 +175,23 @@ def test_the_schemas_accept_what_we_ship_and_refuse_what_we_refuse():
         {"ratio": 0.5},
     ):
         assert not scenarios.is_valid({"scenarios": [block | wrong]}), wrong
+    closed = {"type": "read", "load": {"total": 5, "clients": 1, "conns": 1}, "consistency": "s"}
+    span = {"from": "a", "to": "b"}
+    for more, valid in (
+        ({"prefix": "data/", "limit": 5, "keysOnly": True}, True),
+        ({"span": span, "countOnly": True}, True),
+        ({"spanKeys": [1, 10], "limit": 5, "keys": "uniform"}, True),
+        ({"type": "txn"}, False),
+        ({"limit": 5}, False),
+        ({"prefix": "*"}, False),
+        ({"prefix": "a", "span": span}, False),
+        ({"prefix": "a", "spanKeys": 5}, False),
+        ({"span": span, "spanKeys": 5}, False),
+        ({"span": span, "keys": "uniform"}, False),
+        ({"span": {"from": "a"}}, False),
+    ):
+        assert scenarios.is_valid({"scenarios": [closed | more]}) is valid, more
+    assert scenarios.is_valid({"dataset": {"keyPrefix": "d/"}, "scenarios": [{"type": "txn", "load": load}]})
     assert not config.is_valid({"nodes": []})
     plain = {key: good[key] for key in ("ip", "mem", "cpus")}
     links = [
@@ -201,6 +218,6 @@ def test_the_examples_in_the_documentation_are_good(tmp_path):
     for example in examples("scenarios.md"):
         path.write_text(example)
         plan = build_plan(load_config(ROOT / "configs" / "3node.json"), load_scenarios(path), OPTIONS)
-        assert len(plan.scenarios) in (10, 12)
+        assert len(plan.scenarios) in (7, 10, 12)
     assert len(examples("config.md")) == 3
-    assert len(examples("scenarios.md")) == 2
+    assert len(examples("scenarios.md")) == 3

@@ -10,6 +10,7 @@ import pytest
 
 from containernet_env.config import load_config
 from containernet_env.config.scenario_schema import Warmup
+from containernet_env.data_keys import Span
 from containernet_env.estimate import SCENARIO_S, Estimator
 from containernet_env.scenarios import Scenario
 from containernet_env.topology import star
@@ -42,6 +43,25 @@ def test_a_warm_up_of_a_closed_loop_takes_as_long_as_its_requests() -> None:
     measured_s = ESTIMATOR.scenario_s(WRITE) - SCENARIO_S
     warm = replace(WRITE, warmup=Warmup(requests=500))
     assert ESTIMATOR.scenario_s(warm) == pytest.approx(SCENARIO_S + 1.5 * measured_s)
+
+
+def test_a_transaction_takes_as_long_as_a_write() -> None:
+    txn = replace(READ, type="txn", consistency=None)
+    assert ESTIMATOR.scenario_s(txn) == ESTIMATOR.scenario_s(replace(WRITE, target="cluster"))
+
+
+def test_answers_of_many_keys_take_their_time_on_the_links() -> None:
+    config = load_config(CONFIG.path.with_name("wan-50ms.json"))
+    estimator = Estimator(star(config), [node.cpus for node in config.nodes], 2)
+    read = replace(READ, total=10_000, clients=1000, val_size=10_000)
+    of_100 = replace(read, span=Span(keys=100))
+    # 1 MB each, shared by three links of 100 Mbit/s.
+    assert estimator.scenario_s(of_100) == pytest.approx(10_000 * 1e6 * 8 / 3e8, rel=0.05)
+    limited = estimator.scenario_s(replace(of_100, span=Span(keys=100, limit=10)))
+    assert estimator.scenario_s(of_100) > 5 * limited > 10 * estimator.scenario_s(read)
+    for answer in ("keys", "count"):
+        small = replace(of_100, span=Span(keys=100, answer=answer))  # type: ignore[arg-type]
+        assert estimator.scenario_s(small) < limited
 
 
 def test_a_mixed_load_lies_between_reads_and_writes() -> None:

@@ -31,6 +31,10 @@ OPEN_LOOP_HEADER = (
     f"{CLOSED_LOOP_HEADER},Rate_offered,Rate_achieved,Unsent,Unknown,Behind,"
     "Service_50%,Service_95%,Service_99%,Service_99.9%"
 )
+# The header of before reads of several keys.
+LEFT_OUT_HEADER = (
+    f"{OPEN_LOOP_HEADER},LinkJitter_ms,LinkLoss_ratio,Realtime,LinkLateness_99%_us,LinkReadGap_99%_us,Late_own,Left_out"
+)
 
 
 def opened(path: Path) -> ResultsFile:
@@ -93,6 +97,16 @@ def test_a_file_of_before_jitter_and_loss_is_appended_to_in_its_own_form(tmp_pat
     assert lines(path)[0] == OPEN_LOOP_HEADER
     assert lines(path)[2].split(",") == ["mixed"] + ["-"] * 45 + ["0.1"]
     assert results.load(path)["Service_99.9%"].tolist() == [1.0, 0.1]
+
+
+def test_a_file_of_before_spans_is_appended_to_in_its_own_form(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text(LEFT_OUT_HEADER + "\nwrite" + ",1" * 53 + "\n")
+    file = opened(path)
+    file.append({"TestType": "read", "Left_out": "2", "ReadSpan": "100 keys", "ReadLimit": "5", "ReadAnswer": "keys"})
+    assert lines(path)[0] == LEFT_OUT_HEADER
+    assert lines(path)[2].split(",") == ["read"] + ["-"] * 52 + ["2"]
+    assert results.load(path)["Left_out"].tolist() == [1, 2]
 
 
 def test_every_form_begins_with_the_one_before_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from containernet_env.benchmark import lateness_of
 from containernet_env.config import load_config
+from containernet_env.data_keys import ONE_KEY, Span
 from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.results import COLUMNS
@@ -104,6 +105,20 @@ def test_a_percentile_that_cannot_be_told_from_the_slowest_is_left_out() -> None
 def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
     made = row(replace(READ, type="mixed", put_ratio=Decimal("0.2")), None)
     assert values(made, "TestType", "KeySize", "ValueSize", "Consistency") == ["mixed", "8", "256", "l"]
+
+
+def test_a_row_says_what_a_read_asks_for() -> None:
+    columns = ("ReadSpan", "ReadLimit", "ReadAnswer")
+    for span, shown in (
+        (ONE_KEY, ["1 key", "-", "values"]),
+        (Span(keys=100, limit=10), ["100 keys", "10", "values"]),
+        (Span(prefix="d/0", answer="keys"), ["prefix d/0", "-", "keys"]),
+        (Span(start="a", end="b", limit=7, answer="count"), ["a to b", "7", "count"]),
+    ):
+        assert values(row(replace(READ, span=span), None), *columns) == shown
+    for writes in (replace(READ, type="write", consistency=None), replace(READ, type="txn", consistency=None)):
+        made = row(writes, None)
+        assert values(made, *columns, "Consistency", "KeySize", "ValueSize") == ["-"] * 4 + ["8", "256"]
 
 
 @pytest.mark.parametrize(("realtime", "shown"), [(True, "yes"), (False, "no"), (None, "-")])

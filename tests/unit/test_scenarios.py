@@ -123,6 +123,109 @@ def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
     ]
 
 
+def txns(**changes):
+    return {"type": "txn", "load": LOAD} | changes
+
+
+PREFIXED = {"keyPrefix": "d/", "keySize": 3, "valSize": 10, "keys": 100}
+
+
+def test_names_of_spans_say_what_is_asked_for(tmp_path):
+    blocks = [
+        reads(spanKeys=[1, 10], limit=5, keys=["sequential", "uniform"], verify=False),
+        reads(prefix="0000", keysOnly=True),
+        reads(span={"from": "00000001", "to": "0000001Z"}, limit=2, countOnly=True),
+        reads(keysOnly=True),
+        mixed(spanKeys=7),
+        txns(target=["leader", "cluster"], keys=["sequential", "zipfian"]),
+    ]
+    assert names_of(tmp_path, *blocks) == [
+        "read-linearizable-10x1x1-span1-limit5-unverified",
+        "read-linearizable-10x1x1-span1-limit5-uniform-unverified",
+        "read-linearizable-10x1x1-span10-limit5-unverified",
+        "read-linearizable-10x1x1-span10-limit5-uniform-unverified",
+        "read-linearizable-10x1x1-prefix:0000-keysonly",
+        "read-linearizable-10x1x1-00000001..0000001Z-limit2-countonly",
+        "read-linearizable-10x1x1-keysonly",
+        "mixed-w0.5-linearizable-10x1x1-span7",
+        "txn-leader-10x1x1",
+        "txn-leader-10x1x1-zipfian",
+        "txn-10x1x1",
+        "txn-10x1x1-zipfian",
+    ]
+
+
+def test_spans_and_transactions_are_of_the_data_set(tmp_path):
+    blocks = [
+        reads(prefix="d/01"),
+        reads(span={"from": "d/002", "to": "d/00A"}, limit=3),
+        reads(spanKeys=7),
+        reads(spanKeys=100, countOnly=True),
+        txns(keys="shuffled"),
+        writes(data={"keySize": 4, "valSize": 64}),
+    ]
+    file = load_scenarios(write(tmp_path, {"dataset": PREFIXED, "scenarios": blocks}))
+    assert [s.keys_answered for s in file.scenarios[:4]] == [38, 3, 7, 0]
+    assert [s.key_prefix for s in file.scenarios] == ["d/"] * 5 + [""]
+    assert [s.verify for s in file.scenarios] == [True] * 4 + [False] * 2
+    txn = file.scenarios[4]
+    assert (txn.type, txn.key_space, txn.val_size, txn.consistency, txn.target) == ("txn", 100, 10, None, "cluster")
+    assert txn.uses_dataset and not txn.reads
+    assert (file.dataset.load.key_prefix, file.dataset.load.key_space) == ("d/", 100)
+
+
+def test_with_a_key_prefix_writes_neither_make_nor_spoil_the_data_set(tmp_path):
+    dataset = {"keySize": 4, "valSize": 64, "keys": 10}
+    for prefix, made, spoilt in (({}, True, False), ({"keyPrefix": "d/"}, False, True)):
+        block = writes(data=[DATA, DATA | {"valSize": 65}])
+        file = load_scenarios(write(tmp_path, {"dataset": dataset | prefix, "scenarios": [block, reads()]}))
+        same, other, read = file.scenarios
+        assert file.dataset.present_after(same, False) is made
+        assert file.dataset.present_after(other, True) is spoilt
+        assert file.dataset.present_after(read, True)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "block", "written", "fine"),
+    [
+        # 8 digits, 10,000 keys: 00000000 to 000002bH.
+        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 10_000}, data={"keySize": 8, "valSize": 256}), True),
+        # Behind the data set's last key: spans do not reach there, and a prefix does.
+        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 10_001}, data={"keySize": 8, "valSize": 256}), True),
+        ({}, reads(prefix="0000"), writes(load=LOAD | {"total": 10_001}, data={"keySize": 8, "valSize": 256}), False),
+        ({}, reads(prefix="00000"), writes(load=LOAD | {"total": 10_000}, data={"keySize": 8, "valSize": 1}), True),
+        ({}, reads(prefix="0000", verify=False), writes(load=LOAD | {"total": 10_001}), True),
+        ({}, reads(span={"from": "0000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), False),
+        ({}, reads(span={"from": "00000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), True),
+        ({}, reads(spanKeys=5), writes(data={"keySize": 7, "valSize": 1}), False),
+        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 1}, data={"keySize": 7, "valSize": 1}), True),
+        # 0000 comes before all, 0001 after all.
+        ({}, reads(spanKeys=5), writes(), True),
+        ({}, reads(prefix="0000"), writes(), False),
+        ({}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), False),
+        ({}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), True),
+        ({"keys": 62**3 + 2}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), False),
+        ({"keys": 62**3}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), True),
+        ({}, reads(), writes(data={"keySize": 9, "valSize": 1}), True),
+        ({}, mixed(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), False),
+        ({"keyPrefix": "d/"}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), True),
+        ({"keyPrefix": "d/"}, reads(prefix="d/"), writes(load=LOAD | {"total": 62**2}), True),
+        # A prefix that is a key of a write.
+        ({"keyPrefix": "0000"}, reads(prefix="0000"), writes(), False),
+    ],
+)
+def test_a_span_is_verified_where_only_the_data_set_is(tmp_path, dataset, block, written, fine):
+    path = write(tmp_path, {"dataset": dataset, "scenarios": [block, written]})
+    if fine:
+        load_scenarios(path)
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(path)
+    (problem,) = caught.value.problems
+    assert "$.scenarios[1] writes" in problem.message and "keyPrefix" in problem.allowed
+    assert problem.path == f"$.scenarios[0].{next(key for key in ('spanKeys', 'prefix', 'span') if key in block)}"
+
+
 def test_drawn_keys_of_a_duration_come_from_a_key_space(tmp_path):
     file = {"scenarios": [writes(load=OPEN, keys="uniform", keySpace=1000)]}
     (found,) = load_scenarios(write(tmp_path, file)).scenarios
@@ -221,7 +324,7 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
         ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
         ({"scenarios": [writes(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, data, target"),
-        ({"scenarios": [reads(ratio=0.5)]}, "$.scenarios[0].ratio", "0.5", "type, load, consistency, target, keys"),
+        ({"scenarios": [reads(ratio=0.5)]}, "$.scenarios[0].ratio", "0.5", "type, load, target, keys"),
         ({"scenarios": [reads(consistency=["l", "x"])]}, "$.scenarios[0].consistency[1]", '"x"', '"l" or "s"'),
         ({"scenarios": [writes(target="All")]}, "$.scenarios[0].target", '"All"', '"leader", "cluster" or a member'),
         ({"scenarios": [writes(target=["leader", 1])]}, "$.scenarios[0].target[1]", "1", "a member's name"),
@@ -287,9 +390,32 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(keySpace=0)]}, "$.scenarios[0].keySpace", "0", "from 1 to 1000000000"),
         ({"scenarios": [writes(keySpace=62**4 + 1)]}, "$.scenarios[0].data.keySize", "4", "at least 5"),
         ({"scenarios": [writes(load=OPEN, keys="uniform")]}, "$.scenarios[0].keySpace", None, "uniform ones are drawn"),
-        ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, consistency"),
+        ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, target, keys"),
         ({"scenarios": [writes(load=LOAD | {"timeout": "0s"})]}, "$.scenarios[0].load.timeout", '"0s"', "3600s"),
         ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
+        ({"scenarios": [reads(spanKeys=0)]}, "$.scenarios[0].spanKeys", "0", "from 1 to"),
+        ({"scenarios": [reads(spanKeys=[5, 10_001])]}, "$.scenarios[0].spanKeys", "[5, 10001]", "at most dataset.keys"),
+        ({"scenarios": [reads(spanKeys=5, prefix="0")]}, "$.scenarios[0].spanKeys", "5", "one of prefix, span and"),
+        ({"scenarios": [reads(limit=5)]}, "$.scenarios[0].limit", "5", "only beside prefix, span or spanKeys"),
+        ({"scenarios": [reads(spanKeys=5, limit=0)]}, "$.scenarios[0].limit", "0", "from 1 to"),
+        ({"scenarios": [reads(prefix="")]}, "$.scenarios[0].prefix", '""', "1 to 200 of 0-9"),
+        ({"scenarios": [reads(prefix="0*")]}, "$.scenarios[0].prefix", '"0*"', "1 to 200 of 0-9"),
+        ({"scenarios": [reads(prefix="x")]}, "$.scenarios[0].prefix", '"x"', "some of its keys, 00000000 to 000002bH"),
+        ({"scenarios": [reads(prefix="0", keys="uniform")]}, "$.scenarios[0].keys", '"uniform"', "only where reads"),
+        ({"scenarios": [reads(span={"from": "a"})]}, "$.scenarios[0].span.to", None, "1 to 200 of 0-9"),
+        ({"scenarios": [reads(span={"from": "b", "to": "b"})]}, "$.scenarios[0].span.to", '"b"', "sorts after from, b"),
+        ({"scenarios": [reads(span={"from": "a", "to": "b", "x": 1})]}, "$.scenarios[0].span.x", "1", "from, to"),
+        ({"scenarios": [reads(keysOnly=True, countOnly=True)]}, "$.scenarios[0].countOnly", "true", "one of keysOnly"),
+        (
+            {"dataset": {"keyPrefix": "d/"}, "scenarios": [reads(span={"from": "d/", "to": "e"})]},
+            "$.scenarios[0].span",
+            '{"from": "d/", "to": "e"}',
+            "start with dataset.keyPrefix, d/",
+        ),
+        ({"dataset": {"keyPrefix": "a b"}, "scenarios": [reads()]}, "$.dataset.keyPrefix", '"a b"', "1 to 200 of 0-9"),
+        ({"scenarios": [mixed(prefix="0")]}, "$.scenarios[0].prefix", '"0"', "type, load, target, keys"),
+        ({"scenarios": [txns(consistency="l")]}, "$.scenarios[0].consistency", '"l"', "type, load, target, keys"),
+        ({"scenarios": [writes(spanKeys=5)]}, "$.scenarios[0].spanKeys", "5", "type, load, data, target"),
         ({"scenarios": [writes(verify=True)]}, "$.scenarios[0].verify", "true", "type, load, data, target"),
         ({"scenarios": [writes(load=LOAD | {"total": 0})]}, "$.scenarios[0].load.total", "0", "from 1 to"),
         ({"scenarios": [writes(load=LOAD | {"total": True})]}, "$.scenarios[0].load.total", "true", "whole number"),

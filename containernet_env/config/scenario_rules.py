@@ -1,0 +1,99 @@
+"""What a scenario file must keep to beyond the values of its keys: which keys of the store there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from containernet_env.config.reader import Document, Finding, Location, json_path, render, value_at
+from containernet_env.config.scenario_schema import (
+    REQUESTS_MAX,
+    RawAnyBlock,
+    RawOnDataset,
+    RawRead,
+    RawReading,
+    RawWrite,
+)
+from containernet_env.data_keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
+
+
+def spans_of(block: RawOnDataset) -> list[Span]:
+    """What the reads of a block ask for, one for each number of keys at once."""
+    if not isinstance(block, RawReading):
+        return [ONE_KEY]
+    numbers: list[int | None] = [*block.span_keys] or [None]
+    if not isinstance(block, RawRead):
+        return [Span(keys=number) for number in numbers]
+    answer: Answer = "keys" if block.keys_only else "count" if block.count_only else "values"
+    start, end = (block.span.start, block.span.end) if block.span is not None else (None, None)
+    return [Span(block.prefix, start, end, number, block.limit, answer) for number in numbers]
+
+
+def keys_fit(key_size: int, keys: int) -> bool:
+    """Whether so many keys of that size are all different."""
+    # From 6 bytes on there are more keys than may be asked for: no need for large powers.
+    return key_size > 5 or len(ALPHABET) ** key_size >= keys
+
+
+def key_too_small(location: Location, key_size: int, keys: int) -> Finding:
+    """That they are not."""
+    least = next(size for size in range(1, 7) if keys_fit(size, keys))
+    return Finding(location, f"is too small for {keys} different keys", f"{key_size}", f"at least {least}")
+
+
+def key_findings(document: Document, location: Location, block: RawWrite) -> Iterator[Finding]:
+    """Sizes of a block at which its keys are not all different."""
+    most = _most_keys(block)
+    listed = isinstance(value_at(document.value, (*location, "data")), list)
+    for index, data in enumerate(block.data):
+        if not keys_fit(data.key_size, most):
+            step = (index,) if listed else ()
+            yield key_too_small((*location, "data", *step, "keySize"), data.key_size, most)
+
+
+def span_findings(
+    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Sequence[RawAnyBlock]
+) -> Iterator[Finding]:
+    """What is wrong with asking for several keys at once, given what the file writes."""
+    span = spans_of(block)[0]
+    if span == ONE_KEY or (span.keys is None and not span.named):
+        return
+    key = "prefix" if span.prefix is not None else "span" if span.start is not None else "spanKeys"
+    place = (*location, key)
+    got = render(value_at(document.value, place))
+    if max(block.span_keys, default=0) > dataset.count:
+        # The row would claim spans that never were.
+        yield Finding(place, "is more than the data set has", got, f"at most dataset.keys, {dataset.count}")
+        return
+    start, end = span.bounds(dataset)
+    if not dataset.within(start, end):
+        between = f"{dataset.name(0)} to {dataset.name(dataset.count - 1)}"
+        yield Finding(place, "holds no key of the data set", got, f"some of its keys, {between}")
+        return
+    if not block.verify:
+        return
+    prefix = dataset.prefix
+    if prefix and not (start.startswith(prefix) and end <= after_prefix(prefix)):
+        allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
+        yield Finding(place, "reaches beyond the data set, where it is not known what is there", got, allowed)
+        return
+    for index, other in enumerate(blocks):
+        if isinstance(other, RawWrite) and any(
+            _is_amid(data.key_size, other, start, end, dataset) for data in other.data
+        ):
+            where = json_path(("scenarios", index))
+            allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
+            yield Finding(place, f"holds keys beside the data set that {where} writes", got, allowed)
+            return
+
+
+def _is_amid(key_size: int, block: RawWrite, start: str, end: str, dataset: Keys) -> bool:
+    """Whether a block may write keys of that size from ``start`` to before ``end`` that the data set does not have."""
+    written = Keys(key_size, _most_keys(block)).within(start, end)
+    if key_size != dataset.size or dataset.prefix:
+        return len(written) > 0
+    return written.stop > dataset.count and len(written) > 0
+
+
+def _most_keys(block: RawWrite) -> int:
+    """How many different keys a block may write; a duration writes a new one in each request, as many as may be."""
+    return block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
