@@ -59,6 +59,10 @@ def test_answers_of_many_keys_take_their_time_on_the_links() -> None:
     assert estimator.scenario_s(of_100) == pytest.approx(10_000 * 1e6 * 8 / 3e8, rel=0.05)
     limited = estimator.scenario_s(replace(of_100, span=Span(keys=100, limit=10)))
     assert estimator.scenario_s(of_100) > 5 * limited > 10 * estimator.scenario_s(read)
+    # 2.8 us for each key, on two cores, without a link that decides.
+    many = replace(of_100, val_size=1, span=Span(keys=1000))
+    added_s = ESTIMATOR.scenario_s(many) - ESTIMATOR.scenario_s(replace(many, span=Span(keys=1)))
+    assert added_s == pytest.approx(10_000 * 999 * 2.8e-6 / 2)
     for answer in ("keys", "count"):
         small = replace(of_100, span=Span(keys=100, answer=answer))  # type: ignore[arg-type]
         assert estimator.scenario_s(small) < limited
