@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from bench.links import theory
 from containernet_env import netns
 from containernet_env.errors import RunError
 from containernet_env.links.emulator import EmulatedLink, LinkEmulator
 from containernet_env.links.namespace import ThrowawayNamespace
+from containernet_env.links.queues import queue_frames
 from containernet_env.links.spec import DirectionSpec, LinkSpec
 from containernet_env.links.tc import End, VethLink
 
@@ -28,9 +30,6 @@ KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")
 MTU_BYTES = 1500
 TAP_QUEUE_FRAMES = 10_000
 """The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
-
-WIREFILTER_QUEUE_FRAMES = 1000
-"""What a rate's queue holds in the other two by default, in full frames."""
 
 # min, default and max in bytes: half of 16 MiB is a window that 12 ms cannot exhaust below 5.6 Gbit/s.
 _TCP_BUFFERS = {"rmem": "4096 131072 16777216", "wmem": "4096 16384 16777216"}
@@ -179,8 +178,8 @@ def wirefilter_options(spec: LinkSpec) -> list[str]:
     direction = spec.a_to_b
     options = ["-d", f"{direction.delay_ns / 1e6:g}"]
     if direction.rate_bps is not None:
-        queue = direction.queue_frames or WIREFILTER_QUEUE_FRAMES
-        options += ["-b", str(direction.rate_bps // 8), "-c", str(queue * 1514)]
+        queue_bytes = queue_frames(direction) * theory.FRAME_BYTES
+        options += ["-b", str(direction.rate_bps // 8), "-c", str(queue_bytes)]
     return options
 
 
