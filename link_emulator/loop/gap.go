@@ -20,6 +20,7 @@ type gaps struct {
 	schedstat int         // of the data thread (proc_pid_schedstat in proc(5)); -1: the kernel does not tell
 	waitedNS  int64       // how long the thread had waited for processors, all in all, when that was last read
 	switches  int64       // how often the thread had left its processor by itself when it fell asleep
+	leavings  int64       // how often it left it in the wait that ended last
 	usage     unix.Rusage // room for what the kernel tells
 	lookedNS  int64       // when all devices were last looked at: what was not read since had no frame then
 	sinceNS   int64       // what is read in this turn came after this, but for frames behind a whole batch of others
@@ -83,7 +84,7 @@ func (g *gaps) slept(asleepNS, nowNS int64, n int) {
 	unseenNS := nowNS - asleepNS
 	if unseenNS > sleptNS {
 		waitedNS := g.waited(unseenNS)
-		if g.readSwitches()-g.switches <= 1 {
+		if g.leavings <= 1 {
 			unseenNS = min(waitedNS, unseenNS)
 		}
 		g.sinceNS = nowNS - unseenNS
@@ -91,8 +92,11 @@ func (g *gaps) slept(asleepNS, nowNS int64, n int) {
 	g.sawAll(nowNS-unseenNS, n)
 }
 
-// left is whether the thread has left its processor since it was about to wait.
-func (g *gaps) left() bool { return g.readSwitches() != g.switches }
+// awoke tells, right after a wait, whether the thread left its processor in it.
+func (g *gaps) awoke() bool {
+	g.leavings = g.readSwitches() - g.switches
+	return g.leavings > 0
+}
 
 // readSwitches is how often the thread has left its processor to wait for something, as it does to sleep and to be stopped; see readWaited.
 func (g *gaps) readSwitches() int64 {

@@ -59,6 +59,8 @@ func TestGapsByWayOfWaiting(t *testing.T) {
 		for range times {
 			sleep(1e6)
 		}
+		g.awoke()
+		sleep(1e6) // a rest, after the wait
 		g.slept(100_000e3, 200_000e3, 1)
 		waited := 200_000e3 - g.sinceNS
 		if waited < 0 || waited > most || (times == 2 && waited != most) {
@@ -78,6 +80,7 @@ func TestGapsDoNotAllocate(t *testing.T) {
 		now += 1e6
 		g.looked(now, 0)
 		g.sleeps()
+		g.awoke()
 		g.slept(now, now+500e3, 1)
 		gap.Record(now - g.sinceNS)
 	}); got != 0 {

@@ -241,7 +241,7 @@ func (l *Loop) turn() (requests bool, err error) {
 	if slept {
 		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
 	}
-	if slept && nowNS-beforeNS > switchNS && l.gaps.left() {
+	if slept && nowNS-beforeNS > switchNS && l.gaps.awoke() {
 		l.rests.slept(nowNS)
 	}
 	if l.rests.due() {

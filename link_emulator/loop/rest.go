@@ -8,6 +8,8 @@ const (
 	restShare = 14
 	// restNS is how long a rest is.
 	restNS = int64(60e3)
+	// mostOwedNS bounds what is owed: a thread that was stopped for seconds has worked in none of them.
+	mostOwedNS = 5 * restNS
 	// savedNS: so much of longer sleeps is remembered.
 	savedNS = int64(2e6)
 	// switchNS is what falling asleep and waking take of a sleep: nobody else can use that.
@@ -22,11 +24,11 @@ type rests struct {
 
 // worked: the thread was busy until nowNS.
 func (r *rests) worked(nowNS int64) {
-	r.owedNS += (nowNS - r.sinceNS) / (restShare - 1)
+	r.owedNS = min(r.owedNS+(nowNS-r.sinceNS)/(restShare-1), mostOwedNS)
 	r.sinceNS = nowNS
 }
 
-// slept: the thread has slept until nowNS. A wait that takes long is no sleep where the kernel moved frames on the thread's time meanwhile (softirqs); see gaps.left.
+// slept: the thread has slept until nowNS. A wait that takes long is no sleep where the kernel moved frames on the thread's time meanwhile (softirqs); see gaps.awoke.
 func (r *rests) slept(nowNS int64) {
 	if free := nowNS - r.sinceNS - switchNS; free > 0 {
 		r.owedNS = max(r.owedNS-free, -savedNS)

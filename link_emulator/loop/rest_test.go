@@ -56,3 +56,16 @@ func TestLittleIsSavedForLater(t *testing.T) {
 		t.Errorf("after 50 ms of work %d ns are owed", r.owedNS)
 	}
 }
+
+func TestLittleIsOwedAfterAStandstill(t *testing.T) {
+	r := rests{}
+	r.worked(10e9)
+	now, rested := int64(10e9), 0
+	for ; r.due(); rested++ {
+		now += restNS + switchNS
+		r.slept(now)
+	}
+	if rested != int(mostOwedNS/restNS) {
+		t.Errorf("%d rests are due, want %d", rested, mostOwedNS/restNS)
+	}
+}
