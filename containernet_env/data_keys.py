@@ -67,7 +67,7 @@ class Span:
     def shown(self) -> str:
         """What the CSV says of what is asked for, limit and answer apart."""
         extent = self._extent("prefix ", " to ", "")
-        return extent if self.named else "1 key" if self.keys is None else f"{extent} keys"
+        return extent if self.named else "1 key" if self.keys in (None, 1) else f"{extent} keys"
 
     def _extent(self, of_prefix: str, between: str, of_keys: str) -> str:
         if self.prefix is not None:

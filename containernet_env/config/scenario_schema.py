@@ -136,12 +136,29 @@ _KEY = (
 )
 
 
+# A character that no generated key has: what writes make never starts with it.
+_PREFIX_PATTERN = f"(?=.*[/._:-]){_KEY_PATTERN}"
+_PREFIX_FORM = f"{_KEY_FORM}, at least one of them / . _ : or -"
+
+
+def _parse_prefix(value: object) -> str:
+    if not isinstance(value, str) or re.fullmatch(_PREFIX_PATTERN, value) is None:
+        raise ValueError("does not keep the data set's keys apart from those that are written")
+    return value
+
+
+_PREFIX = (
+    checked(_parse_prefix, _PREFIX_FORM),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PREFIX_PATTERN}$", "description": _PREFIX_FORM}),
+)
+
+
 class RawDataset(StrictModel):
     """The data set that the reads read."""
 
     model_config = ConfigDict(title="Data set")
 
-    key_prefix: Annotated[str | None, *_KEY] = Field(default=None, alias="keyPrefix")
+    key_prefix: Annotated[str | None, *_PREFIX] = Field(default=None, alias="keyPrefix")
     key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(default=8, alias="keySize")
     val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(default=256, alias="valSize")
     keys: Annotated[int, *integer(1, REQUESTS_MAX)] = 10_000

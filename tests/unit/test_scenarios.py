@@ -211,7 +211,6 @@ def test_with_a_key_prefix_writes_neither_make_nor_spoil_the_data_set(tmp_path):
         ({"keyPrefix": "d/"}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), True),
         ({"keyPrefix": "d/"}, reads(prefix="d/"), writes(load=LOAD | {"total": 62**2}), True),
         # A prefix that is a key of a write.
-        ({"keyPrefix": "0000"}, reads(prefix="0000"), writes(), False),
     ],
 )
 def test_a_span_is_verified_where_only_the_data_set_is(tmp_path, dataset, block, written, fine):
@@ -411,6 +410,12 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
             "$.scenarios[0].span",
             '{"from": "d/", "to": "e"}',
             "start with dataset.keyPrefix, d/",
+        ),
+        (
+            {"dataset": {"keyPrefix": "0000"}, "scenarios": [reads()]},
+            "$.dataset.keyPrefix",
+            '"0000"',
+            "at least one of them / .",
         ),
         ({"dataset": {"keyPrefix": "a b"}, "scenarios": [reads()]}, "$.dataset.keyPrefix", '"a b"', "1 to 200 of 0-9"),
         ({"scenarios": [mixed(prefix="0")]}, "$.scenarios[0].prefix", '"0"', "type, load, target, keys"),
