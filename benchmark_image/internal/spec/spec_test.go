@@ -87,6 +87,7 @@ func TestValidateNamesTheProblem(t *testing.T) {
 		{Range, func(s *Spec) { s.Consistency = "x" }, "consistency", "--consistency", "serializable"},
 		{Range, func(s *Spec) { s.Limit = -1 }, "limit", "--limit", "0"},
 		{Range, func(s *Spec) { s.CountOnly, s.KeysOnly = true, true }, "keysOnly", "--keys-only", "--count-only"},
+		{Range, func(s *Spec) { s.KeySize = -1 }, "keySize", "--key-size", "no size"},
 		{Range, func(s *Spec) { s.KeySize = 8 }, "keySize", "--key-size", "either"},
 		{Range, func(s *Spec) { s.KeySpace = 8 }, "keySpace", "--key-space-size", "together"},
 		{Range, func(s *Spec) { s.Key, s.KeySize, s.KeySpace = "", 2, 3845 }, "keySize", "--key-size", "at least 3"},

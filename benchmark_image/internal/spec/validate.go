@@ -157,6 +157,9 @@ func (s *Spec) validateSpanKeys() *Problem {
 // validateNoGenerated refuses, in a range that names what it reads, what is about generated keys. Those that tell which
 // keys were written go together with Verify.
 func (s *Spec) validateNoGenerated() *Problem {
+	if s.KeySize < 0 {
+		return &Problem{"keySize", "--key-size", s.KeySize, "no size, or one of generated keys"}
+	}
 	if s.KeySize > 0 && !s.Verify {
 		return &Problem{"keySize", "--key-size", s.KeySize,
 			"either a key to read, or the size of generated keys; both only together with verify, to tell what was written"}
