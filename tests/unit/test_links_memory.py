@@ -59,6 +59,7 @@ def test_what_waits_and_what_travels(direction: DirectionSpec, frames: int) -> N
 
 
 def test_a_warning_only_where_it_cannot_fit() -> None:
-    assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 90) is None
+    assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 94) is None  # 47 hosts
+    assert frame_memory_note([DirectionSpec(3 * MS, 10**9)] * 96) is not None
     note = frame_memory_note([DirectionSpec(100 * MS, 10**9)] * 100)
     assert note is not None and "8063 MiB" in note and "416 MiB" in note
