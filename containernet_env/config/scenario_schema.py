@@ -119,37 +119,25 @@ _WARMUP = (
 )
 
 
+def _text(pattern: str, form: str, problem: str) -> tuple[Any, WithJsonSchema]:
+    """What marks a field as a text that matches a pattern as a whole."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
+            raise ValueError(problem)
+        return value
+
+    return checked(parse, form), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$", "description": form})
+
+
 # What stands in the names of scenarios, where it must not be a glob, and in a column of the CSV.
 _KEY_PATTERN = f"[0-9A-Za-z/._:-]{{1,{KEY_TEXT_MAX}}}"
 _KEY_FORM = f"1 to {KEY_TEXT_MAX} of 0-9, A-Z, a-z, / . _ : and -"
-
-
-def _parse_key(value: object) -> str:
-    if not isinstance(value, str) or re.fullmatch(_KEY_PATTERN, value) is None:
-        raise ValueError("is not a key or the beginning of one")
-    return value
-
-
-_KEY = (
-    checked(_parse_key, _KEY_FORM),
-    WithJsonSchema({"type": "string", "pattern": f"^{_KEY_PATTERN}$", "description": _KEY_FORM}),
-)
-
-
-# A character that no generated key has: what writes make never starts with it.
-_PREFIX_PATTERN = f"(?=.*[/._:-]){_KEY_PATTERN}"
-_PREFIX_FORM = f"{_KEY_FORM}, at least one of them / . _ : or -"
-
-
-def _parse_prefix(value: object) -> str:
-    if not isinstance(value, str) or re.fullmatch(_PREFIX_PATTERN, value) is None:
-        raise ValueError("does not keep the data set's keys apart from those that are written")
-    return value
-
-
-_PREFIX = (
-    checked(_parse_prefix, _PREFIX_FORM),
-    WithJsonSchema({"type": "string", "pattern": f"^{_PREFIX_PATTERN}$", "description": _PREFIX_FORM}),
+_KEY = _text(_KEY_PATTERN, _KEY_FORM, "is not a key or the beginning of one")
+_PREFIX = _text(
+    f"(?=.*[/._:-]){_KEY_PATTERN}",  # a character that no generated key has: what writes make never starts with it
+    f"{_KEY_FORM}, at least one of them / . _ : or -",
+    "does not keep the data set's keys apart from those that are written",
 )
 
 
