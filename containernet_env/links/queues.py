@@ -7,7 +7,7 @@ from containernet_env.links.spec import DirectionSpec
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload as links count it: no checksum, preamble or gap."""
 
-USUAL_MS = 100
+USUAL_MS = 250
 """What a queue holds at its rate, within ``USUAL_MIN_FRAMES`` and ``USUAL_MAX_FRAMES``."""
 
 USUAL_MIN_FRAMES = 200
@@ -27,7 +27,7 @@ def product_frames(rtt_ns: int, rate_bps: int) -> int:
 def default_frames(rtt_ns: int, rate_bps: int) -> int:
     """The default limit of a link that sends at ``rate_bps`` and over which the longest round trip takes ``rtt_ns``.
 
-    Full frames of 100 ms at the rate, from 200 to 2,000; never less than the bandwidth-delay product, which a
+    Full frames of 250 ms at the rate, from 200 to 2,000; never less than the bandwidth-delay product, which a
     loss-based TCP needs at most to keep the link busy (RFC 3439, section 2.2, names the rule); at most 100,000.
     ``model.DefaultQueueFrames`` of the link emulator reckons alike. docs/adr/0011 says why.
     """

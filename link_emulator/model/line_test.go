@@ -201,13 +201,14 @@ func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
 		want             int
 	}{
 		{3 * ms, 0, 2000},
-		{3 * ms, 10e6, 200}, // 100 ms are 83 frames
-		{3 * ms, 100e6, 826},
+		{3 * ms, 1e6, 200}, // 250 ms are 21 frames
+		{3 * ms, 10e6, 207},
+		{3 * ms, 100e6, 2000},
 		{100 * ms, 100e6, 3303}, // 400 ms
-		{3 * ms, 1e9, 2000},     // 100 ms are 8257 frames
+		{3 * ms, 1e9, 2000},     // 250 ms are 20,641 frames
 		{50 * ms, 1e9, 16513},   // 200 ms at 1 Gbit/s: 25 MB
-		{0, 30_280_000, 250},    // exactly: 250 frames in 100 ms
-		{0, 30_280_001, 251},
+		{0, 12_112_000, 250},    // exactly: 250 frames in 250 ms
+		{0, 12_112_001, 251},
 		{1000 * ms, 1e12, 1e5}, // capped
 		{3600e9, MaxRateBPS, 1e5},
 	} {

@@ -24,7 +24,7 @@ const (
 
 // A default queue holds usualQueueNS at the rate, within these bounds, where the bandwidth-delay product is not more.
 const (
-	usualQueueNS        = int64(100e6)
+	usualQueueNS        = int64(250e6)
 	minUsualQueueFrames = 200
 	maxUsualQueueFrames = 2000
 )
@@ -87,7 +87,7 @@ type Loss struct {
 	GoodToBad, BadToGood, GoodLoss, BadLoss float64 // of GilbertElliott
 }
 
-// DefaultQueueFrames is the queue limit where none is asked for, in full-size frames: what 100 ms at the rate hold, from 200
+// DefaultQueueFrames is the queue limit where none is asked for, in full-size frames: what 250 ms at the rate hold, from 200
 // to 2000; the bandwidth-delay product where that is more; at most 100,000. A direction knows only its own delay, so the round trip is taken
 // as four times that: there and back over two such links, host - switch - host. A loss-based TCP needs at most one bandwidth-delay product
 // of queue to keep a link busy (RFC 3439 section 2.2 names the rule), so this never is what limits one flow. docs/adr/0011 says why the rest.

@@ -42,8 +42,8 @@ ENGINES = [
 ]
 MIB = 1 << 20
 DELAY = "3ms" if has_netem() else "0ms"
-# Without netem the original holds no other queue than the 1000 frames of an interface: 100 ms of 121.12 Mbit/s.
-SLOW, FAST = (100, 1000) if has_netem() else (121.12, 121.12)
+# Without netem the original holds no other queue than the 1000 frames of an interface: 250 ms of 48.448 Mbit/s.
+SLOW, FAST = (100, 1000) if has_netem() else (48.448, 48.448)
 MEMBERS = [
     {"ip": "10.0.0.251", "mem": "64m", "cpus": 0.5, "bandwidth": SLOW, "link_delay": DELAY},
     {"ip": "10.0.0.252", "mem": "64m", "cpus": 64, "bandwidth": FAST, "link_delay": DELAY},

@@ -62,7 +62,7 @@ def test_a_default_for_the_queue_limit_is_held_and_stays(make: Maker) -> None:
     with make(LinkSpec(DirectionSpec(0, 100 * MBIT, default_queue_frames=2345), DirectionSpec(0, 10 * MBIT))) as made:
         link, _ = made
         assert link.read_back().a_to_b.queue_frames == 2345
-        assert link.read_back().b_to_a.queue_frames == 200
+        assert link.read_back().b_to_a.queue_frames == 207
         link.intf1 = object()
         link.change(link.intf1, rate_bps=50 * MBIT)
         assert link.read_back().a_to_b.queue_frames == 2345

@@ -74,7 +74,7 @@ def test_wirefilter_is_told_bytes_per_second_and_milliseconds() -> None:
     assert wirefilter_options(LinkSpec.symmetric(100_000)) == ["-d", "0.1"]
     limited = wirefilter_options(LinkSpec.symmetric(3_000_000, 100_000_000))
     assert limited[:4] == ["-d", "3", "-b", "12500000"]
-    assert limited[4:] == ["-c", "1250564"]
+    assert limited[4:] == ["-c", "3028000"]
     assert wirefilter_options(LinkSpec.symmetric(0, 1_000_000, 100))[-1] == "151400"
     with pytest.raises(ValueError, match="alike"):
         wirefilter_options(LinkSpec(DirectionSpec(1), DirectionSpec(2)))

@@ -66,7 +66,7 @@ def test_links_that_differ_in_their_directions_are_shown(tmp_path):
     lines = [" ".join(line.split()) for line in run(path).output.splitlines()]
     assert "etcd2 10.0.0.9 1 64 MiB see Links see Links" in lines
     assert "from to delay bandwidth jitter loss queue seed" in lines
-    assert "etcd2 s1 30ms 10 Mbit/s normal 1ms - 200 frames 7" in lines
+    assert "etcd2 s1 30ms 10 Mbit/s normal 1ms - 207 frames 7" in lines
     assert "s1 etcd2 15ms unlimited - 1.5% - -" in lines
     # etcd1 to etcd2: no delay of etcd1's, 15 + 30 ms there and back, a probe at 10 Mbit/s three times.
     assert any("45.235" in line for line in lines)

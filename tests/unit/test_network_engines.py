@@ -75,7 +75,7 @@ def test_the_link_emulator_is_not_the_originals() -> None:
 
 def test_its_keywords_say_all_that_is_asked() -> None:
     assert keywords(DirectionSpec()) == {}
-    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0, "max_queue_size": 826}
+    assert keywords(DirectionSpec(rate_bps=100 * MBIT)) == {"bw": 100.0, "max_queue_size": 2000}
     # netem counts frames under way as queued: 3 ms at 1000 Mbit/s hold up to 6250 of the smallest.
     assert keywords(DirectionSpec(3 * MS, 1000 * MBIT)) == {
         "bw": 1000.0,
@@ -150,8 +150,8 @@ def test_netem_is_needed_for_delays_and_for_queues(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MissingRequirementError, match="no netem"):
         select.require(plan_of(str(undelayed)))
     undelayed.write_text(
-        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 121.12, "link_delay": "0ms"}])
-    )  # 100 ms of that are the 1000 frames that an interface holds by itself
+        json.dumps([{"ip": "10.0.0.1", "mem": "64m", "cpus": 1, "bandwidth": 48.448, "link_delay": "0ms"}])
+    )  # 250 ms of that are the 1000 frames that an interface holds by itself
     select.require(plan_of(str(undelayed)))
     with pytest.raises(MissingRequirementError, match="no netem"):
         select.require(plan_of(str(undelayed), links="netem"))

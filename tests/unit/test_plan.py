@@ -57,7 +57,7 @@ def test_the_plan_of_the_main_config_is_the_golden_one():
 def test_queues_that_are_left_open_are_in_the_plan():
     plan = plan_of(config_of("wan-50ms"))
     # 200 ms between members at 100 Mbit/s; 102 ms from the client, at 1000 Mbit/s.
-    assert [link.spec.a_to_b.default_queue_frames for link in plan.links] == [1652, 1652, 1652, 8422]
+    assert [link.spec.a_to_b.default_queue_frames for link in plan.links] == [2000, 2000, 2000, 8422]
     assert not [note for note in plan.notes if "queue" in note]
 
 

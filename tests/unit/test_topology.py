@@ -149,15 +149,16 @@ def test_a_queue_that_is_left_open_covers_the_longest_round_trip_over_its_link()
 
 def test_the_queues_of_asymmetric_links_count_the_way_there_and_back_and_each_its_rate():
     one = LinkSpec(DirectionSpec(0, 1000 * MBIT), DirectionSpec(100 * MS, 100 * MBIT))
-    assert queues([one, LinkSpec.symmetric()]) == [(8257, 826), (None, None)]
+    assert queues([one, LinkSpec.symmetric()]) == [(8257, 2000), (None, None)]
     jittery = LinkSpec(DirectionSpec(50 * MS, 1000 * MBIT, jitter=Jitter("uniform", 50 * MS)), DirectionSpec())
     assert queues([jittery, LinkSpec.symmetric()]) == [(8257, None), (None, None)]
 
 
 def test_a_queue_has_a_least_and_a_most_and_what_is_asked_for_stays():
     assert queues([LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 2) == [(2000, 2000)] * 2
-    assert queues([LinkSpec.symmetric(3 * MS, 100 * MBIT)] * 2) == [(826, 826)] * 2  # 100 ms
-    assert queues([LinkSpec.symmetric(3 * MS, 10 * MBIT)] * 2) == [(200, 200)] * 2
+    assert queues([LinkSpec.symmetric(3 * MS, 100 * MBIT)] * 2) == [(2000, 2000)] * 2
+    assert queues([LinkSpec.symmetric(3 * MS, 10 * MBIT)] * 2) == [(207, 207)] * 2  # 250 ms
+    assert queues([LinkSpec.symmetric(3 * MS, MBIT)] * 2) == [(200, 200)] * 2
     assert queues([LinkSpec.symmetric(1000 * MS, 1000 * MBIT)] * 2) == [(100_000, 100_000)] * 2
     asked = LinkSpec(DirectionSpec(MS, MBIT, 5), DirectionSpec(MS, MBIT, None, 5000))
     assert star([asked] * 2).with_queues().links == star([asked] * 2).links
