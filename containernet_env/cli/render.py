@@ -12,12 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.links.chance import IndependentLoss
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.plan import EtcdTiming, HostPlan, Plan
-from containernet_env.scenarios import Scenario
-from containernet_env.topology import PROBE_FRAME_BYTES, RttExpectation
-from containernet_env.units import (
+from containernet_env.base.units import (
     describe_size,
     format_duration,
     format_mbps,
@@ -25,6 +20,11 @@ from containernet_env.units import (
     format_number,
     format_size,
 )
+from containernet_env.config.scenarios import Scenario
+from containernet_env.model.chance import IndependentLoss
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation
+from containernet_env.plan.build import EtcdTiming, HostPlan, Plan
 
 _INDENT = 2
 _TIMING_ORIGIN = {

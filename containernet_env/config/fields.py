@@ -15,8 +15,7 @@ from typing import Annotated, Any, NoReturn
 from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from containernet_env.config.model import CLIENT_NAME, DataStore
-from containernet_env.units import (
+from containernet_env.base.units import (
     describe_size,
     format_duration,
     format_number,
@@ -26,6 +25,7 @@ from containernet_env.units import (
     parse_number,
     parse_size,
 )
+from containernet_env.model.config import CLIENT_NAME, DataStore
 
 UNLIMITED = "unlimited"
 

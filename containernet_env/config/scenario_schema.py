@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from containernet_env.base.units import format_duration, parse_duration
 from containernet_env.config.fields import (
     Boolean,
     checked,
@@ -31,7 +32,6 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.reader import Location
 from containernet_env.config.validation import StrictModel
-from containernet_env.units import format_duration, parse_duration
 
 ScenarioType = Literal["write", "read", "mixed", "txn"]
 Arrival = Literal["constant", "poisson"]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from containernet_env import benchmark
-from containernet_env.benchmark import RESULT_SCHEMA, BenchmarkServer, lateness_of, request_of
+from containernet_env.base.errors import RunError
 from containernet_env.config.scenario_schema import Warmup
-from containernet_env.data_keys import Span
-from containernet_env.errors import RunError
-from containernet_env.netns_http import HttpError
-from containernet_env.scenarios import Dataset, Scenario
+from containernet_env.config.scenarios import Dataset, Scenario
+from containernet_env.hosts.netns_http import HttpError
+from containernet_env.load import server as benchmark
+from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of, request_of
+from containernet_env.model.keys import Span
 from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
-from containernet_env.errors import ConfigError
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.plan import PlanOptions, build_plan
-from containernet_env.rows import bandwidths_mbps, link_delays_ms
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.results.rows import bandwidths_mbps, link_delays_ms
 
 MS, MBIT = 10**6, 10**6
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}

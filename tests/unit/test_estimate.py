@@ -10,10 +10,10 @@ import pytest
 
 from containernet_env.config import load_config
 from containernet_env.config.scenario_schema import Warmup
-from containernet_env.data_keys import Span
-from containernet_env.estimate import SCENARIO_S, Estimator
-from containernet_env.scenarios import Scenario
-from containernet_env.topology import star
+from containernet_env.config.scenarios import Scenario
+from containernet_env.model.keys import Span
+from containernet_env.model.topology import star
+from containernet_env.plan.estimate import SCENARIO_S, Estimator
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
 ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)

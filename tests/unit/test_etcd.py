@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from containernet_env import etcd
-from containernet_env.errors import RunError
-from containernet_env.etcd import Cluster, Member
-from containernet_env.netns_http import NoAnswerError
+from containernet_env.base.errors import RunError
+from containernet_env.hosts.netns_http import NoAnswerError
+from containernet_env.stores.etcd import cluster as etcd
+from containernet_env.stores.etcd.cluster import Cluster, Member
 
 
 @dataclass

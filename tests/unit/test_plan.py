@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config import load_config
-from containernet_env.config.model import EtcdSettings
-from containernet_env.errors import ConfigError, UsageError
-from containernet_env.links.chance import IndependentLoss
-from containernet_env.links.spec import LinkSpec
-from containernet_env.plan import PlanOptions, build_plan
-from containernet_env.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.model.chance import IndependentLoss
+from containernet_env.model.config import EtcdSettings
+from containernet_env.model.link import LinkSpec
+from containernet_env.plan.build import PlanOptions, build_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "plan-3node-3ms.json"

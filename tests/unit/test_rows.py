@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from containernet_env.benchmark import lateness_of
 from containernet_env.config import load_config
-from containernet_env.data_keys import ONE_KEY, Span
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.results import COLUMNS
-from containernet_env.rows import RunFacts, figures_of, row_of
-from containernet_env.scenarios import Scenario, ScheduledScenario
+from containernet_env.config.scenarios import Scenario, ScheduledScenario
+from containernet_env.load.server import lateness_of
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.keys import ONE_KEY, Span
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.results.csv_file import COLUMNS
+from containernet_env.results.rows import RunFacts, figures_of, row_of
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from containernet_env import run as run_module
-from containernet_env.benchmark import Outcome, Progress
+from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.progress import SilentReporter
+from containernet_env.cli.signals import StopSignals
 from containernet_env.config import load_config
 from containernet_env.config.scenario_schema import Warmup
-from containernet_env.errors import Interrupted, RunError
-from containernet_env.record import RunRecord
-from containernet_env.report import SilentReporter
-from containernet_env.results import ResultsFile
-from containernet_env.rows import RunFacts
-from containernet_env.run import Run
-from containernet_env.scenarios import Dataset, Scenario, ScheduledScenario
-from containernet_env.signals import StopSignals
+from containernet_env.config.scenarios import Dataset, Scenario, ScheduledScenario
+from containernet_env.load.server import Outcome, Progress
+from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.record import RunRecord
+from containernet_env.results.rows import RunFacts
+from containernet_env.runs import matrix as run_module
+from containernet_env.runs.matrix import Run
 from tests.unit.answers import closed_loop, open_loop
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"

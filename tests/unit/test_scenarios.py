@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config import scenario_schema
-from containernet_env.errors import ConfigError, UsageError
-from containernet_env.scenarios import (
+from containernet_env.config.scenarios import (
     DEFAULT_SCENARIOS,
     MAX_SCENARIOS,
     QUICK_SCENARIOS,

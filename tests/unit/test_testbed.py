@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from containernet_env import testbed as testbed_module
+from containernet_env.base.errors import RunError
+from containernet_env.base.progress import SilentReporter
 from containernet_env.config import load_config
-from containernet_env.errors import RunError
-from containernet_env.etcd import Cluster, Member
-from containernet_env.links import rtt
-from containernet_env.links.rtt import ProbeHost, Tolerance, measure
-from containernet_env.plan import PlanOptions, build_plan
-from containernet_env.report import SilentReporter
+from containernet_env.fidelity import rtt
+from containernet_env.fidelity.rtt import ProbeHost, Tolerance, measure
+from containernet_env.model.topology import RttExpectation
+from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-from containernet_env.testbed import Testbed
-from containernet_env.topology import RttExpectation
+from containernet_env.stores.etcd.cluster import Cluster, Member
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 DIED = "the link emulator ended with status -9"
