@@ -28,11 +28,12 @@ from containernet_env.containernet.docker import ContainerContext, Docker, new_r
 from containernet_env.containernet.keywords import link_spec, split
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.hosts import engine
+from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.factory import LinkFactory
 from containernet_env.network.interface import enter_neighbours
 from containernet_env.network.link import EventHandler, ShapedLink
-from containernet_env.network.select import LinksKind, SwitchKind, check_choices, choose, choose_switches
+from containernet_env.network.select import choose, choose_switches
 from containernet_env.network.switches import LearningSwitch, StandInController
 
 __all__ = ["Containernet", "Docker"]

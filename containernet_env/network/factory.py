@@ -12,12 +12,12 @@ from mininet.node import Switch
 from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.choices import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, NAME_MAX, MachinePort, NodeInterface, SwitchPort, derive_mac
 from containernet_env.network.kernel.tc import End, VethLink
 from containernet_env.network.link import EventHandler, ShapedLink
-from containernet_env.network.select import SwitchKind
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
 
 # Mininet hands these to every switch class; they are about OpenFlow.
