@@ -64,11 +64,11 @@ class RunError(ContainernetEnvError):
 
 
 class Interrupted(BaseException):
-    """A signal asked the run to end; ``signum`` is its number.
+    """The run was asked to end; ``signum`` is the number of the signal that asked, 0 where it was none.
 
     A BaseException, so that no library's ``except Exception`` on the way up can swallow the user's Ctrl-C.
     """
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
-        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        super().__init__(f"interrupted by {signal.Signals(signum).name}" if signum else "interrupted")

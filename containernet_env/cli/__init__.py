@@ -27,6 +27,7 @@ VERBS = {
     "check": "Check a topology file and print what it asks for.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
+    "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",

@@ -220,10 +220,14 @@ class Scenario(Load):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledScenario:
-    """A scenario at its place in a run; ``repetition`` counts from 1."""
+    """A scenario at its place in a run; ``repetition`` counts from 1.
+
+    ``identity`` is the hash of the scenario and its data set: equal where nothing that was configured differs.
+    """
 
     scenario: Scenario
     repetition: int
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

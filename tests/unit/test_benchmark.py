@@ -11,8 +11,10 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError
 from containernet_env.load.request import request_of
-from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of
+from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
+from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
 from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
 
@@ -121,23 +123,26 @@ def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
     assert "seed" not in body and "seed" not in asked(Dataset().load)
 
 
+def findings(result: dict[str, Any]) -> list[str]:
+    return [finding.text for finding in load_findings(LoadResult.from_json(result))]
+
+
 def test_lateness_is_told_with_its_cause() -> None:
-    assert lateness_of(closed_loop()) is None
-    assert lateness_of(open_loop()) is None
+    assert findings(closed_loop()) == findings(open_loop()) == []
     late = {"schedule__behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
-    told = lateness_of(open_loop(**late, schedule__unsent=7, schedule__clients_short=True))
-    assert told == (
+    assert findings(open_loop(**late, schedule__unsent=7, schedule__clients_short=True)) == [
         "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
+    ]
+    assert findings(open_loop(**late, schedule__late_own=3))[1] == (
+        "the generator itself was too slow for 3 requests: their figures are not the store's"
     )
-    own = lateness_of(open_loop(**late, schedule__late_own=3))
-    assert own is not None and "the generator itself was too slow for 3" in own
 
 
 def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
     assert {result["operation"] for result in results().values()} == {"put", "range", "mixed", "txn"}
     for result in results().values():
         check(result)
-    assert schema()["properties"]["schema"] == {"const": RESULT_SCHEMA}
+    assert schema()["properties"]["schema"] == {"const": SCHEMA}
 
 
 class Answering:
@@ -157,11 +162,14 @@ def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answe
     server = BenchmarkServer(Answering(status, answer))
     outcome = server.run("/benchmark/write", {}, 1.0)
     if status == 200:
-        assert (outcome.result, outcome.error) == (answer, None)
+        assert (outcome.load, outcome.error) == (LoadResult.from_json(answer), None)
     elif status == 500:
-        assert (outcome.result, outcome.error) == (answer["result"], answer["error"])
+        assert (outcome.load, outcome.error) == (
+            answer["result"] and LoadResult.from_json(answer["result"]),
+            answer["error"],
+        )
     else:
-        assert outcome.result is None
+        assert outcome.load is None
         assert outcome.error == f"HTTP {status}: {answer['error']}"
 
 
@@ -173,11 +181,11 @@ def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answe
 def test_a_result_of_another_version_is_refused(status: int, changes: dict[str, Any] | None, got: str) -> None:
     result = closed_loop() | changes if changes is not None else {"ok": 5}
     server = BenchmarkServer(Answering(status, result if status == 200 else {"error": "3 failed", "result": result}))
-    with pytest.raises(RunError, match=f"a result {got}; version {RESULT_SCHEMA} is read here.*build.sh"):
+    with pytest.raises(RunError, match=f"a result {got}; version {SCHEMA} is read here.*build.sh"):
         server.run("/benchmark/write", {}, 1.0)
 
 
 def test_a_failed_benchmark_without_figures_has_its_error_only() -> None:
     server = BenchmarkServer(Answering(500, {"error": "no member could be reached", "result": None}))
     outcome = server.run("/benchmark/write", {}, 1.0)
-    assert (outcome.result, outcome.error) == (None, "HTTP 500: no member could be reached")
+    assert (outcome.load, outcome.error) == (None, "HTTP 500: no member could be reached")

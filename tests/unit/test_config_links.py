@@ -10,11 +10,12 @@ import pytest
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.results.rows import bandwidths_mbps, link_delays_ms
+from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one
 
 MS, MBIT = 10**6, 10**6
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
@@ -77,12 +78,17 @@ def test_the_clients_link(tmp_path):
     assert config.client.link == LinkSpec(DirectionSpec(), DirectionSpec(7 * MS))
 
 
+def shown(config: Config) -> tuple[str, str]:
+    links = [node.link for node in config.nodes]
+    return each_or_one([delay_ms(link) for link in links]), each_or_one([bandwidth_mbps(link) for link in links])
+
+
 def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
     link = {"to_switch": {"delay": "1.5ms", "bandwidth": 10}, "from_switch": {"delay": "2ms", "bandwidth": "unlimited"}}
     config = load(tmp_path, {"link": link})
-    assert (link_delays_ms(config), bandwidths_mbps(config)) == ("1.5/2", "10/unlimited")
+    assert shown(config) == ("1.5/2", "10/unlimited")
     config = load(tmp_path, OWN)
-    assert (link_delays_ms(config), bandwidths_mbps(config)) == ("3", "100")
+    assert shown(config) == ("3", "100")
 
 
 def test_the_plan_holds_every_value(tmp_path):

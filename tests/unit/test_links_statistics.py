@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from containernet_env.model.link_statistics import emulator_counters, own_losses, since, veth_counters
+from containernet_env.model.link_statistics import LinkStatistics, emulator_counters, since, veth_counters
 
 README = Path(__file__).resolve().parents[2] / "link_emulator" / "README.md"
 
@@ -50,12 +50,12 @@ def test_the_emulators_statistics() -> None:
 
 def test_every_loss_that_nobody_asked_for_is_told() -> None:
     counters = emulator_counters(stats_example(), 5)
-    assert list(own_losses(counters)) == []
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == []
     link, port = counters["links"]["etcd1-s1"], counters["ports"]["etcd1"]
     link["a_to_b"]["drops"] |= {"loss": 1, "queue": 1, "cut": 1, "down": 1, "partition": 1, "oversize": 1, "buffers": 3}
     link["b_to_a"]["drops"] |= {"device": 4, "error": 5}
     port["tap_drops"] = {"queue": 7, "receive": 8}
-    assert list(own_losses(counters)) == [
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == [
         "link etcd1-s1: 3 frames from its first node lost, since the emulator had no memory left",
         "link etcd1-s1: 4 frames to its first node lost, since the kernel had no room for them",
         "link etcd1-s1: 5 frames to its first node lost, since the kernel refused them",
@@ -63,7 +63,7 @@ def test_every_loss_that_nobody_asked_for_is_told() -> None:
         "etcd1: 8 frames lost after the link, since the host's network stack did not take them",
     ]
     port["tap_drops"] = None
-    assert len(list(own_losses(counters))) == 3
+    assert len([text for _, _, text in LinkStatistics(counters).own_losses()]) == 3
 
 
 def test_the_kernels_counters_and_their_difference() -> None:

@@ -11,28 +11,36 @@ from typing import Any
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.load.server import lateness_of
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import ONE_KEY, Span
 from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
-from containernet_env.results.csv_file import COLUMNS
-from containernet_env.results.rows import RunFacts, figures_of, row_of
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
-FACTS = RunFacts(load_config(CONFIG), None, None, "docker", "emulator", "3.7.3", "run-1")
+FACTS = RunFacts(load_config(CONFIG), "run-1", store_version="3.7.3")
 READ = Scenario(
     name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, consistency="l"
 )
-NEW = ("Rate_offered", "Rate_achieved", "Unsent", "Unknown", "Behind")
-SERVICE = ("Service_50%", "Service_95%", "Service_99%", "Service_99.9%")
+NEW = ("OfferedRate_per_s", "AchievedRate_per_s", "Unsent", "Unknown", "FellBehind")
+SERVICE = tuple(f"ServiceTime_{p}%_s" for p in ("50", "95", "99", "99.9"))
+
+
+def outcome(scenario: Scenario, result: Mapping[str, Any] | None = None, **changes: Any) -> ScenarioOutcome:
+    load = LoadResult.from_json(result) if result is not None else None
+    return ScenarioOutcome(ScheduledScenario(scenario, 1), "t", 1, load=load, **changes)
 
 
 def row(scenario: Scenario, result: Mapping[str, Any] | None, error: str | None = None) -> dict[str, str]:
-    made = row_of(FACTS, ScheduledScenario(scenario, 1), timestamp="t", result=result, error=error, leader=None)
-    assert set(made) <= set(COLUMNS)
-    return dict.fromkeys(COLUMNS, "-") | made
+    made = row_of(FACTS, outcome(scenario, result, error=error))
+    assert tuple(made) == COLUMNS
+    return made
 
 
 def values(made: dict[str, str], *columns: str) -> list[str]:
@@ -43,7 +51,7 @@ def test_a_closed_loop_has_no_schedule() -> None:
     made = row(READ, closed_loop(ok=998, failed=2, outcomes={"ok": 998, "failed": 0, "unknown": 2, "unsent": 0}))
     assert values(made, *NEW) == ["-", "-", "-", "2", "-"]
     assert values(made, *SERVICE) == ["-"] * 4
-    assert values(made, "Errors", "Left_out", "Late_own") == ["2", "2", "-"]
+    assert values(made, "Errors", "Excluded", "GeneratorLate") == ["2", "2", "-"]
 
 
 def test_an_open_loop_shows_its_rate_and_both_times() -> None:
@@ -62,8 +70,12 @@ def test_an_open_loop_shows_its_rate_and_both_times() -> None:
     made = row(replace(READ, rate=Decimal(500)), result)
     assert values(made, *NEW) == ["500.0000", "499.8765", "4", "2", "yes"]
     assert values(made, *SERVICE) == ["0.001000", "0.001235", "0.003000", "-"]
-    assert values(made, "Late_own", "Left_out") == ["3", "6"]
-    assert values(row(replace(READ, rate=Decimal(500)), open_loop()), "Behind", "Unsent", "Error") == ["no", "0", "-"]
+    assert values(made, "GeneratorLate", "Excluded") == ["3", "6"]
+    assert values(row(replace(READ, rate=Decimal(500)), open_loop()), "FellBehind", "Unsent", "Error") == [
+        "no",
+        "0",
+        "-",
+    ]
 
 
 def test_a_load_in_which_nothing_succeeded_has_no_times() -> None:
@@ -74,7 +86,7 @@ def test_a_load_in_which_nothing_succeeded_has_no_times() -> None:
 
 def test_a_row_not_run_says_what_was_asked() -> None:
     made = row(replace(READ, rate=Decimal("0.5")), None, "not run: x")
-    assert values(made, "Rate_offered", "Rate_achieved", "RequestCount") == ["0.5000", "-", "500"]
+    assert values(made, "OfferedRate_per_s", "AchievedRate_per_s", "RequestCount") == ["0.5000", "-", "500"]
 
 
 def test_the_request_count_of_a_duration_follows_from_its_rate() -> None:
@@ -95,7 +107,7 @@ def test_a_percentile_that_cannot_be_told_from_the_slowest_is_left_out() -> None
     few = open_loop()
     assert few["ok"] == 50 and few["percentiles_s"]["99"] == few["slowest_s"]
     made = row(replace(READ, rate=Decimal(100)), few)
-    assert values(made, "99%", "99.9%", "Service_99%", "Service_99.9%") == ["-"] * 4
+    assert values(made, "99%", "99.9%", "ServiceTime_99%_s", "ServiceTime_99.9%_s") == ["-"] * 4
     # The seed's own columns keep its meaning.
     assert made["95%"] == f"{few['percentiles_s']['95']:.6f}"
     many = closed_loop()
@@ -126,7 +138,7 @@ def test_a_row_says_what_a_read_asks_for() -> None:
 @pytest.mark.parametrize(("realtime", "shown"), [(True, "yes"), (False, "no"), (None, "-")])
 def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | None, shown: str) -> None:
     facts = replace(FACTS, realtime=realtime)
-    made = row_of(facts, ScheduledScenario(READ, 1), timestamp="t", result=None, error=None, leader=None)
+    made = row_of(facts, outcome(READ))
     assert made["Realtime"] == shown
 
 
@@ -140,9 +152,9 @@ def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | No
     ],
 )
 def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: list[str]) -> None:
-    scheduled = ScheduledScenario(READ, 1)
-    made = row_of(FACTS, scheduled, timestamp="t", result=None, error=None, leader=None, network=network)
-    assert values(made, "LinkLateness_99%_us", "LinkReadGap_99%_us") == shown
+    seen = LinkStatistics(network) if network is not None else None
+    made = row_of(FACTS, outcome(READ, network=seen))
+    assert values(made, "LinkLateness_99%_us", "IngressPollDelay_99%_us") == shown
 
 
 MS = 1_000_000
@@ -171,7 +183,7 @@ PLAIN = LinkSpec.symmetric(3 * MS, 10**9)
 def test_a_row_tells_jitter_and_loss_of_the_members_links(links: list[LinkSpec], jitter: str, loss: str) -> None:
     nodes = tuple(replace(FACTS.config.nodes[0], link=link) for link in links)
     facts = replace(FACTS, config=replace(FACTS.config, nodes=nodes))
-    made = row_of(facts, ScheduledScenario(READ, 1), timestamp="t", result=None, error=None, leader=None)
+    made = row_of(facts, outcome(READ))
     assert values(made, "LinkJitter_ms", "LinkLoss_ratio") == [jitter, loss]
 
 
@@ -211,9 +223,37 @@ def required_at(path: tuple[str, ...]) -> set[str]:
 def test_every_example_makes_a_row_of_fields_that_every_result_has(asked: str) -> None:
     read: set[tuple[str, ...]] = set()
     result = Recorder(results()[asked], (), read)
-    figures = figures_of(result)
-    lateness_of(result)
+    figures = row(READ, result)
+    tuple(load_findings(LoadResult.from_json(result)))
     assert ("outcomes", "unknown") in read, "nothing was recorded"
     for *parents, name in read:
         assert name in required_at(tuple(parents)), f"{'.'.join((*parents, name))} is read and not required"
     assert figures["Errors"] == str(result["failed"])
+
+
+def test_a_row_says_what_was_varied() -> None:
+    node, *others = FACTS.config.nodes
+    small = replace(node, cpus=Decimal("0.5"), memory_bytes=None)
+    client = replace(FACTS.config.client, link=LinkSpec(DirectionSpec(MS, 10**8), DirectionSpec(2 * MS)))
+    facts = replace(
+        FACTS,
+        config=replace(FACTS.config, nodes=(small, *others), client=client),
+        timing={"heartbeat_ms": 100, "election_ms": 1000, "heartbeat_from": "default"},
+        congestion_control="cubic",
+    )
+    made = row_of(facts, outcome(READ))
+    assert values(made, "Cpus", "Memory_bytes") == ["0.5;1;1", "unlimited;536870912;536870912"]
+    assert values(made, "ClientLink", "ClientCpus") == ["1/2 ms 100/unlimited Mbit/s", "unlimited"]
+    assert values(made, "Heartbeat_ms", "ElectionTimeout_ms", "Data") == ["100", "1000", "disk"]
+    assert made["CongestionControl"] == "cubic"
+
+
+def test_the_text_of_a_row_stays_on_one_line() -> None:
+    assert row(READ, None, 'first line\n  second, "quoted"\tline')["Error"] == 'first line second, "quoted" line'
+
+
+def test_names_of_numbers_carry_their_unit() -> None:
+    """All but counts and the seed's own columns, whose percentiles `99%` and `99.9%` continue."""
+    for column in TABLE[len(SEED_COLUMNS) :]:
+        if column.number and column.unit and column.name not in ("99%", "99.9%"):
+            assert column.name.endswith(("_per_s", f"_{column.unit}")), column.name
