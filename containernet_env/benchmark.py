@@ -13,7 +13,7 @@ from containernet_env.netns_http import HttpError, NoAnswerError, request_json
 from containernet_env.scenarios import Scenario
 
 SERVER_PORT = 8080
-RESULT_SCHEMA = 3
+RESULT_SCHEMA = 4
 """The version of docs/benchmark-result.schema.json that is read here."""
 # Questions other than the benchmark itself are answered from memory; longer means the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
@@ -186,9 +186,9 @@ def _load_fields(scenario: Scenario) -> dict[str, Any]:
 def lateness_of(result: Mapping[str, Any]) -> str | None:
     """What there is to say of an open loop that fell behind its schedule, one line; None where it kept it."""
     schedule = result["schedule"]
-    if schedule is None or not schedule["behind"]:
+    if schedule is None or not schedule["fell_behind"]:
         return None
-    late, own, unsent = schedule["late"], schedule["late_own"], schedule["unsent"]
+    late, own, unsent = schedule["late"], schedule["generator_late"], schedule["unsent"]
     parts = [f"behind its schedule: {late:,} requests started late, by up to {schedule['worst_lag_s']:.3f} s"]
     if unsent:
         parts.append(f"{unsent:,} were never sent")

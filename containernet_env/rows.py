@@ -202,8 +202,8 @@ def _open_loop_figures_of(result: Mapping[str, Any]) -> dict[str, str]:
     return {
         "Rate_achieved": _rate(result["rate_achieved_per_s"]),
         "Unsent": str(schedule["unsent"]),
-        "Behind": "yes" if schedule["behind"] else "no",
-        "Late_own": str(schedule["late_own"]),
+        "Behind": "yes" if schedule["fell_behind"] else "no",
+        "Late_own": str(schedule["generator_late"]),
         **{f"Service_{p}%": _seconds(service.get(p)) for p in SERVICE_PERCENTILES},
     }
 

@@ -50,7 +50,7 @@ def check(result: Any) -> None:
 
 
 def result(*words: str, **changes: Any) -> dict[str, Any]:
-    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__behind"); valid."""
+    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__fell_behind"); valid."""
     made = deepcopy(next(found for asked, found in results().items() if all(word in asked for word in words)))
     for path, value in changes.items():
         *parents, name = path.split("__")

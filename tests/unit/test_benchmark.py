@@ -121,12 +121,12 @@ def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
 def test_lateness_is_told_with_its_cause() -> None:
     assert lateness_of(closed_loop()) is None
     assert lateness_of(open_loop()) is None
-    late = {"schedule__behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
+    late = {"schedule__fell_behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
     told = lateness_of(open_loop(**late, schedule__unsent=7, schedule__clients_short=True))
     assert told == (
         "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
     )
-    own = lateness_of(open_loop(**late, schedule__late_own=3))
+    own = lateness_of(open_loop(**late, schedule__generator_late=3))
     assert own is not None and "the generator itself was too slow for 3" in own
 
 
