@@ -128,7 +128,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 	}).Attack(t.Context(), transport)
 	run.Due = 110 // as if ten had never been sent
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110, Configured: json.RawMessage("{}"), Run: &run})
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
 	// 100 = 14*7 + 2: two more of the first two.
 	if want := (Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}); r.Outcomes != want {
 		t.Errorf("got %+v, want %+v", r.Outcomes, want)

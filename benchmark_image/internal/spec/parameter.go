@@ -3,6 +3,7 @@ package spec
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,22 +84,13 @@ func (p *Parameter) Bounded() bool { return p.Max > 0 && p.Kind() != KindText }
 // Value is what JSON holds of it: a number of seconds for a duration.
 func (p *Parameter) Value(s *Spec) any {
 	switch place := p.at(s).(type) {
-	case *int:
-		return *place
-	case *int64:
-		return *place
-	case *float64:
-		return *place
 	case *time.Duration:
 		return place.Seconds()
-	case *bool:
-		return *place
-	case *string:
-		return *place
 	case *[]string:
 		return JoinEndpoints(*place)
+	default:
+		return reflect.ValueOf(place).Elem().Interface()
 	}
-	panic("a parameter of another type: " + p.Name)
 }
 
 // set takes a JSON value; false if it is of another type.
@@ -167,53 +159,31 @@ func (p *Parameter) Text(s *Spec) string {
 }
 
 // zero tells whether it has its zero value.
-func (p *Parameter) zero(s *Spec) bool {
-	switch value := p.Value(s).(type) {
-	case string:
-		return value == ""
-	case bool:
-		return !value
-	case int:
-		return value == 0
-	case int64:
-		return value == 0
-	default:
-		return value == 0.0
-	}
-}
+func (p *Parameter) zero(s *Spec) bool { return reflect.ValueOf(p.at(s)).Elem().IsZero() }
 
-// number is its value, of a text the length in bytes.
+// number is what the bounds are about: its value, of a text the length in bytes.
 func (p *Parameter) number(s *Spec) float64 {
-	switch value := p.Value(s).(type) {
-	case int:
-		return float64(value)
-	case int64:
-		return float64(value)
-	case float64:
-		return value
-	case string:
-		return float64(len(value))
+	switch value := reflect.ValueOf(p.Value(s)); {
+	case value.CanInt():
+		return float64(value.Int())
+	case value.CanFloat():
+		return value.Float()
+	default:
+		return float64(value.Len())
 	}
-	return 0
 }
 
 // check looks at what the parameter allows by itself.
 func (p *Parameter) check(s *Spec) *Problem {
-	if (p.Optional || p.Zero != "") && p.zero(s) {
+	if p.Kind() == KindBoolean || (p.Optional || p.Zero != "") && p.zero(s) {
 		return nil
 	}
 	n := p.number(s)
-	inBounds := n >= p.Min && (p.Max == 0 || n <= p.Max) && !(p.Open && n == p.Min)
-	switch p.Kind() {
-	case KindBoolean:
-		return nil
-	case KindText:
-		inBounds = p.Max == 0 || inBounds
-		if p.Choices != nil {
-			inBounds = slices.Contains(p.Choices, p.Value(s).(string))
-		}
+	ok := n >= p.Min && (p.Max == 0 || n <= p.Max) && !(p.Open && n == p.Min)
+	if p.Choices != nil {
+		ok = slices.Contains(p.Choices, p.Value(s).(string))
 	}
-	if !inBounds {
+	if !ok {
 		return s.problem(p, p.Allowed())
 	}
 	return nil

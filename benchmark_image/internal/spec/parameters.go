@@ -2,6 +2,105 @@ package spec
 
 import "time"
 
+// The two consistencies of a range, named as in etcd's benchmark tool.
+const (
+	Linearizable = "l"
+	Serializable = "s"
+)
+
+// The arrivals of an open loop.
+const (
+	Constant = "constant"
+	Poisson  = "poisson"
+)
+
+// The orders in which generated keys are used.
+const (
+	Sequential = "sequential" // one after the other
+	Shuffled   = "shuffled"   // each once, in random order, before any a second time
+	Uniform    = "uniform"    // drawn, each as probable as the others
+	Zipfian    = "zipfian"    // drawn, the first ones much more often
+)
+
+// Spec is one benchmark. The zero value is not valid: start from Default. What each field means, and its bounds, is in
+// the table of parameters.
+type Spec struct {
+	Operation Operation
+	Endpoints []string
+	Conns     int
+	Clients   int
+	Total     int           // 0 if Duration is set
+	Duration  time.Duration // 0 if Total is set
+
+	Rate    float64 // 0: a closed loop
+	Arrival string
+
+	WarmupRequests int // at most one of the two is set
+	WarmupDuration time.Duration
+
+	TargetLeader bool
+	TargetMember string // empty: all
+	Seed         int64
+
+	RequestTimeout time.Duration
+	DialTimeout    time.Duration
+	RunTimeout     time.Duration // 0: no limit
+
+	KeySize      int    // 0 in a range that names its key, but for Verify
+	KeySpace     int    // 0: as many as requests
+	KeyOrder     string // empty: Sequential for ranges, Shuffled otherwise
+	ZipfExponent float64
+	ValSize      int
+	Sequential   bool
+	Prefix       string // in front of every generated key
+
+	PutRatio float64
+
+	Key          string // of a range, or the first one of its span
+	End          string // empty: only Key; AllKeys: all from Key on
+	KeyIsPrefix  bool   // all keys that start with Key
+	Consistency  string
+	Limit        int64
+	CountOnly    bool
+	KeysOnly     bool
+	RequireFound bool
+	Verify       bool
+	SpanKeys     int // 0: one key
+}
+
+// DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
+const DefaultZipfExponent = 0.99
+
+// DefaultTotal is the number of requests where neither a number nor a duration is given.
+const DefaultTotal = 10_000
+
+// Default gives the values of etcd's benchmark tool, but for the key space: its default of one key makes
+// every put write the same key, here 0 stands for as many different keys as there are requests.
+func Default(operation Operation) Spec {
+	s := Spec{
+		Operation:      operation,
+		Endpoints:      []string{"127.0.0.1:2379"},
+		Conns:          1,
+		Clients:        1,
+		Total:          DefaultTotal,
+		Arrival:        Constant,
+		ZipfExponent:   DefaultZipfExponent,
+		RequestTimeout: time.Minute,
+		DialTimeout:    10 * time.Second,
+		ValSize:        8,
+	}
+	if operation != Range {
+		s.KeySize = 8
+	}
+	if operation.Reads() {
+		s.Consistency = Linearizable
+	}
+	if operation == Mixed {
+		s.PutRatio = 0.5
+	}
+	return s
+}
+
 // Bounds that rules refer to as well. They keep a typing error from exhausting the machine's memory or file descriptors.
 const (
 	MaxEndpoints  = 100
