@@ -21,7 +21,7 @@ setup(
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["containernet_env", "containernet_env.*"]),
     package_data={"containernet_env": ["py.typed"]},
-    entry_points={"console_scripts": ["containernet-env=containernet_env.entry:main"]},
+    entry_points={"console_scripts": ["containernet-env=containernet_env.cli.entry:main"]},
     install_requires=[
         "click==8.5.1",
         "docker==7.2.0",

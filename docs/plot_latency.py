@@ -10,7 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from containernet_env.results import load
+from containernet_env.results.csv_file import load
 
 # One client on links of 3 ms: 6 ms to a member and back, 12 ms from the leader to a follower and back, and 12 ms more
 # where the member that was asked is not the leader.

@@ -15,10 +15,10 @@ from typing import Any
 from bench.links import machine, measure, plot, tables
 from bench.links.durations import COMPLETE, FULL, QUICK, Durations
 from bench.links.paths import KINDS, Kind
-from containernet_env.errors import ContainernetEnvError, Interrupted
-from containernet_env.links.emulator import default_binary
-from containernet_env.record import utc_now
-from containernet_env.signals import StopSignals
+from containernet_env.base.errors import ContainernetEnvError, Interrupted
+from containernet_env.cli.signals import StopSignals
+from containernet_env.network.emulator.process import default_binary
+from containernet_env.results.record import utc_now
 
 SCHEMA = 1
 _PROJECT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from bench.links.paths import Host
 from bench.links.theory import DATAGRAM_BYTES
-from containernet_env import netns
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
 
 _CHUNK = 256 * 1024
 _CONNECT_S = 10.0

@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 
 from bench.links.paths import Host
-from containernet_env import netns
+from containernet_env.hosts import netns
 
 ETHERTYPE = 0x88B5
 """Local experimental (IEEE 802): the receiver's stack drops it early."""

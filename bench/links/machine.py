@@ -12,8 +12,8 @@ from signal import SIGINT
 from typing import Any
 
 from containernet_env import __version__
-from containernet_env.errors import RunError
-from containernet_env.links.select import kernel_has_netem
+from containernet_env.base.errors import RunError
+from containernet_env.network.select import kernel_has_netem
 from containernet_env.setup import packages
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
 

@@ -15,9 +15,9 @@ from bench.links.durations import Durations
 from bench.links.frames import FrameSender
 from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
-from containernet_env.errors import RunError
-from containernet_env.links import rtt
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.base.errors import RunError
+from containernet_env.fidelity import rtt
+from containernet_env.model.link import DirectionSpec, LinkSpec
 
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)

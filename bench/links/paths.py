@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.links import theory
-from containernet_env import netns
-from containernet_env.errors import RunError
-from containernet_env.links.emulator import EmulatedLink, LinkEmulator
-from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.queues import queue_frames
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.links.tc import End, VethLink
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.queues import queue_frames
+from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator
+from containernet_env.network.kernel.tc import End, VethLink
 
 Kind = Literal["emulator", "wirefilter", "netem", "htb"]
 KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")

@@ -19,12 +19,18 @@ from typing import Any
 from bench.load import plan, profile, table
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, run_once, run_program
-from containernet_env.errors import ContainernetEnvError, Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.base.errors import (
+    ContainernetEnvError,
+    Interrupted,
+    MissingRequirementError,
+    RunError,
+    UsageError,
+)
+from containernet_env.cli.signals import StopSignals
 from containernet_env.setup import go, sources
 from containernet_env.setup.binaries import Binaries
 from containernet_env.setup.commands import Commands
 from containernet_env.setup.sources import ROOT, GoModule
-from containernet_env.signals import StopSignals
 
 BUILD = ROOT / ".build"
 FOLDER = ROOT / "bench" / "load"

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.load.plan import READ_KEY, VALUE_SIZE
-from containernet_env.errors import MissingRequirementError, RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 
 _POLL_S = 0.05
 _ASK_TIMEOUT_S = 10.0

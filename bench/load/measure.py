@@ -14,7 +14,7 @@ from bench.load import plan
 from bench.load.cluster import Cluster
 from bench.load.plan import Cell
 from bench.load.reports import parse_etcd, parse_ours
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
 
 _SPAWN = Path(__file__).with_name("spawn.py")
 _LIMIT_S = 60.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.load import plan
 from bench.load.cluster import Cluster
 from bench.load.measure import run_program
-from containernet_env.errors import MissingRequirementError, RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 
 CELLS = (
     plan.Cell(1, 100, 1000, "range-s", 100_000),

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from statistics import median
 
 from bench.load.measure import Sample
 from bench.load.plan import ETCD, OURS
-from containernet_env.errors import UsageError
+from containernet_env.base.errors import UsageError
 
 BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
 PROFILE_MARKS = ("<!-- PROFILE -->", "<!-- END OF PROFILE -->")

@@ -9,7 +9,7 @@ import sys
 import click
 
 from containernet_env import __version__
-from containernet_env.errors import (
+from containernet_env.base.errors import (
     ConfigError,
     ContainernetEnvError,
     Interrupted,

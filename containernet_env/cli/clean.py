@@ -6,8 +6,9 @@ import os
 
 import click
 
-from containernet_env import clean, engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
+from containernet_env.runs import clean
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from containernet_env.errors import UsageError
-from containernet_env.links.rtt import Tolerance
+from containernet_env.base.errors import UsageError
+from containernet_env.fidelity.rtt import Tolerance
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.report import ScenarioReport
+from containernet_env.base.progress import ScenarioReport
 
 NAME_WIDTH = 10
 # Without a terminal a long scenario says how far it is this often; shorter ones say only how they ended.
@@ -76,7 +76,7 @@ class TerminalStage:
 
 
 class TerminalReporter:
-    """A `containernet_env.report.Reporter` on a rich console."""
+    """A `containernet_env.base.progress.Reporter` on a rich console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

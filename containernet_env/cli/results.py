@@ -15,7 +15,7 @@ from containernet_env.cli.progress import milliseconds_text, rate_text
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def command(file: Path) -> None:
     """Show the rows of FILE: the median over repetitions and runs of each scenario, and how many rows failed."""
-    from containernet_env import results
+    from containernet_env.results import csv_file as results
 
     frame = results.load(file)
     by = ["Scenario"] if "Scenario" in frame.columns else ["TestType", "RequestCount", "ClientCount", "KeySize"]

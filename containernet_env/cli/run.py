@@ -12,23 +12,23 @@ import click
 from rich.console import Console
 
 from containernet_env import __version__
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.progress import TerminalReporter, result_table, seconds_text
-from containernet_env.errors import MissingRequirementError
-from containernet_env.signals import StopSignals
+from containernet_env.cli.signals import StopSignals
 
 if TYPE_CHECKING:
-    from containernet_env.links.rtt import Tolerance
-    from containernet_env.links.select import LinksChoice, SwitchesChoice
-    from containernet_env.plan import EngineChoice, Plan, PlanOptions
-    from containernet_env.results import ResultsFile
+    from containernet_env.fidelity.rtt import Tolerance
+    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.plan.plan import Plan, PlanOptions
+    from containernet_env.results.csv_file import ResultsFile
 
 
 def make_plan(config_file: Path, scenarios_file: Path | None, *, quick: bool, options: PlanOptions) -> Plan:
     """Read the files and build the plan; raises ConfigError or UsageError before anything exists."""
     from containernet_env.config import load_config
-    from containernet_env.plan import build_plan
-    from containernet_env.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+    from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+    from containernet_env.plan.build import build_plan
 
     config = load_config(config_file)
     chosen = scenarios_file or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
@@ -65,7 +65,7 @@ def command(
     dry_run: bool,
 ) -> int:
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down."""
-    from containernet_env.plan import PlanOptions
+    from containernet_env.plan.plan import PlanOptions
 
     began = time.monotonic()
     console = Console(highlight=False)
@@ -95,9 +95,9 @@ def command(
 
 def execute(plan: Plan, out: Path, console: Console, tolerance: Tolerance, port: int, began: float) -> int:
     """Carry the plan out; the exit code. `began` is when the command began, on the monotonic clock."""
-    from containernet_env.lock import RunLock
-    from containernet_env.network_engines import select
-    from containernet_env.results import ResultsFile
+    from containernet_env.containernet import select
+    from containernet_env.results.csv_file import ResultsFile
+    from containernet_env.runs.lock import RunLock
 
     require_root()
     select.require(plan)
@@ -136,12 +136,13 @@ def _measure(
     stop: StopSignals,
 ) -> int:
     """Bring up, run the matrix, tear down in any case; returns how many rows failed."""
-    from containernet_env import clean
-    from containernet_env.record import RunRecord, utc_now
-    from containernet_env.rows import RunFacts
-    from containernet_env.run import Run
+    from containernet_env.plan.export import plan_values
+    from containernet_env.results.record import RunRecord, utc_now
+    from containernet_env.results.rows import RunFacts
+    from containernet_env.runs import clean
+    from containernet_env.runs.matrix import Run
+    from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
-    from containernet_env.testbed import Testbed
 
     images = ready_images()
     for name in clean.remove_leftovers().removed:
@@ -160,7 +161,7 @@ def _measure(
                 program=__version__,
                 etcd=version,
                 config_sha256=plan.config.sha256,
-                plan=plan.to_dict(),
+                plan=plan_values(plan),
                 **testbed.facts(),
             )
             measured = (

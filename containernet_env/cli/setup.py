@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from containernet_env.signals import StopSignals
+from containernet_env.cli.signals import StopSignals
 
 NAME_WIDTH = 15
 # What takes less is not work, and its time not worth a word.

@@ -14,13 +14,12 @@ from rich.console import Console
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.progress import TerminalReporter
 from containernet_env.cli.run import require_root
-from containernet_env.signals import StopSignals
+from containernet_env.cli.signals import StopSignals
 
 if TYPE_CHECKING:
-    from containernet_env.links.rtt import Tolerance
-    from containernet_env.links.select import LinksChoice, SwitchesChoice
-    from containernet_env.plan import EngineChoice
-    from containernet_env.testbed import Testbed
+    from containernet_env.fidelity.rtt import Tolerance
+    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.runs.testbed import Testbed
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -44,13 +43,14 @@ def command(
     while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `rate etcd1 s1 100`, `loss etcd1 s1 1%`,
     `partition etcd1 | etcd2 etcd3`, `heal`; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
     """
-    from containernet_env import clean
     from containernet_env.config import load_config
-    from containernet_env.lock import RunLock
-    from containernet_env.network_engines import select
-    from containernet_env.plan import PlanOptions, build_plan
+    from containernet_env.containernet import select
+    from containernet_env.plan.build import build_plan
+    from containernet_env.plan.plan import PlanOptions
+    from containernet_env.runs import clean
+    from containernet_env.runs.lock import RunLock
+    from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
-    from containernet_env.testbed import Testbed
 
     console = Console(highlight=False, stderr=True)
     options = PlanOptions(
@@ -97,7 +97,7 @@ def _tell_failure(reason: str) -> None:
 
 def _interact(testbed: Testbed) -> int:
     """Mininet's command line on the testbed's network; Ctrl-C ends a command, not the session."""
-    from containernet_env.cli.commandline import CommandLine, show_on_standard_output
+    from containernet_env.containernet.command_line import CommandLine, show_on_standard_output
 
     show_on_standard_output()
 
@@ -115,7 +115,7 @@ def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
 
     None is begun on a network that is gone; the caller knows of that.
     """
-    from containernet_env.cli.commandline import run_command, show_on_standard_output
+    from containernet_env.containernet.command_line import run_command, show_on_standard_output
 
     show_on_standard_output()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from containernet_env.config.loader import load_config
-from containernet_env.config.model import CLIENT_NAME, Config, DataStore, EtcdSettings, Node
+from containernet_env.config.topologies import load_config
+from containernet_env.model.config import CLIENT_NAME, Config, DataStore, EtcdSettings, Node
 
 __all__ = ["CLIENT_NAME", "Config", "DataStore", "EtcdSettings", "Node", "load_config"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from containernet_env.config.scenario_schema import SCENARIO_FILE
-from containernet_env.config.schema import EITHER_FORM
+from containernet_env.config.topology_schema import EITHER_FORM
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _KINDS = {

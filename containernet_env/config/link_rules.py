@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from containernet_env.base.units import format_duration, parse_duration
 from containernet_env.config.fields import BANDWIDTH_FORM, DELAY_FORM, UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH, is_per_direction, parse_jitter
 from containernet_env.config.reader import Finding, Location, json_path, render
-from containernet_env.links.chance import REACH
-from containernet_env.units import format_duration, parse_duration
+from containernet_env.model.chance import REACH
 
 # What a host's own key says for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", DELAY_FORM), ("bandwidth", "bandwidth", BANDWIDTH_FORM))

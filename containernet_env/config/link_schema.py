@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, PlainValidator, Tag, WithJsonSchema
 
+from containernet_env.base.units import parse_duration, parse_size
 from containernet_env.config.fields import (
     NUMBER_PATTERN,
     Bandwidth,
@@ -17,9 +18,8 @@ from containernet_env.config.fields import (
     integer,
 )
 from containernet_env.config.validation import StrictModel
-from containernet_env.links.chance import REACH, Distribution, GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.links.spec import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, SEED_MAX, DirectionSpec, LinkSpec
-from containernet_env.units import parse_duration, parse_size
+from containernet_env.model.chance import REACH, Distribution, GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, SEED_MAX, DirectionSpec, LinkSpec
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
 GILBERT_ELLIOTT = "gilbert-elliott"

@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from containernet_env.errors import ConfigError, Problem
+from containernet_env.base.errors import ConfigError, Problem
 
 Location = tuple[str | int, ...]
 """Keys and list indices from the top of a document to a value."""

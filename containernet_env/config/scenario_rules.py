@@ -13,7 +13,7 @@ from containernet_env.config.scenario_schema import (
     RawReading,
     RawWrite,
 )
-from containernet_env.data_keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
+from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import base_image, binaries, disk, dockerd, go, images, missing, packages, sources
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing

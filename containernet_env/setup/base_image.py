@@ -20,8 +20,8 @@ from typing import Any
 import docker
 from docker.errors import APIError
 
-from containernet_env import engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
 from containernet_env.setup import image_build, packages, sources
 from containernet_env.setup.commands import CommandError, Commands, Stopped
 

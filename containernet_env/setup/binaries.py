@@ -12,7 +12,7 @@ import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import go, sources
 from containernet_env.setup.commands import CommandError, Commands
 from containernet_env.setup.sources import GoModule

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 
 MB = 1_000_000
 

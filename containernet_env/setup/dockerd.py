@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from containernet_env import engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
 
 LOG = Path("/var/log/containernet-env/dockerd.log")
 _PID_FILE = Path("/var/run/docker.pid")

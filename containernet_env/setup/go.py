@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup.commands import CommandError, Commands
 from containernet_env.setup.sources import BUILD_ENVIRONMENT
 

@@ -13,7 +13,7 @@ from typing import IO
 
 import docker
 
-from containernet_env import engine
+from containernet_env.hosts import engine
 from containernet_env.setup import sources
 from containernet_env.setup.commands import Stopped
 

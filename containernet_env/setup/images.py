@@ -13,8 +13,8 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 
-from containernet_env import engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
 from containernet_env.setup import base_image, image_build, sources
 from containernet_env.setup.binaries import Binaries
 from containernet_env.setup.sources import GoModule

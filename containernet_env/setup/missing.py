@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from containernet_env import engine
+from containernet_env.hosts import engine
 from containernet_env.setup import base_image, disk, go, images, packages, sources
 from containernet_env.setup.binaries import Binaries
 from containernet_env.setup.disk import Need

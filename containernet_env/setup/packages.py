@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import SIGINT
 
-from containernet_env import engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from containernet_env.report import Stage
+from containernet_env.base.progress import Stage
 from containernet_env.setup.commands import Commands, Stopped
 
 
 class SetupReport(Protocol):
-    """What the set-up tells; stages may overlap. Part of ``containernet_env.report.Reporter``."""
+    """What the set-up tells; stages may overlap. Part of ``containernet_env.base.progress.Reporter``."""
 
     def stage(self, name: str) -> AbstractContextManager[Stage]:
         """Begin a step; leaving the context without an error shows its one line."""

@@ -38,7 +38,7 @@ LONG_SCENARIOS = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip this ring, with the reason printed, where it cannot run."""
-    from containernet_env import engine
+    from containernet_env.hosts import engine
 
     if os.geteuid() != 0:
         reason = "not root"

@@ -3,7 +3,7 @@
 import sys
 
 # In the order of Containernet's own examples.
-from containernet_env.containernet import Containernet  # ruff: isort: skip
+from containernet_env.containernet.network import Containernet  # ruff: isort: skip
 from mininet.cli import CLI
 from mininet.link import TCLink
 from mininet.log import info, setLogLevel

@@ -7,7 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from containernet_env import engine, ovs
+from containernet_env.hosts import engine
+from containernet_env.network.kernel import ovs
 
 
 def _output(*argv: str) -> str:

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from containernet_env import engine, netns
-from containernet_env.containernet import Containernet, Docker
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links.rtt import ProbeHost, measure
-from containernet_env.links.spec import DirectionSpec
-from containernet_env.topology import RttExpectation
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet.network import Containernet, Docker
+from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.hosts import engine, netns
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.topology import RttExpectation
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import engine
+from containernet_env.hosts import engine
 from tests.docker.machine_state import left_over, snapshot
 
 pytestmark = [pytest.mark.docker, pytest.mark.root]

@@ -125,7 +125,7 @@ def test_after_kill_9_the_next_run_cleans_up(whole_group: bool, long: Path, tiny
 
 @pytest.mark.usefixtures("unchanged_machine")
 def test_clean_removes_what_is_ours_and_only_that(long: Path, tmp_path: Path) -> None:
-    from containernet_env import engine
+    from containernet_env.hosts import engine
 
     client = engine.client()
     image = next(image.id for image in client.images.list(filters={"label": engine.LABEL}))

@@ -14,19 +14,20 @@ from typing import Any
 
 import pytest
 
-from containernet_env import engine, netns
+from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
-from containernet_env.containernet import Containernet
-from containernet_env.docker_host import new_run_id
-from containernet_env.errors import RunError
-from containernet_env.limits import cgroups_of
-from containernet_env.links.base import check_held
-from containernet_env.links.rtt import measure_rtt
-from containernet_env.links.select import SwitchesChoice
-from containernet_env.links.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
-from containernet_env.network_engines import select
-from containernet_env.network_engines.base import NetworkEngine
-from containernet_env.plan import EngineChoice, Plan, PlanOptions, build_plan
+from containernet_env.containernet import select
+from containernet_env.containernet.docker import new_run_id
+from containernet_env.containernet.network import Containernet
+from containernet_env.containernet.testbed_network import TestbedNetwork
+from containernet_env.fidelity.rtt import measure_rtt
+from containernet_env.hosts import engine, netns
+from containernet_env.hosts.limits import cgroups_of
+from containernet_env.model.choices import EngineChoice, SwitchesChoice
+from containernet_env.network.kernel.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
+from containernet_env.network.link import check_held
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import Plan, PlanOptions
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 from tests.root.network import RTT_TOLERANCE, answers, has_netem, needs_ovs
@@ -71,7 +72,7 @@ def make_plan(tmp_path: Path, which: EngineChoice, switches: SwitchesChoice) -> 
 
 
 @contextmanager
-def network(plan: Plan) -> Iterator[NetworkEngine]:
+def network(plan: Plan) -> Iterator[TestbedNetwork]:
     before = snapshot()
     net = select.create(plan)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import engine, netns
+from containernet_env.hosts import engine, netns
 from tests.docker.conftest import COMMAND
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.test_endings import CONFIG, end, rows, start

@@ -21,7 +21,7 @@ from tests.docker.test_network_engines import MEMBERS, ORIGINAL
 pytestmark = [pytest.mark.docker, pytest.mark.root, ORIGINAL]
 
 # With this Python, since it is the one that has the original.
-COMMAND = [sys.executable, "-c", "from containernet_env.entry import main; main()"]
+COMMAND = [sys.executable, "-c", "from containernet_env.cli.entry import main; main()"]
 # In seconds after the start: imports, containers, links, cluster, load.
 MOMENTS_S = (0.5, 0.9, 1.3, 1.7, 2.2, 2.7, 3.4, 5.0)
 
@@ -117,7 +117,7 @@ def test_a_member_that_is_killed_is_named_in_its_row(config: Path, long: Path, t
 
 def member_process(name: str) -> int:
     """The first process of a host of the run that is on."""
-    from containernet_env import engine
+    from containernet_env.hosts import engine
 
     container: Any = next(found for found in engine.list_ours() if found.host == name)
     return int(engine.client().api.inspect_container(container.id)["State"]["Pid"])

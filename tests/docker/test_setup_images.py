@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env import engine, setup
+from containernet_env import setup
+from containernet_env.hosts import engine
 from containernet_env.setup import image_build, images, missing, sources
 
 Start = Callable[..., Any]

@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from containernet_env import netns
-from containernet_env.links import tc
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.links.tc import End, VethLink
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network.kernel import tc
+from containernet_env.network.kernel.tc import End, VethLink
 
 FILE = Path(__file__).with_name("tc.json")
 MS, MBIT = 10**6, 10**6

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.errors import RunError
-from containernet_env.links.emulator import EmulatedLink, LinkEmulator, default_binary
-from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.rtt import Tolerance
-from containernet_env.links.select import kernel_has_netem, ovs_problem
-from containernet_env.links.spec import LinkSpec
-from containernet_env.links.tc import End, VethLink
+from containernet_env.base.errors import RunError
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator, default_binary
+from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.select import kernel_has_netem, ovs_problem
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
 INTERFACES = ("tst0e0", "tst0e1")
@@ -61,7 +61,7 @@ def keywords_of(kind: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         pytest.skip(f"no Open vSwitch: {reason}")
     # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
     links = "emulator" if kind == "emulator" else "netem"
-    monkeypatch.setattr("containernet_env.containernet.choose", lambda asked: links)
+    monkeypatch.setattr("containernet_env.containernet.network.choose", lambda asked: links)
     return {"switches": "auto" if kind == "emulator" else kind}
 
 

@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 
-from containernet_env import netns
+from containernet_env.hosts import netns
 
 _CHUNK = 256 * 1024
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from containernet_env.links.spec import LinkSpec
+from containernet_env.model.link import LinkSpec
 from tests.root.network import ADDRESSES, COARSE, needs_root, veth
 from tests.root.pump import goodput_bps
 

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.errors import UsageError
-from containernet_env.links.base import ShapedLink, check_held
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.links.rtt import ProbeHost, measure
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.links.tc import DELAY_TOLERANCE_NS
-from containernet_env.topology import RttExpectation
+from containernet_env.base.errors import UsageError
+from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.hosts import netns
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import RttExpectation
+from containernet_env.network.kernel.tc import DELAY_TOLERANCE_NS
+from containernet_env.network.link import ShapedLink, check_held
 from tests.root.network import (
     ADDRESSES,
     COARSE,

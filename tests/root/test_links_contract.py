@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.errors import RunError
-from containernet_env.links import tc
-from containernet_env.links.base import ShapedLink, check_held
-from containernet_env.links.rtt import ProbeHost, measure
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.topology import RttExpectation
+from containernet_env.base.errors import RunError
+from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.hosts import netns
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import RttExpectation
+from containernet_env.network.kernel import tc
+from containernet_env.network.link import ShapedLink, check_held
 from tests.root.network import (
     ADDRESSES,
     INTERFACES,

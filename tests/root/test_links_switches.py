@@ -16,12 +16,13 @@ from mininet.link import TCLink
 from mininet.node import Controller, OVSSwitch
 from mininet.topo import Topo
 
-from containernet_env import netns, ovs
-from containernet_env.containernet import Containernet
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links.rtt import ProbeHost, measure
-from containernet_env.links.spec import DirectionSpec
-from containernet_env.topology import RttExpectation
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet.network import Containernet
+from containernet_env.fidelity.rtt import ProbeHost, measure
+from containernet_env.hosts import netns
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.topology import RttExpectation
+from containernet_env.network.kernel import ovs
 from tests.root.network import (
     COARSE,
     NETWORKS,

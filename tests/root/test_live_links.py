@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.cli.commandline import run_command
-from containernet_env.containernet import Containernet
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links.chance import IndependentLoss, Jitter
-from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.partition import part_lines
-from containernet_env.links.spec import DirectionSpec
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet.command_line import run_command
+from containernet_env.containernet.network import Containernet
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.chance import IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec
+from containernet_env.network.kernel.partition import part_lines
 from tests.root.network import NETWORKS, answers, keywords_of, machine_interfaces, needs_emulator, needs_root
 
 pytestmark = [

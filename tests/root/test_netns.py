@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.errors import RunError
-from containernet_env.links.namespace import ThrowawayNamespace
-from containernet_env.links.select import choose, kernel_has_netem
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.network.select import choose, kernel_has_netem
 from tests.root.network import needs_root
 
 pytestmark = [pytest.mark.root, needs_root]

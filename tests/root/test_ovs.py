@@ -10,15 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from containernet_env import clean, ovs, owner
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import owner
+from containernet_env.network.kernel import ovs
+from containernet_env.runs import clean
 from tests.root.network import machine_interfaces, needs_ovs, needs_root
 
 pytestmark = [pytest.mark.root, needs_root, needs_ovs]
 
 # Two switches: their link has both ends in the machine's own namespace, where nothing takes it along.
 NETWORK = """
-from containernet_env.containernet import Containernet
+from containernet_env.containernet.network import Containernet
 net = Containernet(links="netem", switches="ovs", run_id="0b0b0b", controller=None)
 net.addSwitch("s1"), net.addSwitch("s2"), net.addHost("h1")
 net.addLink("s1", "s2"), net.addLink("h1", "s1")

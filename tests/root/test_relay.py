@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from containernet_env.netns_http import HttpError, NoAnswerError, request_json
-from containernet_env.relay import Relay
+from containernet_env.hosts.netns_http import HttpError, NoAnswerError, request_json
+from containernet_env.load.relay import Relay
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]
 

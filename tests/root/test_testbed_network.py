@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from containernet_env import netns
+from containernet_env.base.progress import SilentReporter
 from containernet_env.config import load_config
-from containernet_env.config.model import Config
-from containernet_env.containernet import Containernet
-from containernet_env.links.rtt import Tolerance
-from containernet_env.links.spec import LinkSpec
-from containernet_env.plan import PlanOptions, build_plan
-from containernet_env.report import SilentReporter
+from containernet_env.containernet.network import Containernet
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.hosts import netns
+from containernet_env.model.config import Config
+from containernet_env.model.link import LinkSpec
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
+from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-from containernet_env.testbed import Testbed
 from tests.root.network import keywords_of, needs_emulator, needs_root
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from containernet_env.scenarios import load_scenarios
+from containernet_env.config.scenarios import load_scenarios
 
 LOAD = {"total": 10, "clients": 1, "conns": 1}
 OPEN = {"rate": 10, "duration": "1s", "clients": 1, "conns": 1}

@@ -10,7 +10,7 @@ import pytest
 from bench.links import cli, flows, frames, measure, summary, tables, theory
 from bench.links.durations import COMPLETE, FULL, QUICK
 from bench.links.paths import KINDS, Host, wirefilter_options
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, LinkSpec
 
 
 def test_theory_counts_every_header() -> None:

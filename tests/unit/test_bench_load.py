@@ -11,7 +11,7 @@ from bench.load import measure, plan, profile, table
 from bench.load.cli import file_system, main, options
 from bench.load.measure import Sample, Used, run_once, run_program
 from bench.load.reports import parse_etcd, parse_ours
-from containernet_env.errors import RunError, UsageError
+from containernet_env.base.errors import RunError, UsageError
 
 ETCD_TEXT = """bench with serializable range
 

@@ -9,14 +9,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from containernet_env.base.errors import ConfigError
 from containernet_env.cli import check, schema
 from containernet_env.cli.render import render_plan, render_summary
 from containernet_env.config import load_config
 from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
-from containernet_env.errors import ConfigError
-from containernet_env.plan import PlanOptions, build_plan
-from containernet_env.scenarios import DEFAULT_SCENARIOS, load_scenarios
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))

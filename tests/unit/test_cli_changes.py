@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.cli.changes import change
-from containernet_env.errors import UsageError
+from containernet_env.base.errors import UsageError
+from containernet_env.containernet.changes import change
 
 
 class Net:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.cli import commandline, shell
+from containernet_env.cli import shell
+from containernet_env.containernet import command_line as commandline
 
 
 def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containernet_env import units
+from containernet_env.base import units
+from containernet_env.base.errors import ConfigError
 from containernet_env.config import CLIENT_NAME, load_config
 from containernet_env.config.fields import RESERVED_NAMES
-from containernet_env.errors import ConfigError
-from containernet_env.links.spec import LinkSpec
-from containernet_env.topology import SWITCH_NAME
+from containernet_env.model.link import LinkSpec
+from containernet_env.model.topology import SWITCH_NAME
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from containernet_env.base.errors import ConfigError
 from containernet_env.config.reader import (
     MAX_FILE_BYTES,
     json_path,
@@ -14,7 +15,6 @@ from containernet_env.config.reader import (
     render,
     strip_comments,
 )
-from containernet_env.errors import ConfigError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(min_value=-(10**20), max_value=10**20) | st.text(),

@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.container_options import (
-    ContainerOptions,
-    CpuLimit,
-    check_name,
-    cpu_limit,
-    hostname,
-    memory_bytes,
-)
-from containernet_env.errors import UsageError
+from containernet_env.base.errors import UsageError
+from containernet_env.hosts.options import ContainerOptions, CpuLimit, check_name, cpu_limit, hostname, memory_bytes
 
 
 def test_nothing_is_given_unless_asked_for() -> None:

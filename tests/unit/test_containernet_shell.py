@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.container_shell import SENTINEL, Shell, User, find_user, one_line
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
+from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user, one_line
 
 PASSWD = "root:x:0:0:root:/root:/bin/sh\netcd:x:101:102:etcd:/var/lib/etcd:/bin/false\n"
 GROUP = "root:x:0:\netcd:x:102:\ndata:x:300:other,etcd\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import RunError
-from containernet_env.limits import (
+from containernet_env.base.errors import RunError
+from containernet_env.hosts.limits import (
     Cgroups,
     Limits,
     check_limits,

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError, RunError
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.control import Answer, ControlClient
-from containernet_env.links.emulator import (
+from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network.emulator.control import Answer, ControlClient
+from containernet_env.network.emulator.process import (
     EmulatedLink,
     LinkEmulator,
     changed_fields,
     direction_from_json,
     direction_to_json,
 )
-from containernet_env.links.spec import DirectionSpec, LinkSpec
 
 
 class Emulator:

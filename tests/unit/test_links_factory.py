@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from containernet_env.links import factory as factory_module
-from containernet_env.links.factory import LinkFactory
+from containernet_env.network import factory as factory_module
+from containernet_env.network.factory import LinkFactory
 
 
 class FakeEmulator:

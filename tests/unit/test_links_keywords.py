@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from containernet_env.errors import UsageError
-from containernet_env.links.chance import IndependentLoss, Jitter
-from containernet_env.links.keywords import link_spec, shaping, split
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.base.errors import UsageError
+from containernet_env.containernet.keywords import link_spec, shaping, split
+from containernet_env.model.chance import IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
 
 
 def test_one_spec_for_both_directions() -> None:

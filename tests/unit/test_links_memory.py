@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.links.chance import Jitter
-from containernet_env.links.memory import (
-    FRAME_MEMORY_BYTES,
-    frame_memory_note,
-    most_held_bytes,
-)
-from containernet_env.links.queues import default_frames
-from containernet_env.links.spec import DirectionSpec
+from containernet_env.model.chance import Jitter
+from containernet_env.model.frame_memory import FRAME_MEMORY_BYTES, frame_memory_note, most_held_bytes
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.queues import default_frames
 
 GO = Path(__file__).resolve().parents[2] / "link_emulator"
 MS = 10**6

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links import netem, tc
-from containernet_env.links.base import check_held
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network.kernel import netem, tc
+from containernet_env.network.link import check_held
 
 MS = 10**6
 UNIFORM = Jitter("uniform", 500_000, reorder=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from containernet_env.errors import UsageError
-from containernet_env.links.chance import IndependentLoss, Jitter
-from containernet_env.links.rtt import MeasuredPair, RttTable, Tolerance, table_from_answer
-from containernet_env.links.spec import DirectionSpec
+from containernet_env.base.errors import UsageError
+from containernet_env.fidelity.rtt import MeasuredPair, RttTable, Tolerance, table_from_answer
+from containernet_env.model.chance import IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links.base import ShapedLink, check_held
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.keywords import link_spec
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet.keywords import link_spec
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network.link import ShapedLink, check_held
 
 MS = 10**6
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from containernet_env.links.statistics import emulator_counters, own_losses, since, veth_counters
+from containernet_env.model.link_statistics import emulator_counters, own_losses, since, veth_counters
 
 README = Path(__file__).resolve().parents[2] / "link_emulator" / "README.md"
 

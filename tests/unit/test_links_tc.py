@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containernet_env.errors import RunError, UsageError
-from containernet_env.links import tc
-from containernet_env.links.base import check_held
-from containernet_env.links.queues import queue_frames
-from containernet_env.links.spec import DirectionSpec, LinkSpec
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.queues import queue_frames
+from containernet_env.network.kernel import tc
+from containernet_env.network.link import check_held
 from tests.recorded import specs
 
 HTB_QDISC = (

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.rtt import ANSWERS, MeasuredPair, Tolerance
-from containernet_env.links.spec import DirectionSpec
-from containernet_env.links.verdict import NO_CHANCE, chance_of
+from containernet_env.analysis.rtt_chance import NO_CHANCE, chance_of
+from containernet_env.fidelity.rtt import ANSWERS, MeasuredPair, Tolerance
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec
 
 MS = 10**6
 PROBES = 25

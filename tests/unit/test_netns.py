@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from containernet_env import netns
-from containernet_env.errors import RunError
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
 
 
 @pytest.mark.parametrize("name", ["kernel.hostname", "net..ipv4", "net/../kernel/x", "", "../net.ipv4"])

@@ -19,17 +19,19 @@ import mininet.nodelib
 import pytest
 from mininet.net import Mininet
 
-from containernet_env import engine, netns
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config import load_config
-from containernet_env.engine import OurContainer
-from containernet_env.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.limits import Limits
-from containernet_env.links.chance import GilbertElliottLoss, IndependentLoss, Jitter
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.network_engines import original_rules, select
-from containernet_env.network_engines.original_links import keywords
-from containernet_env.plan import Plan, PlanOptions, build_plan
-from containernet_env.topology import Link
+from containernet_env.containernet import select
+from containernet_env.containernet.original.links import keywords
+from containernet_env.hosts import engine, netns
+from containernet_env.hosts.engine import OurContainer
+from containernet_env.hosts.limits import Limits
+from containernet_env.model import containernet_rules as original_rules
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import Link
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import Plan, PlanOptions
 
 MS = 1_000_000
 MBIT = 1_000_000
@@ -96,7 +98,9 @@ def test_its_keywords_say_all_that_is_asked() -> None:
 
 def test_what_it_cannot_do_is_known_without_mininet_and_the_engines_sdk() -> None:
     """Plans are made by `check` too, which has to be quick."""
-    program = "import sys, containernet_env.plan; print({'mininet.node', 'mininet.link', 'docker'} & set(sys.modules))"
+    program = (
+        "import sys, containernet_env.plan.build; print({'mininet.node', 'mininet.link', 'docker'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PROJECT)
     assert done.stdout == "set()\n"
 
@@ -324,12 +328,12 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     }
     for (module, name), value in patches.items():
         monkeypatch.setattr(module, name, value, raising=False)
-    ours = "containernet_env.network_engines.original"
-    modules = [ours, f"{ours}_host", f"{ours}_switches"]
+    ours = "containernet_env.containernet.original.network"
+    modules = [ours, *(f"containernet_env.containernet.original.{name}" for name in ("host", "switches"))]
     for name in modules:
         monkeypatch.delitem(sys.modules, name, raising=False)
     module = importlib.import_module(ours)
-    host_module = sys.modules[f"{ours}_host"]
+    host_module = sys.modules["containernet_env.containernet.original.host"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # No interrupt of the constructors: these run where the fake kernel is.
     monkeypatch.setattr("mininet.link.makeIntfPair", lambda *args, **options: None)
@@ -390,7 +394,7 @@ def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(
     original: Original, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, plan = original(plan_of()), plan_of()
-    module = sys.modules["containernet_env.network_engines.original_host"]
+    module = sys.modules["containernet_env.containernet.original.host"]
     monkeypatch.setattr(module, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
         net.add_host(plan.hosts[0], "image:tag", ["start-etcd"])

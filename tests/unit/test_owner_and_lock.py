@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import owner
-from containernet_env.errors import RunError
-from containernet_env.lock import RunLock
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import owner
+from containernet_env.runs.lock import RunLock
 
 
 def test_this_process_is_alive() -> None:
@@ -19,7 +19,7 @@ def test_this_process_is_alive() -> None:
 
 
 def test_an_ended_process_is_dead() -> None:
-    code = "from containernet_env import owner; print(owner.current())"
+    code = "from containernet_env.hosts import owner; print(owner.current())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not owner.is_alive(ended.stdout.strip())
 
@@ -44,7 +44,7 @@ def test_a_second_run_is_refused_and_told_who_holds_the_machine(tmp_path: Path) 
 
 def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys; from pathlib import Path; from containernet_env.lock import RunLock\n"
+        "import os, signal, sys; from pathlib import Path; from containernet_env.runs.lock import RunLock\n"
         "RunLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "lock")], check=False)

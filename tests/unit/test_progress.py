@@ -7,9 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from containernet_env.base.progress import ScenarioReport
 from containernet_env.cli import progress
 from containernet_env.cli.progress import TerminalReporter
-from containernet_env.report import ScenarioReport
 
 
 class Clock:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from containernet_env.record import RunRecord, text_of
+from containernet_env.results.record import RunRecord, text_of
 
 
 def test_a_record_is_read_back_as_it_was_written_a_line_for_each_scenario() -> None:

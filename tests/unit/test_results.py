@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import results
-from containernet_env.errors import UsageError
-from containernet_env.results import COLUMNS, FORMS, SEED_COLUMNS, ResultsFile
+from containernet_env.base.errors import UsageError
+from containernet_env.results import csv_file as results
+from containernet_env.results.csv_file import COLUMNS, FORMS, SEED_COLUMNS, ResultsFile
 
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 

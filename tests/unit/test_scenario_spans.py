@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from containernet_env.errors import ConfigError
-from containernet_env.scenarios import load_scenarios
+from containernet_env.base.errors import ConfigError
+from containernet_env.config.scenarios import load_scenarios
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
 
 PREFIXED = {"keyPrefix": "d/", "keySize": 3, "valSize": 10, "keys": 100}

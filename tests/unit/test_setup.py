@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env import setup
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.progress import SilentReporter
 from containernet_env.cli import setup as cli_setup
-from containernet_env.errors import MissingRequirementError
-from containernet_env.report import SilentReporter
 from containernet_env.setup import missing, sources
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup.binaries import STAMP, Binaries
 from containernet_env.setup.commands import Commands
 from containernet_env.setup.go import Go

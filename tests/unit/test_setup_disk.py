@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import disk
 from containernet_env.setup.disk import MB, Need
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import engine
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
 
 # Stands in for dockerd: dies as on a kernel without netfilter unless told to do without it, else "answers".

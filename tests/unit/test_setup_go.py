@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import go
 from containernet_env.setup.commands import CommandError, Commands
 

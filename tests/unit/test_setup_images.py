@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import base_image, image_build, images
 from containernet_env.setup.commands import CommandError, Commands
 from containernet_env.setup.sources import GoModule

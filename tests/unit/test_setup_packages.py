@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import dockerd, packages
 from containernet_env.setup.commands import CommandError, Commands, Stopped
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import sources
 from containernet_env.setup.sources import GoModule
 

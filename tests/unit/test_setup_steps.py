@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from containernet_env.base.errors import Interrupted, MissingRequirementError
 from containernet_env.cli.setup import ConsoleReport
-from containernet_env.errors import Interrupted, MissingRequirementError
+from containernet_env.cli.signals import StopSignals
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
 from containernet_env.setup.steps import Steps
-from containernet_env.signals import StopSignals
 
 SLEEP = ["sh", "-c", "echo started; sleep 60 & sleep 60"]
 

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from containernet_env.errors import Interrupted
-from containernet_env.signals import STOP_SIGNALS, StopSignals
+from containernet_env.base.errors import Interrupted
+from containernet_env.cli.signals import STOP_SIGNALS, StopSignals
 
 
 def send(signum: int) -> None:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import clean, cli, engine, ovs, owner
+from containernet_env import cli
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.config import load_config
-from containernet_env.errors import MissingRequirementError, RunError, UsageError
-from containernet_env.links import select
-from containernet_env.plan import PlanOptions, build_plan
+from containernet_env.hosts import engine, owner
+from containernet_env.network import select
+from containernet_env.network.kernel import ovs
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
+from containernet_env.runs import clean
 
 CONFIG = Path(__file__).parents[2] / "configs" / "3node-3ms.json"
 # As ovs-vsctl 3.1 prints it.

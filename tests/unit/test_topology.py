@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containernet_env.links.chance import Jitter
-from containernet_env.links.spec import DirectionSpec, LinkSpec
-from containernet_env.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
+from containernet_env.model.chance import Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import PROBE_FRAME_BYTES, Host, Link, Switch, Topology
 
 DELAYS_NS = st.integers(min_value=0, max_value=10**10)
 RATES_BPS = st.none() | st.integers(min_value=10_000, max_value=10**11)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from containernet_env import units
+from containernet_env.base import units
 
 DURATIONS = {"3ms": 3_000_000, "500us": 500_000, "1.5ms": 1_500_000, "0ms": 0, "2s": 2 * 10**9, "100ns": 100}
 

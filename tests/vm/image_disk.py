@@ -14,7 +14,7 @@ from pathlib import Path
 
 import docker
 
-from containernet_env import engine
+from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, images, sources
 from tests.vm import cache
 

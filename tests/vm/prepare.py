@@ -9,11 +9,11 @@ import sys
 
 from rich.console import Console
 
+from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli.setup import ConsoleReport
-from containernet_env.errors import MissingRequirementError
+from containernet_env.cli.signals import StopSignals
 from containernet_env.setup import LOGS, packages
 from containernet_env.setup.steps import Steps
-from containernet_env.signals import StopSignals
 from tests.vm import image_disk, machine, root_disk
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from containernet_env import engine
+from containernet_env.hosts import engine
 from containernet_env.setup import dockerd, missing
 
 if __name__ == "__main__":

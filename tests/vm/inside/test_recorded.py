@@ -7,7 +7,7 @@ import platform
 
 import pytest
 
-from containernet_env import netns
+from containernet_env.hosts import netns
 from tests.docker.conftest import PROJECT
 from tests.recorded import specs
 

@@ -1,0 +1,1 @@
+"""What measurements mean: pure statistics."""

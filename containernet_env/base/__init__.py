@@ -1,0 +1,1 @@
+"""What every room may use: errors, units, the protocol by which a run tells its progress."""

@@ -1,0 +1,77 @@
+"""Ctrl-C, SIGTERM and SIGHUP: the first one ends the work, none ever ends the tear-down."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+from containernet_env.base.errors import Interrupted
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopSignals:
+    """Turns the first stop signal into `Interrupted`, raised once in the main thread.
+
+    Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
+    a tear-down that has begun is carried to its end. The handlers found at entry are put back at exit.
+
+    Use it so, since a signal may strike between two lines::
+
+        with StopSignals() as stop:
+            try:
+                try:
+                    work()
+                finally:
+                    stop.shield()
+            finally:          # reached also if the signal struck before the inner shield
+                stop.shield()
+                tear_down()
+    """
+
+    def __init__(self, on_ignored: Callable[[int], None] | None = None) -> None:
+        self.received: int | None = None
+        self._shielded = False
+        self._deferring = False
+        self._on_ignored = on_ignored
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> StopSignals:
+        for signum in STOP_SIGNALS:
+            self._previous[signum] = signal.signal(signum, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def shield(self) -> None:
+        """From here on no signal raises; idempotent."""
+        self._shielded = True
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Within this block a first signal waits; it raises when the block ends. Not to be nested."""
+        before = self.received
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+        if before is None and self.received is not None and not self._shielded:
+            raise Interrupted(self.received)
+
+    def _handle(self, signum: int, _frame: FrameType | None) -> None:
+        first = self.received is None
+        if first:
+            self.received = signum
+        if first and self._deferring:
+            return
+        if first and not self._shielded:
+            raise Interrupted(signum)
+        if self._on_ignored is not None:
+            self._on_ignored(signum)

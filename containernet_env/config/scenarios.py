@@ -1,0 +1,190 @@
+"""Scenario files: compact blocks of settings whose lists multiply, expanded into what is run in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from containernet_env.base.units import format_number
+from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
+from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
+from containernet_env.config.scenario_schema import (
+    MAX_SCENARIOS,
+    SCENARIO_FILE,
+    RawAnyBlock,
+    RawLoad,
+    RawMixed,
+    RawOnDataset,
+    RawReading,
+    RawWrite,
+    model_at,
+)
+from containernet_env.config.validation import validate
+from containernet_env.model.scenario import (
+    ANY_MEMBER,
+    CONSISTENCY_NAMES,
+    ZIPF_EXPONENT,
+    Consistency,
+    Dataset,
+    KeyOrder,
+    Load,
+    MemberTarget,
+    Scenario,
+    ScenarioSet,
+)
+
+_SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "scenarios"
+DEFAULT_SCENARIOS = _SHIPPED / "default.json"
+QUICK_SCENARIOS = _SHIPPED / "quick.json"
+
+
+def load_scenarios(path: Path | str) -> ScenarioSet:
+    """The scenarios of a file, blocks and lists in its order; ``ConfigError`` with every problem of it.
+
+    In a block the lists multiply, the loads being the outer loop and a load's rates and clients the next ones.
+    """
+    path = Path(path)
+    document = read_document(path)
+    validated = validate(SCENARIO_FILE, document, lambda location: model_at(location, document.value))
+    raw, findings = validated.value, validated.findings
+    if raw is None:
+        document.refuse(findings)
+        raise AssertionError("a document without a value has findings")
+    count = sum(_size(block) for block in raw.scenarios)
+    if count > MAX_SCENARIOS:
+        findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
+        document.refuse(findings)
+    dataset = Dataset(raw.dataset.key_size, raw.dataset.val_size, raw.dataset.keys, raw.dataset.key_prefix or "")
+    if not keys_fit(dataset.key_size, dataset.keys):
+        findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
+    scenarios: list[Scenario] = []
+    first_at: dict[str, Location] = {}
+    for index, block in enumerate(raw.scenarios):
+        location = ("scenarios", index)
+        if isinstance(block, RawWrite):
+            findings.extend(key_findings(document, location, block))
+        elif isinstance(block, RawReading):
+            findings.extend(span_findings(document, location, block, dataset.all_keys, raw.scenarios))
+        for scenario in _expand(block, dataset):
+            if scenario.name in first_at:
+                where = json_path(first_at[scenario.name])
+                findings.append(
+                    Finding(
+                        location,
+                        f"repeats a scenario of {where}",
+                        scenario.name,
+                        "each scenario once; --repeat repeats all",
+                    )
+                )
+            else:
+                first_at[scenario.name] = location
+                scenarios.append(scenario)
+    document.refuse(findings)
+    return ScenarioSet(
+        path, document.sha256, dataset, tuple(scenarios), tuple(_member_targets(document, raw.scenarios))
+    )
+
+
+def _size(block: RawAnyBlock) -> int:
+    loads = sum(max(1, len(load.rate)) * len(load.clients) for load in block.load)
+    if isinstance(block, RawWrite):
+        return loads * len(block.data) * len(block.target) * len(block.keys)
+    size = loads * len(block.target) * len(block.keys)
+    if isinstance(block, RawReading):
+        size *= len(block.consistency) * max(1, len(block.span_keys))
+    return size * len(block.ratio) if isinstance(block, RawMixed) else size
+
+
+def _loads(raw: RawLoad) -> Iterator[Load]:
+    """The loads of one in a file, its rates and clients taken apart; what the file leaves out has its default."""
+    given = {item.name: value for item in fields(Load) if (value := getattr(raw, item.name)) not in (None, [])}
+    rates: list[Decimal | None] = [*raw.rate] or [None]
+    for rate, clients in product(rates, raw.clients):
+        yield Load(**{**given, "rate": rate, "clients": clients})
+
+
+def _load_settings(load: Load) -> dict[str, Any]:
+    return {item.name: getattr(load, item.name) for item in fields(Load)}
+
+
+def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
+    loads = [load for raw in block.load for load in _loads(raw)]
+    if isinstance(block, RawWrite):
+        for load, data, target, order in product(loads, block.data, block.target, block.keys):
+            exponent = _exponent(block, order)
+            space = f"of{block.key_space}" if block.key_space is not None else ""
+            parts = [
+                "write",
+                target,
+                load.load_name,
+                f"{data.key_size}B-{data.val_size}B",
+                space,
+                *_order(order, exponent),
+            ]
+            yield Scenario(
+                name="-".join(filter(None, parts)),
+                type="write",
+                key_size=data.key_size,
+                val_size=data.val_size,
+                key_space=load.total if block.key_space is None else block.key_space,
+                target=target,
+                keys=order,
+                zipf_exponent=exponent,
+                **_load_settings(load),
+            )
+        return
+    ratios: list[Decimal | None] = [*block.ratio] if isinstance(block, RawMixed) else [None]
+    consistencies: list[Consistency | None] = [*block.consistency] if isinstance(block, RawReading) else [None]
+    verify = isinstance(block, RawReading) and block.verify
+    axes = product(loads, ratios, block.target, spans_of(block), block.keys, consistencies)
+    for load, ratio, target, span, order, consistency in axes:
+        exponent = _exponent(block, order)
+        # What a file leaves out is left out of the name.
+        parts = [
+            block.type,
+            f"w{format_number(ratio)}" if ratio is not None else "",
+            target if target != "cluster" else "",
+            CONSISTENCY_NAMES[consistency] if consistency is not None else "",
+            load.load_name,
+            span.label,
+            *_order(order, exponent),
+            "" if verify or not isinstance(block, RawReading) else "unverified",
+        ]
+        yield Scenario(
+            name="-".join(filter(None, parts)),
+            type=block.type,
+            key_size=dataset.key_size,
+            val_size=dataset.val_size,
+            key_space=dataset.keys,
+            target=target,
+            consistency=consistency,
+            keys=order,
+            zipf_exponent=exponent,
+            verify=verify,
+            put_ratio=ratio,
+            key_prefix=dataset.key_prefix,
+            span=span,
+            **_load_settings(load),
+        )
+
+
+def _exponent(block: RawWrite | RawOnDataset, order: KeyOrder) -> Decimal:
+    return ZIPF_EXPONENT if block.zipf_exponent is None or order != "zipfian" else block.zipf_exponent
+
+
+def _order(order: KeyOrder, exponent: Decimal) -> tuple[str, str]:
+    """What a name says of the order of keys."""
+    return order if order != "sequential" else "", f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else ""
+
+
+def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterator[MemberTarget]:
+    for number, block in enumerate(blocks):
+        for index, target in enumerate(block.target):
+            if target not in ANY_MEMBER:
+                location: Location = ("scenarios", number, "target")
+                step = (index,) if isinstance(value_at(document.value, location), list) else ()
+                yield MemberTarget(json_path((*location, *step)), target)

@@ -1,0 +1,193 @@
+"""From a config file to a `Config`: every problem of the file is found before any is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any
+
+from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
+from containernet_env.config.link_rules import link_findings
+from containernet_env.config.link_schema import link_spec, model_in_link
+from containernet_env.config.reader import Finding, Location, json_path, read_document, render, value_at
+from containernet_env.config.topology_schema import (
+    LIST_FORM,
+    OBJECT_FORM,
+    RawClient,
+    RawConfig,
+    RawEtcd,
+    RawNamedNode,
+    RawNode,
+)
+from containernet_env.config.validation import StrictModel, validate
+from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
+from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
+
+# In the list form, and where the object form leaves it out, the subnet is the network of this size that the
+# first address is in.
+DEFAULT_PREFIX = 24
+
+
+def load_config(path: Path | str) -> Config:
+    """The config in a file. Raises ``ConfigError`` with every problem of it; opens no other file."""
+    path = Path(path)
+    document = read_document(path)
+    value = document.value
+    raw: RawConfig | None = None
+    if isinstance(value, list):
+        listed = validate(LIST_FORM, document, _model_in_list)
+        findings = listed.findings
+        if listed.value is not None:
+            nodes = [RawNamedNode.model_construct(**dict(node)) for node in listed.value]
+            raw = RawConfig.model_construct(nodes=nodes)
+    elif isinstance(value, dict):
+        validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
+        raw, findings = validated.value, validated.findings
+        findings.extend(link_findings(value))
+    else:
+        allowed = "a list of nodes, or an object with the key nodes"
+        findings = [Finding((), "is not a config", render(value), allowed)]
+    addresses = _Addresses.of(value)
+    findings.extend(addresses.findings())
+    findings.extend(_timing_findings(raw))
+    document.refuse(findings)
+    assert raw is not None and addresses.subnet is not None  # refused otherwise
+    client_ip = raw.client.ip or addresses.highest_free()
+    assert client_ip is not None
+    return Config(
+        path=path,
+        sha256=document.sha256,
+        subnet=addresses.subnet,
+        nodes=tuple(_node(node.name or default_name(index), node.ip, node) for index, node in enumerate(raw.nodes)),
+        client=_node(CLIENT_NAME, client_ip, raw.client),
+        etcd=EtcdSettings(raw.etcd.heartbeat_interval, raw.etcd.election_timeout, raw.etcd.data),
+        scenarios=path.parent / raw.scenarios if raw.scenarios else None,
+    )
+
+
+def default_name(index: int) -> str:
+    """The name of the node at ``index`` (from 0) of the file where it gives none: etcd1, etcd2, ..."""
+    return f"etcd{index + 1}"
+
+
+def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
+    link = link_spec(raw.link, raw.link_delay, raw.bandwidth)
+    return Node(name=name, ip=ip, memory_bytes=raw.mem, cpus=raw.cpus, link=link)
+
+
+def _model_in_list(location: Location) -> type[StrictModel]:
+    return RawNode
+
+
+def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
+    if "link" in location:
+        after = location.index("link") + 1
+        return model_in_link(value_at(value, location[:after]), location[after:])
+    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient, "etcd": RawEtcd}
+    return models[location[0]] if location else RawConfig
+
+
+def _timing_findings(raw: RawConfig | None) -> Iterator[Finding]:
+    if raw is None or raw.etcd.heartbeat_interval is None or raw.etcd.election_timeout is None:
+        return
+    least_ms = ELECTION_PER_HEARTBEAT * raw.etcd.heartbeat_interval
+    if raw.etcd.election_timeout < least_ms:
+        yield Finding(
+            ("etcd", "election_timeout"),
+            "is too short for the heartbeat",
+            f"{raw.etcd.election_timeout}ms",
+            f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms",
+        )
+
+
+@dataclass(frozen=True)
+class _Addresses:
+    """Names and addresses of a document as far as they are good, even where the rest of it is not.
+
+    ``names`` and ``ips`` hold where each stands, in the file's order; the client's address comes last.
+    """
+
+    names: Sequence[tuple[Location, str]]
+    ips: Sequence[tuple[Location, IPv4Address]]
+    subnet: IPv4Network | None
+    subnet_given: bool
+    client_given: bool
+
+    @classmethod
+    def of(cls, value: Any) -> _Addresses:
+        """What is good in the raw JSON value of a config in either form."""
+        top = value if isinstance(value, dict) else {}
+        prefix: Location = ("nodes",) if isinstance(value, dict) else ()
+        nodes = top.get("nodes") if isinstance(value, dict) else value
+        names: list[tuple[Location, str]] = []
+        ips: list[tuple[Location, IPv4Address]] = []
+        for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+            if not isinstance(node, dict):
+                continue
+            location = (*prefix, index)
+            name = default_name(index) if isinstance(value, list) else node.get("name", default_name(index))
+            _keep(names, (*location, "name"), parse_name, name)
+            _keep(ips, (*location, "ip"), parse_ip, node.get("ip"))
+        first = ips[0][1] if ips else None
+        client = top.get("client")
+        client_given = isinstance(client, dict) and "ip" in client
+        if isinstance(client, dict):
+            _keep(ips, ("client", "ip"), parse_ip, client.get("ip"))
+        subnet = None
+        if "subnet" in top:
+            subnets: list[tuple[Location, IPv4Network]] = []
+            _keep(subnets, ("subnet",), parse_subnet, top["subnet"])
+            subnet = subnets[0][1] if subnets else None
+        elif first is not None:
+            subnet = IPv4Network((first, DEFAULT_PREFIX), strict=False)
+        return cls(names, ips, subnet, "subnet" in top, client_given)
+
+    def findings(self) -> Iterator[Finding]:
+        """Names and addresses given twice, addresses outside the subnet, no room for the client."""
+        yield from _repeated(self.names, "name")
+        yield from _repeated(self.ips, "address")
+        if self.subnet is None:
+            return
+        for location, ip in self.ips:
+            if ip not in self.subnet:
+                source = "" if self.subnet_given else " (the /24 of the first address)"
+                yield Finding(location, "is outside the subnet", f'"{ip}"', f"an address in {self.subnet}{source}")
+            elif ip in (self.subnet.network_address, self.subnet.broadcast_address):
+                kind = "network" if ip == self.subnet.network_address else "broadcast"
+                yield Finding(
+                    location,
+                    f"is the {kind} address of {self.subnet}",
+                    f'"{ip}"',
+                    f"{self.subnet.network_address + 1} to {self.subnet.broadcast_address - 1}",
+                )
+        if not self.client_given and self.highest_free() is None:
+            yield Finding(("subnet",), "has no address left for the client", f'"{self.subnet}"', SUBNET_FORM)
+
+    def highest_free(self) -> IPv4Address | None:
+        """The highest host address of the subnet that no member has."""
+        assert self.subnet is not None
+        taken = {ip for _, ip in self.ips}
+        address = self.subnet.broadcast_address - 1
+        while address > self.subnet.network_address:
+            if address not in taken:
+                return address
+            address -= 1
+        return None
+
+
+def _keep(found: list[tuple[Location, Any]], location: Location, parse: Any, value: object) -> None:
+    try:
+        found.append((location, parse(value)))
+    except ValueError:
+        return  # reported where the value itself is validated
+
+
+def _repeated(found: Sequence[tuple[Location, object]], what: str) -> Iterator[Finding]:
+    first_at: dict[object, Location] = {}
+    for location, value in found:
+        if value in first_at:
+            other = json_path(first_at[value])
+            yield Finding(location, f"repeats the {what} at {other}", f'"{value}"', f"each {what} once")
+        first_at.setdefault(value, location)

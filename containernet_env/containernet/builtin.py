@@ -1,0 +1,56 @@
+"""The project's own network engine: ``containernet_env.containernet.network`` on stock Mininet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mininet.net import VERSION
+
+from containernet_env.containernet.docker import Docker
+from containernet_env.containernet.network import Containernet
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.select import said
+from containernet_env.plan.plan import HostPlan
+
+
+class BuiltinNetwork(Containernet):
+    """See ``testbed_network.TestbedNetwork``."""
+
+    engine_name = "builtin"
+    engine_version = f"Mininet {VERSION}"
+    hosts_kind = "docker"
+
+    @property
+    def carrier(self) -> str:
+        """See ``testbed_network.TestbedNetwork``."""
+        return said(self.switches_kind)
+
+    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.addDocker(
+            plan.name,
+            ip=f"{plan.ip}/{plan.prefix_length}",
+            dimage=image,
+            dcmd=list(command),
+            environment=dict(plan.environment),
+            tmpfs=[f"{path}:{options}" for path, options in plan.tmpfs.items()],
+            mem_limit=plan.memory_bytes,
+            memswap_limit=plan.memswap_bytes,
+            cpu_period=plan.cpu_period_us,
+            cpu_quota=plan.cpu_quota_us,
+            cap_drop=["ALL"],
+            logs=True,
+        )
+
+    def add_switch(self, name: str) -> None:
+        """See ``testbed_network.TestbedNetwork``."""
+        self.addSwitch(name)
+
+    def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
+        """See ``testbed_network.TestbedNetwork``."""
+        self.addSpecLink(node1, node2, spec)
+
+    def carrier_facts(self) -> Mapping[str, Any]:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.factory.emulator.hello

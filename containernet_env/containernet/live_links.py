@@ -1,0 +1,195 @@
+"""Changes of links while the network runs, partitions, and what the links saw: a part of ``Containernet``.
+
+Every change returns the moment on the monotonic clock (CLOCK_MONOTONIC, ns; Python's ``time.monotonic_ns``) at which it
+took effect. With the link emulator that is one moment for everything a call changes, between two frames; where the
+kernel carries the links, directions and hosts follow each other within milliseconds and it is when the last was done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mininet.log import error
+from mininet.node import Host
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.units import parse_bandwidth, parse_duration
+from containernet_env.model.chance import IndependentLoss, Jitter, Loss
+from containernet_env.model.link_statistics import emulator_counters
+from containernet_env.network.factory import LinkFactory
+from containernet_env.network.interface import SwitchPort
+from containernet_env.network.kernel.partition import KernelPartition
+from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.link import ShapedLink
+
+
+class LiveLinks:
+    """What ``Containernet`` can do to its links while it runs; nodes are given as nodes or names.
+
+    All calls raise ``UsageError`` for what is not there, out of range, or beyond what carries the links, and
+    ``RunError`` where the system fails.
+    """
+
+    if TYPE_CHECKING:
+        links: list[Any]
+        nameToNode: dict[str, Any]
+        links_kind: str
+        factory: LinkFactory
+
+        def linksBetween(self, node1: Any, node2: Any) -> list[ShapedLink]: ...
+
+    _partition: KernelPartition | None = None
+
+    # --- one link ----------------------------------------------------------------------------------------------
+
+    def link_between(self, node1: Any, node2: Any) -> ShapedLink:
+        """The only link between two nodes."""
+        between = self._between(node1, node2)
+        if len(between) > 1:
+            names = ", ".join(link.name for link in between)
+            raise UsageError(f"there are {len(between)} links between {node1} and {node2}: {names}")
+        return between[0]
+
+    def change_link(self, node1: Any, node2: Any, *, one_way: bool = False, **values: Any) -> int:
+        """Change fields of ``DirectionSpec`` in both directions, ``one_way``: only of what ``node1`` sends.
+
+        What is not given stays as it is.
+        """
+        link = self.link_between(node1, node2)
+        from_first = "a_to_b" if link.intf1.node is self._node(node1) else "b_to_a"
+        sides = [from_first] if one_way else ["a_to_b", "b_to_a"]
+        return link.change_directions(dict.fromkeys(sides, values))
+
+    def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int:
+        """Change the delay: text with a unit ("10ms"), or nanoseconds. See ``change_link``."""
+        if isinstance(delay, str):
+            try:
+                delay = parse_duration(delay)
+            except ValueError as reason:
+                raise UsageError(f"delay {delay!r}; allowed: {reason}") from reason
+        return self.change_link(node1, node2, one_way=one_way, delay_ns=delay)
+
+    def set_rate(self, node1: Any, node2: Any, mbps: Any | None, *, one_way: bool = False) -> int:
+        """Change the bandwidth: Mbit/s, ``None`` for unlimited. See ``change_link``."""
+        try:
+            rate_bps = None if mbps is None else parse_bandwidth(mbps)
+        except ValueError as reason:
+            raise UsageError(f"rate {mbps!r}; allowed: {reason}") from reason
+        return self.change_link(node1, node2, one_way=one_way, rate_bps=rate_bps)
+
+    def set_loss(self, node1: Any, node2: Any, loss: float | Loss | None, *, one_way: bool = False) -> int:
+        """Change the loss: a ratio (0 to 1) of frames, each by itself, or a loss model. See ``change_link``."""
+        if isinstance(loss, (int, float)):
+            try:
+                loss = IndependentLoss(loss) if loss != 0 else None
+            except (TypeError, ValueError) as reason:
+                raise UsageError(f"loss {loss!r}: {reason}") from reason
+        return self.change_link(node1, node2, one_way=one_way, loss=loss)
+
+    def set_jitter(self, node1: Any, node2: Any, jitter: Jitter | None, *, one_way: bool = False) -> int:
+        """Change the jitter; ``None`` is none. See ``change_link``."""
+        return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
+
+    def link_down(self, node1: Any, node2: Any) -> int:
+        """Pull the cables between two nodes: what travels on them is lost; addresses and routes stay."""
+        return self.set_link_up(node1, node2, False)
+
+    def link_up(self, node1: Any, node2: Any) -> int:
+        """Plug the cables between two nodes in again."""
+        return self.set_link_up(node1, node2, True)
+
+    def set_link_up(self, node1: Any, node2: Any, up: bool) -> int:
+        """``link_up`` or ``link_down``; with several links between the nodes, the time of the last."""
+        return max(link.set_up(up) for link in self._between(node1, node2))
+
+    def configLinkStatus(self, src: str, dst: str, status: str) -> None:
+        """``set_link_up`` for Mininet's CLI, which an exception would end: problems are printed, as Mininet does."""
+        try:
+            if status not in ("up", "down"):
+                raise UsageError(f"a link is set up or down, got {status!r}")
+            self.set_link_up(src, dst, status == "up")
+        except (UsageError, RunError) as problem:
+            error(f"*** {problem}\n")
+
+    def _node(self, node: Any) -> Any:
+        if not isinstance(node, str):
+            return node
+        if node not in self.nameToNode:
+            raise UsageError(f"there is no node called {node!r}")
+        return self.nameToNode[node]
+
+    def _between(self, node1: Any, node2: Any) -> list[ShapedLink]:
+        between = self.linksBetween(self._node(node1), self._node(node2))
+        if not between:
+            raise UsageError(f"there is no link between {node1} and {node2}")
+        return between
+
+    # --- the whole network -------------------------------------------------------------------------------------
+
+    def partition(self, sets: Sequence[Iterable[Any]]) -> int:
+        """Keep hosts of different sets apart, in place of an earlier partition; hosts in no set reach everybody.
+
+        ``sets``: two or more, none empty, no host twice. Judged as a frame reaches a host, so what is under way between
+        two sets is lost; links stay up and carry the load of all.
+        """
+        groups = [[self._node(node) for node in group] for group in sets]
+        if len(groups) < 2 or not all(groups):
+            raise UsageError("a partition has two or more sets, each of one host or more")
+        nodes = [node for group in groups for node in group]
+        for node in nodes:
+            if not isinstance(node, Host):
+                raise UsageError(f"{node.name} is no host: a partition is between hosts")
+            if nodes.count(node) > 1:
+                raise UsageError(f"{node.name} stands in the partition twice")
+            if not self._ends_of(node):
+                raise UsageError(f"{node.name} has no link")
+        interfaces = [[intf for node in group for intf in self._ends_of(node)] for group in groups]
+        if self.links_kind == "emulator":
+            ports = [[intf.alias for intf in group] for group in interfaces]
+            return self.factory.emulator.ask("partition", sets=ports).at_ns
+        self._partition = self._partition or KernelPartition()
+        self._partition.part([{End(intf.name, intf.node.pid): intf.mac for intf in group} for group in interfaces])
+        return time.monotonic_ns()
+
+    def heal(self) -> int:
+        """End the partition; without one, nothing changes."""
+        if self.links_kind == "emulator":
+            # Before the first link there is no emulator, and nothing that could be parted.
+            return self.factory.emulator.ask("heal").at_ns if self.links else time.monotonic_ns()
+        if self._partition is not None:
+            self._partition.heal()
+        return time.monotonic_ns()
+
+    def _ends_of(self, node: Any) -> list[Any]:
+        ends = [intf for link in self.links for intf in (link.intf1, link.intf2)]
+        return [intf for intf in ends if intf.node is node and not isinstance(intf, SwitchPort)]
+
+    # --- what it saw -------------------------------------------------------------------------------------------
+
+    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+        """What every link saw since the network came up, or since ``anew`` was last asked for (after it was read).
+
+        ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
+        ``lateness`` and ``read_gap``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms.
+        """
+        if self.links_kind == "emulator":
+            if not self.links:
+                nothing: dict[str, Any] = {"links": {}, "ports": {}, "switches": {}, "lateness": None, "read_gap": None}
+                return {"at_ns": time.monotonic_ns(), **nothing}
+            answer = self.factory.emulator.ask("stats", reset=anew, buckets=buckets)
+            return emulator_counters(answer.result, answer.at_ns)
+        statistics: dict[str, Any] = {
+            "at_ns": time.monotonic_ns(),
+            "links": {link.name: link.statistics() for link in self.links},
+            "ports": {},
+            "switches": {},
+            "lateness": None,
+            "read_gap": None,
+        }
+        if anew:
+            for link in self.links:
+                if isinstance(link, VethLink):
+                    link.count_anew()
+        return statistics

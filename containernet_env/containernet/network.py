@@ -1,0 +1,419 @@
+"""``Containernet``: a Mininet network whose hosts may be containers, with Containernet's names.
+
+A script of Containernet's runs here after changing one import: ``from containernet_env.containernet.network import
+Containernet``. Each difference is listed in docs/containernet.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+from docker.errors import NotFound
+from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
+from mininet.log import error, info, output
+from mininet.net import Mininet
+from mininet.node import Controller, Host, NullController, Switch
+
+from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
+from containernet_env.containernet.keywords import link_spec, split
+from containernet_env.containernet.live_links import LiveLinks
+from containernet_env.hosts import engine
+from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.factory import LinkFactory
+from containernet_env.network.interface import enter_neighbours
+from containernet_env.network.link import EventHandler, ShapedLink
+from containernet_env.network.select import choose, choose_switches
+from containernet_env.network.switches import LearningSwitch, StandInController
+
+__all__ = ["Containernet", "Docker"]
+
+_LINK_CLASSES = (None, Link, TCLink, TCULink, OVSLink)
+_PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
+
+
+class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
+    """The network. Also a context manager that stops it.
+
+    ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``), ``switches`` what joins links by
+    netem ("auto", "ovs", "bridge"; see ``links.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
+    up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels`` go onto every
+    container. ``params`` are Mininet's keywords. Needs root.
+    """
+
+    def __init__(
+        self,
+        *,
+        links: str = "auto",
+        switches: str = "auto",
+        run_id: str | None = None,
+        link_emulator: Path | str | None = None,
+        labels: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> None:
+        if os.geteuid() != 0:
+            raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
+        if params.get("inNamespace"):
+            raise UsageError("inNamespace=True needs a control network, which is not offered")
+        check_choices(links, switches)
+        self.links_kind: LinksKind = choose(links)
+        self.switches_kind: SwitchKind = choose_switches(switches, self.links_kind)
+        self.run_id = run_id or new_run_id()
+        self._pool = ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
+        self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
+        self._handlers: list[EventHandler] = []
+        self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event)
+        self._stop_lock = threading.Lock()
+        self._stopped = False
+        self._problems: list[str] = []
+        self._started = False
+        # For a script that ends without stop(), by an exception for instance.
+        atexit.register(self._stop_at_exit)
+        self._had_containers = False
+        # Mininet's init() would raise sysctls of this machine, and never put them back.
+        Mininet.inited = True
+        topo, build = params.pop("topo", None), params.pop("build", True)
+        super().__init__(topo=None, build=False, **params)
+        self.topo = topo
+        if topo and build:
+            try:
+                self.build()
+            except BaseException:
+                self.stop()
+                raise
+
+    # --- nodes -------------------------------------------------------------------------------------------------
+
+    def addHost(self, name: str, cls: Callable[..., Any] | None = None, **params: Any) -> Any:
+        """Add a host: Mininet's ``Host``, ``Docker``, or a class of yours. Raises ``UsageError`` for a name or an
+        address that is taken."""
+        self._check_new(name)
+        wanted = cls or self.host
+        if isinstance(wanted, type) and issubclass(wanted, Docker):
+            params.setdefault("context", self.context)
+            self._had_containers = True
+        address = params.get("ip")
+        for host in self.hosts:
+            if address and str(host.params.get("ip", "")).split("/")[0] == str(address).split("/")[0]:
+                raise UsageError(f"host {name}: the address {address} is {host.name}'s already")
+        if address and "/" not in str(address):
+            params["ip"] = f"{address}/{self.prefixLen}"
+        return super().addHost(name, cls=wanted, **params)
+
+    def addDocker(self, name: str, cls: type[Docker] = Docker, **params: Any) -> Docker:
+        """Add a container as a host; returns before it is up (see ``Docker``)."""
+        host = self.addHost(name, cls=cls, **params)
+        assert isinstance(host, Docker)
+        return host
+
+    def removeDocker(self, name: str | Docker, **_params: Any) -> None:
+        """Remove a host, its links and its container."""
+        self.delNode(self[name] if isinstance(name, str) else name)
+
+    removeHost = removeDocker
+
+    def delNode(self, node: Any, nodes: list[Any] | None = None) -> None:
+        """Remove a node with its links."""
+        for link in [link for link in self.links if node in (link.intf1.node, link.intf2.node)]:
+            self.delLink(link)
+        if isinstance(node, LearningSwitch):
+            node.remove()
+            node.terminate()
+            self.switches.remove(node)
+            del self.nameToNode[node.name]
+            return
+        super().delNode(node, nodes)
+
+    def addSwitch(self, name: str, cls: Any = None, **params: Any) -> Any:
+        """Add a switch that learns addresses by itself, whichever of Mininet's switch classes is asked for."""
+        self._check_new(name)
+        wanted = cls or self.switch
+        if not (isinstance(wanted, type) and issubclass(wanted, Switch)):
+            raise UsageError(f"switch {name}: {wanted!r} is not a switch class")
+        return super().addSwitch(name, cls=self.factory.make_switch, **params)
+
+    def addController(self, name: Any = "c0", controller: Any = None, **params: Any) -> Any:
+        """Accepted for the sake of scripts: switches here learn by themselves, so a stand-in takes its place."""
+        wanted = controller or self.controller
+        if wanted is NullController:
+            return None
+        label = name.name if isinstance(name, Controller) else name
+        self._check_new(label)
+        info(f"*** Controller {label}: a stand-in, since the switches need none\n")
+        return super().addController(label, controller=StandInController)
+
+    def _check_new(self, name: str) -> None:
+        if self._stopped:
+            raise UsageError("this network has been stopped")
+        if name in self.nameToNode:
+            raise UsageError(f"two nodes are called {name!r}")
+
+    # --- links -------------------------------------------------------------------------------------------------
+
+    def addLink(
+        self, node1: Any, node2: Any, port1: int | None = None, port2: int | None = None, cls: Any = None, **params: Any
+    ) -> ShapedLink:
+        """Join two nodes (or names), before or after ``start``.
+
+        ``delay`` ("3ms"), ``bw`` (Mbit/s) and ``max_queue_size`` (frames) count per direction; in ``params1`` and
+        ``params2``, for what that end sends, besides ``ip`` and ``mac`` of its interface. Raises ``UsageError`` for
+        unknown keywords and for what cannot be carried out.
+        """
+        one, two = self._node(node1), self._node(node2)
+        where = f"link {one.name}-{two.name}"
+        wanted = self.link if cls is None else cls
+        if wanted not in _LINK_CLASSES:
+            raise UsageError(f"{where}: link class {getattr(wanted, '__name__', wanted)} is not offered; use TCLink")
+        if self.intf not in (None, Intf, TCIntf):
+            raise UsageError(f"{where}: interface class {self.intf!r} is not offered")
+        addresses1, shape1 = split(params.pop("params1", None))
+        addresses2, shape2 = split(params.pop("params2", None))
+        named = {key: params.pop(key) for key in _PORT_KEYWORDS if key in params}
+        spec = link_spec(params, shape1, shape2, where)
+        addresses1.setdefault("mac", named.get("addr1"))
+        addresses2.setdefault("mac", named.get("addr2"))
+        aliases = (named.get("intfName1"), named.get("intfName2"))
+        return self._join(one, two, spec, (port1, port2), (addresses1, addresses2), aliases)
+
+    def addSpecLink(self, node1: Any, node2: Any, spec: LinkSpec) -> ShapedLink:
+        """Join two nodes (or names) by a link of that spec, seen from ``node1``."""
+        return self._join(self._node(node1), self._node(node2), spec)
+
+    def _join(
+        self,
+        one: Any,
+        two: Any,
+        spec: LinkSpec,
+        ports: tuple[int | None, int | None] = (None, None),
+        addresses: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
+        aliases: tuple[str | None, str | None] = (None, None),
+    ) -> ShapedLink:
+        self._check_no_loop(one, two)
+        fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
+        wanted = tuple(
+            {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(asked)}
+            for node, asked in zip((one, two), addresses, strict=True)
+        )
+        link = self.factory.make_link(one, two, spec, ports, wanted, aliases)
+        self.links.append(link)
+        if self._started:
+            # Mininet configures hosts at start; this one's first interface has come later.
+            for node in fresh:
+                _configure(node, addresses=False)
+        return link
+
+    def _check_no_loop(self, one: Any, two: Any) -> None:
+        if one is two:
+            raise UsageError(f"{one.name} cannot be linked to itself")
+        if not (isinstance(one, Switch) and isinstance(two, Switch)):
+            return
+        # Switches without spanning tree: a loop would carry every broadcast for ever.
+        reached, todo = {one}, [one]
+        while todo:
+            node = todo.pop()
+            for link in self.links:
+                ends = {link.intf1.node, link.intf2.node}
+                if node in ends:
+                    new = {end for end in ends if isinstance(end, Switch)} - reached
+                    reached |= new
+                    todo += new
+        if two in reached:
+            raise UsageError(f"link {one.name}-{two.name} would close a loop of switches")
+
+    def removeLink(self, link: Any = None, node1: Any = None, node2: Any = None) -> None:
+        """Remove a link, or the first between two nodes (Containernet's call)."""
+        if link is None:
+            between = self.linksBetween(self._node(node1), self._node(node2))
+            if not between:
+                raise UsageError(f"there is no link between {node1} and {node2}")
+            link = between[0]
+        self.delLink(link)
+
+    # --- start and tests ---------------------------------------------------------------------------------------
+
+    def wait_up(self) -> None:
+        """Return when every container runs; raises one ``RunError`` that names each host that failed."""
+        problems = []
+        for host in self.hosts:
+            if isinstance(host, Docker):
+                try:
+                    host.wait_up()
+                except RunError as failure:
+                    problems.append(str(failure))
+        if problems:
+            raise RunError("\n".join(problems))
+
+    def configHosts(self) -> None:
+        """Give every host its addresses, side by side."""
+        self.wait_up()
+
+        # list() raises what a thread raised.
+        list(self._pool.map(lambda host: _configure(host, addresses=bool(host.intfs)), self.hosts))
+
+    def staticArp(self) -> None:
+        """Make every host a permanent neighbour of every other, on its first interface: none has to be resolved then.
+
+        Side by side. The kernel bounds the neighbours that it has resolved, over all namespaces together
+        (``net.ipv4.neigh.default.gc_thresh3``, 1024: all pairs of 32 hosts); permanent ones do not count.
+        """
+        ends = [host.defaultIntf() for host in self.hosts if host.intfs]
+
+        list(self._pool.map(lambda own: enter_neighbours(own, ends), ends))
+
+    def start(self) -> None:
+        """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""
+        self.wait_up()
+        super().start()
+        self._started = True
+
+    def ping(self, hosts: Any = None, timeout: Any = None, manualdestip: str | None = None) -> float:
+        """Ping between all given hosts, or from each to one address; the share of lost packets in percent.
+
+        A host whose container has ended counts as one that answers nothing.
+        """
+        sent = lost = 0
+        for node in hosts or self.hosts:
+            output(f"{node.name} -> ")
+            others = [other for other in hosts or self.hosts if other is not node and other.intfs]
+            targets = [(manualdestip, manualdestip)] if manualdestip else [(other.name, other.IP()) for other in others]
+            for name, address in targets:
+                answered = _ping_once(node, address, timeout)
+                sent, lost = sent + 1, lost + (not answered)
+                output(f"{name if answered else 'X'} ")
+            output("\n")
+        if not sent:
+            output("*** Warning: No packets sent\n")
+            return 0.0
+        ratio = 100.0 * lost / sent
+        output(f"*** Results: {ratio:.0f}% dropped ({sent - lost}/{sent} received)\n")
+        return ratio
+
+    def pingAll(self, timeout: Any = None) -> float:
+        """See Mininet."""
+        output("*** Ping: testing ping reachability\n")
+        return self.ping(timeout=timeout)
+
+    def on_event(self, handler: EventHandler) -> None:
+        """Have ``handler`` called, from another thread, when a port went down or the link emulator died."""
+        self._handlers.append(handler)
+
+    def _event(self, kind: str, text: str) -> None:
+        for handler in list(self._handlers):
+            handler(kind, text)
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Take everything down, side by side. Idempotent; may be called at any time, also after a start cut short.
+
+        Tolerates only what is gone already. Everything is tried; then ``RunError`` names what could not be removed.
+        The work is done on threads, so a ``KeyboardInterrupt`` here does not cut it short: it is raised at the end.
+        """
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                # Not Thread.join: interrupted, it takes the thread for ended (bpo-45274 in CPython up to 3.12).
+                done = threading.Event()
+                threading.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
+                done.wait()
+                break
+            except BaseException as raised:  # noqa: BLE001 - raised below, when nothing is left behind
+                # The next round waits for the thread that may have been started, by its lock.
+                interrupt = raised
+        if self._stopped:
+            atexit.unregister(self._stop_at_exit)
+        if interrupt is not None:
+            raise interrupt
+        if self._problems:
+            raise RunError("could not be removed:\n" + "\n".join(f"  {problem}" for problem in self._problems))
+
+    def _stop_once(self, done: threading.Event) -> None:
+        try:
+            with self._stop_lock:
+                if not self._stopped:
+                    self._problems = []
+                    self._tear_down(self._problems)
+                    self._stopped = not self._problems
+        finally:
+            done.set()
+
+    def _tear_down(self, problems: list[str]) -> None:
+        self.context.closing.set()
+        steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
+        steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
+        steps.append(("links", lambda: self.factory.close(self.switches)))
+        with ThreadPoolExecutor(engine.PARALLEL + 1, thread_name_prefix="tear-down") as pool:
+            # The links first: they take no engine, and hosts wait for each other in it.
+            for done in [pool.submit(_attempt, name, step, problems) for name, step in reversed(steps)]:
+                done.result()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._had_containers:
+            # Also one that was created and never noted, since an interrupt struck in between.
+            _attempt("containers", self._remove_containers, problems)
+        if self.terms:
+            _attempt("terminals", self.stopXterms, problems)
+
+    def _stop_at_exit(self) -> None:
+        """The same one after the other: no thread can be started any more when Python is about to end."""
+        if self._stopped:
+            return
+        self.context.closing.set()
+        problems: list[str] = []
+        _attempt("links", lambda: self.factory.close(self.switches), problems)
+        if self._had_containers:
+            _attempt("containers", self._remove_in_turn, problems)
+        for problem in problems:
+            error(f"*** {problem}\n")
+
+    def _remove_in_turn(self) -> None:
+        for container in engine.list_ours(self.run_id):
+            with suppress(NotFound):
+                engine.client().api.remove_container(container.id, force=True, v=True)
+
+    def _remove_containers(self) -> None:
+        engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])
+
+    def __enter__(self) -> Containernet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _given(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in asked.items() if value is not None}
+
+
+def _configure(host: Any, addresses: bool) -> None:
+    """Mininet's ``configDefault``, which would forget the addresses of a host that has no interface yet."""
+    left_out = {} if addresses else {"ip": None, "mac": None}
+    host.config(**{**host.params, **left_out})
+
+
+def _attempt(name: str, step: Callable[[], None], problems: list[str]) -> None:
+    """Carry out one step of the tear-down; whatever goes wrong is noted, so that the others still run."""
+    try:
+        step()
+    except Exception as failure:  # noqa: BLE001 - reported at the end, with all others
+        problems.append(f"{name}: {failure}")
+
+
+def _ping_once(node: Any, address: str, timeout: Any) -> bool:
+    words = ["ping", "-c1", *(["-W", str(timeout)] if timeout else []), address]
+    try:
+        _, received = Mininet._parsePing(node.cmd(*words))
+    except RunError:
+        return False
+    return bool(received)

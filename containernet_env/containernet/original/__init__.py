@@ -1,0 +1,1 @@
+"""Runs on the original Containernet, where it is installed."""

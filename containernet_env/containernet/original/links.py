@@ -1,0 +1,110 @@
+"""Links of the original Containernet: its TCLink and TCIntf, their commands checked and what they made read back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import Any
+
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+from mininet.link import TCIntf
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.model.chance import IndependentLoss
+from containernet_env.model.containernet_rules import needs_netem, refusal
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.queues import queue_frames
+from containernet_env.network.interface import parse_address
+from containernet_env.network.kernel.tc import End, VethLink, clear_direction, delay_room_frames
+
+
+def keywords(direction: DirectionSpec) -> dict[str, Any]:
+    """TCIntf's keywords for a direction that is not refused; empty where nothing is asked of it."""
+    words: dict[str, Any] = {}
+    if direction.rate_bps is not None:
+        words["bw"] = direction.rate_bps / 1_000_000
+    if direction.delay_ns:
+        words["delay"] = f"{direction.delay_ns / 1000:.3f}us"
+    if direction.jitter is not None:
+        words["jitter"] = f"{direction.jitter.ns / 1000:.3f}us"
+    if isinstance(direction.loss, IndependentLoss) and direction.loss.ratio:
+        words["loss"] = direction.loss.ratio * 100
+    if needs_netem(direction):
+        # Without one netem takes 1000, which the frames under way use up too: they would be lost at high rates.
+        words["max_queue_size"] = queue_frames(direction) + delay_room_frames(direction)
+    return words
+
+
+class CheckedInterface(TCIntf):  # type: ignore[misc]
+    """Its TCIntf, whose commands are run in the node's network namespace from outside.
+
+    It decides what is run; but its own way, a shell inside the container, needs NET_ADMIN and tools there, and errors
+    are only printed.
+    """
+
+    def cmd(self, *args: Any, **_options: Any) -> str:
+        """Run one command of its (words without a shell's syntax). Raises ``RunError`` where it fails."""
+        words = " ".join(map(str, args)).split()
+        # Offloads are nobody's wish here: it sets them to what the kernel gives a veth by itself.
+        optional = words[0] == "ethtool"
+        if optional and shutil.which(words[0]) is None:
+            return ""
+        return netns.run(self.node.pid, words, check=not optional).stdout
+
+    def updateIP(self) -> str | None:
+        """See Mininet, which would look for ifconfig inside the container."""
+        self.updateAddr()
+        return str(self.ip) if self.ip is not None else None
+
+    def check_address(self, address: str) -> None:
+        """Raise ``RunError`` unless the kernel holds ``address`` ("10.0.0.1/24") here and the interface is up."""
+        shown = json.loads(self.cmd("ip -j address show dev", self.name))
+        entry = next(entry for entry in shown if entry)
+        held = [(inet["local"], inet["prefixlen"]) for inet in entry["addr_info"] if inet["family"] == "inet"]
+        if held != [parse_address(address)] or "UP" not in entry["flags"]:
+            raise RunError(f"{self.node.name}: asked for {address} on {self.name}, the system holds {entry}")
+
+
+class OriginalLink(VethLink):
+    """One TCLink between two nodes, with what our own links by the kernel can do beside it."""
+
+    # TCIntf.bwCmds
+    class_id = "5:1"
+
+    def __init__(self, name: str, link: Any, spec: LinkSpec) -> None:
+        ends = [End(intf.name, intf.node.pid) for intf in (link.intf1, link.intf2)]
+        super().__init__(name, ends[0], ends[1], spec)
+        self.intf1, self.intf2 = link.intf1, link.intf2
+        self._made = True
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``LinkImplementation``. Its qdiscs are made anew: frames that wait or travel are lost.
+
+        Where ``tc`` fails, the link is made as it was before.
+        """
+        for direction in (spec.a_to_b, spec.b_to_a):
+            if (reason := refusal(direction)) is not None:
+                raise RunError(f"link {self.name}: the original Containernet cannot carry out {reason}")
+        try:
+            self._shape(spec)
+        except RunError:
+            self._shape(self.spec)
+            raise
+        at_ns = time.monotonic_ns()
+        self.spec = spec
+        self.check()
+        return at_ns
+
+    def _shape(self, spec: LinkSpec) -> None:
+        for end, intf, direction in ((self.end1, self.intf1, spec.a_to_b), (self.end2, self.intf2, spec.b_to_a)):
+            # It returns early where nothing is asked, and the old limits would stay.
+            clear_direction(end)
+            # up=None: it would plug a cable in that was pulled.
+            intf.config(up=None, **keywords(direction))
+
+    def limit_segments(self) -> None:
+        """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
+        for end in (self.end1, self.end2):
+            netns.ip_batch(end.pid, [f"link set dev {end.interface} gso_max_segs 1"])

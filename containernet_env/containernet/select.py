@@ -1,0 +1,77 @@
+"""Which network engine a plan asks for, and what the machine must have for it."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.containernet.testbed_network import TestbedNetwork
+from containernet_env.model.choices import SwitchKind
+from containernet_env.model.containernet_rules import needs_netem
+from containernet_env.network.select import choose_switches, kernel_has_netem
+from containernet_env.plan.plan import Plan
+
+INSTALLATION_PAGE = "https://containernet.github.io"
+
+# What the original runs by itself, and the package that brings it on Debian and Ubuntu.
+_PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "docker": "docker.io or docker-cli", "ip": "iproute2"}
+_BRIDGE_PROGRAMS = {"brctl": "bridge-utils"}
+
+
+def create(plan: Plan) -> TestbedNetwork:
+    """The network of the plan's engine, empty. Raises what its constructor raises; see ``require``."""
+    if plan.options.engine == "containernet":
+        require(plan)
+        # Not importable where the original is missing.
+        from containernet_env.containernet.original.network import OriginalNetwork
+
+        return OriginalNetwork(plan.run_id, _switches(plan))
+    from containernet_env.containernet.builtin import BuiltinNetwork
+
+    options = plan.options
+    return BuiltinNetwork(links=plan.links_by, switches=options.switches, run_id=plan.run_id, controller=None)
+
+
+def _switches(plan: Plan) -> SwitchKind:
+    return choose_switches(plan.options.switches, "netem")
+
+
+def require(plan: Plan) -> None:
+    """Raise ``MissingRequirementError`` where the machine lacks something that the plan's engine needs.
+
+    Nothing is created; finding out whether the kernel has netem needs root.
+    """
+    if plan.options.engine != "containernet":
+        return
+    if (problem := original_problem()) is not None:
+        raise MissingRequirementError(
+            f"the original Containernet is not installed for this Python: {problem}",
+            f"Its installation page: {INSTALLATION_PAGE}. In this project's .venv it takes Mininet's place "
+            '(docs/containernet.md, "On the original Containernet"); or leave --engine out.',
+        )
+    programs = _PROGRAMS if _switches(plan) == "ovs" else _PROGRAMS | _BRIDGE_PROGRAMS
+    lacking = {program: package for program, package in programs.items() if shutil.which(program) is None}
+    if lacking:
+        raise MissingRequirementError(
+            f"the original Containernet runs {', '.join(lacking)}, not found in PATH",
+            f"Install {', '.join(lacking.values())}.",
+        )
+    delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
+    if (delayed or plan.options.links == "netem") and not kernel_has_netem():
+        raise MissingRequirementError(
+            "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
+            "to limit what waits",
+            "Use another kernel, or leave --engine out: the project's own links need no netem.",
+        )
+
+
+def original_problem() -> str | None:
+    """Why `from mininet.net import Containernet` finds nothing; ``None`` where it does."""
+    try:
+        module = importlib.import_module("mininet.net")
+    except ImportError as error:
+        return str(error)
+    if not hasattr(module, "Containernet"):
+        return "the module mininet.net is Mininet's own, without Containernet"
+    return None

@@ -1,0 +1,106 @@
+"""What a run needs of a network and of its hosts, whichever engine makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from containernet_env.hosts.limits import Limits
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.link import EventHandler
+from containernet_env.plan.plan import HostPlan
+from containernet_env.stores.protocol import MemberHost
+
+
+class TestbedHost(MemberHost, Protocol):
+    """A container that is a host of the network, and a node of Mininet's.
+
+    ``pid`` is its first process on this machine: whatever has to be done in its network namespace is done through it.
+    """
+
+    nameToIntf: Any
+    """Mininet's: the host's interfaces by all their names."""
+
+    def wait_up(self, deadline_s: float) -> None:
+        """Return when the container runs within its limits, which are read back from the kernel.
+
+        Raises ``RunError`` that names host and image where it failed, or after ``deadline_s``.
+        """
+
+    def limits(self) -> Limits:
+        """CPU and memory limits as the kernel holds them now."""
+
+    def defaultIntf(self) -> Any:
+        """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
+
+    def run(self, *args: Any) -> tuple[int, str]:
+        """Run a command in the host's shell; its exit status, and what it printed with plain line ends."""
+
+
+class LiveChanges(Protocol):
+    """Changes of links while the network runs, which every engine builds on; see ``live_links.LiveLinks``."""
+
+    def set_link_up(self, node1: Any, node2: Any, up: bool) -> int: ...
+
+    def set_delay(self, node1: Any, node2: Any, delay: str | int, *, one_way: bool = False) -> int: ...
+
+    def set_rate(self, node1: Any, node2: Any, mbps: Any | None, *, one_way: bool = False) -> int: ...
+
+    def set_loss(self, node1: Any, node2: Any, loss: Any, *, one_way: bool = False) -> int: ...
+
+    def partition(self, sets: Sequence[Iterable[Any]]) -> int: ...
+
+    def heal(self) -> int: ...
+
+
+class TestbedNetwork(LiveChanges, Protocol):
+    """One network: hosts first, then switches and links, then ``start``; ``stop`` at any time.
+
+    It is a Mininet network too, which is what the command line of ``shell`` works on. Every call raises ``RunError``
+    for what the system does not do, and nothing that was asked for is approximated or left out in silence.
+    """
+
+    engine_name: str
+    """The value of ``--engine``."""
+    engine_version: str
+    """What it is built on, for the run's record."""
+    hosts_kind: str
+    """What the hosts are, for the CSV."""
+    links_kind: Any
+    """What carries the links, for the CSV."""
+    switches_kind: Any
+    """What joins the links, for the run's record."""
+
+    @property
+    def carrier(self) -> str:
+        """What carries the links, and on which switches, in words."""
+
+    def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> TestbedHost:
+        """Add a container with the plan's address and limits, whose first process is ``command``.
+
+        It has no network of the Docker engine's, no capabilities and the run's labels. It may still be coming up.
+        """
+
+    def add_switch(self, name: str) -> None:
+        """Add a switch that learns addresses by itself."""
+
+    def add_link(self, node1: str, node2: str, spec: LinkSpec) -> None:
+        """Join two nodes by a link of that spec, seen from ``node1``."""
+
+    def start(self) -> None:
+        """Give hosts their addresses and let switches forward; what the system then holds is read back."""
+
+    def staticArp(self) -> None:
+        """Mininet's: make every host a permanent neighbour of every other, so that none has to be resolved."""
+
+    def stop(self) -> None:
+        """Remove everything. Idempotent; tolerates only what is gone; raises ``RunError`` for what stays."""
+
+    def on_event(self, handler: EventHandler) -> None:
+        """Have ``handler`` told when a port went down or what carries the links has ended."""
+
+    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+        """What every link saw; see ``live_links.LiveLinks``."""
+
+    def carrier_facts(self) -> Mapping[str, Any]:
+        """What the program that carries the links said of itself when it started; empty where it is the kernel."""

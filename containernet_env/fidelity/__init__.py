@@ -1,0 +1,1 @@
+"""The proof that the network is the one that was configured."""

@@ -1,0 +1,210 @@
+"""The Docker engine: one client, our labels, and finding and removing what carries them.
+
+Everything of ours that lives in the engine carries ``LABEL``; nothing without it is listed or removed here.
+Raises ``MissingRequirementError`` where the engine cannot be reached, ``RunError`` where it refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import docker
+import requests.exceptions
+from docker.errors import APIError, DockerException, NotFound
+
+from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.hosts import owner
+
+LABEL = "containernet-env"
+LABEL_VALUE = "1"
+LABEL_RUN = "containernet-env.run"
+LABEL_HOST = "containernet-env.host"
+LABEL_SOURCE = "containernet-env.source"
+
+# Four at a time is where the engine's own locks stop gaining from more on a two-core machine.
+PARALLEL = 4
+_CALL_TIMEOUT_S = 60
+_PING_TIMEOUT_S = 5
+_REMOVAL_DEADLINE_S = 60.0
+
+# What the SDK lets through when nobody listens, the socket is gone, or the engine stops answering.
+UNREACHABLE = (DockerException, requests.exceptions.RequestException, OSError)
+
+# How long the engine may take to notice that a container's first process has ended.
+_EXIT_DEADLINE_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass
+class ExitState:
+    """How a container's first process ended; ``exit_code`` is ``None`` while it runs."""
+
+    exit_code: int | None
+    oom_killed: bool
+
+
+@dataclass(frozen=True)
+class OurContainer:
+    """One container with our label. ``run``, ``host``, ``owner`` are empty where their label is missing."""
+
+    id: str
+    name: str
+    run: str
+    host: str
+    owner: str
+    state: str
+    image: str
+
+
+def labels(run: str | None = None, host: str | None = None) -> dict[str, str]:
+    """The labels of something of ours; of one run (of this process) and one of its hosts where given."""
+    found = {LABEL: LABEL_VALUE}
+    if run is not None:
+        found[LABEL_RUN] = run
+        found[owner.LABEL] = owner.current()
+    if host is not None:
+        found[LABEL_HOST] = host
+    return found
+
+
+def address() -> str:
+    """Where the engine is looked for: ``DOCKER_HOST``, else the usual Unix socket."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def connect(timeout_s: int = _CALL_TIMEOUT_S) -> docker.DockerClient:
+    """A new client with a negotiated API version and calls bounded by ``timeout_s``; raises ``UNREACHABLE``."""
+    return docker.DockerClient.from_env(version="auto", timeout=timeout_s, max_pool_size=4 * PARALLEL)
+
+
+def is_reachable() -> bool:
+    """Whether an engine answers now. Never starts one."""
+    try:
+        probe = connect(_PING_TIMEOUT_S)
+    except UNREACHABLE:
+        return False
+    probe.close()
+    return True
+
+
+@lru_cache(maxsize=1)
+def client() -> docker.DockerClient:
+    """The client that the whole process shares (its connection pool is safe to use from threads)."""
+    try:
+        return connect()
+    except UNREACHABLE as error:
+        raise MissingRequirementError(
+            f"no Docker engine answers at {address()}: {error}",
+            "Run ./build.sh as root: it starts the installed engine, or installs one.",
+        ) from error
+
+
+def require_local(info: dict[str, Any]) -> None:
+    """Refuse an engine whose containers are not processes here: links are made in their namespaces.
+
+    ``info`` is the engine's own description of itself. Raises ``MissingRequirementError``.
+    """
+    here = os.uname().release
+    root = info.get("DockerRootDir", "")
+    if info.get("KernelVersion") == here and os.path.isdir(root):
+        return
+    raise MissingRequirementError(
+        f"the Docker engine at {address()} runs on another machine or in a virtual one "
+        f"(its kernel {info.get('KernelVersion')}, ours {here}; its data in {root or 'an unknown place'})",
+        "Unset DOCKER_HOST, or run on that engine's machine: links are made in its containers' namespaces.",
+    )
+
+
+def list_ours(run: str | None = None) -> list[OurContainer]:
+    """Our containers in any state, of one run if ``run`` is given, in the engine's order (newest first)."""
+    # By the run's label and not by LABEL: a container that somebody makes from an image of ours inherits that one.
+    wanted = [LABEL_RUN if run is None else f"{LABEL_RUN}={run}"]
+    rows = client().api.containers(all=True, filters={"label": wanted})
+    return [
+        OurContainer(
+            id=row["Id"],
+            name=(row.get("Names") or ["/"])[0].lstrip("/"),
+            run=row["Labels"].get(LABEL_RUN, ""),
+            host=row["Labels"].get(LABEL_HOST, ""),
+            owner=row["Labels"].get(owner.LABEL, ""),
+            state=row.get("State", ""),
+            image=row.get("Image", ""),
+        )
+        for row in rows
+    ]
+
+
+def wait_ended(container: str, host: str) -> ExitState:
+    """How the first process of a container ended, once the engine has noticed (at most 10 s).
+
+    ``host`` names it in errors. Raises ``RunError`` where the container is gone or is said to run on.
+    """
+    deadline = time.monotonic() + _EXIT_DEADLINE_S
+    while True:
+        try:
+            state = client().api.inspect_container(container)["State"]
+        except NotFound as error:
+            raise RunError(f"host {host}: its container has been removed") from error
+        if not state["Running"]:
+            return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]))
+        if time.monotonic() > deadline:
+            raise RunError(f"host {host}: the engine has not noticed the end of its first process")
+        time.sleep(_POLL_S)
+
+
+def logs_of(container: str, host: str, tail: int) -> str:
+    """The last ``tail`` lines that a container's first process wrote. Raises ``RunError`` where they are gone."""
+    try:
+        data: bytes = client().api.logs(container, stdout=True, stderr=True, tail=tail)
+    except UNREACHABLE as error:
+        raise RunError(f"host {host}: no logs: {error}") from error
+    return data.decode(errors="replace")
+
+
+def remove_containers(ids: Iterable[str]) -> None:
+    """Remove containers, running or not, with their anonymous volumes, ``PARALLEL`` at a time.
+
+    Returns when all are gone. Only 'already gone' is tolerated; every other refusal is collected, the rest
+    is still removed, then ``RunError`` names each of them.
+    """
+    wanted = list(ids)
+    if not wanted:
+        return
+    with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
+        refused = [problem for problem in pool.map(_remove, wanted) if problem]
+    if refused:
+        raise RunError("containers that could not be removed:\n" + "\n".join(f"  {line}" for line in refused))
+
+
+def _remove(container: str) -> str | None:
+    """Remove one container; the reason as one line where the engine refuses."""
+    api = client().api
+    try:
+        api.remove_container(container, force=True, v=True)
+    except NotFound:
+        return None
+    except APIError as error:
+        # 409 while another caller's removal is on its way: that one counts, once it is done.
+        if error.status_code == 409 and "already in progress" in str(error.explanation):
+            return _wait_gone(container)
+        return f"{container}: {error.explanation or error}"
+    except UNREACHABLE as error:
+        return f"{container}: {error}"
+    return None
+
+
+def _wait_gone(container: str) -> str | None:
+    deadline = time.monotonic() + _REMOVAL_DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            client().api.inspect_container(container)
+        except NotFound:
+            return None
+        time.sleep(0.02)
+    return f"{container}: its removal, begun by another process, has not ended after {_REMOVAL_DEADLINE_S:.0f} s"

@@ -1,0 +1,262 @@
+"""What the kernel really holds for a process: CPU and memory limits and OOM kills, read from its cgroups.
+
+The paths come from ``/proc/PID/cgroup`` and the mount table, so cgroup v1, v2 and mixtures of both are found,
+whichever driver (cgroupfs or systemd) named the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from containernet_env.base.errors import RunError
+
+# cgroup v1 has no word for "no limit": it answers the largest counter of whole pages (2^63 - 1 rounded down to
+# a page of 4 to 64 KiB, Linux mm/page_counter.c). No machine has that much memory.
+_V1_UNLIMITED_BYTES = 1 << 62
+# Memory limits are held in whole pages; 64 KiB is the largest page of any machine that runs this.
+_PAGE_MAX_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits as the kernel holds them; ``None`` means no limit.
+
+    ``cpu_quota_us`` microseconds of CPU time may be used in each ``cpu_period_us``. ``memswap_bytes`` is memory
+    and swap together (as Docker counts), ``None`` also where the kernel does not account for swap.
+    """
+
+    cpu_quota_us: int | None
+    cpu_period_us: int | None
+    memory_bytes: int | None
+    memswap_bytes: int | None
+
+    @property
+    def cpus(self) -> float | None:
+        """The quota as a number of CPUs."""
+        if self.cpu_quota_us is None or not self.cpu_period_us:
+            return None
+        return self.cpu_quota_us / self.cpu_period_us
+
+
+@dataclass(frozen=True)
+class Membership:
+    """One line of ``/proc/PID/cgroup``: v1 controllers (empty for the v2 line) and the path in that hierarchy."""
+
+    controllers: frozenset[str]
+    path: str
+
+
+@dataclass(frozen=True)
+class CgroupMount:
+    """Where a cgroup hierarchy is mounted. ``root`` is the cgroup that appears at ``mount_point``."""
+
+    mount_point: str
+    root: str
+    version: int
+    controllers: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """Directories of a process's groups: one per v1 controller, and the v2 one (``None`` where there is none)."""
+
+    v1: Mapping[str, Path]
+    v2: Path | None
+
+    def procs_files(self) -> tuple[Path, ...]:
+        """The ``cgroup.procs`` files through which another process joins all of these groups."""
+        directories = list(dict.fromkeys(self.v1.values()))
+        if self.v2 is not None:
+            directories.append(self.v2)
+        return tuple(directory / "cgroup.procs" for directory in directories)
+
+
+def parse_memberships(text: str) -> tuple[Membership, ...]:
+    """Parse ``/proc/PID/cgroup`` (cgroups(7)): ``id:controllers:path`` per line; the v2 line is ``0::path``."""
+    found = []
+    for line in text.splitlines():
+        if not line:
+            continue
+        _, controllers, path = line.split(":", 2)
+        found.append(Membership(frozenset(filter(None, controllers.split(","))), path))
+    return tuple(found)
+
+
+def _unescape(field: str) -> str:
+    # proc(5): space, tab, newline and backslash stand as octal escapes in mountinfo.
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(code, char)
+    return field
+
+
+def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
+    """The cgroup mounts in ``/proc/self/mountinfo``, in its order."""
+    mounts = []
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(" - ")
+        if not separator:
+            continue
+        fields, kind = before.split(" "), after.split(" ")
+        if kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        version = 2 if kind[0] == "cgroup2" else 1
+        # The last field of a v1 mount holds the controllers among ordinary super block options.
+        options = frozenset(kind[-1].split(",")) if version == 1 else frozenset()
+        mounts.append(CgroupMount(_unescape(fields[4]), _unescape(fields[3]), version, options))
+    return tuple(mounts)
+
+
+def locate(memberships: Iterable[Membership], mounts: Iterable[CgroupMount]) -> Cgroups:
+    """Join both tables into directories. A hierarchy that is not mounted here is left out."""
+    known = tuple(mounts)
+    v1: dict[str, Path] = {}
+    v2: Path | None = None
+    for membership in memberships:
+        wanted_version = 1 if membership.controllers else 2
+        for mount in known:
+            if mount.version != wanted_version or not membership.controllers <= mount.controllers:
+                continue
+            path, root = PurePosixPath(membership.path), PurePosixPath(mount.root)
+            if not path.is_relative_to(root):
+                continue
+            directory = Path(mount.mount_point, path.relative_to(root))
+            if wanted_version == 2:
+                v2 = v2 or directory
+            else:
+                for controller in membership.controllers:
+                    v1.setdefault(controller, directory)
+            break
+    return Cgroups(v1, v2)
+
+
+def cgroups_of(pid: int) -> Cgroups:
+    """The cgroup directories of ``pid``. Raises ``RunError`` where the process is gone."""
+    try:
+        memberships = Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError as error:
+        raise RunError(f"cannot find the cgroups of process {pid}: {error.strerror}") from error
+    mountinfo = Path("/proc/self/mountinfo").read_text()
+    return locate(parse_memberships(memberships), parse_mounts(mountinfo))
+
+
+def parse_cpu_max(text: str) -> tuple[int | None, int]:
+    """Parse cgroup v2 ``cpu.max``: ``quota|max period`` in microseconds; quota ``None`` means no limit."""
+    quota, period = text.split()
+    return (None if quota == "max" else int(quota)), int(period)
+
+
+def parse_limit(text: str) -> int | None:
+    """Parse a memory or swap limit of either version, in bytes; ``None`` means no limit."""
+    word = text.strip()
+    if word == "max":
+        return None
+    value = int(word)
+    return None if value >= _V1_UNLIMITED_BYTES else value
+
+
+def parse_counters(text: str) -> dict[str, int]:
+    """Parse ``name value`` lines (``memory.events``, ``memory.oom_control``, ``cpu.stat``)."""
+    counters = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().isdigit():
+            counters[name] = int(value)
+    return counters
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        # The controller is not enabled in this group: no limit of that kind is held here.
+        return None
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read_limit(path: Path) -> int | None:
+    text = _read(path)
+    return None if text is None else parse_limit(text)
+
+
+def read_limits(cgroups: Cgroups) -> Limits:
+    """The limits held in ``cgroups``. A v1 controller goes before v2, since a controller lives in one of both."""
+    quota: int | None = None
+    period: int | None = None
+    if "cpu" in cgroups.v1:
+        quota_text = _read(cgroups.v1["cpu"] / "cpu.cfs_quota_us")
+        period_text = _read(cgroups.v1["cpu"] / "cpu.cfs_period_us")
+        if quota_text is not None and period_text is not None:
+            # -1 means no limit (Linux Documentation/scheduler/sched-bwc.rst).
+            quota = None if int(quota_text) < 0 else int(quota_text)
+            period = int(period_text)
+    elif cgroups.v2 is not None:
+        text = _read(cgroups.v2 / "cpu.max")
+        if text is not None:
+            quota, period = parse_cpu_max(text)
+
+    memory: int | None = None
+    memswap: int | None = None
+    if "memory" in cgroups.v1:
+        memory = _read_limit(cgroups.v1["memory"] / "memory.limit_in_bytes")
+        memswap = _read_limit(cgroups.v1["memory"] / "memory.memsw.limit_in_bytes")
+    elif cgroups.v2 is not None:
+        memory = _read_limit(cgroups.v2 / "memory.max")
+        swap = _read_limit(cgroups.v2 / "memory.swap.max")
+        # v2 counts swap by itself.
+        memswap = memory + swap if memory is not None and swap is not None else None
+    return Limits(quota, period, memory, memswap)
+
+
+def limit_swap(cgroups: Cgroups, memory_bytes: int | None, memswap_bytes: int | None) -> None:
+    """Hold memory and swap together to ``memswap_bytes`` where cgroup v2 counts swap and the engine has not done it.
+
+    An engine whose own process is in the root group takes swap limits for unsupported and drops them with a warning
+    (moby, pkg/sysinfo, getSwapLimitV2). Negative is no limit; ``None``, or a kernel that does not count: nothing is
+    done. Raises ``RunError`` where the kernel refuses.
+    """
+    if "memory" in cgroups.v1 or cgroups.v2 is None or memory_bytes is None or memswap_bytes is None:
+        return
+    path = cgroups.v2 / "memory.swap.max"
+    held = _read(path)
+    wanted = "max" if memswap_bytes < 0 else str(max(0, memswap_bytes - memory_bytes))
+    if held is None or held.strip() == wanted:
+        return
+    try:
+        path.write_text(wanted)
+    except OSError as error:
+        raise RunError(f"cannot write {wanted} to {path}: {error.strerror}") from error
+
+
+def read_oom_kills(cgroups: Cgroups) -> int:
+    """How many processes of these groups the kernel has killed for want of memory.
+
+    Raises ``RunError`` where the kernel keeps no such counter (v1 before Linux 4.13).
+    """
+    if "memory" in cgroups.v1:
+        text = _read(cgroups.v1["memory"] / "memory.oom_control")
+    elif cgroups.v2 is not None:
+        text = _read(cgroups.v2 / "memory.events")
+    else:
+        text = None
+    counters = parse_counters(text) if text is not None else {}
+    if "oom_kill" not in counters:
+        raise RunError("this kernel does not count OOM kills in the memory cgroup")
+    return counters["oom_kill"]
+
+
+def check_limits(asked: Mapping[str, int | None], held: Limits) -> None:
+    """Raise ``RunError`` unless each limit in ``asked`` is held; keys are fields of ``Limits``, ``None`` is anything.
+
+    A negative value asks for no limit; memory may be rounded down to whole pages.
+    """
+    for name, wanted in asked.items():
+        if wanted is None:
+            continue
+        got = getattr(held, name)
+        unlimited = wanted < 0 and got is None
+        rounded = name.endswith("_bytes") and got is not None and 0 <= wanted - got < _PAGE_MAX_BYTES
+        if got != wanted and not unlimited and not rounded:
+            raise RunError(f"the kernel holds {name}={got} instead of {wanted}")

@@ -1,0 +1,176 @@
+"""Work inside the network namespace of another process: run a command, configure interfaces, open a socket.
+
+Only the network namespace is entered. Programs, files and privileges stay the driver's own, so a container needs
+neither tools nor capabilities for its interfaces to be configured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from containernet_env.base.errors import RunError
+
+# linux/sched.h
+CLONE_NEWNET = 0x4000_0000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_T = TypeVar("_T")
+
+
+def _enter(pid: int) -> None:
+    """Move the calling thread, and it alone, into the network namespace of ``pid``; raises ``OSError``."""
+    namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # os.setns exists from Python 3.12 only.
+        if _libc.setns(namespace, CLONE_NEWNET) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(namespace)
+
+
+def call_in(pid: int, action: Callable[[], _T]) -> _T:
+    """Call ``action`` on a thread of its own inside the network namespace of ``pid``; return what it returns.
+
+    A namespace belongs to a thread: the caller's stays what it is, and what ``action`` forks inherits the one
+    it runs in. Exceptions of ``action`` are raised here. Raises ``RunError`` where the process is gone.
+    """
+    result: list[_T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _enter(pid)
+        except OSError as error:
+            reason = f"cannot enter the network namespace of process {pid}: {error.strerror}"
+            failure.append(RunError(reason))
+            return
+        try:
+            result.append(action())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name=f"netns-{pid}", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def run(
+    pid: int,
+    argv: Sequence[str],
+    *,
+    input: str | None = None,  # noqa: A002 - subprocess's name for it
+    timeout: float = 10.0,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the machine in the network namespace of ``pid``; return its exit status and output.
+
+    ``input`` is its standard input (nothing when ``None``); ``timeout`` is in seconds, after which it is killed.
+    Raises ``RunError`` with the command and the last lines it wrote to standard error when it cannot be started,
+    takes too long, or (unless ``check`` is false) ends with a status other than 0.
+    """
+    command = " ".join(argv)
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # The terminal's Ctrl-C is for the driver, which then tears down in its own order.
+            start_new_session=True,
+        )
+
+    try:
+        process = call_in(pid, start)
+    except OSError as error:
+        raise RunError(f"cannot run '{command}': {error.strerror}") from error
+    with process:
+        try:
+            out, err = process.communicate(input, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise RunError(f"'{command}' in the namespace of process {pid} took more than {timeout:g} s") from error
+        except BaseException:
+            process.kill()
+            raise
+    done = subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+    if check and done.returncode != 0:
+        # A batch says what failed and, on the next line, which line of it.
+        said = "; ".join((err.strip() or out.strip() or "no message").splitlines()[-2:])
+        detail = f" (input: {input.strip()!r})" if input else ""
+        raise RunError(f"'{command}'{detail} failed with status {done.returncode}: {said}")
+    return done
+
+
+def ip_batch(pid: int, lines: Iterable[str], *, timeout: float = 10.0) -> None:
+    """Carry out ``ip`` commands (each without the leading ``ip``) in order, by one process; stops at the first error.
+
+    Raises ``RunError`` that names the line. No lines: nothing is run.
+    """
+    batch = "".join(f"{line}\n" for line in lines)
+    if batch:
+        run(pid, ["ip", "-batch", "-"], input=batch, timeout=timeout)
+
+
+def socket_in(
+    pid: int,
+    family: int = socket.AF_INET,
+    type: int = socket.SOCK_STREAM,  # noqa: A002 - socket's name for it
+    proto: int = 0,
+) -> socket.socket:
+    """A socket made inside the network namespace of ``pid``: it stays there wherever it is used afterwards.
+
+    Raises ``RunError`` where the process is gone, ``OSError`` where the kernel refuses the socket.
+    """
+    return call_in(pid, lambda: socket.socket(family, type, proto))
+
+
+def is_own(pid: int) -> bool:
+    """Whether ``pid`` is in this process's network namespace. Raises ``RunError`` where the process is gone."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
+    except OSError as error:
+        raise RunError(f"process {pid} has no network namespace: {error.strerror}") from error
+
+
+def _sysctl_path(name: str) -> Path:
+    parts = name.replace("/", ".").split(".")
+    if parts[0] != "net" or ".." in name or not all(parts):
+        raise ValueError(f"only sysctls of a network namespace (net.*) can be asked for, got {name!r}")
+    return Path("/proc/sys", *parts)
+
+
+def read_sysctl(pid: int, name: str) -> str:
+    """The value of a ``net.*`` sysctl in the namespace of ``pid``, as text without the final newline.
+
+    Raises ``RunError`` where this kernel has no such sysctl.
+    """
+    path = _sysctl_path(name)
+    try:
+        # /proc/sys/net shows the namespace of the thread that looks it up, whichever /proc is mounted.
+        return call_in(pid, path.read_text).strip()
+    except OSError as error:
+        raise RunError(f"cannot read sysctl {name} of process {pid}: {error.strerror}") from error
+
+
+def write_sysctl(pid: int, name: str, value: str) -> None:
+    """Set a ``net.*`` sysctl in the namespace of ``pid``. Raises ``RunError`` where the kernel refuses it."""
+    path = _sysctl_path(name)
+    if is_own(pid):
+        raise RunError(f"refusing to set {name}: process {pid} is in the machine's own network namespace")
+    try:
+        call_in(pid, lambda: path.write_text(value))
+    except OSError as error:
+        raise RunError(f"cannot set sysctl {name} to {value!r} for process {pid}: {error.strerror}") from error

@@ -1,0 +1,84 @@
+"""HTTP to a port inside another process's network namespace, without any published port."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+
+# No answer of a member or of the benchmark server is anywhere near this; more is refused, not read.
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+
+
+class HttpError(RunError):
+    """An answer with a status other than 2xx; `status` and the decoded JSON `body` (or None) are kept."""
+
+    def __init__(self, status: int, body: Any, text: str) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(f"HTTP {status}: {text}")
+
+
+class NoAnswerError(RunError):
+    """The connection was refused, broken, or silent past its deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceConnection:
+    """The way to the ports of one host, by the pid of a process in its network namespace."""
+
+    pid: int
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """See ``request_json``."""
+        return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
+
+
+def request_json(
+    pid: int,
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    timeout_s: float,
+    host: str = "127.0.0.1",
+) -> Any:
+    """Send one request to `host`:`port` in the network namespace of `pid`; return the decoded JSON answer.
+
+    `timeout_s` bounds the connection and each silence while reading. Raises HttpError for any status other than
+    2xx and NoAnswerError where there is no whole answer.
+    """
+    try:
+        connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        connection.sock = netns.socket_in(pid, socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            connection.sock.settimeout(timeout_s)
+            connection.sock.connect((host, port))
+            payload = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
+            response = connection.getresponse()
+            data = response.read(MAX_ANSWER_BYTES + 1)
+            status = response.status
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise NoAnswerError(f"{method} {path} on port {port}: {reason}") from error
+    if len(data) > MAX_ANSWER_BYTES:
+        raise NoAnswerError(f"{method} {path} on port {port}: answer of more than {MAX_ANSWER_BYTES} bytes")
+    try:
+        answer = json.loads(data) if data else None
+    except ValueError:
+        answer = None
+    if not 200 <= status < 300:
+        text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
+        raise HttpError(status, answer, text or data[:200].decode(errors="replace").strip())
+    if data and answer is None:
+        raise NoAnswerError(f"{method} {path} on port {port}: the answer is not JSON: {data[:80]!r}")
+    return answer

@@ -1,0 +1,119 @@
+"""The benchmark server, seen from the driver: start a benchmark, follow it, end it, read its figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.stores.protocol import Connection
+
+SERVER_PORT = 8080
+SERVER_ENTRY_POINT = "benchmark-server"
+"""The first process of the benchmark host."""
+RESULT_SCHEMA = 4
+"""The version of docs/benchmark-result.schema.json that is read here."""
+# Questions other than the benchmark itself are answered from memory; longer means the server is stuck.
+QUESTION_TIMEOUT_S = 5.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one benchmark ended.
+
+    `result` is the server's figures (schema in docs/http-api.md), also of a failed run as far as it came; None where
+    nothing was measured. `error` is one line, None where every request was answered well.
+    """
+
+    result: Mapping[str, Any] | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the server says of the benchmark that it is running."""
+
+    running: bool
+    done: int
+    total: int
+    errors: int
+
+
+class BenchmarkServer:
+    """Talks to the server over the connection to its host."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until the server answers; RunError after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._connection.request_json(SERVER_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
+                return
+            except RunError as error:
+                if time.monotonic() > deadline:
+                    raise RunError(f"the benchmark server did not answer within {timeout_s:g} s: {error}") from error
+                time.sleep(_POLL_S)
+
+    def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Outcome:
+        """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
+
+        Raises RunError where the answer is not in the form that is read here: no other one can follow.
+        """
+        try:
+            result = self._connection.request_json(SERVER_PORT, "POST", path, body, timeout_s=timeout_s)
+        except HttpError as error:
+            partial = error.body.get("result") if isinstance(error.body, dict) else None
+            if partial is None:
+                return Outcome(None, str(error))
+            return Outcome(_known(partial), str(error.body["error"]))
+        except NoAnswerError as error:
+            return Outcome(None, f"the benchmark server did not answer: {error}")
+        return Outcome(_known(result), None)
+
+    def progress(self) -> Progress | None:
+        """How far the benchmark has come; None where the server does not say."""
+        try:
+            answer = self._connection.request_json(SERVER_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
+        except RunError:
+            return None
+        return Progress(bool(answer["running"]), int(answer["done"]), int(answer["total"]), int(answer["errors"]))
+
+    def cancel(self) -> None:
+        """Ask the running benchmark to end and to report what it has. Raises RunError where the server is gone."""
+        self._connection.request_json(SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
+
+
+def _known(result: Any) -> Mapping[str, Any]:
+    """`result`, which must be in the version that is read here."""
+    version = result.get("schema") if isinstance(result, dict) else None
+    if version != RESULT_SCHEMA:
+        got = "without a version" if version is None else f"of version {version!r}"
+        raise RunError(
+            f"the benchmark server gave a result {got}; version {RESULT_SCHEMA} is read here. Its image was not built "
+            "from this clone: run ./build.sh"
+        )
+    assert isinstance(result, dict)
+    return result
+
+
+def lateness_of(result: Mapping[str, Any]) -> str | None:
+    """What there is to say of an open loop that fell behind its schedule, one line; None where it kept it."""
+    schedule = result["schedule"]
+    if schedule is None or not schedule["fell_behind"]:
+        return None
+    late, own, unsent = schedule["late"], schedule["generator_late"], schedule["unsent"]
+    parts = [f"behind its schedule: {late:,} requests started late, by up to {schedule['worst_lag_s']:.3f} s"]
+    if unsent:
+        parts.append(f"{unsent:,} were never sent")
+    if schedule["clients_short"]:
+        parts.append("all clients were busy")
+    if own:
+        parts.append(f"the generator itself was too slow for {own:,}: their figures are not the store's")
+    return "; ".join(parts)

@@ -1,0 +1,73 @@
+"""What a config says, as plain frozen values: no JSON keys, no units left to guess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Literal
+
+from containernet_env.model.link import LinkSpec
+
+CLIENT_NAME = "benchmark"
+"""The name of the client's node at run time."""
+
+DataStore = Literal["disk", "tmpfs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One host: a member of the cluster, or the client.
+
+    ``memory_bytes``, ``cpus`` (cpu-seconds per second) and the link's rates are limits; ``None`` is
+    unlimited. ``link`` is the host's link to the switch: its ``a`` is the host.
+    """
+
+    name: str
+    ip: IPv4Address
+    memory_bytes: int | None
+    cpus: Decimal | None
+    link: LinkSpec
+
+    @property
+    def delay_ns(self) -> int:
+        """One-way delay from the host to its switch."""
+        return self.link.a_to_b.delay_ns
+
+    @property
+    def rate_bps(self) -> int | None:
+        """Bandwidth from the host to its switch; ``None`` is unlimited."""
+        return self.link.a_to_b.rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """What the config asks of etcd; ``None`` leaves a timing to be derived from the expected RTT."""
+
+    heartbeat_ms: int | None = None
+    election_ms: int | None = None
+    data: DataStore = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A config that holds in itself: names and addresses are unique and inside ``subnet``.
+
+    ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config
+    names, resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's
+    bytes, in hex.
+    """
+
+    path: Path
+    sha256: str
+    subnet: IPv4Network
+    nodes: tuple[Node, ...]
+    client: Node
+    etcd: EtcdSettings
+    scenarios: Path | None
+
+    @property
+    def hosts(self) -> tuple[Node, ...]:
+        """The members in order, then the client."""
+        return (*self.nodes, self.client)

@@ -1,0 +1,225 @@
+"""The network as a pure graph: hosts, switches, links, and the RTT that follows from them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
+from itertools import combinations, pairwise
+from typing import Literal
+
+from containernet_env.model.config import Config
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.queues import default_frames
+
+PROBE_FRAME_BYTES = 98
+"""Frame of an ICMP echo with the usual 56 bytes of payload: 14 Ethernet + 20 IPv4 + 8 ICMP + 56."""
+
+SWITCH_NAME = "s1"
+
+HostRole = Literal["etcd", "benchmark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An end of the network with an address; ``prefix_length`` is the subnet's, 8 to 30."""
+
+    name: str
+    role: HostRole
+    ip: IPv4Address
+    prefix_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A learning Ethernet switch."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link between the nodes named ``a`` and ``b``; on a host's link, ``a`` is the host."""
+
+    a: str
+    b: str
+    spec: LinkSpec
+
+    @property
+    def name(self) -> str:
+        """``a-b``: unique, since two nodes share at most one link."""
+        return f"{self.a}-{self.b}"
+
+
+@dataclass(frozen=True, slots=True)
+class RttExpectation:
+    """What the links alone make of the round trip between hosts ``a`` and ``b``.
+
+    ``propagation_ns`` is the sum of the delays there and back; ``expected_ns`` adds the time that a frame of
+    ``frame_bytes`` takes to be sent at every link's rate, there and back. ``round_trip`` are the link directions on
+    the way there and back, in order. Jitter is symmetric, so it changes neither figure.
+    """
+
+    a: str
+    b: str
+    propagation_ns: int
+    expected_ns: int
+    frame_bytes: int = PROBE_FRAME_BYTES
+    round_trip: tuple[DirectionSpec, ...] = ()
+
+
+class Topology:
+    """An immutable tree of hosts and switches joined by links.
+
+    Raises ``ValueError`` for what no network can be: a name used twice, a link to a node that is not there,
+    a second link between two nodes, a loop, a host with other than one link, or a part that is not connected.
+    """
+
+    def __init__(self, hosts: Iterable[Host], switches: Iterable[Switch], links: Iterable[Link]) -> None:
+        self.hosts = tuple(hosts)
+        self.switches = tuple(switches)
+        self.links = tuple(links)
+        self._hosts_by_name = {host.name: host for host in self.hosts}
+        # For each node, its neighbours and the direction that leads there.
+        self._directions: dict[str, dict[str, DirectionSpec]] = {}
+        self._trees: dict[str, dict[str, str]] = {}
+        for name in [host.name for host in self.hosts] + [switch.name for switch in self.switches]:
+            if name in self._directions:
+                raise ValueError(f"two nodes are called {name!r}")
+            self._directions[name] = {}
+        for link in self.links:
+            self._join(link)
+        self._check_tree()
+
+    @property
+    def members(self) -> tuple[Host, ...]:
+        """The hosts that run etcd, in order."""
+        return tuple(host for host in self.hosts if host.role == "etcd")
+
+    def host(self, name: str) -> Host:
+        """The host of that name; ``KeyError`` when there is none."""
+        return self._hosts_by_name[name]
+
+    def path(self, a: str, b: str) -> tuple[DirectionSpec, ...]:
+        """The link directions that a frame takes from node ``a`` to node ``b``; none to itself."""
+        return tuple(self._directions[node][following] for node, following in pairwise(reversed(self._nodes(a, b))))
+
+    def propagation_rtt_ns(self, a: str, b: str) -> int:
+        """Sum of the delays from ``a`` to ``b`` and back; on symmetric links 2 * (delay_a + delay_b)."""
+        return sum(hop.delay_ns for hop in self._round_trip(a, b))
+
+    def expected_rtt_ns(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> int:
+        """Propagation plus the frame's serialization at every hop: switches store and forward frames."""
+        return sum(hop.delay_ns + hop.serialization_ns(frame_bytes) for hop in self._round_trip(a, b))
+
+    def rtt(self, a: str, b: str, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation:
+        """Both figures for one pair."""
+        propagation_ns, expected_ns = self.propagation_rtt_ns(a, b), self.expected_rtt_ns(a, b, frame_bytes)
+        return RttExpectation(a, b, propagation_ns, expected_ns, frame_bytes, tuple(self._round_trip(a, b)))
+
+    def rtt_pairs(self, frame_bytes: int = PROBE_FRAME_BYTES) -> tuple[RttExpectation, ...]:
+        """Every unordered pair of hosts, in host order: n * (n - 1) / 2 entries."""
+        return tuple(self.rtt(a.name, b.name, frame_bytes) for a, b in combinations(self.hosts, 2))
+
+    def largest_member_rtt(self, frame_bytes: int = PROBE_FRAME_BYTES) -> RttExpectation | None:
+        """The member pair with the largest expected RTT, the first of equals; ``None`` for one member."""
+        pairs = (self.rtt(a.name, b.name, frame_bytes) for a, b in combinations(self.members, 2))
+        return max(pairs, key=lambda pair: pair.expected_ns, default=None)
+
+    def longest_rtts_ns(self) -> dict[str, int]:
+        """For each link by name, the longest round trip over it: delays, and the most that jitter may add to them."""
+        longest = dict.fromkeys((link.name for link in self.links), 0)
+        names = {frozenset((link.a, link.b)): link.name for link in self.links}
+        for one, two in combinations(self.hosts, 2):
+            rtt_ns = sum(_longest_delay_ns(hop) for hop in self._round_trip(one.name, two.name))
+            nodes = self._nodes(one.name, two.name)
+            for name in (names[frozenset(ends)] for ends in pairwise(nodes)):
+                longest[name] = max(longest[name], rtt_ns)
+        return longest
+
+    def with_queues(self) -> Topology:
+        """The same network, with a default queue limit wherever there is a rate and the limit was left open.
+
+        See ``links.queues.default_frames``; the round trip is the longest over the link.
+        """
+        rtts_ns = self.longest_rtts_ns()
+        links = [
+            replace(
+                link,
+                spec=LinkSpec(
+                    _with_queue(link.spec.a_to_b, rtts_ns[link.name]), _with_queue(link.spec.b_to_a, rtts_ns[link.name])
+                ),
+            )
+            for link in self.links
+        ]
+        return Topology(self.hosts, self.switches, links)
+
+    def _nodes(self, a: str, b: str) -> list[str]:
+        """The nodes from ``b`` back to ``a``, both among them."""
+        came_from = self._came_from(a)
+        nodes = [b]
+        while nodes[-1] != a:
+            nodes.append(came_from[nodes[-1]])
+        return nodes
+
+    def _round_trip(self, a: str, b: str) -> Iterator[DirectionSpec]:
+        yield from self.path(a, b)
+        yield from self.path(b, a)
+
+    def _came_from(self, start: str) -> dict[str, str]:
+        """For every other node, the node before it on the way from ``start``; the tree leaves no choice."""
+        if start not in self._trees:
+            came_from: dict[str, str] = {}
+            queue = deque([start])
+            while queue:
+                node = queue.popleft()
+                for neighbour in self._directions[node]:
+                    if neighbour != start and neighbour not in came_from:
+                        came_from[neighbour] = node
+                        queue.append(neighbour)
+            self._trees[start] = came_from
+        return self._trees[start]
+
+    def _join(self, link: Link) -> None:
+        for end in (link.a, link.b):
+            if end not in self._directions:
+                raise ValueError(f"link {link.name!r} leads to {end!r}, which is no node")
+        if link.a == link.b or link.b in self._directions[link.a]:
+            raise ValueError(f"link {link.name!r} joins nodes that are joined already")
+        self._directions[link.a][link.b] = link.spec.a_to_b
+        self._directions[link.b][link.a] = link.spec.b_to_a
+
+    def _check_tree(self) -> None:
+        for host in self.hosts:
+            if len(self._directions[host.name]) != 1:
+                raise ValueError(f"host {host.name!r} has {len(self._directions[host.name])} links, not one")
+        if not self._directions:
+            return
+        start = next(iter(self._directions))
+        seen = {start, *self._came_from(start)}
+        missing = [name for name in self._directions if name not in seen]
+        if missing:
+            raise ValueError(f"not connected: {', '.join(missing)}")
+        # Connected with one link fewer than nodes: a tree. Learning switches without spanning tree need one.
+        if len(self.links) != len(self._directions) - 1:
+            raise ValueError("the links form a loop")
+
+
+def star(config: Config) -> Topology:
+    """The config's network: every member and the client on one switch, members first; see ``Topology.with_queues``."""
+    prefix_length = config.subnet.prefixlen
+    hosts = [Host(node.name, "etcd", node.ip, prefix_length) for node in config.nodes]
+    hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
+    links = [Link(node.name, SWITCH_NAME, node.link) for node in config.hosts]
+    return Topology(hosts, [Switch(SWITCH_NAME)], links).with_queues()
+
+
+def _longest_delay_ns(direction: DirectionSpec) -> int:
+    return direction.delay_ns + (direction.jitter.reach_ns if direction.jitter is not None else 0)
+
+
+def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:
+    if direction.rate_bps is None or direction.queue_frames is not None or direction.queue_bytes is not None:
+        return direction
+    return replace(direction, default_queue_frames=default_frames(rtt_ns, direction.rate_bps))

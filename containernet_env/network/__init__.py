@@ -1,0 +1,1 @@
+"""Links and switches: apply, read back, clear."""

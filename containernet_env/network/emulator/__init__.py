@@ -1,0 +1,1 @@
+"""Links and switches inside the project's own link emulator."""

@@ -1,0 +1,71 @@
+"""Partitions where the kernel carries the links: frames from the other sets are dropped as they reach a host.
+
+Judged at the host, like the link emulator's: links and switches carry on, and what is under way when the
+partition begins does not arrive. Senders are known by their Ethernet addresses. Needs cls_u32 and act_gact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.network.kernel.tc import End
+
+
+def part_lines(interface: str, macs: Sequence[str], parted: bool) -> list[str]:
+    """Lines for ``tc -batch`` that let ``interface`` drop what ``macs`` send; ``parted``: it does so for others now."""
+    lines = [f"qdisc delete dev {interface} clsact"] if parted else []
+    lines.append(f"qdisc add dev {interface} clsact")
+    for mac in macs:
+        digits = mac.replace(":", "")
+        # The source address is the 6 bytes from 8 before the network header on.
+        lines.append(
+            f"filter add dev {interface} ingress protocol all prio 1 u32 match u32 0x{digits[:8]} 0xffffffff at -8 "
+            f"match u16 0x{digits[8:]} 0xffff at -4 action drop"
+        )
+    return lines
+
+
+class KernelPartition:
+    """The partition of one network, and how to end it."""
+
+    def __init__(self) -> None:
+        self._parted: set[End] = set()
+
+    def part(self, sets: Sequence[Mapping[End, str]]) -> None:
+        """Keep these sets apart, in place of an earlier partition; each maps interfaces of hosts to their addresses.
+
+        One host after the other, some milliseconds apart; at an error nothing stays parted. Raises ``RunError``.
+        """
+        stale = self._parted - {end for members in sets for end in members}
+        try:
+            for number, members in enumerate(sets):
+                others = [mac for other, ends in enumerate(sets) if other != number for mac in ends.values()]
+                for end in members:
+                    lines = part_lines(end.interface, others, end in self._parted)
+                    self._parted.add(end)
+                    _batch(end, lines)
+            self._heal(stale)
+        except RunError:
+            self.heal()
+            raise
+
+    def heal(self) -> None:
+        """End the partition; without one, nothing."""
+        self._heal(set(self._parted))
+
+    def _heal(self, ends: set[End]) -> None:
+        for end in ends:
+            self._parted.discard(end)
+            try:
+                _batch(end, [f"qdisc delete dev {end.interface} clsact"])
+            except RunError as error:
+                # The host has ended, its link was removed, or the partition failed before it was there.
+                gone = ("Cannot find device", "cannot enter the network namespace", "Invalid handle", "No such file")
+                if not any(words in str(error) for words in gone):
+                    raise
+
+
+def _batch(end: End, lines: Sequence[str]) -> None:
+    netns.run(end.pid, ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines))

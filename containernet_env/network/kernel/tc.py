@@ -1,0 +1,308 @@
+"""Links carried out by the kernel: a veth pair with HTB (bandwidth) and netem (delay) on what each end sends.
+
+HTB is the root and netem its leaf, so a frame first waits for its delay and then for its turn at the rate; it
+arrives when a frame that waits for its turn first would. netem holds the frames of both waits in one queue: its
+limit is the queue limit asked for plus room for all that the delay can hold at the rate.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.hosts import netns
+from containernet_env.model import netem_rules
+from containernet_env.model.chance import Jitter, Loss
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link_statistics import since, veth_counters
+from containernet_env.model.queues import queue_frames
+from containernet_env.network.kernel import netem
+from containernet_env.network.link import ShapedLink, check_held
+
+MIN_FRAME_BYTES = 60
+"""Smallest Ethernet frame without its checksum: as many fit into a delay as possible."""
+
+# Without a rate nothing bounds what a delay holds but its sender: one million frames are 1.5 GB of full ones.
+_UNLIMITED_RATE_FRAMES = 1_000_000
+_NOTHING = DirectionSpec()
+_ROOT, _CLASS = "1:", "1:1"
+# A qdisc of another kind needs another handle to take the place of one.
+_NETEM, _PFIFO, _BFIFO = "10:", "20:", "30:"
+# tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
+# that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
+DELAY_TOLERANCE_NS = 2_100
+DELAY_TOLERANCE_RATIO = 1e-5
+# tc prints a rate in the largest unit that leaves four digits or more, and cuts the rest off.
+RATE_TOLERANCE_RATIO = 0.001
+# HTB's classes have no JSON form in iproute2 6.1: the text is the only one that all versions print.
+_HTB_CLASS = re.compile(r"^class htb (\S+) .*?\brate (\d+)([KMGT]?)bit ceil (\d+)([KMGT]?)bit", re.MULTILINE)
+_RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_MTU_BURST_BYTES = 1600
+_BURST_S = 0.00025
+_QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1514, 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a veth pair: its name, and a process in whose network namespace it is."""
+
+    interface: str
+    pid: int
+
+
+def burst_bytes(rate_bps: int) -> int:
+    """How much HTB may send at once: what 0.25 ms at the rate hold, and never less than a frame.
+
+    A timer that wakes the queue late by up to that time then costs no bandwidth. At 1000 Mbit/s these are 31 kB.
+    """
+    return max(_MTU_BURST_BYTES, round(rate_bps / 8 * _BURST_S))
+
+
+def delay_room_frames(direction: DirectionSpec) -> int:
+    """How many frames the delay alone can hold."""
+    if direction.delay_ns == 0:
+        return 0
+    if direction.rate_bps is None:
+        return _UNLIMITED_RATE_FRAMES
+    bits = direction.delay_ns * direction.rate_bps // 10**9
+    return min(_UNLIMITED_RATE_FRAMES, -(-bits // (8 * MIN_FRAME_BYTES)))
+
+
+def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
+    """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc).
+
+    Raises ``UsageError`` for what HTB and netem cannot carry out.
+    """
+    if (refusal := netem_rules.refusal(direction)) is not None:
+        raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
+    commands = []
+    parent = ["root"]
+    queue = queue_frames(direction)
+    if direction.rate_bps is not None:
+        rate = f"{direction.rate_bps}bit"
+        burst = str(burst_bytes(direction.rate_bps))
+        quantum = min(max(direction.rate_bps // 8 // 10, _QUANTUM_MIN_BYTES), _QUANTUM_MAX_BYTES)
+        commands.append(["qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb", "default", "1"])
+        commands.append(
+            [
+                *["class", "add", "dev", interface, "parent", _ROOT, "classid", _CLASS, "htb"],
+                *["rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(quantum)],
+            ]
+        )
+        parent = ["parent", _CLASS]
+    if netem_rules.needed(direction):
+        limit = queue + delay_room_frames(direction)
+        commands.append(
+            [
+                *["qdisc", "add", "dev", interface, *parent, "handle", _NETEM, "netem"],
+                *["limit", str(limit), *netem.options(direction)],
+            ]
+        )
+    elif direction.rate_bps is not None:
+        fifo = [_PFIFO, "pfifo", "limit", str(queue)]
+        if direction.queue_bytes is not None:
+            fifo = [_BFIFO, "bfifo", "limit", str(direction.queue_bytes)]
+        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", *fifo])
+    return commands
+
+
+def direction_from_tc(
+    qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS
+) -> DirectionSpec:
+    """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
+
+    ``asked`` is taken for what the kernel does not tell: the distribution of a jitter, and which part of a queue's
+    limit is room for the delay, where tc prints delay and rate less exactly than they were asked. ``class_id`` is that
+    of HTB's only class. Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    """
+    rate_bps: int | None = None
+    delay_ns = 0
+    jitter: Jitter | None = None
+    loss: Loss | None = None
+    limit: int | None = None
+    queue_bytes: int | None = None
+    for qdisc in qdiscs:
+        kind, options = qdisc.get("kind"), qdisc.get("options", {})
+        if kind == "htb":
+            rate_bps = _class_rate_bps(classes, class_id)
+        elif kind == "netem":
+            delay_ns, jitter, loss = netem.held(options, asked.jitter)
+            limit = int(options["limit"])
+        elif kind == "pfifo":
+            limit = int(options["limit"])
+        elif kind == "bfifo":
+            queue_bytes = int(options["limit"])
+        elif kind not in ("noqueue", "clsact"):  # clsact: a partition's
+            raise RunError(f"an unknown queueing discipline is in the way: {kind}")
+    held = DirectionSpec(delay_ns, rate_bps, None, queue_bytes, jitter, loss)
+    if limit is None:
+        return held
+    room = delay_room_frames(asked if _told_alike(asked, held) else held)
+    try:
+        return replace(held, queue_frames=max(1, limit - room))
+    except ValueError as error:
+        raise RunError(f"a queue of {limit} frames is not one that was asked for: {error}") from error
+
+
+def _told_alike(asked: DirectionSpec, held: DirectionSpec) -> bool:
+    """Whether tc may print delay and rate of ``asked`` as those of ``held``."""
+    if abs(asked.delay_ns - held.delay_ns) > delay_tolerance_ns(asked.delay_ns):
+        return False
+    if asked.rate_bps is None or held.rate_bps is None:
+        return asked.rate_bps is held.rate_bps
+    return abs(asked.rate_bps - held.rate_bps) <= asked.rate_bps * RATE_TOLERANCE_RATIO
+
+
+def delay_tolerance_ns(delay_ns: int) -> int:
+    """By how much tc may print another delay than the one it was given."""
+    return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
+
+
+def _class_rate_bps(classes: str, class_id: str) -> int:
+    found = _HTB_CLASS.findall(classes)
+    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][3:5]:
+        raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
+    return int(found[0][1]) * _RATE_UNITS[found[0][2]]
+
+
+def _tc(end: End, *words: str) -> str:
+    return netns.run(end.pid, ["tc", *words]).stdout
+
+
+def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
+    """Make what ``end`` sends be like ``direction``; ``held`` is what it is like, ``None`` where that is not known."""
+    commands = tc_commands(end.interface, direction)
+    changes = netem.in_place(tc_commands(end.interface, held), commands) if held is not None else None
+    if changes is None:
+        clear_direction(end)
+        changes = commands
+    for command in changes:
+        _tc(end, *command)
+
+
+def clear_direction(end: End) -> None:
+    """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
+    if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
+        _tc(end, "qdisc", "delete", "dev", end.interface, "root")
+
+
+def read_direction(end: End, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:
+    """What the kernel holds for what ``end`` sends; ``asked``, ``class_id``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked, class_id)
+
+
+def _qdiscs(end: End, *options: str) -> list[dict[str, Any]]:
+    output = _tc(end, *options, "-j", "qdisc", "show", "dev", end.interface)
+    return list(json.loads(output)) if output.strip() else []
+
+
+class VethLink(ShapedLink):
+    """A veth pair between two namespaces; ``end1`` and ``end2`` belong to ``intf1`` and ``intf2``.
+
+    ``class_id`` is what HTB's only class is called on both ends.
+    """
+
+    class_id = _CLASS
+
+    def __init__(self, name: str, end1: End, end2: End, spec: LinkSpec) -> None:
+        super().__init__(name, spec)
+        self.end1, self.end2 = end1, end2
+        self._made = False
+        self._applied = False
+        self._counted_from: dict[str, dict[str, Any]] = {}
+
+    def make(self, mac1: str, mac2: str, mtu: int) -> None:
+        """Create the pair, each end where it belongs: neither is ever seen in the machine's own namespace.
+
+        One segment at a time goes over it: netem would delay, lose and count up to 64 KiB of a flow as one frame.
+        """
+        one, two = self.end1, self.end2
+        self._made = True
+        netns.ip_batch(
+            one.pid,
+            [
+                f"link add name {one.interface} address {mac1} mtu {mtu} gso_max_segs 1 type veth "
+                f"peer name {two.interface} address {mac2} mtu {mtu} gso_max_segs 1 netns {two.pid}"
+            ],
+        )
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``LinkImplementation``; raises at the first ``tc`` error.
+
+        One direction after the other, some milliseconds apart; the time is when both had changed. Frames that wait or
+        travel stay unless a qdisc of another kind is needed. Where ``tc`` fails, the link is made as it was before.
+        """
+        held = self.spec if self._applied else None
+        for end, direction in ((self.end1, spec.a_to_b), (self.end2, spec.b_to_a)):
+            tc_commands(end.interface, direction)  # refuses before anything is changed
+        self._applied = False
+        try:
+            self._apply(spec, held)
+        except RunError:
+            if held is not None:
+                self._apply(held, None)
+                self._applied = True
+            raise
+        at_ns = time.monotonic_ns()
+        self.spec = spec
+        self.check()
+        self._applied = True
+        return at_ns
+
+    def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
+        apply_direction(self.end1, spec.a_to_b, held.a_to_b if held is not None else None)
+        apply_direction(self.end2, spec.b_to_a, held.b_to_a if held is not None else None)
+
+    def check(self) -> None:
+        """Raise ``RunError`` unless the kernel holds what was last asked for."""
+        longest_ns = max(self.spec.a_to_b.delay_ns, self.spec.b_to_a.delay_ns)
+        check_held(self.name, self.spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
+
+    def read_back(self) -> LinkSpec:
+        """See ``LinkImplementation``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        return LinkSpec(
+            read_direction(self.end1, self.spec.a_to_b, self.class_id),
+            read_direction(self.end2, self.spec.b_to_a, self.class_id),
+        )
+
+    def count_anew(self) -> None:
+        """Let ``statistics`` count from now on."""
+        self._counted_from = {}
+        now = self.statistics()
+        self._counted_from = {side: now[side] for side in ("a_to_b", "b_to_a")}
+
+    def statistics(self) -> dict[str, Any]:
+        """See ``ShapedLink``."""
+        counters: dict[str, Any] = {}
+        up = True
+        for side, end in (("a_to_b", self.end1), ("b_to_a", self.end2)):
+            output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.interface]).stdout
+            shown = next(entry for entry in json.loads(output) if entry)
+            up = up and "LOWER_UP" in shown["flags"]
+            now = veth_counters(shown, _qdiscs(end, "-s"))
+            counters[side] = since(self._counted_from[side], now) if side in self._counted_from else now
+        return {"up": up, **counters}
+
+    def set_up(self, up: bool) -> int:
+        """See ``ShapedLink``: the second end is set down, the first loses its carrier and keeps its addresses."""
+        netns.ip_batch(self.end2.pid, [f"link set dev {self.end2.interface} {'up' if up else 'down'}"])
+        return time.monotonic_ns()
+
+    def clear(self) -> None:
+        """See ``LinkImplementation``: one end takes the other with it."""
+        if not self._made:
+            return
+        self._made = False
+        for end in (self.end1, self.end2):
+            try:
+                netns.ip_batch(end.pid, [f"link delete dev {end.interface}"])
+                return
+            except RunError as error:
+                # Gone with its namespace, or with the other end.
+                if "Cannot find device" not in str(error) and "cannot enter the network namespace" not in str(error):
+                    raise

@@ -1,0 +1,165 @@
+"""What every implementation of a link promises, whichever way it carries a link out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+from mininet.link import Link
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.model.chance import IndependentLoss, Jitter, Loss
+from containernet_env.model.link import DirectionSpec, LinkSpec
+
+EventHandler = Callable[[str, str], None]
+"""Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
+
+
+class LinkImplementation(Protocol):
+    """One link between two nodes, as the system holds it.
+
+    An implementation carries out every part of a spec or refuses it; nothing is approximated or left out in
+    silence. All three calls are made by one thread at a time. They raise ``RunError``.
+    """
+
+    def apply(self, spec: LinkSpec) -> int:
+        """Make the link behave as ``spec`` from now on, whatever it did before; when it began (monotonic, ns).
+
+        Both directions are replaced as a whole, so a change of the delay keeps the rate only because the spec says
+        so. Must check by ``read_back`` that the system took it, and raise if not.
+        """
+
+    def read_back(self) -> LinkSpec:
+        """The spec that the system holds now: asked from it, never remembered.
+
+        A value the spec left open (a queue limit of ``None``) comes back as the number in force.
+        """
+
+    def clear(self) -> None:
+        """Remove the link and its interfaces. Idempotent; tolerates only that they are gone already."""
+
+
+def check_held(
+    name: str, asked: LinkSpec, held: LinkSpec, delay_tolerance_ns: int = 0, rate_tolerance_ratio: float = 0.0
+) -> None:
+    """Raise ``RunError`` that names the link and the value unless the system holds what was asked.
+
+    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave. That
+    of delays holds for jitters too. What was left open (a queue limit or a seed of ``None``) may be anything.
+    """
+    for direction, wanted, got in (
+        ("a to b", asked.a_to_b, held.a_to_b),
+        ("b to a", asked.b_to_a, held.b_to_a),
+    ):
+        off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
+        for field in ("queue_frames", "queue_bytes", "seed"):
+            value = getattr(wanted, field)
+            off |= value is not None and value != getattr(got, field)
+        if wanted.rate_bps is None or got.rate_bps is None:
+            off |= wanted.rate_bps != got.rate_bps
+        else:
+            off |= abs(wanted.rate_bps - got.rate_bps) > wanted.rate_bps * rate_tolerance_ratio
+        off |= not _same_jitter(wanted.jitter, got.jitter, delay_tolerance_ns)
+        off |= not _same_loss(wanted.loss, got.loss)
+        if off:
+            raise RunError(f"link {name}, {direction}: asked for {wanted}, the system holds {got}")
+
+
+def _same_jitter(wanted: Jitter | None, got: Jitter | None, tolerance_ns: int) -> bool:
+    if wanted is None or got is None:
+        return wanted is got
+    return replace(wanted, ns=got.ns) == got and abs(wanted.ns - got.ns) <= tolerance_ns
+
+
+def _same_loss(wanted: Loss | None, got: Loss | None) -> bool:
+    if isinstance(wanted, IndependentLoss) and wanted.ratio == 0 and got is None:
+        return True
+    if wanted is None or got is None or wanted.model != got.model:
+        return wanted is got
+    values = zip(asdict(wanted).values(), asdict(got).values(), strict=True)
+    return all(one == other or _same_ratio(one, other) for one, other in values)
+
+
+def _same_ratio(one: object, other: object) -> bool:
+    # tc prints six digits of a share that the kernel holds in 32 bits.
+    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-9)
+
+
+class ShapedLink(Link):  # type: ignore[misc]
+    """A Mininet link that carries a spec; subclasses make it real (see ``LinkImplementation``).
+
+    ``intf1`` and ``intf2`` are its interfaces, ``spec`` what was last applied, seen from ``intf1``'s node.
+    """
+
+    def __init__(self, name: str, spec: LinkSpec) -> None:
+        # Mininet's own constructor would create interfaces in its own way.
+        self.name = name
+        self.spec = spec
+        self.intf1: Any = None
+        self.intf2: Any = None
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``LinkImplementation``."""
+        raise NotImplementedError
+
+    def read_back(self) -> LinkSpec:
+        """See ``LinkImplementation``."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """See ``LinkImplementation``."""
+        raise NotImplementedError
+
+    def statistics(self) -> dict[str, Any]:
+        """What the link saw: ``a_to_b`` and ``b_to_a`` (from ``intf1`` on) as ``link_statistics`` has them."""
+        raise NotImplementedError
+
+    def set_up(self, up: bool) -> int:
+        """Plug the cable in or pull it: frames are lost while it is down; addresses and routes stay.
+
+        When it took effect (monotonic, ns).
+        """
+        raise NotImplementedError
+
+    def change(self, sender: Any, **values: Any) -> int:
+        """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay.
+
+        See ``apply``. Raises ``UsageError`` for values that are out of range or do not go together.
+        """
+        return self.change_directions({"a_to_b" if sender is self.intf1 else "b_to_a": values})
+
+    def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """Change fields of ``a_to_b``, ``b_to_a`` or both, at one moment where the system can; see ``change``."""
+        try:
+            spec = replace(
+                self.spec,
+                **{name: replace(getattr(self.spec, name), **values) for name, values in changes.items()},
+            )
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"link {self.name}: {error}") from error
+        return self.apply_change(spec, changes)
+
+    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """``apply`` a spec that came of ``changes``: for those to whom it matters that a field was named at all."""
+        return self.apply(spec)
+
+    def direction_from(self, sender: Any) -> DirectionSpec:
+        """What is asked of the direction that ``sender`` sends on."""
+        return self.spec.a_to_b if sender is self.intf1 else self.spec.b_to_a
+
+    def delete(self) -> None:
+        """Mininet's name for ``clear``; the nodes forget their interfaces."""
+        self.clear()
+        for intf in (self.intf1, self.intf2):
+            if intf is not None:
+                intf.forget()
+
+    def stop(self) -> None:
+        """Mininet's name for ``clear`` at the end of a network."""
+        self.delete()
+
+    def __str__(self) -> str:
+        return f"{self.intf1}<->{self.intf2}"

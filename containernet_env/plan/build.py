@@ -1,0 +1,140 @@
+"""From what is configured to what will be done: the last stage without side effects, printed by a dry run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.model import containernet_rules, netem_rules
+from containernet_env.model.choices import LinksChoice, check_choices
+from containernet_env.model.config import Config, Node
+from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
+from containernet_env.model.topology import HostRole, Link, star
+from containernet_env.plan.estimate import Estimator
+from containernet_env.plan.notes import notes_of
+from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
+from containernet_env.plan.selection import select
+from containernet_env.stores.kinds import store_of
+from containernet_env.stores.protocol import MemberStart, Store, Timing
+
+# The kernel keeps memory limits in pages and rounds down; what is read back must be what was configured.
+_PAGE_BYTES = 4096
+# Leaves Go's runtime a tenth for what its collector does not count: stacks, the binary, kernel buffers.
+_GO_MEMORY_SHARE = (9, 10)
+
+
+def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
+    """The plan of a run; of a topology alone where there is no ``scenario_set``.
+
+    Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
+    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
+    links and switches do not go together, netem was asked for and cannot carry the links out, or the original
+    Containernet was asked for and cannot.
+    """
+    check_choices(options.links, options.switches)
+    topology = star(config)
+    if options.engine == "containernet":
+        containernet_rules.check(topology.links, options.links)
+    links_by, links_by_reason = _links_by(config, options, topology.links)
+    largest = topology.largest_member_rtt()
+    store = store_of(config)
+    timing = store.timing(config, largest)
+    if scenario_set is not None:
+        _check_targets(config, scenario_set)
+    dataset = scenario_set.dataset if scenario_set else Dataset()
+    scheduled = select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ()
+    estimator = Estimator(topology, [node.cpus for node in config.nodes], options.machine_cores)
+    scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator))
+    around_s = estimator.around_s(timing.settle_s)
+    return Plan(
+        run_id=options.run_id,
+        config=config,
+        scenario_set=scenario_set,
+        options=options,
+        links_by=links_by,
+        links_by_reason=links_by_reason,
+        topology=topology,
+        hosts=tuple(_plan_host(node, config, store, timing, options) for node in config.hosts),
+        switches=topology.switches,
+        links=topology.links,
+        rtt=topology.rtt_pairs(),
+        largest_member_rtt=largest,
+        store=store,
+        timing=timing,
+        dataset=dataset,
+        scenarios=scenarios,
+        estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
+        notes=tuple(notes_of(config, options, topology, timing, largest)),
+    )
+
+
+def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tuple[LinksChoice, str | None]:
+    """What may carry the links, and why that is less than was left open."""
+    refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
+    if options.links == "emulator" or not refused:
+        return options.links, None
+    name, reason = refused[0]
+    others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    cannot = f"HTB and netem cannot carry out {reason} (link {name}{others})"
+    if options.links == "netem" or options.switches != "auto":
+        asked = f"links='{options.links}', switches='{options.switches}'"
+        raise UsageError(f"{config.path}: {cannot}: got {asked}; allowed: links='emulator' or 'auto', switches='auto'")
+    return "emulator", cannot
+
+
+def _netem_refusal(link: Link) -> str | None:
+    return netem_rules.refusal(link.spec.a_to_b) or netem_rules.refusal(link.spec.b_to_a)
+
+
+def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
+    names = [node.name for node in config.nodes]
+    problems = [
+        Problem(
+            item.where,
+            f"is not a member of {config.path}",
+            json.dumps(item.member),
+            f'"leader", "cluster", {", ".join(names)}',
+        )
+        for item in scenario_set.member_targets
+        if item.member not in names
+    ]
+    if problems:
+        raise ConfigError(str(scenario_set.path), problems)
+
+
+def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options: PlanOptions) -> HostPlan:
+    is_member = node in config.nodes
+    role: HostRole = "etcd" if is_member else "benchmark"
+    memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
+    share, whole = _GO_MEMORY_SHARE
+    start = store.start(node, config, timing, options.run_id) if is_member else MemberStart()
+    return HostPlan(
+        name=node.name,
+        role=role,
+        ip=str(node.ip),
+        prefix_length=config.subnet.prefixlen,
+        image=role,
+        command=start.command,
+        environment={"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {},
+        tcp_congestion_control=options.tcp_congestion_control,
+        tmpfs={path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"},
+        memory_bytes=memory_bytes,
+        memswap_bytes=memory_bytes,
+        cpus=node.cpus,
+        cpu_period_us=CPU_PERIOD_US,
+        cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
+    )
+
+
+def _plan_scenarios(
+    scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator
+) -> Iterator[PlannedScenario]:
+    present = False
+    for item in scheduled:
+        loads = item.scenario.uses_dataset and not present
+        present = loads or dataset.present_after(item.scenario, present)
+        estimated_s = estimator.scenario_s(item.scenario)
+        if loads:
+            estimated_s += estimator.scenario_s(dataset.load)
+        yield PlannedScenario(item, loads, estimated_s)

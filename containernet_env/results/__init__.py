@@ -1,0 +1,1 @@
+"""What a run leaves behind: the columns of the CSV, its rows, and reading them back."""

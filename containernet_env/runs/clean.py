@@ -1,0 +1,74 @@
+"""Remove what runs left behind that were killed before they could tear down.
+
+Everything else of a run dies with its driver: the link emulator ends when its control connection closes and its
+interfaces with it, and a namespace goes with its last process. Containers are the engine's, and bridges of Open
+vSwitch stand in its database, so they stay; and so does an interface on its way into its namespace, with the original
+Containernet.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import engine, netns, owner
+from containernet_env.network.kernel import ovs
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What was removed, and what a living process still uses: "container cnenv-...", "bridge ..." (of Open vSwitch)
+    or "interface ..."."""
+
+    removed: tuple[str, ...]
+    in_use: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+def remove_leftovers() -> Leftovers:
+    """Remove what is ours and whose owner is dead; never anything without our mark, never anything in use.
+
+    Raises MissingRequirementError where no engine answers, RunError where something could not be removed.
+    """
+    containers, bridges = engine.list_ours(), ovs.list_ours()
+    in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
+    in_use += [f"bridge {bridge.name}" for bridge in bridges if owner.is_alive(bridge.owner)]
+    stale = [container for container in containers if not owner.is_alive(container.owner)]
+    removed = [f"interface {name}" for run in {old.run for old in stale} for name in remove_interfaces(run)]
+    # After what only their runs' ids tell.
+    engine.remove_containers([container.id for container in stale])
+    removed += [f"container {container.name}" for container in stale]
+    return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
+
+
+def remove_bridges(bridges: Iterable[ovs.OurBridge] | None = None) -> tuple[str, ...]:
+    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; says which."""
+    stale = [bridge for bridge in (ovs.list_ours() if bridges is None else bridges) if not owner.is_alive(bridge.owner)]
+    for bridge in stale:
+        ovs.remove_bridge(bridge.name)
+    return tuple(f"bridge {bridge.name}" for bridge in stale)
+
+
+def remove_interfaces(run: str) -> list[str]:
+    """Remove the machine's interfaces that carry a run's name (6 hexadecimal digits, and more); their names.
+
+    Raises RunError where one could not be removed; one that is gone by then is no error.
+    """
+    if not re.fullmatch(r"[0-9a-f]{6}", run):
+        return []
+    names = [entry.name for entry in Path("/sys/class/net").iterdir() if re.fullmatch(f"{run}.*e[0-9]+", entry.name)]
+    removed = []
+    for name in names:
+        try:
+            netns.ip_batch(os.getpid(), [f"link delete dev {name}"])
+        except RunError as error:
+            # With its peer, whose namespace went meanwhile.
+            if "Cannot find device" not in str(error):
+                raise
+        else:
+            removed.append(name)
+    return removed

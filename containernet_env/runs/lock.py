@@ -1,0 +1,47 @@
+"""One run at a time on a machine: two at once would measure each other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from containernet_env.base.errors import RunError
+
+PATH = Path("/run/containernet-env.lock")
+
+
+class RunLock:
+    """Holds the machine for one run; a second holder is refused at once, with the first one's process id.
+
+    The kernel drops the lock when the process ends, however it ends, so nothing has to be cleaned after kill -9.
+    """
+
+    def __init__(self, path: Path = PATH) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def __enter__(self) -> RunLock:
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 32).decode(errors="replace").strip()
+            os.close(fd)
+            raise RunError(
+                f"another run is on (process {holder or 'unknown'}); two at once would measure each other.\n"
+                "  Wait for it to end, or end it with Ctrl-C."
+            ) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        self._fd = fd
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None

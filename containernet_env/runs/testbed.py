@@ -1,0 +1,289 @@
+"""A topology brought to life: hosts, links, the proof of the network, the cluster, the benchmark server."""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.progress import Reporter
+from containernet_env.base.units import format_ms
+from containernet_env.containernet import select
+from containernet_env.containernet.testbed_network import TestbedHost
+from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
+from containernet_env.hosts import engine, netns, tcp
+from containernet_env.hosts.netns_http import NamespaceConnection
+from containernet_env.load.relay import Relay
+from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
+from containernet_env.plan.plan import Plan
+from containernet_env.setup.images import Images
+from containernet_env.stores.protocol import Cluster, MemberPlace
+
+HOST_UP_TIMEOUT_S = 60.0
+CLUSTER_TIMEOUT_S = 60.0
+SERVER_TIMEOUT_S = 20.0
+
+# How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
+_NEWS_S = 0.5
+
+
+# What decides how TCP behaves on the emulated path; read back from every host into the run's record.
+TCP_SYSCTLS = (
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_no_metrics_save",
+)
+
+
+class Testbed:
+    """Brings a plan up step by step and takes it down as a whole.
+
+    `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
+    on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
+    `on_failure` is called with that reason, once, from another thread.
+    """
+
+    __test__ = False  # not a test class, whatever its name begins with
+
+    def __init__(
+        self,
+        plan: Plan,
+        images: Images,
+        reporter: Reporter,
+        *,
+        port: int,
+        tolerance: Tolerance,
+        logs: bool = True,
+        on_failure: Callable[[str], None] | None = None,
+    ) -> None:
+        self.plan = plan
+        self._images = {"etcd": images.etcd, "benchmark": images.benchmark}
+        self._reporter = reporter
+        self._port = port
+        self._tolerance = tolerance
+        self.net = select.create(plan)
+        self.hosts: dict[str, TestbedHost] = {}
+        self.relay: Relay | None = None
+        self._cluster: Cluster | None = None
+        self._server: BenchmarkServer | None = None
+        self.rtt: RttTable | None = None
+        self.leader_at_start: str | None = None
+        self.network_failure: str | None = None
+        self._failed = threading.Event()
+        self._on_failure = on_failure
+        self._congestion_control: dict[str, str] = {}
+        self.net.on_event(self._on_network_event)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster; only after `up`."""
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def server(self) -> BenchmarkServer:
+        """The benchmark server; only after `up`."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def client_host(self) -> TestbedHost:
+        """The host that makes the load; only after `up`."""
+        return self.hosts[self.plan.config.client.name]
+
+    @property
+    def realtime(self) -> bool | None:
+        """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
+        granted: bool | None = self.net.carrier_facts().get("realtime")
+        return granted
+
+    def up(self) -> None:
+        """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
+        try:
+            self._bring_up()
+            self._check_network()
+        except RunError as error:
+            if not self._failed.wait(_NEWS_S):
+                raise
+            raise RunError(self.network_failure) from error
+
+    def _bring_up(self) -> None:
+        with self._reporter.stage("hosts") as stage:
+            self._start_hosts()
+            stage.done(f"{len(self.hosts)} containers, limits read back")
+        with self._reporter.stage("network") as stage:
+            self._connect()
+            stage.done(self._prove_network())
+        with self._reporter.stage("cluster") as stage:
+            self.leader_at_start = self._start_cluster()
+            stage.done(f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}")
+        self._start_relay()
+
+    def down(self) -> None:
+        """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        steps: list[Callable[[], None]] = [self.net.stop]
+        if self._cluster is not None:
+            steps.insert(0, self._cluster.close)
+        if self.relay is not None:
+            steps.insert(0, self.relay.close)
+        problems = []
+        for step in steps:
+            try:
+                step()
+            except (RunError, OSError) as error:
+                problems.append(str(error))
+        if problems:
+            raise RunError("not everything could be removed:\n" + "\n".join(problems))
+
+    def _start_hosts(self) -> None:
+        for plan in self.plan.hosts:
+            entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
+            command = [entry_point, *plan.command]
+            self.hosts[plan.name] = self.net.add_host(plan, self._images[plan.image], command)
+        for plan in self.plan.hosts:
+            self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
+
+    def _connect(self) -> None:
+        for switch in self.plan.switches:
+            self.net.add_switch(switch.name)
+        for link in self.plan.links:
+            self.net.add_link(link.a, link.b, link.spec)
+        self.net.start()
+        self.net.staticArp()
+        self._set_tcp()
+
+    def _set_tcp(self) -> None:
+        """Give every host the TCP that was asked for, and see that its connections use it."""
+        subnet = str(self.plan.config.subnet)
+        for plan in self.plan.hosts:
+            host = self.hosts[plan.name]
+            interface = host.defaultIntf().name
+            tcp.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
+        peers = (*self.plan.hosts[1:], self.plan.hosts[0])
+        for plan, peer in zip(self.plan.hosts, peers, strict=True):
+            held = tcp.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)
+            if held != plan.tcp_congestion_control:
+                raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
+            self._congestion_control[plan.name] = held
+
+    def _broken(self) -> str | None:
+        """Why the network is gone; for those who wait for something on it."""
+        return self.network_failure
+
+    def _check_network(self) -> None:
+        """Raise RunError where the network is gone."""
+        if self.network_failure is not None:
+            raise RunError(self.network_failure)
+
+    def _check_emulator(self) -> None:
+        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
+        hello = self.net.carrier_facts()
+        test = hello.get("self_test")
+        if test is not None and not test["passed"]:
+            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
+        if hello and not hello["realtime"]:
+            self._reporter.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+        if hello and not hello["kept_awake"]:
+            self._reporter.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
+
+    def _prove_network(self) -> str:
+        self._check_emulator()
+        pids = {name: host.pid for name, host in self.hosts.items()}
+        self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
+        self._check_network()
+        problems = self.rtt.problems(self._tolerance)
+        if problems:
+            raise RunError(
+                "the network is not the one that was asked for: "
+                + "; ".join(problems)
+                + "\n"
+                + self.rtt.render(self._tolerance)
+            )
+        unproven = self.rtt.unproven()
+        for pair in unproven:
+            self._reporter.note(pair)
+        worst = self.rtt.worst()
+        if worst is None or worst.measured_ns is None:
+            return f"links by {self.net.carrier}; no RTT is proved, as the loss that was asked for makes likely"
+        proved = len(self.rtt.pairs) - len(unproven)
+        return (
+            f"links by {self.net.carrier}; {proved} RTTs as asked, worst {worst.a}-{worst.b}: "
+            f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
+        )
+
+    def _start_cluster(self) -> str:
+        limits = {plan.name: plan.memory_bytes for plan in self.plan.hosts}
+        self._cluster = self.plan.store.cluster(
+            [
+                MemberPlace(
+                    self.hosts[host.name],
+                    str(host.ip),
+                    limits[host.name],
+                    NamespaceConnection(self.hosts[host.name].pid),
+                )
+                for host in self.plan.topology.members
+            ]
+        )
+        return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
+
+    def _start_relay(self) -> None:
+        pid = self.client_host.pid
+        self._server = BenchmarkServer(NamespaceConnection(pid))
+        self._server.wait_ready(SERVER_TIMEOUT_S)
+        self.relay = Relay(pid, SERVER_PORT, self._port)
+        self.relay.start()
+        if self.relay.port_taken:
+            self._reporter.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
+
+    def _on_network_event(self, kind: str, text: str) -> None:
+        """Take down why the network is gone; on the thread that hears of it."""
+        if kind == "emulator_died":
+            reason = text
+        elif kind == "port_down" and self._is_of_living_host(text):
+            reason = f"the network lost a host that lives: {text}"
+        else:
+            return
+        if self._failed.is_set():
+            return
+        self.network_failure = reason
+        self._failed.set()
+        if self._on_failure is not None:
+            self._on_failure(reason)
+
+    def _is_of_living_host(self, text: str) -> bool:
+        """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
+        port = text.partition(":")[0]
+        return all(host.alive for host in self.hosts.values() if port in host.nameToIntf)
+
+    def facts(self) -> dict[str, Any]:
+        """What this testbed held when it was up, as JSON values for the run's record."""
+        info = engine.client().info()
+        return {
+            "machine": {
+                "kernel": platform.release(),
+                "cores": os.cpu_count(),
+                "engine": info.get("ServerVersion"),
+                "cgroup_driver": info.get("CgroupDriver"),
+                "cgroup_version": info.get("CgroupVersion"),
+                "storage_driver": info.get("Driver"),
+            },
+            "images": dict(self._images),
+            "engine": self.net.engine_name,
+            "engine_version": self.net.engine_version,
+            "links": self.net.links_kind,
+            "switches": self.net.switches_kind,
+            # What the emulator said of itself: its version, real-time priority, own latencies, self-test.
+            "link_emulator": dict(self.net.carrier_facts()) or None,
+            "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},
+            "tcp": {
+                name: {"congestion_control": self._congestion_control.get(name)}
+                | {sysctl: netns.read_sysctl(host.pid, sysctl) for sysctl in TCP_SYSCTLS}
+                for name, host in self.hosts.items()
+            },
+            "rtt": self.rtt.to_list() if self.rtt else [],
+            "leader_at_start": self.leader_at_start,
+        }

@@ -1,0 +1,1 @@
+"""Stores under test: what a run needs of one, and etcd."""

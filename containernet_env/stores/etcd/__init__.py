@@ -1,0 +1,1 @@
+"""etcd: its flags, timing, readiness, leader and the deaths of its members."""

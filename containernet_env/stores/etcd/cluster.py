@@ -1,0 +1,217 @@
+"""A running etcd cluster, seen from the driver: start it, wait for it, ask who leads, tell who died and why.
+
+Members are asked over their JSON gateway through the connections that are handed in, which cross no emulated link and
+add nothing to what is being measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.units import format_size
+from containernet_env.stores.etcd.flags import CLIENT_PORT
+from containernet_env.stores.protocol import Broken, MemberPlace
+
+# PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
+GATE = "run/gate"
+# A key under which nothing is ever written: the linearizable read that proves a quorum answers.
+PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
+_POLL_S = 0.05
+# etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
+_STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One member's own view: ids as etcd prints them (decimal text), `leader_id` "0" while it knows none."""
+
+    member_id: str
+    leader_id: str
+    raft_term: int
+    version: str
+
+
+class Member:
+    """One etcd member and the host it runs on."""
+
+    def __init__(self, place: MemberPlace) -> None:
+        self.host = place.host
+        self.name = place.host.name
+        self.endpoint = f"{place.ip}:{CLIENT_PORT}"
+        self.memory_bytes = place.memory_bytes
+        self.connection = place.connection
+        self._death: str | None = None
+
+    def start(self, deadline: float) -> None:
+        """Open the gate: from here on PID 1 of the host is etcd. `deadline` is on the monotonic clock, seconds."""
+        path = Path("/proc", str(self.host.pid), "root", GATE)
+        while True:
+            try:
+                gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:
+                # ENXIO: nobody reads yet; ENOENT: the script has not made the FIFO yet.
+                if error.errno not in (errno.ENXIO, errno.ENOENT) or time.monotonic() > deadline:
+                    raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
+                time.sleep(_POLL_S / 5)
+                continue
+            os.write(gate, b"go\n")
+            os.close(gate)
+            return
+
+    def status(self, timeout_s: float = 2.0) -> MemberStatus:
+        """Ask this member for its state. Raises RunError where it does not answer."""
+        answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
+        return MemberStatus(
+            member_id=str(answer["header"]["member_id"]),
+            leader_id=str(answer.get("leader", "0")),
+            raft_term=int(answer.get("raftTerm", 0)),
+            version=str(answer["version"]),
+        )
+
+    def death(self) -> str | None:
+        """Why this member is dead, in one line; None while it lives. The first answer is kept."""
+        if self._death is None and not self.host.alive:
+            state = self.host.exit_state()
+            if state.oom_killed:
+                limit = f" (memory limit {format_size(self.memory_bytes)})" if self.memory_bytes else ""
+                self._death = f"{self.name} was OOM-killed{limit}"
+            else:
+                last = self.tail(lines=1).strip()
+                self._death = f"{self.name} ended with exit code {state.exit_code}" + (f": {last}" if last else "")
+        return self._death
+
+    def tail(self, lines: int = 8) -> str:
+        """The member's last log lines, for a message; says so where they cannot be read."""
+        try:
+            return self.host.logs(tail=lines)
+        except RunError as error:
+            return f"(no log of {self.name}: {error})"
+
+
+class EtcdCluster:
+    """The members of one run, in config order."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = tuple(members)
+        self.quorum = len(self.members) // 2 + 1
+        self._pool = ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="etcd")
+
+    def close(self) -> None:
+        """Let the helper threads end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def start(self, timeout_s: float, broken: Broken = lambda: None) -> str:
+        """Start every member, wait until all answer and agree on a leader; return the leader's name.
+
+        Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
+        as `broken` says why the members cannot find together, with that reason.
+        """
+        deadline = time.monotonic() + timeout_s
+        list(self._pool.map(lambda member: member.start(deadline), self.members))
+        while True:
+            if (reason := broken()) is not None:
+                raise RunError(reason)
+            leader = self.agreed_leader()
+            if leader is not None:
+                return leader.name
+            for member in self.members:
+                reason = member.death()
+                if reason is not None:
+                    raise RunError(f"the cluster did not start: {reason}\n{member.tail()}")
+            if time.monotonic() > deadline:
+                raise RunError(self._not_ready(timeout_s))
+            time.sleep(_POLL_S)
+
+    def _not_ready(self, timeout_s: float) -> str:
+        silent = [member for member, status in self.statuses().items() if status is None]
+        worst = silent[0] if silent else self.members[0]
+        what = f"no answer from {', '.join(m.name for m in silent)}" if silent else "no leader that all members know"
+        return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
+
+    def statuses(self) -> dict[Member, MemberStatus | None]:
+        """Every member's state, asked side by side; None where a member does not answer."""
+
+        def ask(member: Member) -> MemberStatus | None:
+            try:
+                return member.status()
+            except RunError:
+                return None
+
+        return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
+
+    def agreed_leader(self) -> Member | None:
+        """The leader, where every member answers and all name the same one; else None."""
+        return self._leader(required=len(self.members))
+
+    def leader(self) -> str | None:
+        """See ``stores.protocol.Cluster``."""
+        found = self._leader(required=self.quorum)
+        return found.name if found is not None else None
+
+    @property
+    def size(self) -> int:
+        """See ``stores.protocol.Cluster``."""
+        return len(self.members)
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """See ``stores.protocol.Cluster``."""
+        return {member.name: member.endpoint for member in self.living()}
+
+    def _leader(self, required: int) -> Member | None:
+        statuses = {member: status for member, status in self.statuses().items() if status is not None}
+        if not statuses:
+            return None
+        newest = max(status.raft_term for status in statuses.values())
+        named = [status.leader_id for status in statuses.values() if status.raft_term == newest]
+        by_id = {status.member_id: member for member, status in statuses.items()}
+        leader_id = max(set(named), key=named.count)
+        if leader_id == "0" or named.count(leader_id) < required:
+            return None
+        return by_id.get(leader_id)
+
+    def version(self) -> str:
+        """The version the first living member reports. Raises RunError where none answers."""
+        for status in self.statuses().values():
+            if status is not None:
+                return status.version
+        raise RunError("no member answers")
+
+    def deaths(self) -> dict[str, str]:
+        """Dead members: name -> why, in config order."""
+        return {member.name: reason for member in self.members if (reason := member.death()) is not None}
+
+    def living(self) -> tuple[Member, ...]:
+        """The members whose process still runs, in config order."""
+        return tuple(member for member in self.members if member.death() is None)
+
+    def has_quorum(self) -> bool:
+        """Whether enough processes live for the cluster to be able to answer."""
+        return len(self.living()) >= self.quorum
+
+    def answers(self, timeout_s: float) -> bool:
+        """Whether a linearizable read succeeds on every living member within `timeout_s`."""
+        if not self.has_quorum():
+            return False
+        deadline = time.monotonic() + timeout_s
+
+        def read(member: Member) -> bool:
+            while (left := deadline - time.monotonic()) > 0:
+                try:
+                    member.connection.request_json(
+                        CLIENT_PORT, "POST", _RANGE, {"key": PROBE_KEY}, timeout_s=max(left, 0.1)
+                    )
+                    return True
+                except RunError:
+                    time.sleep(_POLL_S)
+            return False
+
+        return all(self._pool.map(read, self.living()))
