@@ -14,7 +14,7 @@ from containernet_env.load.request import request_of
 from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
-from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
+from tests.unit.answers import benchmarks, check, check_request, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
 WRITE = Scenario(
@@ -28,7 +28,8 @@ TIMED = {"total": None, "duration_ns": 1_500_000_000}
 
 def asked(scenario: Scenario) -> dict[str, Any]:
     """What the server is asked for beyond what every scenario asks."""
-    body = request_of(scenario, ENDPOINTS, 1800.0)[1]
+    path, body = request_of(scenario, ENDPOINTS, 1800.0)
+    check_request(path, body)
     always = {"endpoints", "clients", "conns", "requestTimeout", "runTimeout", "keySize"}
     return {name: value for name, value in body.items() if name not in always}
 
