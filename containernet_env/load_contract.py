@@ -34,7 +34,7 @@ TXN_PATH = "/benchmark/txn"
 class LoadBody(TypedDict, total=False):
     """What every benchmark takes."""
 
-    # members, comma-separated host:port, in member order
+    # members of the cluster, in member order
     endpoints: Required[str]
 
     # clients, each with one request under way at most; client i uses connection i mod conns
@@ -55,16 +55,16 @@ class LoadBody(TypedDict, total=False):
     # intended starts of an open loop; only together with a rate
     arrival: Literal["constant", "poisson"]
 
-    # a load ahead that is in none of the figures: so many requests
+    # requests of a load ahead, which is in none of the figures
     warmupRequests: int
 
-    # a load ahead that is in none of the figures: for so long (s); not together with `warmupRequests`
+    # duration of a load ahead, which is in none of the figures (s); not together with `warmupRequests`
     warmupDuration: float
 
     # send everything to the member that leads, also when that changes
     targetLeader: bool
 
-    # send everything to this one of the endpoints; not together with `targetLeader`
+    # send everything to this member, whoever leads; not together with `targetLeader`
     targetMember: str
 
     # seed of the schedule, of the order of the keys and of the values

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,7 +29,24 @@ type parameterFlag struct {
 }
 
 func (f *parameterFlag) String() string { return f.text }
-func (f *parameterFlag) Type() string   { return string(f.parameters[0].Kind()) }
+
+// Type is for the help; pflag's own name of booleans is one that it does not show.
+func (f *parameterFlag) Type() string {
+	var kinds []string
+	for _, p := range f.parameters {
+		kind := string(p.Kind())
+		switch p.Kind() {
+		case spec.KindBoolean:
+			kind = "bool"
+		case spec.KindSeconds:
+			kind = "duration"
+		}
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, "|")
+}
+
+// Set implements pflag.Value.
 func (f *parameterFlag) Set(text string) error {
 	var problems []error
 	for _, p := range f.parameters {
@@ -59,6 +77,9 @@ func addParameters(flags *pflag.FlagSet, operation spec.Operation, shared bool) 
 		}
 		if bounds := p.Bounds(); bounds != "" {
 			usage += ": " + bounds
+			if p.Unit == "s" || p.Unit == "bytes" {
+				usage += " " + p.Unit
+			}
 		}
 		if p.Default != "" {
 			usage += " (default " + p.Default + ")"

@@ -150,8 +150,11 @@ func (p *Parameter) SetText(s *Spec, text string) error {
 	return nil
 }
 
-// Text is the inverse of SetText.
+// Text is the inverse of SetText; empty for a parameter that is not given.
 func (p *Parameter) Text(s *Spec) string {
+	if p.Optional && p.zero(s) {
+		return ""
+	}
 	if d, ok := p.at(s).(*time.Duration); ok {
 		return d.String()
 	}

@@ -134,7 +134,7 @@ func parameter(p Parameter) *Parameter {
 var (
 	paramEndpoints = parameter(Parameter{
 		Name: "endpoints", Flag: "endpoints", Required: true,
-		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members, comma-separated host:port, in member order",
+		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
 		at: func(s *Spec) any { return &s.Endpoints },
 	})
 	_ = parameter(Parameter{
@@ -169,12 +169,12 @@ var (
 	})
 	paramWarmupRequests = parameter(Parameter{
 		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
-		Usage: "a load ahead that is in none of the figures: so many requests",
+		Usage: "requests of a load ahead, which is in none of the figures",
 		at:    func(s *Spec) any { return &s.WarmupRequests },
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "a load ahead that is in none of the figures: for so long", Rule: "not together with `warmupRequests`",
+		Usage: "duration of a load ahead, which is in none of the figures", Rule: "not together with `warmupRequests`",
 		at: func(s *Spec) any { return &s.WarmupDuration },
 	})
 	_ = parameter(Parameter{
@@ -184,7 +184,7 @@ var (
 	})
 	paramTargetMember = parameter(Parameter{
 		Name: "targetMember", Flag: "target-member", Form: "one of the endpoints", Optional: true,
-		Usage: "send everything to this one of the endpoints", Rule: "not together with `targetLeader`",
+		Usage: "send everything to this member, whoever leads", Rule: "not together with `targetLeader`",
 		at: func(s *Spec) any { return &s.TargetMember },
 	})
 	_ = parameter(Parameter{
@@ -235,7 +235,7 @@ var (
 		at:    func(s *Spec) any { return &s.DialTimeout },
 	})
 	_ = parameter(Parameter{
-		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true, Default: "86400",
+		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true, Default: "86400; of the commands: none",
 		Usage: "end the run early after this time",
 		at:    func(s *Spec) any { return &s.RunTimeout },
 	})
