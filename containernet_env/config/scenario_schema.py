@@ -31,28 +31,25 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.reader import Location
 from containernet_env.config.validation import StrictModel
+from containernet_env.model import load_contract as contract
 from containernet_env.model.scenario import ANY_MEMBER, Arrival, Consistency, KeyOrder, ScenarioType, Warmup
 
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
 
-# What the benchmark server takes (benchmark_image/internal/spec): a file that passes here is never refused there.
-CLIENTS_MAX = 10_000
-CONNS_MAX = 10_000
-REQUESTS_MAX = 10_000_000
-KEY_MAX_BYTES = 1024
-KEY_SPACE_MAX = 1_000_000_000
+# What the benchmark server takes: a file that passes here is never refused there.
+REQUESTS_MAX = contract.TOTAL_MAX
+RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
+# "More than 0" to the server; less than this is uniform for any data set.
+ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.ZIPF_EXPONENT_MAX)
+LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
+# Half of what the server lets a benchmark take leaves the warm-up and the end their time.
+LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
+# Less than the server takes.
+WARMUP_MAX_NS = 3_600 * 10**9
 KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
-VALUE_MAX_BYTES = 1 << 20
-RATE_MIN, RATE_MAX = Decimal("0.1"), Decimal(1_000_000)
-# "More than 0" to the server; less than this is uniform for any data set.
-ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(10)
-LENGTH_MIN_NS = 10**6
-# A day is the most that the server lets a benchmark take; half of it leaves the warm-up and the end their time.
-LENGTH_MAX_NS = 43_200 * 10**9
-WARMUP_MAX_NS = 3_600 * 10**9
-TIMEOUT_MAX_NS = 3_600 * 10**9
 
 
 class _OneOrMore:
@@ -130,8 +127,8 @@ class RawDataset(StrictModel):
     model_config = ConfigDict(title="Data set")
 
     key_prefix: Annotated[str | None, *_PREFIX] = Field(default=None, alias="keyPrefix")
-    key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(default=8, alias="keySize")
-    val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(default=256, alias="valSize")
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(default=8, alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(default=256, alias="valSize")
     keys: Annotated[int, *integer(1, REQUESTS_MAX)] = 10_000
 
 
@@ -150,8 +147,8 @@ class RawLoad(StrictModel):
     duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(default=None, alias="duration")
     rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(default_factory=list)
     arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = None
-    clients: Annotated[list[Annotated[int, *integer(1, CLIENTS_MAX)]], *_AXIS]
-    conns: Annotated[int, *integer(1, CONNS_MAX)]
+    clients: Annotated[list[Annotated[int, *integer(1, contract.CLIENTS_MAX)]], *_AXIS]
+    conns: Annotated[int, *integer(1, contract.CONNS_MAX)]
     warmup: Annotated[Warmup | None, *_WARMUP] = None
     request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
         default=None, alias="timeout"
@@ -193,8 +190,8 @@ class RawData(StrictModel):
 
     model_config = ConfigDict(title="Data")
 
-    key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(alias="keySize")
-    val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(alias="valSize")
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(alias="valSize")
 
 
 class RawBlock(StrictModel):
@@ -230,7 +227,7 @@ class RawWrite(RawBlock):
     target: _TARGETS
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
-    key_space: Annotated[int | None, *integer(1, KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+    key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
 
     @model_validator(mode="after")
     def _keys_have_what_they_need(self) -> Self:

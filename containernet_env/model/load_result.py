@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 3
+SCHEMA = 4
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 
@@ -88,9 +88,9 @@ def _percentiles(distribution: Mapping[str, Any] | None) -> Mapping[str, float |
 
 def _schedule(values: Mapping[str, Any]) -> Schedule:
     return Schedule(
-        fell_behind=values["behind"],
+        fell_behind=values["fell_behind"],
         late=values["late"],
-        generator_late=values["late_own"],
+        generator_late=values["generator_late"],
         unsent=values["unsent"],
         worst_lag_s=values["worst_lag_s"],
         clients_short=values["clients_short"],

@@ -16,7 +16,7 @@ from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
-from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
+from tests.unit.answers import benchmarks, check, check_request, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
 WRITE = Scenario(
@@ -30,7 +30,8 @@ TIMED = {"total": None, "duration_ns": 1_500_000_000}
 
 def asked(scenario: Scenario) -> dict[str, Any]:
     """What the server is asked for beyond what every scenario asks."""
-    body = request_of(scenario, ENDPOINTS, 1800.0)[1]
+    path, body = request_of(scenario, ENDPOINTS, 1800.0)
+    check_request(path, body)
     always = {"endpoints", "clients", "conns", "requestTimeout", "runTimeout", "keySize"}
     return {name: value for name, value in body.items() if name not in always}
 
@@ -129,11 +130,11 @@ def findings(result: dict[str, Any]) -> list[str]:
 
 def test_lateness_is_told_with_its_cause() -> None:
     assert findings(closed_loop()) == findings(open_loop()) == []
-    late = {"schedule__behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
+    late = {"schedule__fell_behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
     assert findings(open_loop(**late, schedule__unsent=7, schedule__clients_short=True)) == [
         "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
     ]
-    assert findings(open_loop(**late, schedule__late_own=3))[1] == (
+    assert findings(open_loop(**late, schedule__generator_late=3))[1] == (
         "the generator itself was too slow for 3 requests: their figures are not the store's"
     )
 

@@ -56,13 +56,13 @@ def test_a_closed_loop_has_no_schedule() -> None:
 
 def test_an_open_loop_shows_its_rate_and_both_times() -> None:
     result = open_loop(
-        schedule__behind=True,
+        schedule__fell_behind=True,
         schedule__unsent=4,
         rate_offered_per_s=500.0,
         rate_achieved_per_s=499.87654,
         outcomes__unknown=2,
         outcomes__unsent=4,
-        schedule__late_own=3,
+        schedule__generator_late=3,
         service_time__percentiles_s__50=0.001,
         service_time__percentiles_s__95=0.0012345678,
         service_time__percentiles_s__99=0.003,

@@ -398,7 +398,7 @@ def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so() ->
 def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
     bench = Bench(replace(write("w"), rate=Decimal(500)), write("w2"))
     late = {
-        "schedule__behind": True,
+        "schedule__fell_behind": True,
         "schedule__worst_lag_s": 0.8,
         "schedule__late": 9,
         "schedule__clients_short": True,

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config import scenario_schema
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.selection import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
-GO_SPEC = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "spec" / "spec.go"
 
 
 def test_the_default_matrix_is_the_documented_one():
@@ -352,30 +348,6 @@ def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
         "$.scenarios[1].q",
         "$.z",
     ]
-
-
-def bounds_of_the_server():
-    """The numbers of spec.go's constants, by name."""
-    found = re.findall(
-        r"^\t(M[a-z]+[A-Z]\w+) += ([0-9_.]+(?: << [0-9]+)?)(?: //.*)?$", GO_SPEC.read_text(), re.MULTILINE
-    )
-    values = ((name, value.partition(" << ")) for name, value in found)
-    return {name: float(number.replace("_", "")) * 2 ** int(shift or 0) for name, (number, _, shift) in values}
-
-
-def test_no_bound_is_wider_than_the_benchmark_servers():
-    ours = {
-        "MaxClients": scenario_schema.CLIENTS_MAX,
-        "MaxConns": scenario_schema.CONNS_MAX,
-        "MaxTotal": scenario_schema.REQUESTS_MAX,
-        "MaxKeySize": scenario_schema.KEY_MAX_BYTES,
-        "MaxValSize": scenario_schema.VALUE_MAX_BYTES,
-        "MinRate": float(scenario_schema.RATE_MIN),
-        "MaxRate": scenario_schema.RATE_MAX,
-        "MaxZipf": scenario_schema.ZIPF_MAX,
-    }
-    theirs = bounds_of_the_server()
-    assert ours == {name: theirs[name] for name in ours}
 
 
 @pytest.mark.parametrize(

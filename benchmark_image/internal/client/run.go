@@ -50,9 +50,12 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 
 func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *report.Result {
 	b := &benchmark{spec: s, setting: report.Setting{
-		Operation: string(s.Operation),
-		Endpoints: s.Endpoints,
-		Asked:     asked(s),
+		Operation:  string(s.Operation),
+		Endpoints:  s.Endpoints,
+		Clients:    s.Clients,
+		Rate:       s.Rate,
+		Requests:   s.Total,
+		Configured: s.Body(),
 	}}
 	if d.progress == "json" {
 		stop := showProgress(&b.progress, stderr)
@@ -70,7 +73,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		if ctx.Err() != nil {
 			b.setting.Reason = context.Cause(ctx).Error()
 		}
-		return b.report(nil)
+		return report.New(b.setting)
 	}
 	defer transport.Close()
 	b.setting.Connections, b.setting.Leader = transport.Connections(), transport.Leader()
@@ -81,7 +84,11 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 	if err := transport.Astray(); err != nil && b.setting.Reason == "" {
 		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())
 	}
-	return b.report(transport.LeaderChanges())
+	result := report.New(b.setting)
+	for _, change := range transport.LeaderChanges() {
+		result.AddLeaderChange(change.At, change.Leader)
+	}
+	return result
 }
 
 func print(result *report.Result, d display, stdout io.Writer) error {

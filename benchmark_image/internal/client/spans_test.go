@@ -44,8 +44,8 @@ func TestSpansAreVerified(t *testing.T) {
 			if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed || result.Outcomes.Failed != result.Failed {
 				t.Errorf("%s, %q: status %d, %d failed, outcomes %+v, codes %v, %s", transport, args, status, result.Failed, result.Outcomes, result.Codes, stderr)
 			}
-			if !result.Asked.Verify || (result.Asked.Key == nil) != (result.Asked.KeyOrder != nil) || *result.Asked.KeySpace != 200 {
-				t.Errorf("%s, %q: asked %+v", transport, args, *result.Asked)
+			if made := configured(t, result); !made.Verify || made.Named() != (made.KeyOrder == "") || made.KeySpace != 200 {
+				t.Errorf("%s, %q: configured %s", transport, args, result.Configured)
 			}
 			return result.Failed, result.Errors
 		}

@@ -1,13 +1,11 @@
-package api
+package spec
 
 import (
-	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"containernet-env/benchmark_image/internal/spec"
 )
 
 const (
@@ -16,7 +14,7 @@ const (
 )
 
 func TestBodiesBecomeSpecs(t *testing.T) {
-	read, refusal := ParseBody(spec.Range, []byte(seedRead))
+	read, refusal := ParseBody(Range, []byte(seedRead))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -24,14 +22,14 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute || read.RunTimeout != 0 {
 		t.Errorf("%+v", read)
 	}
-	write, refusal := ParseBody(spec.Put, []byte(seedWrite))
+	write, refusal := ParseBody(Put, []byte(seedWrite))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
 	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential || write.DistinctKeys() != 1000 {
 		t.Errorf("%+v", write)
 	}
-	cycle, refusal := ParseBody(spec.Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
+	cycle, refusal := ParseBody(Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
 		"requestTimeout":0.25,"runTimeout":30,"dialTimeout":2,"seed":7,"consistency":"s","targetLeader":true} `))
 	if refusal != nil {
 		t.Fatal(refusal)
@@ -40,7 +38,7 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second || cycle.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", cycle)
 	}
-	open, refusal := ParseBody(spec.Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
+	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
 		"zipfExponent":1.5,"ratio":0.25,"verify":true,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
 	if refusal != nil {
 		t.Fatal(refusal)
@@ -49,20 +47,20 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond || open.TargetMember != "b:2" || open.Prefix != "p/" {
 		t.Errorf("%+v", open)
 	}
-	stepped, refusal := ParseBody(spec.Range, []byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"steps":"clients=1,10,100","warmupRequests":10}`))
-	if refusal != nil || !stepped.KeyIsPrefix || stepped.Limit != 5 || stepped.Steps.String() != "clients=1,10,100" || stepped.WarmupRequests != 10 {
-		t.Errorf("%+v, %v", stepped, refusal)
+	prefix, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`))
+	if refusal != nil || !prefix.KeyIsPrefix || prefix.Limit != 5 || !prefix.KeysOnly || prefix.WarmupRequests != 10 {
+		t.Errorf("%+v, %v", prefix, refusal)
 	}
-	all, refusal := ParseBody(spec.Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
-	if refusal != nil || !all.FromKey || all.End != "" {
+	all, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
+	if refusal != nil || all.End != AllKeys {
 		t.Errorf("%+v, %v", all, refusal)
 	}
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
-	const put, read = spec.Put, spec.Range
+	const put, read = Put, Range
 	for _, c := range []struct {
-		operation spec.Operation
+		operation Operation
 		body      string
 		field     string
 		message   string
@@ -110,7 +108,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","runTimeout":0}`, "runTimeout", "0.001..86400"},
 		{put, `{"endpoints":"a:1","runTimeout":-3}`, "runTimeout", "0.001..86400"},
 		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
-		{put, seedRead, "consistency", "POST /benchmark/read"},
+		{put, seedRead, "key", "POST /benchmark/read"},
 		{read, seedWrite, "sequentialKeys", "POST /benchmark/write"},
 		{read, `{"endpoints":"a:1","sequentialKeys":true,"nonsense":1}`, "sequentialKeys", "POST /benchmark/write"},
 		{read, `{"endpoints":"a:1"}`, "key", "missing"},
@@ -138,11 +136,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","duration":0}`, "duration", "0.001.."},
 		{put, `{"endpoints":"a:1","duration":1e300}`, "duration", "0.001.."},
 		{put, `{"endpoints":"a:1","duration":86400,"rate":1000}`, "duration", "10000000 requests"},
-		{put, `{"endpoints":"a:1","steps":"rate=1,2,0"}`, "steps", "rate=R1"},
-		{put, `{"endpoints":"a:1","steps":""}`, "steps", "rate=R1"},
-		{put, `{"endpoints":"a:1","steps":[1]}`, "steps", "rate=R1"},
-		{put, `{"endpoints":"a:1","steps":"clients=1,2","clients":5}`, "steps", "not together"},
-		{put, `{"endpoints":"a:1","total":10000000,"steps":"clients=1,2"}`, "total", "all steps together"},
+		{put, `{"endpoints":"a:1","steps":"clients=1,2"}`, "steps", "not a field"},
+		{put, `{"endpoints":"a:1","operation":"put"}`, "operation", "not a field"},
 		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
 		{put, `{"endpoints":"a:1","warmupDuration":-1}`, "warmupDuration", "0.001.."},
 		{put, `{"endpoints":"a:1","targetMember":"b:1"}`, "targetMember", "a:1"},
@@ -150,8 +145,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","keyOrder":"random"}`, "keyOrder", "zipfian"},
 		{put, `{"endpoints":"a:1","zipfExponent":0}`, "zipfExponent", "more than 0"},
 		{put, `{"endpoints":"a:1","ratio":0.5}`, "ratio", "POST /benchmark/mixed"},
-		{spec.Mixed, `{"endpoints":"a:1","ratio":-0.5}`, "ratio", "0..1"},
-		{spec.Mixed, `{"endpoints":"a:1","key":"k"}`, "key", "POST /benchmark/read"},
+		{Mixed, `{"endpoints":"a:1","ratio":-0.5}`, "ratio", "0..1"},
+		{Mixed, `{"endpoints":"a:1","key":"k"}`, "key", "POST /benchmark/read"},
 		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "key size"},
 		{put, `{"endpoints":"a:1","arrival":"poisson"}`, "arrival", "closed loop"},
 		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
@@ -165,9 +160,9 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
 			continue
 		}
-		if refusal.status != 400 || refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message, "\n") {
-			t.Errorf("%s %s: %d, field %q, %q; want field %q and %q",
-				c.operation, c.body, refusal.status, refusal.Field, refusal.Message, c.field, c.message)
+		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message, "\n") {
+			t.Errorf("%s %s: field %q, %q; want field %q and %q",
+				c.operation, c.body, refusal.Field, refusal.Message, c.field, c.message)
 		}
 	}
 }
@@ -178,7 +173,7 @@ func TestRefusalsStaySmall(t *testing.T) {
 		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` + huge + `"}`, `"` + huge + `"`,
 		`{"endpoints":"a:1","key":"k","clients":"` + huge + `"}`,
 	} {
-		_, refusal := ParseBody(spec.Range, []byte(body))
+		_, refusal := ParseBody(Range, []byte(body))
 		if refusal == nil {
 			t.Fatalf("%.60s is accepted", body)
 		}
@@ -195,13 +190,13 @@ func FuzzParseBody(f *testing.F) {
 		f.Add([]byte(body), false)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, write bool) {
-		operation := spec.Range
+		operation := Range
 		if write {
-			operation = spec.Put
+			operation = Put
 		}
 		s, refusal := ParseBody(operation, body)
 		if refusal != nil {
-			if refusal.Message == "" || refusal.status != 400 {
+			if refusal.Message == "" {
 				t.Errorf("%q: refusal %+v", body, refusal)
 			}
 			if _, err := json.Marshal(refusal); err != nil {
@@ -215,10 +210,107 @@ func FuzzParseBody(f *testing.F) {
 		if !json.Valid(body) {
 			t.Errorf("%q is accepted and not JSON", body)
 		}
-		for _, arg := range s.Args() {
-			if bytes.IndexByte([]byte(arg), 0) >= 0 {
-				t.Errorf("%q makes an argument with a zero byte", body)
+		checkEncoding(t, *s)
+	})
+}
+
+// checkEncoding checks that what one program hands to the other, and what a result keeps, describe the same load.
+func checkEncoding(t *testing.T, want Spec) {
+	t.Helper()
+	encoded, err := json.Marshal(&want)
+	if err != nil || len(encoded) > MaxEncoded {
+		t.Fatalf("%d bytes, %v", len(encoded), err)
+	}
+	got, problem := Decode(encoded)
+	if problem != nil {
+		t.Fatalf("%s: %v", encoded, problem)
+	}
+	if !reflect.DeepEqual(*got, want) {
+		t.Errorf("%s\n got  %+v\n want %+v", encoded, *got, want)
+	}
+	body := want.Body()
+	again, problem := ParseBody(want.Operation, body)
+	if problem != nil {
+		t.Fatalf("%s: %v", body, problem)
+	}
+	if again.Order() != want.Order() || again.DistinctKeys() != want.DistinctKeys() {
+		t.Errorf("%s has other keys than %+v", body, want)
+	}
+}
+
+// TestEncodedSpecsAreDecoded has each parameter with a value other than its default.
+func TestEncodedSpecsAreDecoded(t *testing.T) {
+	specs := map[Operation][]string{
+		Put: {
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"keySize":7,"keySpace":8,"valSize":9,
+				"sequentialKeys":true,"keyPrefix":"-p q","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
+			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
+			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
+		},
+		Range: {
+			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
+			`{"endpoints":"a:1","key":"","prefix":true,"countOnly":true}`,
+			`{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
+			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,"verify":true}`,
+			`{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`,
+		},
+		Mixed: {
+			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian","zipfExponent":1.25,"valSize":100,"keySpace":50,
+				"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
+			`{"endpoints":"a:1","ratio":0}`,
+		},
+		Txn: {`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform"}`, `{"endpoints":"a:1"}`},
+	}
+	unchanged := make(map[string]bool)
+	for _, p := range Parameters {
+		unchanged[p.Name] = true
+	}
+	for operation, bodies := range specs {
+		for _, body := range bodies {
+			s, problem := ParseBody(operation, []byte(body))
+			if problem != nil {
+				t.Fatalf("%s: %v", body, problem)
+			}
+			checkEncoding(t, *s)
+			defaults := Default(operation)
+			for _, p := range Parameters {
+				if p.Value(s) != p.Value(&defaults) {
+					delete(unchanged, p.Name)
+				}
 			}
 		}
-	})
+	}
+	if len(unchanged) > 0 {
+		t.Errorf("no test changes %v", unchanged)
+	}
+}
+
+// TestTheLargestSpecFits has the largest texts, of characters that JSON escapes.
+func TestTheLargestSpecFits(t *testing.T) {
+	s := Default(Range)
+	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02", MaxKeyText), 1024, 1, true
+	s.Prefix, s.Endpoints = "\x01", nil
+	for i := range MaxEndpoints {
+		label := strings.Repeat(string(rune('a'+i%26)), 62)
+		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b", 60)+string(rune('a'+i/26))+":65535")
+	}
+	if encoded, err := json.Marshal(&s); err != nil || len(encoded)+6*MaxKeyText > MaxEncoded || checkEndpoints(s.Endpoints) != nil {
+		t.Errorf("%d bytes, %v", len(encoded), err)
+	}
+}
+
+func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
+	for encoded, want := range map[string]string{
+		`{"endpoints":"a:1"}`:                               "operation: got",
+		`{"operation":"get","endpoints":"a:1"}`:             `one of [\"put\" `,
+		`{"operation":"put","operation":"put"}`:             "twice",
+		`{"operation":"put","endpoints":"a:1","key":"k"}`:   "belongs to POST /benchmark/read",
+		`{"operation":"put","endpoints":"a:1","conns":0}`:   "1..10000",
+		`{"operation":"put","endpoints":"a:1","keySize":0}`: "1..1024",
+		`{"operation":"put","endpoints":"a:1"} 1`:           "follows",
+	} {
+		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(), strings.ReplaceAll(want, `\"`, `"`)) {
+			t.Errorf("%s: %+v, %v", encoded, s, problem)
+		}
+	}
 }
