@@ -42,7 +42,7 @@ def command(
     """
     from containernet_env.containernet import select
     from containernet_env.runs import clean
-    from containernet_env.runs.lock import RunLock
+    from containernet_env.runs.lock import refuse_while_measured
     from containernet_env.runs.measure import require_root
     from containernet_env.runs.prepare import prepare_shell
     from containernet_env.runs.testbed import Testbed
@@ -55,7 +55,8 @@ def command(
     require_root()
     select.require(plan)
     progress = TerminalProgress(console)
-    with StopSignals() as stop, RunLock():
+    refuse_while_measured()
+    with StopSignals() as stop:
         images = ready_images()
         clean.remove_leftovers()
         for note in plan.notes:

@@ -32,7 +32,7 @@ from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
-from containernet_env.runs import clean, machine
+from containernet_env.runs import clean, labs, machine
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.prepare import prepare
@@ -166,6 +166,7 @@ class _Run:
         self._outcomes: list[ScenarioOutcome] = []
         self._rows: list[dict[str, str]] = []
         self._facts = RunFacts(plan.config, self._run_id)
+        self._labs = 0
         self._testbed_settings = (tolerance, port)
 
     def carry_out(self) -> RunResult:
@@ -177,6 +178,10 @@ class _Run:
             self._progress.note(note)
         self._directory.write_manifest(self._manifest)
         self._event("run_began", f"run {self._run_id}")
+        self._labs = labs.others_up()
+        if self._labs:
+            count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
+            self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
         tolerance, port = self._testbed_settings
         testbed = Testbed(
             self._plan,
@@ -229,6 +234,7 @@ class _Run:
             realtime=testbed.realtime,
             config_hash=self._manifest.config_hash,
             cpu_model=machine.cpu_model(),
+            labs=self._labs,
         )
 
     def _leave(self, outcome: ScenarioOutcome) -> None:
