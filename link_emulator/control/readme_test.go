@@ -39,7 +39,7 @@ func TestREADME(t *testing.T) {
 				lines[i] = "< " + s.generalize(answer)
 				continue
 			}
-			compare(t, where, decode(t, s.localize(line[2:])), decode(t, answer))
+			compare(t, where, parse(t, s.localize(line[2:])), parse(t, answer))
 		case line == "! the process 4242 ends":
 			if err := s.host.Process.Kill(); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func compare(t *testing.T, path string, want, got any) {
 	}
 }
 
-func decode(t *testing.T, line string) any {
+func parse(t *testing.T, line string) any {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal([]byte(line), &value); err != nil {

@@ -57,9 +57,9 @@ type directionResult struct {
 	RateBPS             *int64            `json:"rate_bps"`
 	QueueFrames         *int              `json:"queue_frames"`
 	QueueBytes          *int64            `json:"queue_bytes"`
-	Jitter              *jitterResult     `json:"jitter"`
-	Loss                *lossResult       `json:"loss"`
-	Seed                uint64            `json:"seed"`
+	Jitter              *jitter           `json:"jitter"`
+	Loss                *loss             `json:"loss"`
+	Seed                int64             `json:"seed"`
 	Offered             uint64            `json:"offered"`
 	Frames              uint64            `json:"frames"`
 	Bytes               uint64            `json:"bytes"`
@@ -82,8 +82,8 @@ func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
 		RateBPS:             unlessZero(s.Params.RateBPS),
 		QueueFrames:         unlessZero(s.Params.QueueFrames),
 		QueueBytes:          unlessZero(s.Params.QueueBytes),
-		Jitter:              newJitterResult(s.Params.Jitter),
-		Loss:                newLossResult(s.Params.Loss),
+		Jitter:              newJitter(s.Params.Jitter),
+		Loss:                newLoss(s.Params.Loss),
 		Seed:                s.Params.Seed,
 		Offered:             s.Offered,
 		Frames:              s.Frames,

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/netns"
-	"containernet-env/link_emulator/refusal"
 )
 
 // TxQueueLen is the length of a TAP's queue towards the emulator, in frames. The queue fills only while the data thread
@@ -74,15 +73,15 @@ func openHere(spec TapSpec) (*Tap, error) {
 func configure(fd int, spec TapSpec) error {
 	request, err := unix.NewIfreq(spec.IfName)
 	if err != nil {
-		return refusal.New("ifname", "got %q, allowed: 1 to 15 bytes", spec.IfName)
+		return fmt.Errorf("ifname: got %q, allowed: 1 to 15 bytes", spec.IfName)
 	}
 	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-			return refusal.New("ifname", "interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
+			return fmt.Errorf("interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
 		}
 		if errors.Is(err, unix.EINVAL) {
-			return refusal.New("ifname", "the kernel refuses the interface name %q", spec.IfName)
+			return fmt.Errorf("the kernel refuses the interface name %q", spec.IfName)
 		}
 		return fmt.Errorf("make TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
 	}

@@ -14,7 +14,6 @@ import (
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/netns"
-	"containernet-env/link_emulator/refusal"
 )
 
 // Default sizes of the frame memory: the limit covers 2 s of one link at 1 Gbit/s; the reserve is mapped at start.
@@ -137,12 +136,12 @@ func (e *Emulator) AddSwitch(name string) (atNS int64, err error) {
 // the MAC address filled in. The interface is down until somebody brings it up inside that namespace.
 func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 	if _, taken := e.ports[spec.Name]; taken {
-		return spec, 0, refusal.New("name", "a port %q exists already", spec.Name)
+		return spec, 0, fmt.Errorf("a port %q exists already", spec.Name)
 	}
 	if spec.MAC == nil {
 		spec.MAC = e.deriveMAC(spec.Name, spec.IfName)
 	} else if owner := e.ownerOf(spec.MAC); owner != "" {
-		return spec, 0, refusal.New("mac", "%s is the address of port %q", spec.MAC, owner)
+		return spec, 0, fmt.Errorf("mac: %s is the address of port %q", spec.MAC, owner)
 	}
 	pidfd, err := netns.OpenProcess(spec.PID)
 	if err != nil {
@@ -175,7 +174,7 @@ func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
 	p, ok := e.ports[name]
 	if !ok {
-		return 0, refusal.New("name", "there is no port %q", name)
+		return 0, fmt.Errorf("there is no port %q", name)
 	}
 	atNS = e.loop.Do(func(int64) { err = e.loop.Detach(p.running) })
 	if err != nil {

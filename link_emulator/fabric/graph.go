@@ -6,7 +6,6 @@ import (
 
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
-	"containernet-env/link_emulator/refusal"
 )
 
 // End names one end of a link: a port or a switch, the other name empty.
@@ -22,7 +21,7 @@ func (e End) String() string {
 // AddSwitch adds a switch without links.
 func (f *Fabric) AddSwitch(name string) error {
 	if _, taken := f.switches[name]; taken {
-		return refusal.New("name", "a switch %q exists already", name)
+		return fmt.Errorf("a switch %q exists already", name)
 	}
 	f.switches[name] = &Switch{name: name, addresses: map[uint64]learned{}}
 	return nil
@@ -31,7 +30,7 @@ func (f *Fabric) AddSwitch(name string) error {
 // AddPort adds a port without a link whose host is reached through sink. mtu is the interface's.
 func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	if _, taken := f.ports[name]; taken {
-		return nil, refusal.New("name", "a port %q exists already", name)
+		return nil, fmt.Errorf("a port %q exists already", name)
 	}
 	port := &Port{name: name, id: f.nextPort, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
 	f.nextPort++
@@ -43,21 +42,21 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 // link that would close a loop (frames would circle for ever, there is no spanning tree).
 func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS int64) error {
 	if _, taken := f.links[name]; taken {
-		return refusal.New("name", "a link %q exists already", name)
+		return fmt.Errorf("a link %q exists already", name)
 	}
-	endA, err := f.end("a", a)
+	endA, err := f.end(a)
 	if err != nil {
 		return err
 	}
-	endB, err := f.end("b", b)
+	endB, err := f.end(b)
 	if err != nil {
 		return err
 	}
 	if endA == endB {
-		return refusal.New("b", "%s is at both ends", b)
+		return fmt.Errorf("%s is at both ends", b)
 	}
 	if f.connected(endA, endB) {
-		return refusal.New("", "link %q would close a loop: %s and %s are connected already", name, a, b)
+		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", name, a, b)
 	}
 	link := &Link{name: name, adminUp: true}
 	link.aToB = f.newDirection(link, "a_to_b", endA, endB, aToB, nowNS)
@@ -88,20 +87,20 @@ func salt(link, which string) uint64 {
 	return hash.Sum64()
 }
 
-func (f *Fabric) end(field string, e End) (end, error) {
+func (f *Fabric) end(e End) (end, error) {
 	if e.Switch != "" {
 		sw, ok := f.switches[e.Switch]
 		if !ok {
-			return end{}, refusal.New(field+".switch", "there is no switch %q", e.Switch)
+			return end{}, fmt.Errorf("there is no switch %q", e.Switch)
 		}
 		return end{sw: sw}, nil
 	}
 	port, ok := f.ports[e.Port]
 	if !ok {
-		return end{}, refusal.New(field+".port", "there is no port %q", e.Port)
+		return end{}, fmt.Errorf("there is no port %q", e.Port)
 	}
 	if port.out != nil {
-		return end{}, refusal.New(field+".port", "port %q carries link %q already; a port carries one link", e.Port, port.out.link.name)
+		return end{}, fmt.Errorf("port %q carries link %q already; a port carries one link", e.Port, port.out.link.name)
 	}
 	return end{port: port}, nil
 }
@@ -217,10 +216,10 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 func (f *Fabric) RemovePort(name string) error {
 	port, ok := f.ports[name]
 	if !ok {
-		return refusal.New("name", "there is no port %q", name)
+		return fmt.Errorf("there is no port %q", name)
 	}
 	if port.out != nil {
-		return refusal.New("name", "port %q carries link %q: remove the link first", name, port.out.link.name)
+		return fmt.Errorf("port %q carries link %q: remove the link first", name, port.out.link.name)
 	}
 	delete(f.ports, name)
 	return nil
@@ -230,10 +229,10 @@ func (f *Fabric) RemovePort(name string) error {
 func (f *Fabric) RemoveSwitch(name string) error {
 	sw, ok := f.switches[name]
 	if !ok {
-		return refusal.New("name", "there is no switch %q", name)
+		return fmt.Errorf("there is no switch %q", name)
 	}
 	if len(sw.out) > 0 {
-		return refusal.New("name", "switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
+		return fmt.Errorf("switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
 	}
 	delete(f.switches, name)
 	return nil
@@ -304,7 +303,7 @@ func (f *Fabric) Reset(nowNS int64) {
 func (f *Fabric) link(name string) (*Link, error) {
 	link, ok := f.links[name]
 	if !ok {
-		return nil, refusal.New("name", "there is no link %q", name)
+		return nil, fmt.Errorf("there is no link %q", name)
 	}
 	return link, nil
 }

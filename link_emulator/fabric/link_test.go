@@ -134,7 +134,7 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 }
 
 func TestDirectionsOfOneSeedDrawApart(t *testing.T) {
-	fates := func(seed uint64) map[string]bool {
+	fates := func(seed int64) map[string]bool {
 		n := star(t, 0, 0)
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}

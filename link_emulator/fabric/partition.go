@@ -1,6 +1,6 @@
 package fabric
 
-import "containernet-env/link_emulator/refusal"
+import "fmt"
 
 // A partition keeps ports of different sets apart. It is judged when a frame reaches a port: what is under way between two sets when
 // the partition begins does not arrive, what is under way when it heals does. Links and switches carry on, so frames of
@@ -10,20 +10,20 @@ import "containernet-env/link_emulator/refusal"
 // one, an unknown port, a port in two sets.
 func (f *Fabric) Partition(sets [][]string) error {
 	if len(sets) < 2 {
-		return refusal.New("sets", "got %d, allowed: two or more sets", len(sets))
+		return fmt.Errorf("sets: got %d, allowed: two or more sets", len(sets))
 	}
 	setOf := map[uint32]int{}
 	for i, names := range sets {
 		if len(names) == 0 {
-			return refusal.New("sets", "set %d is empty", i)
+			return fmt.Errorf("sets: set %d is empty", i)
 		}
 		for _, name := range names {
 			port, ok := f.ports[name]
 			if !ok {
-				return refusal.New("sets", "there is no port %q", name)
+				return fmt.Errorf("sets: there is no port %q", name)
 			}
 			if _, twice := setOf[port.id]; twice {
-				return refusal.New("sets", "port %q stands there twice", name)
+				return fmt.Errorf("sets: port %q stands there twice", name)
 			}
 			setOf[port.id] = i
 		}

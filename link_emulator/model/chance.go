@@ -7,7 +7,7 @@ import "math/rand/v2"
 // else: not on when they are made nor how often. So a frame that waits while the line is changed keeps its luck. (In which state of
 // Gilbert-Elliott a frame is, the frames before it decide.)
 type chance struct {
-	seed   uint64
+	seed   int64
 	first  uint64 // position of the frame with number 0
 	loss   uint64 // keys of the draws
 	jitter uint64
@@ -17,9 +17,9 @@ type chance struct {
 }
 
 // restart begins all draws anew, with the frame at position first.
-func (c *chance) restart(seed, salt, first uint64) {
+func (c *chance) restart(seed int64, salt, first uint64) {
 	c.seed, c.first, c.bad = seed, first, false
-	c.loss = scramble(scramble(seed) ^ scramble(salt+1))
+	c.loss = scramble(scramble(uint64(seed)) ^ scramble(salt+1))
 	c.jitter = scramble(c.loss)
 	if c.random == nil {
 		c.random = rand.New(&c.draws)

@@ -222,7 +222,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 	for _, p := range []Params{
 		{DelayNS: -1}, {DelayNS: MaxDelayNS + 1}, {RateBPS: -1}, {RateBPS: MinRateBPS - 1}, {RateBPS: MaxRateBPS + 1},
 		{QueueFrames: -1}, {QueueFrames: MaxQueueFrames + 1}, {QueueBytes: -1}, {QueueBytes: MaxQueueBytes + 1},
-		{Seed: uint64(MaxSeed) + 1},
+		{Seed: -1}, {Seed: MaxSeed + 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},
@@ -238,7 +238,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames}, {RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, {DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
 		{Loss: Loss{Model: Independent, Ratio: 1}}, {Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
-		{Seed: uint64(MaxSeed)},
+		{Seed: MaxSeed},
 	} {
 		if err := p.Check(); err != nil {
 			t.Errorf("%+v: %v", p, err)

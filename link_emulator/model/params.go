@@ -6,9 +6,8 @@
 package model
 
 import (
+	"fmt"
 	"math/bits"
-
-	"containernet-env/link_emulator/refusal"
 )
 
 // Ranges of the parameters. Within them no sum of times leaves int64: the longest backlog is MaxQueueFrames
@@ -47,7 +46,7 @@ type Params struct {
 	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter
 	Loss        Loss
-	Seed        uint64 // of the draws of this direction, 0..MaxSeed
+	Seed        int64 // of the draws of this direction, 0..MaxSeed
 }
 
 // Distribution is how the delay of a frame is drawn around DelayNS.
@@ -121,24 +120,27 @@ func (p Params) Resolved() Params {
 	return p
 }
 
-// Check refuses what the model cannot do faithfully; the refusal names the field as the control protocol does.
+// Check refuses what the model cannot do faithfully. The error begins with the path of the field in the control protocol, such as "jitter.ns: ".
 func (p Params) Check() error {
 	switch {
 	case p.DelayNS < 0 || p.DelayNS > MaxDelayNS:
-		return refusal.New("delay_ns", "got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
+		return fmt.Errorf("delay_ns: got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
 	case p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS):
-		return refusal.New("rate_bps", "got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
+		return fmt.Errorf("rate_bps: got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
 	case p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames:
-		return refusal.New("queue_frames", "got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
+		return fmt.Errorf("queue_frames: got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
 	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
-		return refusal.New("queue_bytes", "got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
-	case p.Seed > uint64(MaxSeed):
-		return refusal.New("seed", "got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
+		return fmt.Errorf("queue_bytes: got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
+	case p.Seed < 0 || p.Seed > MaxSeed:
+		return fmt.Errorf("seed: got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
 	}
 	if err := p.Jitter.check(p.DelayNS); err != nil {
-		return refusal.Under("jitter", err)
+		return fmt.Errorf("jitter.%w", err)
 	}
-	return refusal.Under("loss", p.Loss.check())
+	if err := p.Loss.check(); err != nil {
+		return fmt.Errorf("loss.%w", err)
+	}
+	return nil
 }
 
 // ReachNS is the most that jitter takes from or adds to the delay.
@@ -162,7 +164,7 @@ func (j Jitter) check(delayNS int64) error {
 		reach, name = normalTail, "normal"
 	}
 	if j.NS < 1 || j.NS > MaxDelayNS || reach*j.NS > delayNS {
-		return refusal.New("ns", "got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
+		return fmt.Errorf("ns: got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
 			j.NS, delayNS/reach, reach, name)
 	}
 	return nil
@@ -177,7 +179,7 @@ func (l Loss) check() error {
 		{"good_loss_ratio", l.GoodLoss}, {"bad_loss_ratio", l.BadLoss},
 	} {
 		if !(probability.value >= 0 && probability.value <= 1) {
-			return refusal.New(probability.field, "got %v, allowed: 0 to 1", probability.value)
+			return fmt.Errorf("%s: got %v, allowed: 0 to 1", probability.field, probability.value)
 		}
 	}
 	return nil

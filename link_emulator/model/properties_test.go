@@ -228,7 +228,7 @@ func TestSeedDecides(t *testing.T) {
 		params := randomParams(rand.New(rand.NewPCG(seed, 3)))
 		params.Jitter = Jitter{Distribution: Uniform, NS: 1 + params.DelayNS/2, Reorder: seed%2 == 0}
 		params.DelayNS++
-		params.Seed = seed
+		params.Seed = int64(seed)
 		first := outcome(params, false)
 		if !slices.Equal(first, outcome(params, false)) {
 			t.Errorf("seed %d: two outcomes", seed)

@@ -7,19 +7,16 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
-
-	"containernet-env/link_emulator/refusal"
 )
 
 // OpenProcess returns a pidfd of pid. It becomes readable when the process ends, also while it is a zombie.
-// An unknown pid is a refusal of the field "pid".
 func OpenProcess(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return -1, refusal.New("pid", "there is no process %d", pid)
+		return -1, fmt.Errorf("there is no process %d", pid)
 	case errors.Is(err, unix.EINVAL):
-		return -1, refusal.New("pid", "got %d, which is no process id", pid)
+		return -1, fmt.Errorf("pid: got %d, which is no process id", pid)
 	case err != nil:
 		return -1, fmt.Errorf("pidfd_open of process %d: %w", pid, err)
 	}
@@ -70,7 +67,7 @@ func Enter(pid, pidfd int) error {
 	}
 	defer unix.Close(target)
 	if pidfd >= 0 && Ended(pidfd) {
-		return refusal.New("pid", "process %d has ended", pid)
+		return fmt.Errorf("process %d has ended", pid)
 	}
 	if err := unix.Setns(target, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter the network namespace of process %d: %w", pid, err)
