@@ -264,7 +264,7 @@ func TestServeEndsWithItsInput(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(deadline):
-		t.Fatal("it goes on")
+		t.Fatal("it keeps running")
 	}
 }
 

@@ -51,7 +51,7 @@ func decoded[Request any](method func(*Server, Request) (any, int64, error)) ope
 	}
 }
 
-// byName makes an operation of a method that takes a name and has nothing to tell.
+// byName makes an operation of a method that takes a name and has no result.
 func byName(method func(*emulator.Emulator, string) (int64, error)) operation {
 	return decoded(func(s *Server, request named) (any, int64, error) {
 		atNS, err := method(s.emulator, request.Name)
@@ -59,14 +59,15 @@ func byName(method func(*emulator.Emulator, string) (int64, error)) operation {
 	})
 }
 
-// decode reads JSON into a struct. A field that the struct lacks is an error; the error for a wrong type has the field's path.
+// decode reads JSON into a struct. A field that the struct lacks is an error; the error for a wrong type has the
+// field's path.
 func decode(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
 }
 
-// empty is the result of operations that have nothing to tell.
+// empty is the result of operations without a result of their own.
 type empty struct{}
 
 func (s *Server) hello(header) (any, int64, error) {
@@ -160,7 +161,8 @@ func (s *Server) readLink(request named) (any, int64, error) {
 	return newLinkResult(state), atNS, err
 }
 
-// setLink checks both directions before it changes any. Nobody else changes the link meanwhile: requests are served one at a time.
+// setLink checks both directions before it changes any. Nobody else changes the link meanwhile: requests are served one
+// at a time.
 func (s *Server) setLink(request setLink) (any, int64, error) {
 	if request.AToB == nil && request.BToA == nil {
 		return nil, 0, errors.New("nothing to change: give a_to_b, b_to_a or both")

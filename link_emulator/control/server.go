@@ -50,14 +50,14 @@ type event struct {
 	AtNS   int64  `json:"at_ns"`
 }
 
-// PortDown queues an event. It never waits for the reader of the output, so the data thread may call it.
+// PortDown queues an event. It never blocks on the output, so the data thread may call it.
 func (s *Server) PortDown(down emulator.PortDown) {
 	s.mutex.Lock()
 	s.pending = append(s.pending, down)
 	s.mutex.Unlock()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake already
+	default: // a wake-up is pending already
 	}
 }
 
@@ -91,13 +91,13 @@ func (s *Server) Serve(e *emulator.Emulator, input io.Reader) error {
 	}
 }
 
-// gone reports whether an error of the connection means that the driver has gone. A unix socket whose other end was closed with
-// something left to read there answers ECONNRESET instead of an end of file.
+// gone reports whether an error of the connection means that the driver has closed it. A unix socket returns ECONNRESET
+// instead of end of file if the other end was closed with unread data.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// write is the only writer of the output: replies and events, each a whole line.
+// write is the only writer of the output. It writes replies and events as whole lines.
 func (s *Server) write(replies <-chan []byte, failed chan<- error) {
 	for {
 		var line []byte

@@ -164,7 +164,7 @@ func TestAgeing(t *testing.T) {
 	n.expect("h2", fmt.Sprintf("x@0 aged@%d", ageingNS+1))
 }
 
-func TestStationThatMovesIsLearnedAnew(t *testing.T) {
+func TestStationThatMovesIsLearnedAgain(t *testing.T) {
 	n := star(t, 0, 0, 0)
 	n.send("h1", frame(255, 9, "x"), 0)
 	n.send("h2", frame(255, 9, "y"), 1)
@@ -197,8 +197,9 @@ func TestInvalidSourceIsDropped(t *testing.T) {
 	}
 }
 
-// The caller is up to 5 ms late at every step, yet the frame arrives stamped with the sum of the delays, over three links.
-func TestLatenessNeverAddsUpOverHops(t *testing.T) {
+// The caller is up to 5 ms late at every step, yet the frame arrives stamped with the sum of the delays, over three
+// links.
+func TestLatenessDoesNotAccumulateOverHops(t *testing.T) {
 	n := newNetwork(t)
 	n.must(n.AddSwitch("s1"))
 	n.must(n.AddSwitch("s2"))
@@ -217,7 +218,7 @@ func TestLatenessNeverAddsUpOverHops(t *testing.T) {
 	n.expect("b", fmt.Sprintf("x@%d", 17*ms+100))
 }
 
-// A caller that advances only when NextDue says so delivers every frame at its time, whatever delays, jitter and changes there are.
+// A caller that advances only at NextDue delivers every frame on time, with any delays, jitter and changes.
 func TestNextDueIsNeverTooLate(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 4))
@@ -252,7 +253,8 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 	}
 }
 
-// checkSchedule: every direction that carries something is in the schedule by the frame that is due next, and NextDue waits for none that is due at a port.
+// checkSchedule checks that every direction with frames in flight is in the schedule with its next due frame, and that
+// NextDue is not later than a frame that is due at a port.
 func (n *network) checkSchedule(seed uint64) {
 	n.t.Helper()
 	next, some := n.NextDue()
@@ -269,7 +271,8 @@ func (n *network) checkSchedule(seed uint64) {
 	}
 }
 
-// Frames that overtake come when their own delay says, also where the caller sleeps until NextDue: pairs of frames close together over one link.
+// Reordered frames arrive at their own delay, also when the caller sleeps until NextDue: pairs of frames close together
+// over one link.
 func TestOvertakingFrameIsNotLate(t *testing.T) {
 	n := newNetwork(t)
 	n.addPort("a")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPartitionKeepsSetsApartAndNothingElse(t *testing.T) {
+func TestPartitionSeparatesSetsAndNothingElse(t *testing.T) {
 	n := star(t, 0, 0, 0, 0)
 	for i := range byte(4) { // all stations are learned
 		n.send(fmt.Sprintf("h%d", i), frame(255, i, "hello"), 0)
@@ -38,17 +38,17 @@ func TestPartitionKeepsSetsApartAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestPartitionIsJudgedOnArrival(t *testing.T) {
+func TestPartitionIsCheckedOnArrival(t *testing.T) {
 	n := star(t, ms, ms)
-	n.send("h0", frame(1, 0, "under way when it begins"), 0)
+	n.send("h0", frame(1, 0, "in flight when it starts"), 0)
 	n.Advance(ms)
 	n.must(n.Partition([][]string{{"h0"}, {"h1"}}))
 	n.Advance(3 * ms)
-	n.send("h0", frame(1, 0, "under way when it heals"), 3*ms)
+	n.send("h0", frame(1, 0, "in flight when it heals"), 3*ms)
 	n.Advance(4 * ms)
 	n.Heal()
 	n.Advance(5 * ms)
-	n.expect("h1", fmt.Sprintf("under way when it heals@%d", 5*ms))
+	n.expect("h1", fmt.Sprintf("in flight when it heals@%d", 5*ms))
 }
 
 func TestNewPartitionReplacesTheOld(t *testing.T) {

@@ -53,7 +53,8 @@ func TestRateSerializes(t *testing.T) {
 	}
 }
 
-// At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33 ms late.
+// At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33
+// ms late.
 func TestRoundingNeverAddsUp(t *testing.T) {
 	line := newLine(Params{RateBPS: 3e9, QueueFrames: MaxQueueFrames})
 	const frames = 1000
@@ -108,7 +109,8 @@ func TestSmallerDelayKeepsOrder(t *testing.T) {
 	}
 }
 
-// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame that was on the longer wire has come.
+// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame
+// that was on the longer wire has come.
 func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
 	const rate, bytes = 100_000_000, 1250 // 100 us each
 	const serialization = int64(100_000)

@@ -30,9 +30,9 @@ func Ended(pidfd int) bool {
 	return err == nil && n == 1
 }
 
-// Do runs fn on an OS thread inside the network namespace of pid and comes back. File descriptors opened by fn keep that
-// namespace. pidfd must be of the same pid: it proves that the namespace entered was that process's and not that of a
-// later one with the same number; with pidfd < 0 this is not checked.
+// Do runs fn on an OS thread inside the network namespace of pid. File descriptors opened by fn keep that namespace.
+// pidfd must be of the same pid: it ensures that the namespace is that process's and not that of a later process with
+// the same pid. With pidfd < 0 this is not checked.
 func Do(pid, pidfd int, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -58,8 +58,8 @@ func Do(pid, pidfd int, fn func() error) error {
 	return <-done
 }
 
-// Enter moves the calling OS thread, which must be locked, into the network namespace of pid; see Do for pidfd. On an error
-// the thread is where it was.
+// Enter moves the calling OS thread, which must be locked, into the network namespace of pid; see Do for pidfd. On an
+// error the thread stays where it is.
 func Enter(pid, pidfd int) error {
 	target, err := open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {

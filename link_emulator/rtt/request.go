@@ -1,7 +1,8 @@
-// Package rtt measures the round-trip time between hosts with ICMP echo (RFC 792), sent from inside their network namespaces.
+// Package rtt measures the round-trip time between hosts with ICMP echo (RFC 792), sent from inside their network
+// namespaces.
 //
-// All pairs are measured at once, each at its own moment within the interval. A sample is the kernel's receive time stamp of the
-// reply less the time just before the request was sent, so how late this process wakes up does not matter.
+// All pairs are measured concurrently, spread over the interval. A sample is the kernel's receive time stamp of the
+// reply minus the time right before the request was sent, so a late wake-up of this process does not matter.
 package rtt
 
 import (
@@ -27,8 +28,9 @@ const (
 	maxPID         = 1 << 22
 )
 
-// minSpacing is the least mean time between two probes of the whole run. A probe costs about 50 us of processor time, nearly all
-// of it in the kernel; at this pace fifty hosts (1225 pairs) leave most of two cores free. The interval grows if need be.
+// minSpacing is the minimum mean time between two probes of the whole run. A probe takes about 50 us of CPU time,
+// nearly all of it in the kernel; at this pace fifty hosts (1225 pairs) leave most of two cores idle. The interval
+// grows if necessary.
 const minSpacing = 200 * time.Microsecond
 
 // Frame bytes around the payload: Ethernet, IPv4 without options, ICMP.
@@ -41,13 +43,13 @@ type Host struct {
 	IP   netip.Addr `json:"ip"`
 }
 
-// Request is what is to be measured.
+// Request configures a measurement.
 type Request struct {
 	Hosts        []Host        `json:"hosts"`
 	Probes       int           `json:"probes"`  // per pair, after the warm-up
-	Answers      int           `json:"answers"` // a pair with fewer answers goes on, at most Timeout from its first probe on
-	Warmup       int           `json:"warmup"`  // probes before that, at least; repeated until the first reply
-	Interval     time.Duration `json:"-"`       // between two probes of one pair, at least
+	Answers      int           `json:"answers"` // a pair with fewer answers continues, for at most Timeout from its first probe
+	Warmup       int           `json:"warmup"`  // minimum number of probes before that; repeated until the first reply
+	Interval     time.Duration `json:"-"`       // minimum between two probes of one pair
 	PayloadBytes int           `json:"payload_bytes"`
 	Timeout      time.Duration `json:"-"` // for the first reply, and for each reply
 }
