@@ -32,7 +32,7 @@ type selfTestResult struct {
 	Passed       bool   `json:"passed"`
 	Reason       string `json:"reason"`
 	Echoes       int    `json:"echoes"`
-	ConfiguredNS int64  `json:"asked_ns"`
+	ConfiguredNS int64  `json:"configured_ns"`
 	MinNS        int64  `json:"min_ns"`
 	MedianNS     int64  `json:"median_ns"`
 	MaxNS        int64  `json:"max_ns"`
@@ -110,7 +110,7 @@ type statsResult struct {
 	Switches         map[string]switchStatsResult `json:"switches"`
 	Partition        map[string]int               `json:"partition"`
 	Lateness         latenessResult               `json:"lateness"`
-	IngressPollDelay durationsResult              `json:"read_gap"`
+	IngressPollDelay durationsResult              `json:"ingress_poll_delay"`
 	Latencies        latenciesResult              `json:"latencies"`
 	Loop             loopResult                   `json:"loop"`
 	Buffers          buffersResult                `json:"buffers"`
@@ -130,7 +130,7 @@ type portStatsResult struct {
 	TapDrops         *tapDrops       `json:"tap_drops"`
 	TapDropsError    string          `json:"tap_drops_error"`
 	Lateness         latenessResult  `json:"lateness"`
-	IngressPollDelay durationsResult `json:"read_gap"`
+	IngressPollDelay durationsResult `json:"ingress_poll_delay"`
 }
 
 type portDrops struct {
@@ -168,7 +168,7 @@ type latenessResult struct {
 
 type loopResult struct {
 	Turns  uint64 `json:"turns"`
-	Yields uint64 `json:"rests"`
+	Yields uint64 `json:"yields"`
 }
 
 type buffersResult struct {

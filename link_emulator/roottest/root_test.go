@@ -102,7 +102,7 @@ func TestStopShowsAsIngressPollDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats := e.ask("stats", nil)
-	delay, slowest := stats["read_gap"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
+	delay, slowest := stats["ingress_poll_delay"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
 	t.Logf("slowest round trip %v; ingress poll delay %v; lateness %v", slowest, delay, stats["lateness"])
 	// The echo that was the first to wait came some 10 ms after the emulator was stopped, or later where the machine is
 	// busy.
