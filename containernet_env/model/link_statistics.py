@@ -66,7 +66,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
             "tap_drops_error": port["tap_drops_error"],
-            "read_gap": port["read_gap"],
+            "read_gap": port["ingress_poll_delay"],
         }
         for name, port in stats["ports"].items()
     }
@@ -76,7 +76,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
-        "read_gap": stats["read_gap"],
+        "read_gap": stats["ingress_poll_delay"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
     }

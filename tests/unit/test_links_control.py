@@ -80,12 +80,12 @@ def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
     assert answers == {"one": {"is": 1}, "two": {"is": 2}}
 
 
-def test_a_refusal_is_an_error_that_names_the_operation_and_the_field(emulator: Emulator) -> None:
+def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
     answers: dict[str, Any] = {}
     thread = ask(emulator, "add_link", answers, "x")
-    emulator.send(id=emulator.request()["id"], ok=False, error="no such port", field="a.port")
+    emulator.send(id=emulator.request()["id"], ok=False, error="a.port: no such port")
     thread.join(5)
-    assert answers["x"] == "link emulator: add_link: no such port (a.port)"
+    assert answers["x"] == "link emulator: add_link: a.port: no such port"
 
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
