@@ -9,9 +9,9 @@ import (
 
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
-	"containernet-env/benchmark_image/internal/membership"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/transport"
 )
 
 // benchmark is one Spec under way: its warm-up and its steps, each of them a run of its own over the same
@@ -113,7 +113,7 @@ func pacer(s *spec.Spec, step spec.Step, total int, duration time.Duration, limi
 }
 
 // report computes the figures of what was measured.
-func (b *benchmark) report(changes []membership.LeaderChange) *report.Result {
+func (b *benchmark) report(changes []transport.LeaderChange) *report.Result {
 	asked := b.asked
 	if asked == 0 && b.spec.Total > 0 {
 		asked = int(math.Min(float64(b.spec.Total)*float64(len(b.spec.StepList())), spec.MaxTotal))

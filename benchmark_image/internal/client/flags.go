@@ -26,8 +26,6 @@ func commonFlags(flags *pflag.FlagSet, s *spec.Spec, d *display) {
 	flags.DurationVar(&s.DialTimeout, "dial-timeout", s.DialTimeout,
 		"deadline for opening the connections and finding the leader")
 	flags.DurationVar(&s.RunTimeout, "run-timeout", 0, "end the run early after this time (0 is no limit)")
-	flags.StringVar(&d.transport, "transport", "h2",
-		"what carries the requests: h2 (of this program, needs little of the processor) or grpc (grpc-go)")
 	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
 	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
 	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")

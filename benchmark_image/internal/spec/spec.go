@@ -5,6 +5,8 @@ package spec
 import (
 	"math"
 	"time"
+
+	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // Operation is the kind of request that a benchmark sends, named as in etcd's benchmark tool.
@@ -121,7 +123,7 @@ const DefaultTotal = 10_000
 func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
-		Endpoints:      []string{"127.0.0.1:2379"},
+		Endpoints:      []string{etcd.DefaultEndpoint},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,
