@@ -29,7 +29,7 @@ type Owner interface {
 // leaves behind what is to be written. It keeps no time: the loop cancels a request at its deadline. No method
 // blocks, and none but NewConn allocates in the steady state. It belongs to one goroutine.
 type Conn interface {
-	// Ready tells whether the member has answered the opening of the connection.
+	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at once.
 	Ready() bool
 	// CanStart tells whether Start may be called now. It may become true within Feed.
 	CanStart() bool

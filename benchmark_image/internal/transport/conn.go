@@ -110,6 +110,10 @@ func (c *conn) dialed(fd int, err error, start time.Duration) {
 	c.link = k
 	c.accepted.Store(true)
 	l.markDirty(k)
+	if k.protocol.Ready() {
+		c.becameReady()
+		return
+	}
 	l.after(start+handshake-l.now(), func() {
 		if !k.dead && !k.protocol.Ready() {
 			l.lose(k, l.errSpeech)

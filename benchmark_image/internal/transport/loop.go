@@ -20,6 +20,8 @@ const readSize = 64 << 10
 // maxReads is how often one link is read before it is the turn of the others.
 const maxReads = 4
 
+var errClosing = errors.New("the member closes new connections")
+
 // loop is the goroutine that owns all connections, and everything that it shares among them.
 type loop struct {
 	poller    *poller
@@ -222,7 +224,7 @@ func (l *loop) feed(k *link, b []byte) {
 		c.becameReady()
 	}
 	if k.protocol.Closing() {
-		c.leave(k, errors.New("the member closes new connections"), true)
+		c.leave(k, errClosing, true)
 		if k.protocol.Active() == 0 {
 			l.lose(k, nil)
 			return
@@ -266,7 +268,7 @@ func (l *loop) flush(k *link) {
 		}
 	}
 	if !k.dead && k.protocol.Closing() && k.conn.link == k {
-		k.conn.leave(k, errors.New("the connection takes no more requests"), true)
+		k.conn.leave(k, errClosing, true)
 	}
 }
 
@@ -326,9 +328,12 @@ func (l *loop) withdraw(j *job) (unknown bool) {
 	j.link = nil
 	unknown = k.protocol.Cancel(j.call)
 	l.markDirty(k)
-	if k.protocol.Closing() && k.protocol.Active() == 0 {
-		l.flush(k)
-		l.lose(k, nil)
+	if k.protocol.Closing() {
+		k.conn.leave(k, errClosing, true)
+		if k.protocol.Active() == 0 {
+			l.flush(k)
+			l.lose(k, nil)
+		}
 	} else {
 		j.conn.startWaiting()
 	}
