@@ -50,24 +50,3 @@ type ignore struct{}
 func (ignore) Feed([]byte) error          { return nil }
 func (ignore) End() error                 { return nil }
 func (ignore) Finished(*Stream, *Failure) {}
-
-func BenchmarkCall(b *testing.B) {
-	settings, answers := steady(b, b.N)
-	c := NewConn("m:1", methods, Options{})
-	if err := c.Feed(settings); err != nil {
-		b.Fatal(err)
-	}
-	var head [64]byte
-	key, value := []byte("key"), []byte("value")
-	var s Stream
-	s.Owner = ignore{}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		c.Start(&s, put, append(AppendPrefix(head[:0]), key...), value)
-		c.Wrote(len(c.Output()))
-		if err := c.Feed(answers[i]); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 // exchange is one client's requests and their answers on a connection without a network.
@@ -45,7 +46,7 @@ func (e *exchange) judge(encoded []byte, piece int) (wrong, broken error) {
 	e.scratch = e.conn.Start(e.client.job.call, e.client.request(), e.scratch)
 	e.conn.Wrote(len(e.conn.Output()))
 	e.message = append(binary.BigEndian.AppendUint32(append(e.message[:0], 0), uint32(len(encoded))), encoded...)
-	e.frames = appendAnswer(e.frames[:0], 2*e.stream+1, e.stream == 0, e.message, piece)
+	e.frames = etcdtest.AppendAnswer(e.frames[:0], 2*e.stream+1, e.stream == 0, e.message, piece)
 	e.stream++
 	if err := e.conn.Feed(e.frames); err != nil {
 		return nil, err

@@ -187,38 +187,6 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 // cannedValue is what canned answers hold. A put's answer has no such field.
 var cannedValue = keys.NewValues(8, 0).At(0)
 
-// appendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix, and comes in pieces of
-// the given size. The first answer of a connection puts the fields into the table.
-func appendAnswer(b []byte, stream uint32, first bool, message []byte, piece int) []byte {
-	const headers, data, endStream, endHeaders = 1, 0, 1, 4
-	frame := func(kind, flags byte, length int) {
-		b = append(b, byte(length>>16), byte(length>>8), byte(length), kind, flags)
-		b = binary.BigEndian.AppendUint32(b, stream)
-	}
-	const grpc, status = "application/grpc", "grpc-status"
-	if first {
-		frame(headers, endHeaders, 3+len(grpc))
-		b = append(append(b, 0x88, 0x40|31, byte(len(grpc))), grpc...)
-	} else {
-		frame(headers, endHeaders, 2)
-		b = append(b, 0x88, 0x80|63)
-	}
-	for len(message) > 0 {
-		n := min(piece, len(message))
-		frame(data, 0, n)
-		b = append(b, message[:n]...)
-		message = message[n:]
-	}
-	if first {
-		frame(headers, endHeaders|endStream, 4+len(status))
-		b = append(append(append(b, 0x40, byte(len(status))), status...), 1, '0')
-	} else {
-		frame(headers, endHeaders|endStream, 1)
-		b = append(b, 0x80|62)
-	}
-	return b
-}
-
 // canned answers every complete request with the same bytes, but for the stream.
 func canned(c net.Conn) {
 	const data, ends = 0, 1
@@ -240,7 +208,7 @@ func canned(c net.Conn) {
 				break
 			}
 			if stream := binary.BigEndian.Uint32(rest[5:]); rest[3] == data && rest[4]&ends != 0 {
-				out = appendAnswer(out, stream, first, answer, len(answer))
+				out = etcdtest.AppendAnswer(out, stream, first, answer, len(answer))
 				first = false
 			}
 			rest = rest[length:]
