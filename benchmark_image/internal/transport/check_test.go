@@ -28,7 +28,7 @@ type exchange struct {
 }
 
 func newExchange(t testing.TB, r *load.Request) *exchange {
-	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"), client: client{drive: &drive{}, asked: r}}
+	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"), client: client{drive: &drive{}, current: r}}
 	e.client.job.call = etcd.Protocol{}.NewCall(e)
 	if err := e.conn.Feed([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}); err != nil { // SETTINGS
 		t.Fatal(err)

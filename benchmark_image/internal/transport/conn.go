@@ -179,12 +179,12 @@ func (c *conn) submit(j *job, timeout time.Duration) bool {
 	return true
 }
 
-// patience is how many connections in a row the member may close, politely and before it answered anything,
+// patience is how many connections in a row the member may close in order, before it answered anything,
 // until requests fail at once.
 const patience = 2
 
-// leave takes the conn off a link that is lost or, if polite, takes no more requests, and gets another one.
-func (c *conn) leave(k *link, err error, polite bool) {
+// leave takes the conn off a link that is lost or, if orderly, takes no more requests, and gets another one.
+func (c *conn) leave(k *link, err error, orderly bool) {
 	if c.link != k {
 		return
 	}
@@ -194,10 +194,10 @@ func (c *conn) leave(k *link, err error, polite bool) {
 		c.loop.noteDown()
 	}
 	switch {
-	case k.protocol.Answered() || polite && k.protocol.Active() > 0: // calls that are left are calls that the member has taken
+	case k.protocol.Answered() || orderly && k.protocol.Active() > 0: // calls that are left are calls that the member has taken
 		c.failures = 0
 		c.connect()
-	case polite && c.failures < patience:
+	case orderly && c.failures < patience:
 		c.retry()
 	default:
 		c.attemptFailed(err)

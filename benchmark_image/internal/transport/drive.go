@@ -40,12 +40,12 @@ const (
 
 // client is one of the clients of a load.
 type client struct {
-	job    job
-	drive  *drive
-	number int
-	state  state
-	asked  *load.Request
-	wrong  error // what is wrong with the keys and values of the answer
+	job     job
+	drive   *drive
+	number  int
+	state   state
+	current *load.Request
+	wrong   error // what is wrong with the keys and values of the answer
 }
 
 func newDrive(t *Transport, clients int, run *load.Run) *drive {
@@ -82,12 +82,12 @@ func (d *drive) abandon(l *loop) {
 	d.over = true
 	for i := range d.clients {
 		c := &d.clients[i]
-		if c.state == busy && c.asked != nil {
+		if c.state == busy && c.current != nil {
 			err := load.ErrNotSent
 			if l.withdraw(&c.job) {
 				err = load.ErrAbandoned
 			}
-			d.run.Done(c.asked, 0, err)
+			d.run.Done(c.current, 0, err)
 		}
 		c.state = over
 	}
@@ -105,7 +105,7 @@ var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: st
 
 // request implements task. What it gives is valid until the next call for any client.
 func (c *client) request() *store.Request {
-	r, what := c.asked, &c.drive.what
+	r, what := c.current, &c.drive.what
 	*what = store.Request{
 		Operation: operations[r.Kind], Key: r.Key, Value: r.Value, End: r.End,
 		Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
@@ -123,7 +123,7 @@ func (c *client) request() *store.Request {
 // Visit implements store.Visitor.
 func (c *client) Visit(key, value []byte) {
 	if c.wrong == nil {
-		c.wrong = c.asked.Check(key, value)
+		c.wrong = c.current.Check(key, value)
 	}
 }
 
@@ -131,9 +131,9 @@ func (c *client) Visit(key, value []byte) {
 func (c *client) judge() error {
 	answer := c.job.call.Answer()
 	if c.wrong == nil {
-		c.wrong = c.asked.CheckCounts(answer.Keys, answer.Count, answer.More)
+		c.wrong = c.current.CheckCounts(answer.Keys, answer.Count, answer.More)
 	}
-	if c.asked.Kind == load.Txn && !answer.Succeeded {
+	if c.current.Kind == load.Txn && !answer.Succeeded {
 		c.wrong = load.ErrCompareFailed
 	}
 	return c.wrong
@@ -142,7 +142,7 @@ func (c *client) judge() error {
 // finished implements task.
 func (c *client) finished(failure *store.Failure) {
 	if failure == nil {
-		c.drive.run.Done(c.asked, c.job.call.Answer().Count, c.judge())
+		c.drive.run.Done(c.current, c.job.call.Answer().Count, c.judge())
 		c.next()
 		return
 	}
@@ -154,14 +154,14 @@ func (c *client) finished(failure *store.Failure) {
 
 func (c *client) fail(failure *store.Failure) {
 	text := describe(c.job.conn.member, failure, c.drive.transport.options.RequestTimeout)
-	c.drive.run.Done(c.asked, 0, &load.CallError{Code: failure.Code, Unknown: failure.Unknown, Text: text})
+	c.drive.run.Done(c.current, 0, &load.CallError{Code: failure.Code, Unknown: failure.Unknown, Text: text})
 }
 
 // next sends the client's next request.
 func (c *client) next() {
 	d := c.drive
 	for {
-		c.state, c.asked = busy, nil
+		c.state, c.current = busy, nil
 		request, more := d.run.Ask(c.number, d.wake)
 		switch {
 		case !more:
@@ -174,7 +174,7 @@ func (c *client) next() {
 			c.state = idle
 			return
 		}
-		c.asked = request
+		c.current = request
 		target := d.transport.target(c.number, request.Number)
 		if target.submit(&c.job, d.transport.options.RequestTimeout) {
 			return
@@ -194,7 +194,7 @@ func (c *client) pause() bool {
 	if !conn.failing || d.transport.rotate && conn.loop.readyConns > 0 {
 		return false
 	}
-	c.state, c.asked = paused, nil
+	c.state, c.current = paused, nil
 	conn.loop.after(pauseAfterLoss, func() {
 		if c.state == paused {
 			c.next()

@@ -8,7 +8,7 @@ import (
 
 // The files here never block, so Go's scheduler need not know of these calls. When it does, each first call after
 // a rest wakes a thread of Go's runtime that watches for calls that take long: with one request at a time that takes
-// nearly half of the processor time.
+// nearly half of the CPU time.
 
 // read is read(2) of a file that does not block.
 func read(fd int, b []byte) (int, error) {
