@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 const docs = "../../../docs/http-api.md"

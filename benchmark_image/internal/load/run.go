@@ -179,13 +179,13 @@ func (r *Run) beat(over <-chan struct{}) {
 	}
 }
 
-// Planned tells whether starts are planned: only then does Rested count.
+// Planned tells whether starts are planned: only then does NoteIdle count.
 func (r *Run) Planned() bool { return r.options.Pacer.Planned() }
 
-// Rested tells that the transport had nothing to do for so long until now, because all that is under way waits for the
+// NoteIdle tells that the transport had nothing to do for so long until now, because all that is under way waits for the
 // members. A late request for whose lateness it had something to do most of the time is late because of the transport. One
 // that calls this must do so at its start too; one that does not know its rests never calls it.
-func (r *Run) Rested(d time.Duration) {
+func (r *Run) NoteIdle(d time.Duration) {
 	now := r.elapsed()
 	r.waiting.rest(now-d, now)
 }
