@@ -23,6 +23,7 @@ type Options struct {
 type Run struct {
 	options Options
 	epoch   time.Time
+	beganNs int64
 	records records
 	slots   []slot
 	tally   tally
@@ -64,6 +65,7 @@ type Result struct {
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Epoch   time.Time
+	BeganNs int64 // the same moment on CLOCK_MONOTONIC, which all programs of a machine share
 }
 
 // NewRun prepares a run. The clock starts with Attack.
@@ -88,7 +90,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch = time.Now()
+	r.epoch, r.beganNs = time.Now(), monotonicNs()
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -127,6 +129,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
 		Epoch:   r.epoch,
+		BeganNs: r.beganNs,
 	}
 }
 
