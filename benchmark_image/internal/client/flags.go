@@ -97,12 +97,14 @@ func addParameters(flags *pflag.FlagSet, operation spec.Operation, shared bool) 
 func parsed(operation spec.Operation, flags *pflag.FlagSet, args []string) (*spec.Spec, error) {
 	s := spec.Default(operation)
 	var err error
+	given := make(map[string]bool)
 	flags.Visit(func(flag *pflag.Flag) {
 		if f, ok := flag.Value.(*parameterFlag); ok {
 			err = errors.Join(err, f.given.SetText(&s, f.text))
+			given[f.given.Name] = true
 		}
 	})
-	s.Complete(flags.Changed("total"))
+	s.Complete(func(name string) bool { return given[name] })
 	if operation != spec.Range {
 		return &s, err
 	}

@@ -75,7 +75,7 @@ func parse(operation Operation, values map[string]json.RawMessage) (*Spec, *Prob
 			return nil, refuse(p.Name, show(raw), p.Allowed())
 		}
 	}
-	s.Complete(values["total"] != nil)
+	s.Complete(func(name string) bool { return values[name] != nil })
 	if problem := s.Validate(); problem != nil {
 		return nil, problem
 	}

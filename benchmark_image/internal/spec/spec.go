@@ -79,9 +79,9 @@ func (s *Spec) Members() []string {
 	return s.Endpoints
 }
 
-// Complete fills in what follows from which parameters were given.
-func (s *Spec) Complete(totalGiven bool) {
-	if s.Duration != 0 && !totalGiven {
+// Complete fills in what follows from which parameters were given, by their names in JSON.
+func (s *Spec) Complete(given func(name string) bool) {
+	if s.Duration != 0 && !given(paramTotal.Name) {
 		s.Total = 0
 	}
 }
