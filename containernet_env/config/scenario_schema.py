@@ -46,6 +46,7 @@ LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
 # Half of what the server lets a benchmark take leaves the warm-up and the end their time.
 LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
 TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
+STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
 # Less than the server takes.
 WARMUP_MAX_NS = 3_600 * 10**9
 KEY_TEXT_MAX = 200
@@ -153,6 +154,9 @@ class RawLoad(StrictModel):
     request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
         default=None, alias="timeout"
     )
+    stall_timeout_ns: Annotated[int | None, *duration(0, STALL_TIMEOUT_MAX_NS)] = Field(
+        default=None, alias="stallTimeout"
+    )
 
     @model_validator(mode="after")
     def _has_one_length(self) -> Self:
@@ -167,6 +171,12 @@ class RawLoad(StrictModel):
 
     @model_validator(mode="after")
     def _keeps_the_servers_limits(self) -> Self:
+        if self.stall_timeout_ns is not None and 0 < self.stall_timeout_ns < LENGTH_MIN_NS:
+            refuse(
+                "is too short",
+                f'"0s", which is never, or at least {format_duration(LENGTH_MIN_NS)}',
+                key="stallTimeout",
+            )
         if not self.rate:
             if self.arrival is not None:
                 refuse("is given without a rate", "only beside rate: a closed loop has no arrivals", key="arrival")

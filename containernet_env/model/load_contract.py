@@ -22,6 +22,7 @@ VAL_SIZE_MIN_BYTES, VAL_SIZE_MAX_BYTES = 0, 1_048_576
 REQUEST_TIMEOUT_MIN_S, REQUEST_TIMEOUT_MAX_S = 0.001, 3_600
 DIAL_TIMEOUT_MIN_S, DIAL_TIMEOUT_MAX_S = 0.001, 600
 RUN_TIMEOUT_MIN_S, RUN_TIMEOUT_MAX_S = 0.001, 86_400
+STALL_TIMEOUT_MIN_S, STALL_TIMEOUT_MAX_S = 0.001, 86_400
 RATIO_MIN, RATIO_MAX = 0, 1
 SPAN_KEYS_MIN, SPAN_KEYS_MAX = 1, 1_000_000_000
 
@@ -97,6 +98,9 @@ class LoadBody(TypedDict, total=False):
 
     # end the run early after this time (s)
     runTimeout: float
+
+    # end the run when no request, or none of a kind, has succeeded for so long (s)
+    stallTimeout: float
 
 
 class WriteBody(LoadBody, total=False):

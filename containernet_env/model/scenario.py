@@ -101,7 +101,8 @@ class Load:
     concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
     when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
     (``arrival``). ``warmup`` runs ahead of it and is in no figure. A request without an answer within
-    ``request_timeout_ns`` has failed.
+    ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``: the
+    benchmark server's default).
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
     sends it, durations in seconds, and leaves ``None`` out).
@@ -115,6 +116,7 @@ class Load:
     conns: int = field(metadata={"request": "conns"})
     warmup: Warmup = NO_WARMUP
     request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
+    stall_timeout_ns: int | None = field(default=None, metadata={"request": "stallTimeout"})
 
     @property
     def load_name(self) -> str:
@@ -134,6 +136,8 @@ class Load:
             parts.append(f"warm{format_duration(self.warmup.length_ns)}")
         if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
             parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
+        if self.stall_timeout_ns is not None:
+            parts.append(f"stall{format_duration(self.stall_timeout_ns)}")
         return "-".join(parts)
 
     @property

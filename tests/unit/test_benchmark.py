@@ -86,6 +86,8 @@ def test_writes_have_their_order_of_keys_and_every_load_its_deadline() -> None:
     zipfian = asked(replace(WRITE, keys="zipfian", zipf_exponent=Decimal("1.2")))
     assert (zipfian["keyOrder"], zipfian["zipfExponent"]) == ("zipfian", 1.2)
     assert request_of(replace(READ, request_timeout_ns=10**9), ENDPOINTS, 9.0)[1]["requestTimeout"] == 1.0
+    assert asked(replace(READ, stall_timeout_ns=0)) == asked(READ) | {"stallTimeout": 0.0}
+    assert "stallTimeout" not in asked(READ)
 
 
 def test_reads_of_spans_ask_for_what_the_file_says() -> None:

@@ -72,6 +72,9 @@ def test_names_of_open_loops_say_rate_and_length(tmp_path):
 
 
 def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
+    file = write(tmp_path, {"scenarios": [writes(load=LOAD | {"stallTimeout": "0s"})]})
+    (stalling,) = load_scenarios(file).scenarios
+    assert (stalling.name, stalling.stall_timeout_ns) == ("write-leader-10x1x1-stall0s-4B-64B", 0)
     block = writes(load=LOAD | {"timeout": "5s"}, keys=["sequential", "shuffled", "zipfian"], zipfExponent=2)
     assert names_of(tmp_path, block | {"keySpace": 7}, writes(load=LOAD | {"timeout": "20s"})) == [
         "write-leader-10x1x1-timeout5s-4B-64B-of7",
@@ -254,6 +257,12 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(load=OPEN, keys="uniform")]}, "$.scenarios[0].keySpace", None, "uniform ones are drawn"),
         ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, target, keys"),
         ({"scenarios": [writes(load=LOAD | {"timeout": "0s"})]}, "$.scenarios[0].load.timeout", '"0s"', "3600s"),
+        (
+            {"scenarios": [writes(load=LOAD | {"stallTimeout": "10us"})]},
+            "$.scenarios[0].load.stallTimeout",
+            '"10us"',
+            "at least 1ms",
+        ),
         ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
         ({"scenarios": [reads(spanKeys=0)]}, "$.scenarios[0].spanKeys", "0", "from 1 to"),
         ({"scenarios": [reads(spanKeys=[5, 10_001])]}, "$.scenarios[0].spanKeys", "[5, 10001]", "at most dataset.keys"),

@@ -59,20 +59,13 @@ func checkRoom(result load.Result, options load.Options) load.Result {
 
 func (b *benchmark) options(pacer load.Pacer, targets load.Targeter, room int) load.Options {
 	s := b.spec
-	timeout := s.RequestTimeout
-	// Later than the last deadline, also on a busy machine.
-	stall := timeout + min(max(timeout/10, 100*time.Millisecond), time.Second)
-	if s.Rate > 0 {
-		// Where requests are rare, so are answers: of exponential distances, one in 10^8 is longer than 20 means.
-		stall += time.Duration(20 / s.Rate * float64(time.Second))
-	}
 	return load.Options{
 		Total:        room,
 		Clients:      s.Clients,
 		Targeter:     targets,
 		Pacer:        pacer,
 		RequireFound: requireFound(s),
-		Stall:        stall,
+		Stall:        s.StallTimeout,
 	}
 }
 

@@ -171,3 +171,28 @@ func TestTargetMember(t *testing.T) {
 		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
 	}
 }
+
+// TestAStalledRunIsEndedWhenItWasToldTo has a member that answers nothing any more.
+func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		ended bool
+	}{
+		{[]string{"--total=1000", "--stall-timeout=300ms"}, true},
+		{[]string{"--duration=1500ms", "--stall-timeout=300ms"}, true},
+		{[]string{"--duration=1500ms"}, false}, // a failover is measured through
+		{[]string{"--total=20", "--stall-timeout=0"}, false},
+	} {
+		cluster := etcdtest.Start(t, 1)
+		cluster.Members[0].Hang()
+		args := append([]string{"put", "--request-timeout=100ms", "--clients=2", "--endpoints=" + cluster.Members[0].Endpoint}, c.args...)
+		_, result, _ := callJSON(t, args...)
+		reason := ""
+		if result.Reason != nil {
+			reason = *result.Reason
+		}
+		if got := reason == "no request succeeded for 300ms"; got != c.ended {
+			t.Errorf("%q: reason %q after %.1f s", args, reason, result.TotalS)
+		}
+	}
+}

@@ -49,6 +49,7 @@ type Spec struct {
 	RequestTimeout time.Duration
 	DialTimeout    time.Duration
 	RunTimeout     time.Duration // 0: no limit
+	StallTimeout   time.Duration // 0: never
 
 	KeySize      int    // 0 in a range that names its key, but for Verify
 	KeySpace     int    // 0: as many as requests
@@ -102,6 +103,7 @@ func Default(operation Operation) Spec {
 	if operation == Mixed {
 		s.PutRatio = 0.5
 	}
+	s.StallTimeout = s.defaultStall()
 	return s
 }
 
@@ -242,6 +244,12 @@ var (
 		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true, Default: "86400; of the commands: none",
 		Usage: "end the run early after this time",
 		at:    func(s *Spec) any { return &s.RunTimeout },
+	})
+	paramStallTimeout = parameter(Parameter{
+		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
+		Default: "1.1 request timeouts, and with a rate the time of 20 requests more; with a duration 0",
+		Usage:   "end the run when no request, or none of a kind, has succeeded for so long",
+		at:      func(s *Spec) any { return &s.StallTimeout },
 	})
 
 	_ = parameter(Parameter{

@@ -84,6 +84,24 @@ func (s *Spec) Complete(given func(name string) bool) {
 	if s.Duration != 0 && !given(paramTotal.Name) {
 		s.Total = 0
 	}
+	if !given(paramStallTimeout.Name) {
+		s.StallTimeout = s.defaultStall()
+	}
+}
+
+// defaultStall is when a run is ended that gets no good answer any more: with many requests behind each other's deadlines it
+// would go on for hours. One with a duration ends by itself, and may be about a failover.
+func (s *Spec) defaultStall() time.Duration {
+	if s.Duration != 0 {
+		return 0
+	}
+	// Later than the last deadline, also on a busy machine.
+	stall := s.RequestTimeout + min(max(s.RequestTimeout/10, 100*time.Millisecond), time.Second)
+	if s.Rate > 0 {
+		// Where requests are rare, so are answers: of exponential distances, one in 10^8 is longer than 20 means.
+		stall += Seconds(20 / s.Rate)
+	}
+	return min(stall, MaxRunTimeout)
 }
 
 // MarshalJSON gives the body that describes s, with "operation" ahead and all defaults filled in; Decode reads it.

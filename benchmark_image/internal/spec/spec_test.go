@@ -115,3 +115,30 @@ func TestSecondsThatNoDurationHolds(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Spec)
+		want   time.Duration
+	}{
+		{func(*Spec) {}, 61 * time.Second},
+		{func(s *Spec) { s.RequestTimeout = 100 * time.Millisecond }, 200 * time.Millisecond},
+		{func(s *Spec) { s.RequestTimeout, s.Rate = 5*time.Second, 10 }, 7500 * time.Millisecond},
+		{func(s *Spec) { s.Duration, s.Total = time.Second, 0 }, 0},
+		{func(s *Spec) { s.StallTimeout = 0 }, 0},
+		{func(s *Spec) { s.Duration, s.Total, s.StallTimeout = time.Second, 0, 3*time.Second }, 3 * time.Second},
+	} {
+		s := Default(Put)
+		stall := s.StallTimeout
+		c.change(&s)
+		s.Complete(func(name string) bool {
+			return name == "total" && s.Total > 0 || name == "stallTimeout" && s.StallTimeout != stall
+		})
+		if s.StallTimeout != c.want {
+			t.Errorf("%+v: got %v, want %v", s, s.StallTimeout, c.want)
+		}
+		if problem := s.Validate(); problem != nil {
+			t.Error(problem)
+		}
+	}
+}
