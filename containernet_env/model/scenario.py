@@ -232,10 +232,12 @@ class ScheduledScenario:
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """Where a scenario file names a member, as a JSON path."""
+    """Where a scenario file names a member: as a JSON path, and as a line and a column, both from 1."""
 
     where: str
     member: str
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
         ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
         ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
-        ({"scenarios": [{}]}, "$.scenarios[0].type", None, '"write" or "read"'),
+        ({"scenarios": [{"load": LOAD}]}, "$.scenarios[0].type", None, '"write" or "read"'),
         ({"scenarios": [writes(type="put")]}, "$.scenarios[0].type", '"put"', '"write" or "read"'),
         ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
         ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
