@@ -104,6 +104,8 @@ def read_document(path: Path) -> Document:
             content = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = error.strerror if isinstance(error, OSError) else error
+        if str(path) == "-":
+            reason = f"{reason} (standard input is not read)"
         raise ConfigError(str(path), [Problem("file", f"cannot be read: {reason}")]) from error
     if len(content) > MAX_FILE_BYTES:
         too_large = Problem("file", "is too large", f"more than {MAX_FILE_BYTES} bytes", f"{MAX_FILE_BYTES} bytes")
