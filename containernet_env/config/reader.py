@@ -11,10 +11,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,8 @@ def json_path(location: Location) -> str:
 
 def render(value: object) -> str:
     """A value as it stood in the file, on one line, printable and cut to a readable length."""
-    text = _render(value)
+    # Of two pieces one has a character at least.
+    text = "".join(islice(_tokens(value), 2 * _GOT_CHARACTERS + 2))
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
     return printable if len(printable) <= _GOT_CHARACTERS else printable[: _GOT_CHARACTERS - 3] + "..."
 
@@ -238,10 +240,10 @@ def render(value: object) -> str:
 def value_at(value: Any, location: Location) -> Any:
     """The value at a location of a document; ``KeyError`` when nothing stands there."""
     for step in location:
-        members = dict(enumerate(value)) if isinstance(value, list) else value
-        if not isinstance(members, dict):
+        is_there = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int) and step < len(value))
+        if not is_there:
             raise KeyError(step)
-        value = members[step]
+        value = value[step]
     return value
 
 
@@ -300,11 +302,23 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
     return raw
 
 
-def _render(value: object) -> str:
+def _tokens(value: object) -> Iterator[str]:
+    """The text of a value, piece by piece: only its beginning is ever shown."""
     if isinstance(value, _Verbatim | Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_render(key)}: {_render(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_render(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+        yield str(value)
+    elif isinstance(value, Mapping):
+        yield "{"
+        for index, (key, item) in enumerate(value.items()):
+            yield ", " if index else ""
+            yield from _tokens(key)
+            yield ": "
+            yield from _tokens(item)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            yield ", " if index else ""
+            yield from _tokens(item)
+        yield "]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)

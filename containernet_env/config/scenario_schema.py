@@ -146,7 +146,7 @@ class RawLoad(StrictModel):
 
     total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = None
     duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(default=None, alias="duration")
-    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(default_factory=list)
+    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(default=[])
     arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = None
     clients: Annotated[list[Annotated[int, *integer(1, contract.CLIENTS_MAX)]], *_AXIS]
     conns: Annotated[int, *integer(1, contract.CONNS_MAX)]
@@ -275,7 +275,7 @@ class RawReading(RawOnDataset):
     """What blocks with reads have in common."""
 
     consistency: _CONSISTENCIES
-    span_keys: _SPAN_KEYS = Field(default_factory=list, alias="spanKeys")
+    span_keys: _SPAN_KEYS = Field(default=[], alias="spanKeys")
     verify: Boolean = True
 
 
@@ -384,7 +384,7 @@ class RawScenarioFile(StrictModel):
     scenarios: Annotated[
         list[Annotated[RawAnyBlock, Field(discriminator="type")]],
         Length(1, MAX_SCENARIOS),
-        Field(description="Blocks, run in this order"),
+        Field(description=f"a list of 1 to {MAX_SCENARIOS} blocks"),
     ]
 
 

@@ -146,7 +146,7 @@ class _Addresses:
         nodes = top.get("nodes") if isinstance(value, dict) else value
         names: list[tuple[Location, str]] = []
         ips: list[tuple[Location, IPv4Address]] = []
-        for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+        for index, node in enumerate(nodes[:MAX_NODES] if isinstance(nodes, list) else []):
             if not isinstance(node, dict):
                 continue
             location = (*prefix, index)

@@ -63,14 +63,13 @@ class StrictModel(BaseModel):
                 raise
             errors = _details(error)
             asked = cls._as_far_as_good(raw, {step for details in errors for step in details["loc"][:1]})
-        for kind in cls.__mro__:
-            for check in [item for item in vars(kind).values() if getattr(item, "is_rule", False)]:
-                try:
-                    check(asked)
-                except PydanticCustomError as refusal:
-                    errors.append(InitErrorDetails(type=refusal, input=raw))
-                except _Unknown:
-                    continue
+        for check in _rules_of(cls):
+            try:
+                check(asked)
+            except PydanticCustomError as refusal:
+                errors.append(InitErrorDetails(type=refusal, input=raw))
+            except _Unknown:
+                continue
         if errors:
             raise ValidationError.from_exception_data(cls.__name__, errors)
         return made
@@ -92,6 +91,11 @@ class StrictModel(BaseModel):
             if name in type(self).model_fields:
                 raise _Unknown(name)
             return super().__getattr__(name)
+
+
+@cache
+def _rules_of(model: type[StrictModel]) -> list[Callable[[Any], None]]:
+    return [item for kind in model.__mro__ for item in vars(kind).values() if getattr(item, "is_rule", False)]
 
 
 @cache

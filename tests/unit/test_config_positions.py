@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from containernet_env import cli
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
 from containernet_env.config.positions import Positions
@@ -67,6 +69,26 @@ def test_comments_nested_objects_keys_given_twice_missing_and_unknown(tmp_path):
         'line 19, column 63, $.etcd.election_timeout: is too short for the heartbeat; got "0.4s"',
         "line 19, column 70: has a comma with nothing after it; got ,",
     ]
+
+
+DOCUMENTED = """[
+  {
+    "ip": "10.0.0.1", "mem": "64m",
+    "cpus": 1, "bandwidth": 1, "bw": 10,
+    "link_delay": "3 ms"
+  },
+]
+"""
+
+
+def test_the_documentation_shows_what_a_user_sees(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.json").write_text(DOCUMENTED)
+    with pytest.raises(SystemExit):
+        cli.main(["check", "mine.json"])
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == 4
+    assert f"```text\n{shown}```" in (Path(__file__).resolve().parents[2] / "docs" / "config.md").read_text()
 
 
 SCENARIOS = """{"scenarios": [

@@ -122,3 +122,10 @@ def test_values_are_shown_short_and_printable():
     assert render("\x9b") == r'"\x9b"'
     assert len(render("x" * 1000)) == 60
     assert json_path(("nodes", 0, "odd key")) == '$.nodes[0]["odd key"]'
+
+
+@given(JSON)
+def test_the_beginning_of_any_value_is_shown(value):
+    whole = json.dumps(value, ensure_ascii=False)
+    if whole.isprintable():
+        assert render(value) == (whole if len(whole) <= 60 else f"{whole[:57]}...")

@@ -177,7 +177,7 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
     ("value", "path", "got", "allowed"),
     [
         ([], "$", "[]", "an object with the keys dataset, scenarios"),
-        ({}, "$.scenarios", None, "Blocks"),
+        ({}, "$.scenarios", None, "a list of 1 to 1000 blocks"),
         ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
         ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
         ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
