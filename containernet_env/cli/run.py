@@ -48,6 +48,7 @@ def command(
     dry_run: bool,
 ) -> int:
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down."""
+    from containernet_env.runs import preflight
     from containernet_env.runs.prepare import prepare
 
     began = time.monotonic()
@@ -65,11 +66,13 @@ def command(
         engine=engine,
         congestion_control=tcp_congestion_control,
     )
+    left_open = preflight.check(plan, out)
     if dry_run:
         from containernet_env.cli.render import render_plan, render_summary
 
         render_plan(plan, console)
         render_summary(plan, console)
+        console.print(left_open, soft_wrap=True)
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
-from containernet_env.config.reader import Document, Finding, Location, json_path, render, value_at
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
     REQUESTS_MAX,
     RawAnyBlock,
@@ -51,9 +52,12 @@ def key_findings(document: Document, location: Location, block: RawWrite) -> Ite
 
 
 def span_findings(
-    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Sequence[RawAnyBlock]
+    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawAnyBlock]
 ) -> Iterator[Finding]:
-    """What is wrong with asking for several keys at once, given what the file writes."""
+    """What is wrong with asking for several keys at once, given what the file writes.
+
+    ``blocks`` are the good ones, by their place in the file.
+    """
     span = spans_of(block)[0]
     if span == ONE_KEY or (span.keys is None and not span.named):
         return
@@ -76,7 +80,7 @@ def span_findings(
         allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
         yield Finding(place, "reaches beyond the data set, where it is not known what is there", got, allowed)
         return
-    for index, other in enumerate(blocks):
+    for index, other in blocks.items():
         if isinstance(other, RawWrite) and any(
             _is_amid(data.key_size, other, start, end, dataset) for data in other.data
         ):

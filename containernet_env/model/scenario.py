@@ -101,8 +101,8 @@ class Load:
     concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
     when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
     (``arrival``). ``warmup`` runs ahead of it and is in no figure. A request without an answer within
-    ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``: the
-    benchmark server's default).
+    ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
+    the benchmark server's default).
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
     sends it, durations in seconds, and leaves ``None`` out).
@@ -137,7 +137,7 @@ class Load:
         if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
             parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
         if self.stall_timeout_ns is not None:
-            parts.append(f"stall{format_duration(self.stall_timeout_ns)}")
+            parts.append(f"stall{format_duration(self.stall_timeout_ns) if self.stall_timeout_ns else 'never'}")
         return "-".join(parts)
 
     @property
@@ -236,10 +236,12 @@ class ScheduledScenario:
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """Where a scenario file names a member, as a JSON path."""
+    """Where a scenario file names a member: as a JSON path, and as a line and a column, both from 1."""
 
     where: str
     member: str
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)

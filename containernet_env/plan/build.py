@@ -100,6 +100,8 @@ def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
             f"is not a member of {config.path}",
             json.dumps(item.member),
             f'"leader", "cluster", {", ".join(names)}',
+            item.line,
+            item.column,
         )
         for item in scenario_set.member_targets
         if item.member not in names

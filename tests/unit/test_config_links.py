@@ -138,8 +138,8 @@ def test_the_plan_holds_every_value(tmp_path):
         (
             {**OWN, "link": {"jitter": {"value": "0ms"}}},
             [
-                ("$.nodes[0].link.jitter.value", "is no jitter at all"),
                 ("$.nodes[0].link.jitter.distribution", "is missing"),
+                ("$.nodes[0].link.jitter.value", "is no jitter at all"),
             ],
         ),
         (
@@ -152,9 +152,9 @@ def test_the_plan_holds_every_value(tmp_path):
         ),
         ({**OWN, "link": {"loss": {"good_to_bad_ratio": 2}}},
          [
-             ("$.nodes[0].link.loss.good_to_bad_ratio", "is out of range"),
              ("$.nodes[0].link.loss.model", "is missing"),
              ("$.nodes[0].link.loss.bad_to_good_ratio", "is missing"),
+             ("$.nodes[0].link.loss.good_to_bad_ratio", "is out of range"),
          ]),
     ],
 )  # fmt: skip
@@ -165,13 +165,13 @@ def test_problems_are_told_with_their_place(tmp_path, host, expected):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("loss", "1%", "is not a number"),
+        ("loss", "1%", "is not a number, a number without a unit: write 0.01"),
         ("loss", None, "is not a number"),
         ("loss", 1.5, "is out of range"),
         ("loss", True, "is not a number"),
         ("jitter", "1ms", "is not an object"),
         ("queue", 0, "is out of range"),
-        ("queue", "5", "is not a queue limit"),
+        ("queue", "5", "is not a queue limit, a number without quotes: write 5"),
         ("queue", "0b", "is out of range"),
         ("queue", 1.5, "is not a queue limit"),
         ("seed", -1, "is negative"),

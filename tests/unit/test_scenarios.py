@@ -74,7 +74,7 @@ def test_names_of_open_loops_say_rate_and_length(tmp_path):
 def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
     file = write(tmp_path, {"scenarios": [writes(load=LOAD | {"stallTimeout": "0s"})]})
     (stalling,) = load_scenarios(file).scenarios
-    assert (stalling.name, stalling.stall_timeout_ns) == ("write-leader-10x1x1-stall0s-4B-64B", 0)
+    assert (stalling.name, stalling.stall_timeout_ns) == ("write-leader-10x1x1-stallnever-4B-64B", 0)
     block = writes(load=LOAD | {"timeout": "5s"}, keys=["sequential", "shuffled", "zipfian"], zipfExponent=2)
     assert names_of(tmp_path, block | {"keySpace": 7}, writes(load=LOAD | {"timeout": "20s"})) == [
         "write-leader-10x1x1-timeout5s-4B-64B-of7",
@@ -180,11 +180,11 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
     ("value", "path", "got", "allowed"),
     [
         ([], "$", "[]", "an object with the keys dataset, scenarios"),
-        ({}, "$.scenarios", None, "Blocks"),
+        ({}, "$.scenarios", None, "a list of 1 to 1000 blocks"),
         ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
         ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
         ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
-        ({"scenarios": [{}]}, "$.scenarios[0].type", None, '"write" or "read"'),
+        ({"scenarios": [{"load": LOAD}]}, "$.scenarios[0].type", None, '"write" or "read"'),
         ({"scenarios": [writes(type="put")]}, "$.scenarios[0].type", '"put"', '"write" or "read"'),
         ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
         ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),

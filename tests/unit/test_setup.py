@@ -96,7 +96,7 @@ def test_nothing_to_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.output.startswith("Set-up: nothing to do (")
 
 
-def test_the_verb_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking(monkeypatch, Missing(required=IMAGES))
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))
