@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from containernet_env import __version__
 from containernet_env.base.clock import Moment
@@ -27,11 +25,11 @@ from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
-from containernet_env.results import csv_file
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
+from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, machine
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
@@ -40,34 +38,8 @@ from containernet_env.runs.progress import RunProgress, Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup import ready_images
 
-if TYPE_CHECKING:
-    import pandas
-
 DEFAULT_PORT = 8080
 DEFAULT_TOLERANCE = Tolerance()
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """A run that came to its end.
-
-    ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
-    """
-
-    run_id: str
-    directory: Path
-    outcomes: tuple[ScenarioOutcome, ...]
-    rows: tuple[dict[str, str], ...]
-
-    @property
-    def failed(self) -> int:
-        """How many scenarios failed or were not run."""
-        return sum(outcome.error is not None for outcome in self.outcomes)
-
-    @property
-    def frame(self) -> pandas.DataFrame:
-        """The rows as a table: numbers as numbers, what does not apply as missing."""
-        return csv_file.frame_of(self.rows)
 
 
 def measure(

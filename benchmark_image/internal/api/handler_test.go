@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/client"
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 // asClient makes the test program behave as benchmark-client, so that no other program is needed.

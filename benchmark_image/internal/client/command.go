@@ -31,8 +31,6 @@ type display struct {
 	progress string // none or json
 	precise  bool
 	sample   bool
-
-	transport string // a key of Transports or of elsewhere
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every
@@ -44,9 +42,6 @@ type runError struct{ error }
 func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {
-		if Transports[d.transport] == nil {
-			return runError{become(elsewhere[d.transport], args)}
-		}
 		ok, err := run(ctx, s, d, stdout, stderr)
 		failed = !ok
 		return err
@@ -100,9 +95,6 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		}
 		if shown.progress != "none" && shown.progress != "json" {
 			return fmt.Errorf("--progress: got %q, allowed: none or json", shown.progress)
-		}
-		if Transports[shown.transport] == nil && elsewhere[shown.transport] == "" {
-			return fmt.Errorf("--transport: got %q, allowed: h2 or grpc", shown.transport)
 		}
 		if problem := s.Validate(); problem != nil {
 			return errors.New(problem.FlagError())

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 func call(t *testing.T, args ...string) (status int, stdout, stderr string) {
@@ -69,7 +69,6 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"put --endpoints http://a:1", "scheme"},
 		{"put --output xml", "--output"},
 		{"put --progress bar", "--progress"},
-		{"put --transport http", "--transport: got \"http\", allowed: h2 or grpc"},
 		{"put --key-size 2 --total 3845", "--key-size: got 2, allowed: at least 3 bytes"},
 		{"range", "KEY"},
 		{"range a b c", "arg"},

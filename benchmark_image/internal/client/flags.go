@@ -13,8 +13,6 @@ import (
 )
 
 func displayFlags(flags *pflag.FlagSet, d *display) {
-	flags.StringVar(&d.transport, "transport", "h2",
-		"what carries the requests: h2 (of this program, needs little of the processor) or grpc (grpc-go)")
 	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
 	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
 	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")

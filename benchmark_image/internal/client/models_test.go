@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 func callJSON(t *testing.T, args ...string) (status int, result report.Result, stderr string) {

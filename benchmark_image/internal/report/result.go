@@ -19,8 +19,9 @@ type Result struct {
 	Connections int      `json:"connections"`
 	Clients     int      `json:"clients"`
 	Endpoints   []string `json:"endpoints"`
-	Leader      *string  `json:"leader"` // when the connections were opened
-	Reason      *string  `json:"reason"` // why the run is not what was configured; null if it is
+	Leader      *string  `json:"leader"`   // when the connections were opened
+	Reason      *string  `json:"reason"`   // why the run is not what was configured; null if it is
+	BeganNs     *int64   `json:"began_ns"` // the start of what was measured, on CLOCK_MONOTONIC; null if nothing was
 
 	Figures
 
@@ -86,6 +87,9 @@ func New(setting Setting) *Result {
 		run, rate = &load.Result{}, 0
 	}
 	r.epoch = run.Epoch
+	if run.BeganNs > 0 {
+		r.BeganNs = &run.BeganNs
+	}
 	r.Figures = newFigures(run, setting.Requests, rate, setting.Operation == "mixed")
 	if w := setting.Warmup; w != nil {
 		all := newSamples(len(w.Records))

@@ -1,6 +1,10 @@
 package spec
 
-import "time"
+import (
+	"time"
+
+	"containernet-env/benchmark_image/internal/store/etcd"
+)
 
 // The two consistencies of a range, named as in etcd's benchmark tool.
 const (
@@ -79,7 +83,7 @@ const DefaultTotal = 10_000
 func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
-		Endpoints:      []string{"127.0.0.1:2379"},
+		Endpoints:      []string{etcd.DefaultEndpoint},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,
