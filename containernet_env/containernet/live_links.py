@@ -8,6 +8,7 @@ kernel carries the links, directions and hosts follow each other within millisec
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mininet.log import error
@@ -16,7 +17,8 @@ from mininet.node import Host
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
 from containernet_env.containernet.links import NetworkLink
-from containernet_env.model.chance import IndependentLoss, Jitter, Loss
+from containernet_env.model.chance import Distribution, IndependentLoss, Jitter, Loss
+from containernet_env.network.capture import Capture
 from containernet_env.network.fabric import Fabric
 from containernet_env.network.interface import Interface
 
@@ -32,6 +34,7 @@ class LiveLinks:
         links: list[Any]
         nameToNode: dict[str, Any]
         fabric: Fabric
+        links_kind: Any
 
         def linksBetween(self, node1: Any, node2: Any) -> list[NetworkLink]: ...
 
@@ -81,8 +84,24 @@ class LiveLinks:
                 raise UsageError(f"loss {loss!r}: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, loss=loss)
 
-    def set_jitter(self, node1: Any, node2: Any, jitter: Jitter | None, *, one_way: bool = False) -> int:
-        """Change the jitter; ``None`` is none. See ``change_link``."""
+    def set_jitter(
+        self,
+        node1: Any,
+        node2: Any,
+        jitter: Jitter | str | None,
+        *,
+        distribution: Distribution = "uniform",
+        one_way: bool = False,
+    ) -> int:
+        """Change the jitter; ``None`` is none. See ``change_link``.
+
+        Text with a unit ("1ms") is of that distribution, and frames keep their order where the links can keep it.
+        """
+        if isinstance(jitter, str):
+            try:
+                jitter = Jitter(distribution, parse_duration(jitter), reorder=self.links_kind != "emulator")
+            except ValueError as reason:
+                raise UsageError(f"jitter {jitter!r}; allowed: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
 
     def link_down(self, node1: Any, node2: Any) -> int:
@@ -147,6 +166,31 @@ class LiveLinks:
     def _ends_of(self, node: Any) -> list[Interface]:
         ends = [link.end_of(intf) for link in self.links for intf in (link.intf1, link.intf2) if intf.node is node]
         return [end for end in ends if isinstance(end, Interface)]
+
+    # --- recordings --------------------------------------------------------------------------------------------
+
+    _captures: tuple[Capture, ...] = ()
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """The recordings that have not been stopped."""
+        return self._captures
+
+    def start_capture(self, node: Any, path: Path | str) -> Capture:
+        """Record the frames of a host's first interface into a pcap file, until it or the network is stopped."""
+        host = self._node(node)
+        capture = Capture(host.name, host.pid, host.defaultIntf().name, Path(path))
+        self._captures = (*self._captures, capture)
+        return capture
+
+    def stop_capture(self, capture: Capture) -> str:
+        """End one recording; what was recorded, in words."""
+        self._captures = tuple(other for other in self._captures if other is not capture)
+        return capture.stop()
+
+    def stop_captures(self) -> list[str]:
+        """End all recordings; what was recorded, in words."""
+        return [self.stop_capture(capture) for capture in self._captures]
 
     # --- what it saw -------------------------------------------------------------------------------------------
 

@@ -365,6 +365,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     def _tear_down(self, problems: list[str]) -> None:
         self.context.closing.set()
+        _attempt("captures", self.stop_captures, problems)
         steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
         steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
         steps.append(("links", self.factory.close))
@@ -420,7 +421,7 @@ def _configure(host: Any, addresses: bool) -> None:
     host.config(**{**host.params, **left_out})
 
 
-def _attempt(name: str, step: Callable[[], None], problems: list[str]) -> None:
+def _attempt(name: str, step: Callable[[], object], problems: list[str]) -> None:
     """Carry out one step of the tear-down; whatever goes wrong is noted, so that the others still run."""
     try:
         step()

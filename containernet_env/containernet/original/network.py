@@ -152,6 +152,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         """See ``testbed_network.TestbedNetwork``."""
         problems: list[str] = []
         self._worker.shutdown(wait=True, cancel_futures=True)
+        _attempt("captures", self.stop_captures, problems)
         # By their label: also one that failed half-way. Their links go with their namespaces.
         _attempt("containers", self._remove_containers, problems)
         for host in self.hosts:
