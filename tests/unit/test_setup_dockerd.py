@@ -116,11 +116,21 @@ def test_flags_that_the_configuration_file_has_are_not_given_twice(
     assert "--bridge=none" in how
 
 
+def living(folder: Path) -> subprocess.Popen[bytes]:
+    """A process that its pid file and its name say is a dockerd."""
+    named = folder / "dockerd"
+    named.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    process = subprocess.Popen([named, "60"])
+    (folder / "docker.pid").write_text(str(process.pid))
+    deadline = time.monotonic() + 5
+    # The kernel closes the pipe that tells of the new program before it gives the process its name.
+    while not dockerd._runs(folder / "docker.pid") and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return process
+
+
 def test_one_that_is_starting_already_is_waited_for(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    starting = lonely / "dockerd"
-    starting.symlink_to(shutil.which("sleep") or "/bin/sleep")
-    process = subprocess.Popen([starting, "60"])
-    (lonely / "docker.pid").write_text(str(process.pid))
+    process = living(lonely)
     monkeypatch.setattr(dockerd, "find", lambda: "/nowhere/dockerd")
     answer = threading.Timer(0.2, (lonely / "answers").touch)
     answer.start()
@@ -141,10 +151,7 @@ def test_no_second_one_is_started_beside_one_that_lives_and_is_silent(
     lonely: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_to_start(monkeypatch)
-    silent = lonely / "dockerd"
-    silent.symlink_to(shutil.which("sleep") or "/bin/sleep")
-    process = subprocess.Popen([silent, "60"])
-    (lonely / "docker.pid").write_text(str(process.pid))
+    process = living(lonely)
     try:
         with pytest.raises(MissingRequirementError, match=r"does not answer(.|\n)*no second one"):
             dockerd.start(lambda text: None)
