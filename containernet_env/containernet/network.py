@@ -43,8 +43,8 @@ _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
-    ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``), ``switches`` what joins links by
-    netem ("auto", "ovs", "bridge"; see ``links.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
+    ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
+    netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
     up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels`` go onto every
     container. ``params`` are Mininet's keywords. Needs root.
     """
