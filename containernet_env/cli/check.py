@@ -11,7 +11,8 @@ from rich.console import Console
 from containernet_env.cli.render import render_summary, render_topology
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 
 
 @click.command(short_help="Check a topology file and print what it asks for.")

@@ -20,19 +20,13 @@ from containernet_env.base.units import (
     format_number,
     format_size,
 )
-from containernet_env.config.scenarios import Scenario
 from containernet_env.model.chance import IndependentLoss
 from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import PROBE_FRAME_BYTES, RttExpectation
-from containernet_env.plan.build import EtcdTiming, HostPlan, Plan
+from containernet_env.plan.plan import HostPlan, Plan
 
 _INDENT = 2
-_TIMING_ORIGIN = {
-    "default": "etcd's default",
-    "rtt": "from the largest RTT",
-    "config": "from the config",
-    "heartbeat": "10 heartbeats",
-}
 
 
 def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None:
@@ -53,8 +47,8 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
     if links and any(_says_more(host.link) for host in plan.config.hosts):
         _section(console, "Links")
         console.print(_indented(_links_table(plan)))
-    _section(console, "etcd")
-    _say(console, _timing_text(plan.timing), indent=_INDENT)
+    _section(console, plan.store.name)
+    _say(console, plan.timing.long, indent=_INDENT)
     _say(console, f"data on {plan.config.etcd.data}", indent=_INDENT)
 
 
@@ -149,13 +143,6 @@ def _rtt_groups(pairs: Iterable[RttExpectation]) -> Table:
         example = examples[expected_ns]
         table.add_row(format_ms(expected_ns), str(count), f"{example.a} - {example.b}")
     return table
-
-
-def _timing_text(timing: EtcdTiming) -> str:
-    heartbeat, election = _TIMING_ORIGIN[timing.heartbeat_from], _TIMING_ORIGIN[timing.election_from]
-    if heartbeat == election:
-        return f"heartbeat {timing.heartbeat_ms} ms, election timeout {timing.election_ms} ms ({heartbeat})"
-    return f"heartbeat {timing.heartbeat_ms} ms ({heartbeat}), election timeout {timing.election_ms} ms ({election})"
 
 
 def _containers_table(plan: Plan) -> Table:

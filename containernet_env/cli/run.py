@@ -19,8 +19,8 @@ from containernet_env.cli.signals import StopSignals
 
 if TYPE_CHECKING:
     from containernet_env.fidelity.rtt import Tolerance
-    from containernet_env.network.select import LinksChoice, SwitchesChoice
-    from containernet_env.plan.build import EngineChoice, Plan, PlanOptions
+    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.plan.plan import Plan, PlanOptions
     from containernet_env.results.csv_file import ResultsFile
 
 
@@ -65,7 +65,7 @@ def command(
     dry_run: bool,
 ) -> int:
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down."""
-    from containernet_env.plan.build import PlanOptions
+    from containernet_env.plan.plan import PlanOptions
 
     began = time.monotonic()
     console = Console(highlight=False)
@@ -136,6 +136,7 @@ def _measure(
     stop: StopSignals,
 ) -> int:
     """Bring up, run the matrix, tear down in any case; returns how many rows failed."""
+    from containernet_env.plan.export import plan_values
     from containernet_env.results.record import RunRecord, utc_now
     from containernet_env.results.rows import RunFacts
     from containernet_env.runs import clean
@@ -160,7 +161,7 @@ def _measure(
                 program=__version__,
                 etcd=version,
                 config_sha256=plan.config.sha256,
-                plan=plan.to_dict(),
+                plan=plan_values(plan),
                 **testbed.facts(),
             )
             measured = (

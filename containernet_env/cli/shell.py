@@ -18,8 +18,7 @@ from containernet_env.cli.signals import StopSignals
 
 if TYPE_CHECKING:
     from containernet_env.fidelity.rtt import Tolerance
-    from containernet_env.network.select import LinksChoice, SwitchesChoice
-    from containernet_env.plan.build import EngineChoice
+    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
     from containernet_env.runs.testbed import Testbed
 
 
@@ -46,7 +45,8 @@ def command(
     """
     from containernet_env.config import load_config
     from containernet_env.containernet import select
-    from containernet_env.plan.build import PlanOptions, build_plan
+    from containernet_env.plan.build import build_plan
+    from containernet_env.plan.plan import PlanOptions
     from containernet_env.runs import clean
     from containernet_env.runs.lock import RunLock
     from containernet_env.runs.testbed import Testbed

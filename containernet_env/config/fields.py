@@ -26,6 +26,7 @@ from containernet_env.base.units import (
     parse_size,
 )
 from containernet_env.model.config import CLIENT_NAME, DataStore
+from containernet_env.stores.etcd.timing import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
 
 UNLIMITED = "unlimited"
 
@@ -39,10 +40,6 @@ CPUS_MAX = Decimal(1024)
 # Below this neither etcd nor the benchmark gets as far as its own start: an idle member holds about 25 MiB.
 MEMORY_MIN_BYTES = 16 << 20
 MEMORY_MAX_BYTES = 1 << 44
-# etcd's own rules (server/embed/config.go): election at most maxElectionMs, and at least 5 heartbeats.
-ELECTION_MAX_MS = 50_000
-ELECTION_PER_HEARTBEAT = 5
-HEARTBEAT_MAX_MS = ELECTION_MAX_MS // ELECTION_PER_HEARTBEAT
 PREFIX_MIN, PREFIX_MAX = 8, 30
 
 NAME_PATTERN = "[a-z][a-z0-9-]{0,62}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
@@ -32,14 +31,7 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.reader import Location
 from containernet_env.config.validation import StrictModel
-
-ScenarioType = Literal["write", "read", "mixed", "txn"]
-Arrival = Literal["constant", "poisson"]
-KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
-Consistency = Literal["l", "s"]
-
-ANY_MEMBER = ("leader", "cluster")
-"""The targets that name no member."""
+from containernet_env.model.scenario import ANY_MEMBER, Arrival, Consistency, KeyOrder, ScenarioType, Warmup
 
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
@@ -79,15 +71,6 @@ class _OneOrMore:
 _AXIS = (Field(min_length=1, max_length=MAX_SCENARIOS), _OneOrMore())
 
 
-@dataclass(frozen=True, slots=True)
-class Warmup:
-    """What runs ahead and is in no figure: so many requests, or requests for so long; the other one is 0."""
-
-    requests: int = 0
-    length_ns: int = 0
-
-
-NO_WARMUP = Warmup()
 _WARMUP_FORM = (
     f'a number of requests from 1 to {REQUESTS_MAX}, or a duration such as "2s", from '
     f"{format_duration(LENGTH_MIN_NS)} to {format_duration(WARMUP_MAX_NS)}"
@@ -170,7 +153,9 @@ class RawLoad(StrictModel):
     clients: Annotated[list[Annotated[int, *integer(1, CLIENTS_MAX)]], *_AXIS]
     conns: Annotated[int, *integer(1, CONNS_MAX)]
     warmup: Annotated[Warmup | None, *_WARMUP] = None
-    timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(default=None, alias="timeout")
+    request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
+        default=None, alias="timeout"
+    )
 
     @model_validator(mode="after")
     def _has_one_length(self) -> Self:

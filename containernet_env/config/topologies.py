@@ -8,13 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
-from containernet_env.config.fields import (
-    ELECTION_PER_HEARTBEAT,
-    SUBNET_FORM,
-    parse_ip,
-    parse_name,
-    parse_subnet,
-)
+from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
 from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.reader import Finding, Location, json_path, read_document, render, value_at
@@ -29,6 +23,7 @@ from containernet_env.config.topology_schema import (
 )
 from containernet_env.config.validation import StrictModel, validate
 from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
+from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
 # first address is in.

@@ -11,7 +11,7 @@ from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.network import Containernet
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.select import said
-from containernet_env.plan.build import HostPlan
+from containernet_env.plan.plan import HostPlan
 
 
 class BuiltinNetwork(Containernet):

@@ -28,11 +28,12 @@ from containernet_env.containernet.links import NetworkLink, wrap
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
 from containernet_env.hosts import engine
+from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import enter_neighbours
 from containernet_env.network.link import EventHandler
-from containernet_env.network.select import LinksKind, SwitchKind, check_choices, choose, choose_switches
+from containernet_env.network.select import choose, choose_switches
 
 __all__ = ["Containernet", "Docker"]
 

@@ -7,9 +7,10 @@ import shutil
 
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.containernet.testbed_network import TestbedNetwork
+from containernet_env.model.choices import SwitchKind
 from containernet_env.model.containernet_rules import needs_netem
-from containernet_env.network.select import SwitchKind, choose_switches, kernel_has_netem
-from containernet_env.plan.build import Plan
+from containernet_env.network.select import choose_switches, kernel_has_netem
+from containernet_env.plan.plan import Plan
 
 INSTALLATION_PAGE = "https://containernet.github.io"
 

@@ -9,8 +9,8 @@ from containernet_env.hosts.limits import Limits
 from containernet_env.model.chance import Distribution
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.link import EventHandler
-from containernet_env.plan.build import HostPlan
-from containernet_env.stores.etcd.cluster import MemberHost
+from containernet_env.plan.plan import HostPlan
+from containernet_env.stores.protocol import MemberHost
 
 
 class TestbedHost(MemberHost, Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base.errors import RunError
@@ -25,6 +26,17 @@ class HttpError(RunError):
 
 class NoAnswerError(RunError):
     """The connection was refused, broken, or silent past its deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceConnection:
+    """The way to the ports of one host, by the pid of a process in its network namespace."""
+
+    pid: int
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """See ``request_json``."""
+        return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
 
 
 def request_json(

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model import netem_rules
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.queues import queue_frames
 from containernet_env.model.topology import Link
-from containernet_env.network.kernel import netem
 
 # TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
 RATE_MAX_BPS = 1_000_000_000
@@ -26,7 +26,7 @@ _LOSS_DIGITS = 5
 
 def refusal(direction: DirectionSpec) -> str | None:
     """Why its TCLink cannot carry this out as it was asked for; ``None`` where it can."""
-    if (reason := netem.refusal(direction)) is not None:
+    if (reason := netem_rules.refusal(direction)) is not None:
         return reason
     if direction.rate_bps is not None and direction.rate_bps > RATE_MAX_BPS:
         return "a bandwidth above 1000 Mbit/s: it would ignore it and leave the link unlimited"
@@ -51,7 +51,7 @@ def needs_netem(direction: DirectionSpec) -> bool:
     Only what HTB holds by itself, the 1000 frames of an interface, needs none.
     """
     other = direction.rate_bps is not None and queue_frames(direction) != _INTERFACE_QUEUE_FRAMES
-    return netem.needed(direction) or direction.queue_frames is not None or other
+    return netem_rules.needed(direction) or direction.queue_frames is not None or other
 
 
 def check(links: Iterable[Link], links_choice: str) -> None:

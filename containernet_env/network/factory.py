@@ -9,6 +9,7 @@ from pathlib import Path
 from containernet_env.base.errors import UsageError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.choices import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.emulator.link import EmulatedLink
 from containernet_env.network.emulator.process import LinkEmulator
@@ -16,7 +17,6 @@ from containernet_env.network.fabric import EmulatorFabric, Fabric, KernelFabric
 from containernet_env.network.interface import NAME_MAX, Interface, Port, SwitchPort, derive_mac
 from containernet_env.network.kernel.tc import VethLink
 from containernet_env.network.link import EventHandler, ShapedLink
-from containernet_env.network.select import SwitchKind
 from containernet_env.network.switches import BridgeSwitch, EmulatedSwitch, LearningSwitch, OvsSwitch
 
 # A test at the start fails where something else holds the processors for milliseconds just then.

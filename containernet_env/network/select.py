@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from functools import lru_cache
-from typing import Literal, get_args
 
-from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.network.kernel import ovs
-
-LinksChoice = Literal["auto", "netem", "emulator"]
-LinksKind = Literal["netem", "emulator"]
-SwitchesChoice = Literal["auto", "ovs", "bridge"]
-SwitchKind = Literal["emulator", "ovs", "bridge"]
 
 _SAID = {
     "emulator": "emulator",
@@ -55,18 +50,6 @@ def choose(asked: str) -> LinksKind:
             "Use --links emulator, or auto.",
         )
     return "netem" if found else "emulator"
-
-
-def check_choices(links: str, switches: str) -> None:
-    """Raise ``UsageError`` for choices that do not exist or mean nothing together; asks nothing of the machine."""
-    for name, asked, choices in (
-        ("links", links, get_args(LinksChoice)),
-        ("switches", switches, get_args(SwitchesChoice)),
-    ):
-        if asked not in choices:
-            raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")
-    if links == "emulator" and switches != "auto":
-        raise UsageError(f"switches={switches!r} with links='emulator': the link emulator has switches of its own")
 
 
 def choose_switches(asked: str, links: LinksKind) -> SwitchKind:

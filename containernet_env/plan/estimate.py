@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from statistics import fmean
 
-from containernet_env.config.scenarios import Scenario
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
 
 # cpu seconds of one request: the client's share, and the share of each member that takes part.
@@ -74,9 +74,9 @@ class Estimator:
             warmup_s = scenario.warmup.requests * per_request_s
         return SCENARIO_S + warmup_s + measured_s
 
-    def around_s(self, election_ms: int) -> float:
-        """Seconds of bring-up and tear-down."""
-        return RUN_S + HOST_S * (len(self._members) + 1) + 2 * election_ms / 1000
+    def around_s(self, settle_s: float) -> float:
+        """Seconds of bring-up and tear-down; ``settle_s`` is what the store may take to agree on a leader."""
+        return RUN_S + HOST_S * (len(self._members) + 1) + settle_s
 
     def latency_s(self, scenario: Scenario) -> float:
         """Seconds of one request alone: the mean over who may lead and who may be asked, and over a mixed load."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from containernet_env.config.scenarios import Scenario, ScheduledScenario
 from containernet_env.model.chance import IndependentLoss
 from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.link_statistics import p99_ns
+from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.results.csv_file import NOT_APPLICABLE, OUR_PERCENTILES, SEED_PERCENTILES, SERVICE_PERCENTILES
 

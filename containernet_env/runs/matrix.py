@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.progress import Reporter, ScenarioReport
-from containernet_env.config.scenarios import Scenario, ScheduledScenario
-from containernet_env.load.server import Outcome, lateness_of, request_of
+from containernet_env.load.request import request_of
+from containernet_env.load.server import Outcome, lateness_of
 from containernet_env.model.link_statistics import late_frames, own_losses
+from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.record import RunRecord, utc_now
 from containernet_env.results.rows import RunFacts, left_out_of, percentiles_of, row_of
@@ -154,7 +155,7 @@ class Run:
             return None
 
     def _endpoints(self) -> dict[str, str]:
-        return {member.name: member.endpoint for member in self._testbed.cluster.living()}
+        return dict(self._testbed.cluster.endpoints)
 
     def _follow(self, path: str, body: Mapping[str, Any]) -> Outcome:
         """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked."""
@@ -255,8 +256,7 @@ class Run:
 
     def _leader_since(self) -> str | None:
         """Who leads now, after who led before the scenario where that changed ("etcd1>etcd2")."""
-        before, leader = self._leader, self._testbed.cluster.leader()
-        self._leader = leader.name if leader else None
+        before, self._leader = self._leader, self._testbed.cluster.leader()
         if before == self._leader or before is None:
             return self._leader
         return f"{before}>{self._leader or 'none'}"

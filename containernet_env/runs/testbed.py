@@ -15,11 +15,12 @@ from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
 from containernet_env.hosts import engine, netns, tcp
+from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
-from containernet_env.load.server import SERVER_PORT, BenchmarkServer
-from containernet_env.plan.build import Plan
+from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
+from containernet_env.plan.plan import Plan
 from containernet_env.setup.images import Images
-from containernet_env.stores.etcd.cluster import Cluster, Member
+from containernet_env.stores.protocol import Cluster, MemberPlace
 
 HOST_UP_TIMEOUT_S = 60.0
 CLUSTER_TIMEOUT_S = 60.0
@@ -28,8 +29,6 @@ SERVER_TIMEOUT_S = 20.0
 # How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
 _NEWS_S = 0.5
 
-# The first process of each image, which the host's command follows.
-ENTRY_POINTS = {"etcd": "start-etcd", "benchmark": "benchmark-server"}
 
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
@@ -121,11 +120,7 @@ class Testbed:
             stage.done(self._prove_network())
         with self._reporter.stage("cluster") as stage:
             self.leader_at_start = self._start_cluster()
-            timing = self.plan.timing
-            stage.done(
-                f"{len(self.cluster.members)} members, leader {self.leader_at_start}, "
-                f"heartbeat {timing.heartbeat_ms} ms, election {timing.election_ms} ms"
-            )
+            stage.done(f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}")
         self._start_relay()
 
     def down(self) -> None:
@@ -146,7 +141,8 @@ class Testbed:
 
     def _start_hosts(self) -> None:
         for plan in self.plan.hosts:
-            command = [ENTRY_POINTS[plan.image], *plan.command]
+            entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
+            command = [entry_point, *plan.command]
             self.hosts[plan.name] = self.net.add_host(plan, self._images[plan.image], command)
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
@@ -221,14 +217,22 @@ class Testbed:
 
     def _start_cluster(self) -> str:
         limits = {plan.name: plan.memory_bytes for plan in self.plan.hosts}
-        self._cluster = Cluster(
-            [Member(self.hosts[host.name], str(host.ip), limits[host.name]) for host in self.plan.topology.members]
+        self._cluster = self.plan.store.cluster(
+            [
+                MemberPlace(
+                    self.hosts[host.name],
+                    str(host.ip),
+                    limits[host.name],
+                    NamespaceConnection(self.hosts[host.name].pid),
+                )
+                for host in self.plan.topology.members
+            ]
         )
         return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
 
     def _start_relay(self) -> None:
         pid = self.client_host.pid
-        self._server = BenchmarkServer(pid)
+        self._server = BenchmarkServer(NamespaceConnection(pid))
         self._server.wait_ready(SERVER_TIMEOUT_S)
         self.relay = Relay(pid, SERVER_PORT, self._port)
         self.relay.start()

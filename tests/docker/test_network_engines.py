@@ -22,10 +22,11 @@ from containernet_env.containernet.network import Containernet
 from containernet_env.fidelity.rtt import measure_rtt
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
+from containernet_env.model.choices import EngineChoice, SwitchesChoice
 from containernet_env.network.kernel.tc import DELAY_TOLERANCE_NS, RATE_TOLERANCE_RATIO
 from containernet_env.network.link import check_held
-from containernet_env.network.select import SwitchesChoice
-from containernet_env.plan.build import EngineChoice, Plan, PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import Plan, PlanOptions
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 from tests.root.network import RTT_TOLERANCE, answers, has_netem, needs_ovs

@@ -19,7 +19,8 @@ from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import netns
 from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
 from tests.root.network import keywords_of, needs_emulator, needs_root

@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.config.scenario_schema import Warmup
-from containernet_env.config.scenarios import Dataset, Scenario
 from containernet_env.hosts.netns_http import HttpError
-from containernet_env.load import server as benchmark
-from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of, request_of
+from containernet_env.load.request import request_of
+from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of
 from containernet_env.model.keys import Span
+from containernet_env.model.scenario import Dataset, Scenario, Warmup
 from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
-WRITE = Scenario("w", "write", 1000, 10, 2, 8, 256, 1000, target="leader")
-READ = Scenario("r", "read", 500, 10, 2, 8, 256, 10_000, consistency="s")
+WRITE = Scenario(
+    name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, target="leader"
+)
+READ = Scenario(
+    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000, consistency="s"
+)
 TIMED = {"total": None, "duration_ns": 1_500_000_000}
 
 
@@ -137,23 +140,22 @@ def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
     assert schema()["properties"]["schema"] == {"const": RESULT_SCHEMA}
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, status: int, answer: Any) -> None:
-    """Let the server give this answer to everything."""
+class Answering:
+    """A connection to a server that gives one answer to everything."""
 
-    def request_json(*_: Any, **__: Any) -> Any:
-        if status != 200:
-            raise HttpError(status, answer, answer["error"])
-        return answer
+    def __init__(self, status: int, answer: Any) -> None:
+        self._status, self._answer = status, answer
 
-    monkeypatch.setattr(benchmark, "request_json", request_json)
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        if self._status != 200:
+            raise HttpError(self._status, self._answer, self._answer["error"])
+        return self._answer
 
 
 @pytest.mark.parametrize(("status", "answer"), benchmarks())
-def test_every_documented_answer_of_a_benchmark_is_understood(
-    monkeypatch: pytest.MonkeyPatch, status: int, answer: Any
-) -> None:
-    answering(monkeypatch, status, answer)
-    outcome = BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answer: Any) -> None:
+    server = BenchmarkServer(Answering(status, answer))
+    outcome = server.run("/benchmark/write", {}, 1.0)
     if status == 200:
         assert (outcome.result, outcome.error) == (answer, None)
     elif status == 500:
@@ -168,16 +170,14 @@ def test_every_documented_answer_of_a_benchmark_is_understood(
     ("changes", "got"),
     [({"schema": 2}, "of version 2"), ({"schema": "3"}, "of version '3'"), (None, "without a version")],
 )
-def test_a_result_of_another_version_is_refused(
-    monkeypatch: pytest.MonkeyPatch, status: int, changes: dict[str, Any] | None, got: str
-) -> None:
+def test_a_result_of_another_version_is_refused(status: int, changes: dict[str, Any] | None, got: str) -> None:
     result = closed_loop() | changes if changes is not None else {"ok": 5}
-    answering(monkeypatch, status, result if status == 200 else {"error": "3 failed", "result": result})
+    server = BenchmarkServer(Answering(status, result if status == 200 else {"error": "3 failed", "result": result}))
     with pytest.raises(RunError, match=f"a result {got}; version {RESULT_SCHEMA} is read here.*build.sh"):
-        BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+        server.run("/benchmark/write", {}, 1.0)
 
 
-def test_a_failed_benchmark_without_figures_has_its_error_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, 500, {"error": "no member could be reached", "result": None})
-    outcome = BenchmarkServer(1).run("/benchmark/write", {}, 1.0)
+def test_a_failed_benchmark_without_figures_has_its_error_only() -> None:
+    server = BenchmarkServer(Answering(500, {"error": "no member could be reached", "result": None}))
+    outcome = server.run("/benchmark/write", {}, 1.0)
     assert (outcome.result, outcome.error) == (None, "HTTP 500: no member could be reached")

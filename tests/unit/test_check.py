@@ -16,7 +16,8 @@ from containernet_env.config import load_config
 from containernet_env.config.export import schema_of
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*.json"))

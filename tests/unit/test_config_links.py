@@ -11,7 +11,9 @@ from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.rows import bandwidths_mbps, link_delays_ms
 
 MS, MBIT = 10**6, 10**6
@@ -91,7 +93,7 @@ def test_the_plan_holds_every_value(tmp_path):
         "queue": "1k",
         "seed": 5,
     }
-    plan = build_plan(load(tmp_path, {"bandwidth": 1, "link": link}), None, PlanOptions(machine_cores=2)).to_dict()
+    plan = plan_values(build_plan(load(tmp_path, {"bandwidth": 1, "link": link}), None, PlanOptions(machine_cores=2)))
     assert plan["links"][0]["a_to_b"] == {
         "delay_ns": 3 * MS,
         "rate_bps": MBIT,

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.config.scenario_schema import Warmup
-from containernet_env.config.scenarios import Scenario
 from containernet_env.model.keys import Span
+from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.model.topology import star
 from containernet_env.plan.estimate import SCENARIO_S, Estimator
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
 ESTIMATOR = Estimator(star(CONFIG), [node.cpus for node in CONFIG.nodes], 2)
-WRITE = Scenario("w", "write", 1000, 1, 1, 8, 256, 1000, target="leader")
-READ = Scenario("r", "read", 1000, 1, 1, 8, 256, 1000, consistency="l")
+WRITE = Scenario(
+    name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
+)
+READ = Scenario(
+    name="r", type="read", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, consistency="l"
+)
 
 
 def mixed(put_ratio: str) -> Scenario:

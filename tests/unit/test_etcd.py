@@ -9,8 +9,8 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import NoAnswerError
-from containernet_env.stores.etcd import cluster as etcd
-from containernet_env.stores.etcd.cluster import Cluster, Member
+from containernet_env.stores.etcd.cluster import EtcdCluster, Member
+from containernet_env.stores.protocol import MemberPlace
 
 
 @dataclass
@@ -35,13 +35,21 @@ class FakeHost:
 
 
 class FakeMembers:
-    """Answers in place of the members' gateways: pid -> (member id, leader id, term), or an exception."""
+    """Members' own views by number: (member id, leader id, term); None and those left out do not answer."""
 
     def __init__(self) -> None:
         self.views: dict[int, tuple[int, int, int] | None] = {}
 
-    def request(self, pid: int, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        view = self.views.get(pid)
+
+@dataclass
+class FakeConnection:
+    """Answers in place of one member's gateway."""
+
+    members: FakeMembers
+    number: int
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        view = self.members.views.get(self.number)
         if view is None:
             raise NoAnswerError("refused")
         if path == "/v3/kv/range":
@@ -56,19 +64,18 @@ class FakeMembers:
 
 
 @pytest.fixture
-def members(monkeypatch: pytest.MonkeyPatch) -> FakeMembers:
-    fake = FakeMembers()
-    monkeypatch.setattr(etcd, "request_json", fake.request)
-    return fake
+def members() -> FakeMembers:
+    return FakeMembers()
 
 
-def cluster_of(count: int) -> tuple[Cluster, list[FakeHost]]:
+def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[FakeHost]]:
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in range(1, count + 1)]
-    return Cluster([Member(host, f"10.0.0.{host.pid}", 64 << 20) for host in hosts]), hosts
+    places = [MemberPlace(host, f"10.0.0.{host.pid}", 64 << 20, FakeConnection(members, host.pid)) for host in hosts]
+    return EtcdCluster([Member(place) for place in places]), hosts
 
 
 def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(3)
+    cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 102, 2) for i in (1, 2, 3)}
     leader = cluster.agreed_leader()
     assert leader is not None and leader.name == "etcd2"
@@ -76,46 +83,44 @@ def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
 
 
 def test_one_silent_member_leaves_a_leader_but_not_an_agreed_one(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(3)
+    cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 101, 2), 3: None}
     assert cluster.agreed_leader() is None
-    leader = cluster.leader()
-    assert leader is not None and leader.name == "etcd1"
+    assert cluster.leader() == "etcd1"
 
 
 def test_a_view_of_an_older_term_does_not_count(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(3)
+    cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}
     assert cluster.agreed_leader() is None
-    leader = cluster.leader()
-    assert leader is not None and leader.name == "etcd2"
+    assert cluster.leader() == "etcd2"
 
 
 def test_members_that_know_no_leader_name_none(members: FakeMembers) -> None:
-    cluster, _ = cluster_of(3)
+    cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 0, 2) for i in (1, 2, 3)}
     assert cluster.leader() is None
 
 
-def test_an_oom_kill_names_member_and_limit() -> None:
-    cluster, hosts = cluster_of(3)
+def test_an_oom_kill_names_member_and_limit(members: FakeMembers) -> None:
+    cluster, hosts = cluster_of(members)
     hosts[1].alive, hosts[1].ended = False, FakeExit(137, True)
     assert cluster.deaths() == {"etcd2": "etcd2 was OOM-killed (memory limit 64m)"}
     assert cluster.has_quorum()
     hosts[0].alive, hosts[0].ended = False, FakeExit(1, False)
     assert cluster.deaths()["etcd1"] == "etcd1 ended with exit code 1: last words"
     assert not cluster.has_quorum()
-    assert [member.name for member in cluster.living()] == ["etcd3"]
+    assert cluster.endpoints == {"etcd3": "10.0.0.3:2379"}
 
 
 def test_without_a_quorum_nothing_is_asked(members: FakeMembers) -> None:
-    cluster, hosts = cluster_of(3)
+    cluster, hosts = cluster_of(members)
     hosts[0].alive = hosts[1].alive = False
     assert not cluster.answers(timeout_s=60)
 
 
 def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembers) -> None:
-    cluster, hosts = cluster_of(3)
+    cluster, hosts = cluster_of(members)
     hosts[2].alive = False
     members.views = {1: (101, 101, 2), 2: (102, 101, 2)}
     assert cluster.answers(timeout_s=5)
@@ -126,7 +131,7 @@ def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembe
 def test_a_member_that_dies_at_start_ends_the_wait_with_its_last_lines(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, hosts = cluster_of(3)
+    cluster, hosts = cluster_of(members)
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
     hosts[0].alive, hosts[0].ended, hosts[0].log = False, FakeExit(2, False), "flag provided but not defined"
     with pytest.raises(RunError, match=r"(?s)etcd1 ended with exit code 2.*flag provided but not defined"):
@@ -136,7 +141,7 @@ def test_a_member_that_dies_at_start_ends_the_wait_with_its_last_lines(
 def test_a_cluster_that_never_gets_ready_says_who_is_silent(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster, _ = cluster_of(3)
+    cluster, _ = cluster_of(members)
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
     members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
     with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):

@@ -30,7 +30,8 @@ from containernet_env.model import containernet_rules as original_rules
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.topology import Link
-from containernet_env.plan.build import Plan, PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import Plan, PlanOptions
 
 MS = 1_000_000
 MBIT = 1_000_000

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.config.scenarios import Scenario, ScheduledScenario
 from containernet_env.load.server import lateness_of
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.keys import ONE_KEY, Span
 from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.results.csv_file import COLUMNS
 from containernet_env.results.rows import RunFacts, figures_of, row_of
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 FACTS = RunFacts(load_config(CONFIG), None, None, "docker", "emulator", "3.7.3", "run-1")
-READ = Scenario("r", "read", 500, 10, 2, 8, 256, 1000, consistency="l")
+READ = Scenario(
+    name="r", type="read", total=500, clients=10, conns=2, key_size=8, val_size=256, key_space=1000, consistency="l"
+)
 NEW = ("Rate_offered", "Rate_achieved", "Unsent", "Unknown", "Behind")
 SERVICE = ("Service_50%", "Service_95%", "Service_99%", "Service_99.9%")
 

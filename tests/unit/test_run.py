@@ -19,9 +19,8 @@ from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.progress import SilentReporter
 from containernet_env.cli.signals import StopSignals
 from containernet_env.config import load_config
-from containernet_env.config.scenario_schema import Warmup
-from containernet_env.config.scenarios import Dataset, Scenario, ScheduledScenario
 from containernet_env.load.server import Outcome, Progress
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Warmup
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.record import RunRecord
 from containernet_env.results.rows import RunFacts
@@ -33,11 +32,31 @@ CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 
 
 def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
-    return Scenario(name, "write", total, 10, 2, key_size, val_size, key_space=total, target="leader")
+    return Scenario(
+        name=name,
+        type="write",
+        total=total,
+        clients=10,
+        conns=2,
+        key_size=key_size,
+        val_size=val_size,
+        key_space=total,
+        target="leader",
+    )
 
 
 def read(name: str) -> Scenario:
-    return Scenario(name, "read", 500, 10, 2, 8, 256, key_space=1000, consistency="l")
+    return Scenario(
+        name=name,
+        type="read",
+        total=500,
+        clients=10,
+        conns=2,
+        key_size=8,
+        val_size=256,
+        key_space=1000,
+        consistency="l",
+    )
 
 
 def result_of(ok: int = 1000, failed: int = 0) -> dict[str, Any]:
@@ -66,9 +85,9 @@ class FakeCluster:
         self.leaders: Iterator[str | None] = iter(())
         self.answering = True
 
-    def living(self) -> list[Any]:
-        names = [name for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead]
-        return [SimpleNamespace(name=name, endpoint=f"{name}:2379") for name in names]
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {name: f"{name}:2379" for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead}
 
     def deaths(self) -> dict[str, str]:
         return dict(self.dead)
@@ -79,9 +98,8 @@ class FakeCluster:
     def answers(self, timeout_s: float) -> bool:
         return self.answering and self.has_quorum()
 
-    def leader(self) -> Any:
-        name = next(self.leaders, "etcd1")
-        return SimpleNamespace(name=name) if name else None
+    def leader(self) -> str | None:
+        return next(self.leaders, "etcd1") or None
 
 
 class FakeServer:

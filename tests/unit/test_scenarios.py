@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config import scenario_schema
-from containernet_env.config.scenarios import (
-    DEFAULT_SCENARIOS,
-    MAX_SCENARIOS,
-    QUICK_SCENARIOS,
-    Dataset,
-    Scenario,
-    load_scenarios,
-    select,
-)
+from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.model.scenario import Dataset, Scenario
+from containernet_env.plan.selection import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")

@@ -12,7 +12,8 @@ from containernet_env.config import load_config
 from containernet_env.hosts import engine, owner
 from containernet_env.network import select
 from containernet_env.network.kernel import ovs
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import clean
 
 CONFIG = Path(__file__).parents[2] / "configs" / "3node-3ms.json"

@@ -15,11 +15,13 @@ from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
 from containernet_env.fidelity.rtt import ProbeHost, Tolerance, measure
 from containernet_env.model.topology import RttExpectation
-from containernet_env.plan.build import PlanOptions, build_plan
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-from containernet_env.stores.etcd.cluster import Cluster, Member
+from containernet_env.stores.etcd.cluster import EtcdCluster, Member
+from containernet_env.stores.protocol import MemberPlace
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 DIED = "the link emulator ended with status -9"
@@ -189,9 +191,9 @@ def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
 
 def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
     host: Any = SimpleNamespace(name="etcd1", alive=True)
-    cluster = Cluster([Member(host, "10.0.0.1", None)])
+    cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", None, SimpleNamespace()))])
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    monkeypatch.setattr(Cluster, "agreed_leader", lambda self: None)
+    monkeypatch.setattr(EtcdCluster, "agreed_leader", lambda self: None)
     news = iter([None, None, DIED])
     began = time.monotonic()
     with pytest.raises(RunError, match=DIED):

@@ -18,7 +18,7 @@ from containernet_env.hosts.engine import ExitState
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions, log_config
 from containernet_env.hosts.processes import SENTINEL
-from containernet_env.plan.build import HostPlan
+from containernet_env.plan.plan import HostPlan
 
 _SHELL_DEADLINE_S = 30.0
 _END_TIMEOUT_S = 10.0

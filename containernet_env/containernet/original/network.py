@@ -25,13 +25,13 @@ from containernet_env.containernet.original.host import OriginalHost
 from containernet_env.containernet.original.links import CheckedInterface, OriginalLink, keywords
 from containernet_env.containernet.original.switches import NamespacedBridge, OwnedOvsBridge
 from containernet_env.hosts import engine
+from containernet_env.model.choices import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.fabric import Fabric, KernelFabric
 from containernet_env.network.interface import NAME_MAX, derive_mac, enter_neighbours
 from containernet_env.network.leftovers import remove_interfaces
 from containernet_env.network.link import EventHandler
-from containernet_env.network.select import SwitchKind
-from containernet_env.plan.build import HostPlan
+from containernet_env.plan.plan import HostPlan
 
 
 class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]

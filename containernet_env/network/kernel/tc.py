@@ -16,6 +16,7 @@ from typing import Any
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
+from containernet_env.model import netem_rules
 from containernet_env.model.chance import Jitter, Loss
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import since, veth_counters
@@ -70,7 +71,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
 
     Raises ``UsageError`` for what HTB and netem cannot carry out.
     """
-    if (refusal := netem.refusal(direction)) is not None:
+    if (refusal := netem_rules.refusal(direction)) is not None:
         raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
     commands = []
     parent = ["root"]
@@ -87,7 +88,7 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
             ]
         )
         parent = ["parent", _CLASS]
-    if netem.needed(direction):
+    if netem_rules.needed(direction):
         limit = queue + delay_room_frames(direction)
         commands.append(
             [

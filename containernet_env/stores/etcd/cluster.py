@@ -1,7 +1,7 @@
 """A running etcd cluster, seen from the driver: start it, wait for it, ask who leads, tell who died and why.
 
-Members are asked over their JSON gateway through sockets made inside their own namespaces, so that a question
-crosses no emulated link and adds nothing to what is being measured.
+Members are asked over their JSON gateway through the connections that are handed in, which cross no emulated link and
+add nothing to what is being measured.
 """
 
 from __future__ import annotations
@@ -10,45 +10,23 @@ import base64
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.units import format_size
-from containernet_env.hosts.netns_http import request_json
+from containernet_env.stores.etcd.flags import CLIENT_PORT
+from containernet_env.stores.protocol import Broken, MemberPlace
 
-CLIENT_PORT = 2379
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
 GATE = "run/gate"
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
 _POLL_S = 0.05
-
-
-class ExitState(Protocol):
-    """How a host's first process ended."""
-
-    exit_code: int | None
-    oom_killed: bool
-
-
-class MemberHost(Protocol):
-    """What is needed of the host a member runs on (`containernet_env.containernet.docker.Docker`)."""
-
-    name: str
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def alive(self) -> bool: ...
-
-    def exit_state(self) -> ExitState: ...
-
-    def logs(self, tail: int = 20) -> str: ...
+# etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
+_STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
 
 
 @dataclass(frozen=True)
@@ -64,12 +42,12 @@ class MemberStatus:
 class Member:
     """One etcd member and the host it runs on."""
 
-    def __init__(self, host: MemberHost, ip: str, memory_bytes: int | None) -> None:
-        self.host = host
-        self.name = host.name
-        self.ip = ip
-        self.endpoint = f"{ip}:{CLIENT_PORT}"
-        self.memory_bytes = memory_bytes
+    def __init__(self, place: MemberPlace) -> None:
+        self.host = place.host
+        self.name = place.host.name
+        self.endpoint = f"{place.ip}:{CLIENT_PORT}"
+        self.memory_bytes = place.memory_bytes
+        self.connection = place.connection
         self._death: str | None = None
 
     def start(self, deadline: float) -> None:
@@ -90,7 +68,7 @@ class Member:
 
     def status(self, timeout_s: float = 2.0) -> MemberStatus:
         """Ask this member for its state. Raises RunError where it does not answer."""
-        answer = request_json(self.host.pid, CLIENT_PORT, "POST", "/v3/maintenance/status", {}, timeout_s=timeout_s)
+        answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         return MemberStatus(
             member_id=str(answer["header"]["member_id"]),
             leader_id=str(answer.get("leader", "0")),
@@ -118,7 +96,7 @@ class Member:
             return f"(no log of {self.name}: {error})"
 
 
-class Cluster:
+class EtcdCluster:
     """The members of one run, in config order."""
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -130,7 +108,7 @@ class Cluster:
         """Let the helper threads end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, timeout_s: float, broken: Callable[[], str | None] = lambda: None) -> str:
+    def start(self, timeout_s: float, broken: Broken = lambda: None) -> str:
         """Start every member, wait until all answer and agree on a leader; return the leader's name.
 
         Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
@@ -173,9 +151,20 @@ class Cluster:
         """The leader, where every member answers and all name the same one; else None."""
         return self._leader(required=len(self.members))
 
-    def leader(self) -> Member | None:
-        """The leader that at least a quorum of members names; None where there is none."""
-        return self._leader(required=self.quorum)
+    def leader(self) -> str | None:
+        """See ``stores.protocol.Cluster``."""
+        found = self._leader(required=self.quorum)
+        return found.name if found is not None else None
+
+    @property
+    def size(self) -> int:
+        """See ``stores.protocol.Cluster``."""
+        return len(self.members)
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """See ``stores.protocol.Cluster``."""
+        return {member.name: member.endpoint for member in self.living()}
 
     def _leader(self, required: int) -> Member | None:
         statuses = {member: status for member, status in self.statuses().items() if status is not None}
@@ -217,13 +206,8 @@ class Cluster:
         def read(member: Member) -> bool:
             while (left := deadline - time.monotonic()) > 0:
                 try:
-                    request_json(
-                        member.host.pid,
-                        CLIENT_PORT,
-                        "POST",
-                        "/v3/kv/range",
-                        {"key": PROBE_KEY},
-                        timeout_s=max(left, 0.1),
+                    member.connection.request_json(
+                        CLIENT_PORT, "POST", _RANGE, {"key": PROBE_KEY}, timeout_s=max(left, 0.1)
                     )
                     return True
                 except RunError:

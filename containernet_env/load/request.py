@@ -1,0 +1,93 @@
+"""From a scenario to what the benchmark server is sent (docs/http-api.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from containernet_env.model.keys import Span
+from containernet_env.model.scenario import Load, Scenario
+
+
+def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
+    """The path and JSON body that ask the server for `scenario`; what it does not ask for is left out.
+
+    `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
+    """
+    body: dict[str, Any] = {
+        "endpoints": ",".join(endpoints.values()),
+        "runTimeout": run_timeout_s,
+        **_load_fields(scenario),
+    }
+    if scenario.verify or not scenario.span.named:
+        body |= _key_fields(scenario)
+    if scenario.member is not None:
+        body["targetMember"] = endpoints[scenario.member]
+    elif scenario.type == "write" or scenario.target == "leader":
+        body["targetLeader"] = scenario.target == "leader"
+    # Only reads and what is written here are sequential by themselves.
+    if scenario.keys != "sequential" or scenario.type in ("mixed", "txn"):
+        body["keyOrder"] = scenario.keys
+    if scenario.keys == "zipfian":
+        body["zipfExponent"] = float(scenario.zipf_exponent)
+    if scenario.type == "write":
+        order = {"sequentialKeys": True} if scenario.keys == "sequential" else {}
+        return "/benchmark/write", body | order | {"valSize": scenario.val_size}
+    if scenario.type == "txn":
+        return "/benchmark/txn", body | {"valSize": scenario.val_size}
+    body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span)}
+    if scenario.verify:
+        body["verify"] = True
+    # What a read must find follows from the size of the values and from the seed, which is the server's own default
+    # here as when the keys were written.
+    if scenario.verify or scenario.type == "mixed":
+        body["valSize"] = scenario.val_size
+    if scenario.put_ratio is None:
+        return "/benchmark/read", body
+    return "/benchmark/mixed", body | {"ratio": float(scenario.put_ratio)}
+
+
+def _key_fields(scenario: Scenario) -> dict[str, Any]:
+    """Which keys there are."""
+    keys: dict[str, Any] = {"keySize": scenario.key_size}
+    if scenario.key_space is not None:
+        keys["keySpace"] = scenario.key_space
+    if scenario.key_prefix:
+        keys["keyPrefix"] = scenario.key_prefix
+    return keys
+
+
+def _span_fields(span: Span) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if span.prefix is not None:
+        fields |= {"key": span.prefix, "prefix": True}
+    if span.start is not None:
+        fields |= {"key": span.start, "endRange": span.end}
+    if span.keys is not None:
+        fields["spanKeys"] = span.keys
+    if span.limit is not None:
+        fields["limit"] = span.limit
+    if span.answer != "values":
+        fields[f"{span.answer}Only"] = True
+    return fields
+
+
+def _load_fields(load: Load) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    for item in fields(Load):
+        name, value = item.metadata.get("request"), getattr(load, item.name)
+        if name is not None and value is not None:
+            body[name] = value / 1e9 if item.name.endswith("_ns") else _plain(value)
+    if load.rate is not None:
+        body["arrival"] = load.arrival
+    if load.warmup.requests:
+        body["warmupRequests"] = load.warmup.requests
+    if load.warmup.length_ns:
+        body["warmupDuration"] = load.warmup.length_ns / 1e9
+    return body
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,33 @@
+"""What a user may choose of the means: what carries links, what joins them, what makes hosts."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from containernet_env.base.errors import UsageError
+
+EngineChoice = Literal["builtin", "containernet"]
+
+
+LinksChoice = Literal["auto", "netem", "emulator"]
+
+
+LinksKind = Literal["netem", "emulator"]
+
+
+SwitchesChoice = Literal["auto", "ovs", "bridge"]
+
+
+SwitchKind = Literal["emulator", "ovs", "bridge"]
+
+
+def check_choices(links: str, switches: str) -> None:
+    """Raise ``UsageError`` for choices that do not exist or mean nothing together; asks nothing of the machine."""
+    for name, asked, choices in (
+        ("links", links, get_args(LinksChoice)),
+        ("switches", switches, get_args(SwitchesChoice)),
+    ):
+        if asked not in choices:
+            raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")
+    if links == "emulator" and switches != "auto":
+        raise UsageError(f"switches={switches!r} with links='emulator': the link emulator has switches of its own")

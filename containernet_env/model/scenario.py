@@ -1,0 +1,248 @@
+"""Scenarios: the loads of a run, one after the other, and the data set that their reads read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import ceil
+from pathlib import Path
+from typing import Literal
+
+from containernet_env.base.units import format_duration, format_number
+from containernet_env.model.keys import ONE_KEY, Keys, Span
+
+ScenarioType = Literal["write", "read", "mixed", "txn"]
+Arrival = Literal["constant", "poisson"]
+KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
+Consistency = Literal["l", "s"]
+
+
+ANY_MEMBER = ("leader", "cluster")
+"""The targets that name no member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """What runs ahead and is in no figure: so many requests, or requests for so long; the other one is 0."""
+
+    requests: int = 0
+    length_ns: int = 0
+
+
+NO_WARMUP = Warmup()
+
+
+CONSISTENCY_NAMES: dict[Consistency, str] = {"l": "linearizable", "s": "serializable"}
+
+
+ZIPF_EXPONENT = Decimal("0.99")
+"""The benchmark server's default, which is that of YCSB."""
+
+
+REQUEST_TIMEOUT_NS = 20 * 10**9
+"""Deadline of each request unless a load has its own. A loaded member on a fifth of a core answers within a few
+seconds; a dead one never does, and a run should say so within a minute."""
+
+
+# The data set is loaded as fast as it goes without troubling a small member.
+LOAD_CLIENTS, LOAD_CONNS = 100, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What every read scenario reads: ``keys`` sequential keys; sizes are in bytes, ``key_prefix`` comes on top.
+
+    With a ``key_prefix`` no write scenario makes or changes any of it.
+    """
+
+    key_size: int = 8
+    val_size: int = 256
+    keys: int = 10_000
+    key_prefix: str = ""
+
+    @property
+    def all_keys(self) -> Keys:
+        """The names of all its keys."""
+        return Keys(self.key_size, self.keys, self.key_prefix)
+
+    @property
+    def load(self) -> Scenario:
+        """The unmeasured write that makes the data set where no scenario did."""
+        return Scenario(
+            name="load-dataset",
+            type="write",
+            total=self.keys,
+            clients=min(self.keys, LOAD_CLIENTS),
+            conns=LOAD_CONNS,
+            key_size=self.key_size,
+            val_size=self.val_size,
+            key_space=self.keys,
+            key_prefix=self.key_prefix,
+        )
+
+    def present_after(self, scenario: Scenario, present: bool) -> bool:
+        """Whether the store holds the data set after ``scenario``, given whether it did before it.
+
+        A write that is sure to write at least as many keys with the same sizes makes it; one of other values under
+        keys of the same size replaces part of it. What is written of the data set itself is what was there.
+        """
+        if scenario.uses_dataset or scenario.key_size != self.key_size or self.key_prefix:
+            return present
+        if scenario.val_size != self.val_size:
+            return False
+        return present or scenario.first_keys_written >= self.keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How much is requested, when, by whom.
+
+    ``total`` requests, or as many as start within ``duration_ns`` (the other one is ``None``), by ``clients``
+    concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
+    when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
+    (``arrival``). ``warmup`` runs ahead of it and is in no figure. A request without an answer within
+    ``request_timeout_ns`` has failed.
+
+    ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
+    sends it, durations in seconds, and leaves ``None`` out).
+    """
+
+    total: int | None = field(default=None, metadata={"request": "total"})
+    duration_ns: int | None = field(default=None, metadata={"request": "duration"})
+    rate: Decimal | None = field(default=None, metadata={"request": "rate"})
+    arrival: Arrival = "constant"
+    clients: int = field(metadata={"request": "clients"})
+    conns: int = field(metadata={"request": "conns"})
+    warmup: Warmup = NO_WARMUP
+    request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
+
+    @property
+    def load_name(self) -> str:
+        """What a scenario's name says of it, such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
+        parts = []
+        if self.rate is not None:
+            parts.append(f"r{format_number(self.rate)}")
+        if self.arrival != "constant":
+            parts.append(self.arrival)
+        if self.duration_ns is not None:
+            parts += [format_duration(self.duration_ns), f"{self.clients}x{self.conns}"]
+        else:
+            parts.append(f"{self.total}x{self.clients}x{self.conns}")
+        if self.warmup.requests:
+            parts.append(f"warm{self.warmup.requests}")
+        if self.warmup.length_ns:
+            parts.append(f"warm{format_duration(self.warmup.length_ns)}")
+        if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
+            parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
+        return "-".join(parts)
+
+    @property
+    def requests(self) -> int | None:
+        """How many requests are configured: by an open loop's schedule, whose Poisson form has so many on average.
+
+        ``None`` for a closed loop with a duration.
+        """
+        if self.total is not None or self.duration_ns is None or self.rate is None:
+            return self.total
+        return ceil(self.rate * self.duration_ns / 10**9)
+
+    @property
+    def scheduled_s(self) -> float | None:
+        """How long it takes by its duration or its rate; ``None`` where the cluster's speed decides."""
+        if self.duration_ns is not None:
+            return self.duration_ns / 1e9
+        return self.total / float(self.rate) if self.rate is not None and self.total is not None else None
+
+    @property
+    def warmup_s(self) -> float | None:
+        """How long the warm-up takes, 0 without one; ``None`` where the cluster's speed decides."""
+        if self.warmup.requests and self.rate is None:
+            return None
+        return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario(Load):
+    """One measured load, and what its requests do.
+
+    A write puts keys of ``key_size`` bytes with values of ``val_size`` bytes, in the order of ``keys``, which come from
+    ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
+    that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
+    set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
+    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set anew if it has
+    its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in turn
+    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
+    """
+
+    name: str
+    type: ScenarioType
+    key_size: int
+    val_size: int
+    key_space: int | None
+    target: str = "cluster"
+    consistency: Consistency | None = None
+    keys: KeyOrder = "sequential"
+    zipf_exponent: Decimal = ZIPF_EXPONENT
+    verify: bool = False
+    put_ratio: Decimal | None = None
+    key_prefix: str = ""
+    span: Span = ONE_KEY
+
+    @property
+    def reads(self) -> bool:
+        """Whether some of its requests only read."""
+        return self.consistency is not None
+
+    @property
+    def keys_answered(self) -> int:
+        """How many keys the answer to one of its reads holds at most."""
+        return self.span.answered(Keys(self.key_size, self.key_space or 1, self.key_prefix))
+
+    @property
+    def first_keys_written(self) -> int:
+        """So many of the first keys are there after this write for sure: drawn keys may be any."""
+        if self.total is None or self.key_space is None or self.keys in ("uniform", "zipfian"):
+            return 0
+        if self.keys == "shuffled" and self.total < self.key_space:
+            return 0
+        return min(self.total, self.key_space)
+
+    @property
+    def uses_dataset(self) -> bool:
+        """Whether the data set has to be there."""
+        return self.type != "write"
+
+    @property
+    def member(self) -> str | None:
+        """The one member that is asked, if it is one; ``"leader"`` and ``"cluster"`` are no names here."""
+        return None if self.target in ANY_MEMBER else self.target
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledScenario:
+    """A scenario at its place in a run; ``repetition`` counts from 1."""
+
+    scenario: Scenario
+    repetition: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberTarget:
+    """Where a scenario file names a member, as a JSON path."""
+
+    where: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioSet:
+    """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
+
+    Whether there are the members that ``member_targets`` names, only a topology tells.
+    """
+
+    path: Path
+    sha256: str
+    dataset: Dataset
+    scenarios: tuple[Scenario, ...]
+    member_targets: tuple[MemberTarget, ...] = ()

@@ -1,0 +1,125 @@
+"""A plan as JSON values, units in the keys: for the run's record and the golden files."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.scenario import Scenario
+from containernet_env.model.topology import Link, RttExpectation
+from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
+
+
+def plan_values(plan: Plan) -> dict[str, Any]:
+    """The plan as JSON values, units in the keys: for the run's record and the golden files."""
+    return {
+        "run_id": plan.run_id,
+        "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},
+        "scenario_file": plan.scenario_set
+        and {"path": str(plan.scenario_set.path), "sha256": plan.scenario_set.sha256},
+        "subnet": str(plan.config.subnet),
+        "engine": plan.options.engine,
+        "links_choice": plan.options.links,
+        "links_by": plan.links_by,
+        "links_by_reason": plan.links_by_reason,
+        "switches_choice": plan.options.switches,
+        "machine_cores": plan.options.machine_cores,
+        "hosts": [_host_dict(host) for host in plan.hosts],
+        "switches": [switch.name for switch in plan.switches],
+        "links": [_link_dict(link) for link in plan.links],
+        "rtt": [_rtt_dict(pair) for pair in plan.rtt],
+        "largest_member_rtt": plan.largest_member_rtt and _rtt_dict(plan.largest_member_rtt),
+        plan.store.name: {**plan.timing.values(), "data": plan.config.etcd.data},
+        "dataset": {
+            "key_size_bytes": plan.dataset.key_size,
+            "val_size_bytes": plan.dataset.val_size,
+            "keys": plan.dataset.keys,
+            "key_prefix": plan.dataset.key_prefix,
+        },
+        "scenarios": [_scenario_dict(planned) for planned in plan.scenarios],
+        "estimated_s": round(plan.estimated_s, 1),
+        "notes": list(plan.notes),
+    }
+
+
+def _host_dict(host: HostPlan) -> dict[str, Any]:
+    return {
+        "name": host.name,
+        "role": host.role,
+        "address": f"{host.ip}/{host.prefix_length}",
+        "image": host.image,
+        "command": list(host.command),
+        "environment": dict(host.environment),
+        "tcp_congestion_control": host.tcp_congestion_control,
+        "tmpfs": dict(host.tmpfs),
+        "memory_bytes": host.memory_bytes,
+        "memswap_bytes": host.memswap_bytes,
+        "cpus": None if host.cpus is None else float(host.cpus),
+        "cpu_period_us": host.cpu_period_us,
+        "cpu_quota_us": host.cpu_quota_us,
+    }
+
+
+def _link_dict(link: Link) -> dict[str, Any]:
+    return {
+        "name": link.name,
+        "a": link.a,
+        "b": link.b,
+        "a_to_b": _direction_dict(link.spec.a_to_b),
+        "b_to_a": _direction_dict(link.spec.b_to_a),
+    }
+
+
+def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
+    return {
+        "delay_ns": direction.delay_ns,
+        "rate_bps": direction.rate_bps,
+        "queue_frames": direction.queue_frames,
+        "queue_bytes": direction.queue_bytes,
+        "default_queue_frames": direction.default_queue_frames,
+        "jitter": None if direction.jitter is None else asdict(direction.jitter),
+        "loss": None if direction.loss is None else asdict(direction.loss),
+        "seed": direction.seed,
+    }
+
+
+def _rtt_dict(pair: RttExpectation) -> dict[str, Any]:
+    return {
+        "a": pair.a,
+        "b": pair.b,
+        "propagation_ns": pair.propagation_ns,
+        "expected_ns": pair.expected_ns,
+        "frame_bytes": pair.frame_bytes,
+    }
+
+
+def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
+    scenario: Scenario = planned.scheduled.scenario
+    return {
+        "name": scenario.name,
+        "repetition": planned.scheduled.repetition,
+        "type": scenario.type,
+        "total": scenario.total,
+        "clients": scenario.clients,
+        "conns": scenario.conns,
+        "key_size_bytes": scenario.key_size,
+        "val_size_bytes": scenario.val_size,
+        "key_space": scenario.key_space,
+        "target": scenario.target,
+        "consistency": scenario.consistency,
+        "duration_s": scenario.duration_ns and scenario.duration_ns / 1e9,
+        "rate_per_s": scenario.rate and float(scenario.rate),
+        "arrival": scenario.rate and scenario.arrival,
+        "warmup_requests": scenario.warmup.requests,
+        "warmup_s": scenario.warmup.length_ns / 1e9,
+        "keys": scenario.keys,
+        "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
+        "verify": scenario.verify,
+        "request_timeout_s": scenario.request_timeout_ns / 1e9,
+        "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
+        "key_prefix": scenario.key_prefix,
+        "span": asdict(scenario.span) if scenario.reads else None,
+        "loads_dataset": planned.loads_dataset,
+        "estimated_s": round(planned.estimated_s, 1),
+    }

@@ -1,0 +1,103 @@
+"""A plan: everything a run will do, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+from containernet_env.model.config import Config
+from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
+from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
+from containernet_env.stores.protocol import Store, Timing
+
+CPU_PERIOD_US = 100_000
+"""The kernel's default CFS period; a quota is cpus * period."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What the command line and the machine add to the files.
+
+    ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
+    placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
+    ``repeat``: 1 or more. ``engine``: what makes hosts and links real (`containernet_env.containernet`).
+    """
+
+    machine_cores: int
+    run_id: str = "RUN-ID"
+    links: LinksChoice = "auto"
+    switches: SwitchesChoice = "auto"
+    tcp_congestion_control: str = "cubic"
+    only: tuple[str, ...] = ()
+    repeat: int = 1
+    engine: EngineChoice = "builtin"
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """One container. ``None`` limits are unlimited; ``memswap_bytes`` = ``memory_bytes``: nothing is swapped.
+
+    ``image`` is the role of the image, not its tag. ``command`` is what follows the image's own entry point;
+    ``tmpfs`` maps paths to mount options; ``environment`` is set inside the container.
+    """
+
+    name: str
+    role: HostRole
+    ip: str
+    prefix_length: int
+    image: HostRole
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    tcp_congestion_control: str
+    tmpfs: Mapping[str, str]
+    memory_bytes: int | None
+    memswap_bytes: int | None
+    cpus: Decimal | None
+    cpu_period_us: int
+    cpu_quota_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedScenario:
+    """A scenario of the run.
+
+    ``loads_dataset``: the data set has to be loaded before it, since no earlier scenario leaves it behind.
+    ``estimated_s`` is rough (`containernet_env.plan.estimate`) and includes that load.
+    """
+
+    scheduled: ScheduledScenario
+    loads_dataset: bool
+    estimated_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run will do, known before anything is created.
+
+    ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
+    and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
+    default for it. ``rtt`` has one entry per pair of hosts. ``notes`` are sentences that the user should read once.
+    ``store`` is what is measured and ``timing`` its clock. ``links_by`` is ``options.links``, but for ``auto`` with
+    links that netem cannot carry out; ``links_by_reason`` then says what of them.
+    """
+
+    run_id: str
+    config: Config
+    scenario_set: ScenarioSet | None
+    options: PlanOptions
+    links_by: LinksChoice
+    links_by_reason: str | None
+    topology: Topology
+    hosts: tuple[HostPlan, ...]
+    switches: tuple[Switch, ...]
+    links: tuple[Link, ...]
+    rtt: tuple[RttExpectation, ...]
+    largest_member_rtt: RttExpectation | None
+    store: Store
+    timing: Timing
+    dataset: Dataset
+    scenarios: tuple[PlannedScenario, ...]
+    estimated_s: float
+    notes: tuple[str, ...]

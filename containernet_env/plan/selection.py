@@ -1,0 +1,31 @@
+"""Which scenarios of a file a run takes, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from containernet_env.base.errors import UsageError
+from containernet_env.model.scenario import Scenario, ScheduledScenario
+
+
+def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int = 1) -> tuple[ScheduledScenario, ...]:
+    """The scenarios that match any of ``only`` (empty: all), the whole selection ``repeat`` times.
+
+    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``, ``mixed``,
+    ``txn``). Raises ``UsageError`` that lists the names when a pattern matches nothing.
+    """
+    if repeat < 1:
+        raise UsageError(f"--repeat: got {repeat}; allowed: 1 or more")
+    unmatched = [pattern for pattern in only if not any(_matches(item, pattern) for item in scenarios)]
+    if unmatched:
+        names = "\n".join(f"  {scenario.name}" for scenario in scenarios)
+        allowed = f"write, read, mixed, txn, a name or a glob of these:\n{names}"
+        raise UsageError(f"no scenario matches {', '.join(unmatched)}; allowed: {allowed}")
+    chosen = [item for item in scenarios if not only or any(_matches(item, pattern) for pattern in only)]
+    # Whole rounds, so that a drift of the machine meets every scenario alike.
+    return tuple(ScheduledScenario(item, number) for number in range(1, repeat + 1) for item in chosen)
+
+
+def _matches(scenario: Scenario, pattern: str) -> bool:
+    return pattern == scenario.type or fnmatchcase(scenario.name, pattern)

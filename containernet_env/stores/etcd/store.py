@@ -1,0 +1,35 @@
+"""etcd as a store: see ``stores.protocol.Store``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from containernet_env.model.config import Config, Node
+from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.etcd.cluster import EtcdCluster, Member
+from containernet_env.stores.etcd.flags import DATA_DIR, etcd_flags
+from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
+from containernet_env.stores.protocol import MemberPlace, MemberStart, Timing
+
+
+class Etcd:
+    """See ``stores.protocol.Store``."""
+
+    name = "etcd"
+    entry_point = "start-etcd"
+
+    def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
+        """See ``Store``."""
+        return etcd_timing(config, largest_member_rtt)
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
+        """See ``Store``."""
+        assert isinstance(timing, EtcdTiming)
+        return MemberStart(etcd_flags(node, config, timing, run_id), (DATA_DIR,))
+
+    def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
+        """See ``Store``."""
+        return EtcdCluster([Member(place) for place in places])
+
+
+ETCD = Etcd()

@@ -1,0 +1,137 @@
+"""What a run needs of a store, whichever it is: how its members are started, and how the running cluster is asked.
+
+``Store`` is pure, and the plan asks it; ``Cluster`` is the running one, reached through connections that are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from containernet_env.model.config import Config, Node
+from containernet_env.model.topology import RttExpectation
+
+Broken = Callable[[], str | None]
+"""Why it is of no use to go on waiting; ``None`` while it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStart:
+    """How a member is started: what follows its image's entry point, and the directories that hold its data."""
+
+    command: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+
+class Timing(Protocol):
+    """A store's clock, as it suits the network: heartbeats, elections, and the like."""
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds that a new cluster may take to agree on a leader, for estimates."""
+
+    @property
+    def short(self) -> str:
+        """Its values in a few words."""
+
+    @property
+    def long(self) -> str:
+        """Its values, and what decided each."""
+
+    def values(self) -> Mapping[str, int | str]:
+        """As JSON values, units in the names."""
+
+    def notes(self, largest: RttExpectation) -> Iterator[str]:
+        """What of it does not suit the largest RTT between two members."""
+
+
+class Connection(Protocol):
+    """The way to one member, whatever network it is in; asking crosses no emulated link."""
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+
+class ExitState(Protocol):
+    """How a host's first process ended; ``exit_code`` is ``None`` while it runs."""
+
+    exit_code: int | None
+    oom_killed: bool
+
+
+class MemberHost(Protocol):
+    """What is needed of the host that a member runs on."""
+
+    name: str
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def alive(self) -> bool: ...
+
+    def exit_state(self) -> ExitState: ...
+
+    def logs(self, tail: int = 20) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlace:
+    """Where a member runs: its host, its address on the emulated network, its limit, and the way to it."""
+
+    host: MemberHost
+    ip: str
+    memory_bytes: int | None
+    connection: Connection
+
+
+class Cluster(Protocol):
+    """The running members, in config order."""
+
+    @property
+    def endpoints(self) -> Mapping[str, str]:
+        """``ip:port`` of each living member by its name, for clients."""
+
+    @property
+    def size(self) -> int:
+        """How many members there are, the dead ones too."""
+
+    def start(self, timeout_s: float, broken: Broken) -> str:
+        """Start every member, wait until all agree on a leader; its name. Raises ``RunError``."""
+
+    def leader(self) -> str | None:
+        """The name of the leader that at least a quorum names; ``None`` where there is none."""
+
+    def version(self) -> str:
+        """The version that a living member reports. Raises ``RunError`` where none answers."""
+
+    def deaths(self) -> Mapping[str, str]:
+        """Dead members: name -> why, in config order."""
+
+    def answers(self, timeout_s: float) -> bool:
+        """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
+
+    def close(self) -> None:
+        """Let helper threads end; the members stay."""
+
+
+class Store(Protocol):
+    """One kind of store. Everything that only it knows (flags, ports, API) is behind this."""
+
+    @property
+    def name(self) -> str:
+        """As topologies and rows have it."""
+
+    @property
+    def entry_point(self) -> str:
+        """The first process of its image, which waits at a gate until the network has been proved."""
+
+    def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> Timing:
+        """The clock that suits the network, the config's own values first. Raises ``ConfigError``."""
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
+        """How the member of ``node`` is started."""
+
+    def cluster(self, places: Sequence[MemberPlace]) -> Cluster:
+        """The cluster of these members, not yet started."""
