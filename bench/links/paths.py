@@ -22,12 +22,13 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.queues import queue_frames
-from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator
-from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.emulator.link import EmulatedLink
+from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
+from containernet_env.network.kernel.tc import VethLink
 
 Kind = Literal["emulator", "wirefilter", "netem", "htb"]
 KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")
-MTU_BYTES = 1500
 TAP_QUEUE_FRAMES = 10_000
 """The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
 
@@ -165,8 +166,9 @@ def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary
     emulator.start()
     emulator.call("add_switch", name="s1")
     for host in hosts:
-        link = EmulatedLink(emulator, f"{host.name}-s1", ({"port": host.name}, {"switch": "s1"}), spec)
-        link.add_port(host.name, host.pid, host.interface, host.mac, MTU_BYTES)
+        ends = (Interface(host.pid, host.interface, host.mac, host.name), SwitchPort(f"{host.name}-port", "s1"))
+        link = EmulatedLink(emulator, f"{host.name}-s1", ends, spec)
+        link.make()
         link.apply(spec)
     return EmulatorPath(hosts, emulator)
 
@@ -249,8 +251,9 @@ def _kernel(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, hosts_sh
     netns.ip_batch(between.pid, ["link add name br0 type bridge stp_state 0 forward_delay 0", "link set dev br0 up"])
     for number, host in enumerate(hosts, 1):
         port = f"port{number}"
-        link = VethLink(f"{host.name}-s1", End(host.interface, host.pid), End(port, between.pid), spec)
-        link.make(host.mac, f"02:00:00:00:0a:0{number}", MTU_BYTES)
+        there = Interface(between.pid, port, f"02:00:00:00:0a:0{number}")
+        link = VethLink(f"{host.name}-s1", (Interface(host.pid, host.interface, host.mac), there), spec)
+        link.make()
         stack.callback(link.clear)
         link.apply(spec)
         netns.ip_batch(between.pid, [f"link set dev {port} master br0", f"link set dev {port} up"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from containernet_env.hosts.limits import Limits
+from containernet_env.model.chance import Distribution
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
@@ -47,6 +48,10 @@ class LiveChanges(Protocol):
     def set_rate(self, node1: Any, node2: Any, mbps: Any | None, *, one_way: bool = False) -> int: ...
 
     def set_loss(self, node1: Any, node2: Any, loss: Any, *, one_way: bool = False) -> int: ...
+
+    def set_jitter(
+        self, node1: Any, node2: Any, jitter: Any, *, distribution: Distribution = "uniform", one_way: bool = False
+    ) -> int: ...
 
     def partition(self, sets: Sequence[Iterable[Any]]) -> int: ...
 

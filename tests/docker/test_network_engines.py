@@ -16,10 +16,9 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
-from containernet_env.containernet import select
+from containernet_env.containernet import select, testbed_network
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet
-from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.fidelity.rtt import measure_rtt
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
@@ -72,7 +71,7 @@ def make_plan(tmp_path: Path, which: EngineChoice, switches: SwitchesChoice) -> 
 
 
 @contextmanager
-def network(plan: Plan) -> Iterator[TestbedNetwork]:
+def network(plan: Plan) -> Iterator[testbed_network.TestbedNetwork]:
     before = snapshot()
     net = select.create(plan)
     try:

@@ -18,13 +18,14 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer, ControlClient
-from containernet_env.network.emulator.process import (
+from containernet_env.network.emulator.link import (
     EmulatedLink,
-    LinkEmulator,
     changed_fields,
     direction_from_json,
     direction_to_json,
 )
+from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.interface import Interface, SwitchPort
 
 
 class Emulator:
@@ -282,12 +283,13 @@ class _Recorder(LinkEmulator):
 
 def test_naming_the_seed_of_a_direction_begins_its_draws_anew_and_no_others() -> None:
     recorder = _Recorder()
-    link = EmulatedLink(recorder, "d1-s1", ({"port": "d1"}, {"switch": "s1"}), LinkSpec())
+    link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
     seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
     link.apply(LinkSpec(seeded, seeded))
     link.change_directions({"a_to_b": {"seed": 7}})
     link.change_directions({"a_to_b": {"delay_ns": 5_000_000}, "b_to_a": {"delay_ns": 5_000_000}})
-    _, restart, change = (fields for _, fields in recorder.requests)
+    made, restart, change = (fields for _, fields in recorder.requests)
+    assert (made["a"], made["b"]) == ({"port": "d1"}, {"switch": "s1"})
     assert restart["a_to_b"]["seed"] == 7
     assert "seed" not in restart["b_to_a"]
     assert "seed" not in change["a_to_b"]
