@@ -85,7 +85,7 @@ def command(
 
 def _tell_failure(reason: str) -> None:
     """Say at once that the network is gone: what is done on it from here on means nothing."""
-    click.echo(f"error: {reason}; the network is gone, exit and begin anew", err=True)
+    click.echo(f"error: {reason}; the network is gone, exit and start again", err=True)
 
 
 def _interact(testbed: Testbed) -> int:

@@ -194,6 +194,6 @@ class LiveLinks:
 
     # --- what it saw -------------------------------------------------------------------------------------------
 
-    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw since the network came up; see ``Fabric.statistics``."""
-        return self.fabric.statistics([link.held for link in self.links], anew=anew, buckets=buckets)
+        return self.fabric.statistics([link.held for link in self.links], reset=reset, buckets=buckets)

@@ -8,8 +8,9 @@ bucket's longest time in ns and its count; those of all links together are the s
 ``early_max_ns`` is how early one came at the most, ``too_early`` how many came more than 20 us early); ``None`` is what
 the implementation cannot tell.
 
-A frame's time counts from when it was read. ``read_gap``, of the link emulator's ports and of all together and in the
-form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both together.
+A frame's time counts from when it was read. ``ingress_poll_delay``, of the link emulator's ports and of all together
+and in the form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both
+together.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness`` and ``read_gap`` of all.
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness``, ``ingress_poll_delay``.
 
     What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
     to a switch, ``invalid_source`` and ``filtered`` go nowhere.
@@ -66,7 +67,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
             "tap_drops_error": port["tap_drops_error"],
-            "read_gap": port["ingress_poll_delay"],
+            "ingress_poll_delay": port["ingress_poll_delay"],
         }
         for name, port in stats["ports"].items()
     }
@@ -76,7 +77,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
-        "read_gap": stats["ingress_poll_delay"],
+        "ingress_poll_delay": stats["ingress_poll_delay"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
     }
@@ -104,7 +105,7 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
 def since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The counters of ``now`` less those of ``before``, both as ``veth_counters`` has them.
 
-    A counter that went back was begun anew in between (its qdisc was replaced): it counts from there.
+    A counter that went back was reset in between (its qdisc was replaced): it counts from there.
     """
     return {
         **now,
@@ -131,7 +132,7 @@ class LinkStatistics:
     @property
     def ingress_poll_delay_p99_ns(self) -> int | None:
         """99th percentile of how long frames may have waited to be read; ``None`` where nobody can tell."""
-        return self._p99_ns("read_gap")
+        return self._p99_ns("ingress_poll_delay")
 
     def _p99_ns(self, durations: str) -> int | None:
         held = self.values.get(durations)

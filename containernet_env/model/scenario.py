@@ -173,9 +173,9 @@ class Scenario(Load):
     ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
-    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set anew if it has
-    its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in turn
-    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
+    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set again if it
+    has its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in
+    turn (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
     """
 
     name: str

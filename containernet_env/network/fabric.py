@@ -32,11 +32,11 @@ class Fabric(ABC):
         """End the partition; without one, nothing changes."""
 
     @abstractmethod
-    def statistics(self, links: Sequence[ShapedLink], *, anew: bool, buckets: bool) -> dict[str, Any]:
-        """What these links saw since they came up, or since ``anew`` was last asked for (after it was read).
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
+        """What these links saw since they came up, or since ``reset`` was last given (after it was read).
 
         ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
-        ``lateness`` and ``read_gap``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms.
+        ``lateness`` and ``ingress_poll_delay``: of the link emulator; ``at_ns``: when. ``buckets``: with histograms.
         """
 
 
@@ -55,11 +55,11 @@ class EmulatorFabric(Fabric):
         # Before its start there is nothing that could be parted.
         return self._emulator().ask("heal").at_ns if self._emulator().hello else time.monotonic_ns()
 
-    def statistics(self, links: Sequence[ShapedLink], *, anew: bool, buckets: bool) -> dict[str, Any]:
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``: of all its links, whichever are given."""
         if not links:
             return _kernel_counters([])
-        answer = self._emulator().ask("stats", reset=anew, buckets=buckets)
+        answer = self._emulator().ask("stats", reset=reset, buckets=buckets)
         return emulator_counters(answer.result, answer.at_ns)
 
 
@@ -79,13 +79,13 @@ class KernelFabric(Fabric):
         self._partition.heal()
         return time.monotonic_ns()
 
-    def statistics(self, links: Sequence[ShapedLink], *, anew: bool, buckets: bool) -> dict[str, Any]:
+    def statistics(self, links: Sequence[ShapedLink], *, reset: bool, buckets: bool) -> dict[str, Any]:
         """See ``Fabric``."""
         statistics = _kernel_counters(links)
-        if anew:
+        if reset:
             for link in links:
                 if isinstance(link, VethLink):
-                    link.count_anew()
+                    link.reset_counters()
         return statistics
 
 
@@ -96,5 +96,5 @@ def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
         "ports": {},
         "switches": {},
         "lateness": None,
-        "read_gap": None,
+        "ingress_poll_delay": None,
     }

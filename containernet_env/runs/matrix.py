@@ -95,7 +95,7 @@ class Matrix:
         try:
             try:
                 self._stop.check()
-                counting = self._link_statistics(anew=True) is not None
+                counting = self._link_statistics(reset=True) is not None
                 outcome = self._measure(outcome)
                 outcome = replace(
                     outcome,
@@ -134,16 +134,16 @@ class Matrix:
         problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
         return replace(outcome, load=answer.load, error="; ".join(problems) or None)
 
-    def _link_statistics(self, anew: bool = False) -> LinkStatistics | None:
+    def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
         network = self._target.network
         if network is None or self._target.network_failure is not None:
             return None
         try:
-            return LinkStatistics(network.link_statistics(anew=anew, buckets=True))
+            return LinkStatistics(network.link_statistics(reset=reset, buckets=True))
         except RunError as error:
             # A broken network ends the run by itself; a count that is missing must not cost a row.
-            lost = "could not be reset, so this scenario has none" if anew else "cannot be read"
+            lost = "could not be reset, so this scenario has none" if reset else "cannot be read"
             self._progress.note(f"the links' counters {lost}: {error}")
             return None
 

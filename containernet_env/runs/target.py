@@ -12,7 +12,7 @@ from containernet_env.stores.protocol import Cluster
 class MeasuredNetwork(Protocol):
     """Links that count what goes over them."""
 
-    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> Mapping[str, Any]:
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> Mapping[str, Any]:
         """What every link saw; see ``containernet_env.model.link_statistics``."""
 
 

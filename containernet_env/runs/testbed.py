@@ -111,7 +111,7 @@ class Testbed:
     @property
     def realtime(self) -> bool | None:
         """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
-        granted: bool | None = self.net.carrier_facts().get("realtime")
+        granted: bool | None = self.net.link_backend_facts().get("realtime")
         return granted
 
     def up(self) -> None:
@@ -196,7 +196,7 @@ class Testbed:
 
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
-        hello = self.net.carrier_facts()
+        hello = self.net.link_backend_facts()
         test = hello.get("self_test")
         if test is not None and not test["passed"]:
             raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
@@ -233,10 +233,10 @@ class Testbed:
             self._progress.note(pair)
         worst = self.rtt.worst()
         if worst is None or worst.measured_ns is None:
-            return f"links by {self.net.carrier}; no RTT is proved, as the configured loss makes likely"
+            return f"links by {self.net.link_backend}; no RTT is proved, as the configured loss makes likely"
         proved = len(self.rtt.pairs) - len(unproved)
         return (
-            f"links by {self.net.carrier}; {proved} RTTs as configured, worst {worst.a}-{worst.b}: "
+            f"links by {self.net.link_backend}; {proved} RTTs as configured, worst {worst.a}-{worst.b}: "
             f"{format_ms(worst.expected_ns)} ms expected, {format_ms(worst.measured_ns)} ms measured"
         )
 
@@ -298,11 +298,11 @@ class Testbed:
     def link_facts(self) -> dict[str, Any]:
         """What carries the links, and what the link emulator said of itself: version, priority, self-test."""
         return {
-            "network": self.net.engine_name,
-            "network_version": self.net.engine_version,
+            "network": self.net.backend_name,
+            "network_version": self.net.backend_version,
             "links": self.net.links_kind,
             "switches": self.net.switches_kind,
-            "link_emulator": dict(self.net.carrier_facts()) or None,
+            "link_emulator": dict(self.net.link_backend_facts()) or None,
         }
 
     def logs(self) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """What was asked of the links whose ``tc`` output stands in tc.json, and how it is recorded.
 
-tc.json was recorded on the kernel of the vm ring, which records it anew in each run and compares.
+tc.json was recorded on the kernel of the vm ring, which records it again in each run and compares.
 """
 
 from __future__ import annotations

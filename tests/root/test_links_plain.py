@@ -41,7 +41,7 @@ with ThrowawayNamespace() as one, ThrowawayNamespace() as two:
             )
             assert link.read_back().b_to_a.rate_bps == 100_000_000
         assert answers(one.pid, two.pid, ADDRESSES[1], deadline_s=5)
-        assert factory.fabric.statistics([link], anew=False, buckets=False)["links"]["h2-s1"]["a_to_b"]["frames"]
+        assert factory.fabric.statistics([link], reset=False, buckets=False)["links"]["h2-s1"]["a_to_b"]["frames"]
     finally:
         factory.close()
 print(sorted({"mininet", "docker"} & set(sys.modules)))

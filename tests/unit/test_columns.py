@@ -146,9 +146,12 @@ def test_a_row_says_whether_the_links_had_real_time_priority(realtime: bool | No
     ("network", "shown"),
     [
         (None, ["-", "-"]),
-        ({"lateness": None, "read_gap": None}, ["-", "-"]),
-        ({"lateness": {"count": 0, "p99_ns": 0}, "read_gap": {"count": 5, "p99_ns": 0}}, ["-", "0.0"]),
-        ({"lateness": {"count": 5, "p99_ns": 1_234_567}, "read_gap": {"count": 5, "p99_ns": 50}}, ["1234.6", "0.1"]),
+        ({"lateness": None, "ingress_poll_delay": None}, ["-", "-"]),
+        ({"lateness": {"count": 0, "p99_ns": 0}, "ingress_poll_delay": {"count": 5, "p99_ns": 0}}, ["-", "0.0"]),
+        (
+            {"lateness": {"count": 5, "p99_ns": 1_234_567}, "ingress_poll_delay": {"count": 5, "p99_ns": 50}},
+            ["1234.6", "0.1"],
+        ),
     ],
 )
 def test_a_row_says_how_late_its_frames_were(network: dict[str, Any] | None, shown: list[str]) -> None:

@@ -257,7 +257,7 @@ def test_a_default_limit_is_sent_where_none_is_asked_for() -> None:
 
 
 def test_a_change_names_the_seed_only_where_it_changes() -> None:
-    # Naming it would begin the draws anew.
+    # Naming it would restart the draws.
     held = DirectionSpec(3_000_000, seed=7)
     assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
     assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
@@ -281,7 +281,7 @@ class _Recorder(LinkEmulator):
         return Answer(self.held, 1)
 
 
-def test_naming_the_seed_of_a_direction_begins_its_draws_anew_and_no_others() -> None:
+def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> None:
     recorder = _Recorder()
     link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
     seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)

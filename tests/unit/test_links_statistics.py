@@ -43,7 +43,7 @@ def test_the_emulators_statistics() -> None:
     assert counted["links"]["etcd1-s1"]["b_to_a"]["lateness"]["buckets"] == [[5, 1]]
     assert "buckets" not in counted["lateness"]  # their sum is in the directions'
     assert counters["switches"]["s1"]["invalid_source"] == 0
-    gaps = (counters["read_gap"], counters["ports"]["etcd1"]["read_gap"])
+    gaps = (counters["ingress_poll_delay"], counters["ports"]["etcd1"]["ingress_poll_delay"])
     assert all({"count", "p50_ns", "p99_ns", "max_ns"} <= set(gap) for gap in gaps)
     assert counters["at_ns"] == 5
 
@@ -79,5 +79,5 @@ def test_the_kernels_counters_and_their_difference() -> None:
     link["stats64"]["tx"] = {"bytes": 1500, "packets": 14, "errors": 0, "dropped": 1}
     now = since(before, veth_counters(link, [{"kind": "htb", "root": True, "drops": 6}]))
     assert (now["frames"], now["bytes"], now["drops"]) == (4, 500, {"queue_or_loss": 2, "device": 0})
-    # The qdisc was made anew in between.
+    # The qdisc was replaced in between.
     assert since(before, veth_counters(link, [{"root": True, "drops": 3}]))["drops"]["queue_or_loss"] == 3

@@ -131,8 +131,8 @@ class FakeNet:
         self.asked: list[bool] = []
         self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 20_000}}
 
-    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
-        self.asked.append(anew)
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        self.asked.append(reset)
         if "error" in self.seen:
             raise RunError(self.seen["error"])
         return self.seen
@@ -454,7 +454,7 @@ def test_an_unexpected_failure_leaves_a_row_too() -> None:
 def test_what_the_links_saw_is_in_the_outcome_of_each_scenario() -> None:
     bench = Bench(write("w"), write("w2"))
     bench.matrix.run()
-    assert bench.net.asked == [True, False] * 2  # counted anew before each
+    assert bench.net.asked == [True, False] * 2  # reset before each
     assert [outcome.network for outcome in bench.outcomes] == [LinkStatistics(bench.net.seen)] * 2
     assert bench.findings() == bench.progress.notes == []
 
@@ -486,7 +486,10 @@ def test_frames_that_the_emulator_itself_lost_are_told() -> None:
 )
 def test_links_that_are_late_under_a_load_are_told(late_ns: int, gap_ns: int, note: str | None) -> None:
     bench = Bench(write("w"))
-    bench.net.seen |= {"lateness": {"count": 9, "p99_ns": late_ns}, "read_gap": {"count": 9, "p99_ns": gap_ns}}
+    bench.net.seen |= {
+        "lateness": {"count": 9, "p99_ns": late_ns},
+        "ingress_poll_delay": {"count": 9, "p99_ns": gap_ns},
+    }
     bench.matrix.run()
     assert bench.findings() == ([] if note is None else [note])
     assert bench.rows()[0]["LinkLateness_99%_us"] == f"{late_ns / 1000:.1f}"
@@ -498,7 +501,7 @@ def test_a_scenario_whose_counters_were_not_reset_has_none() -> None:
     bench = Bench(write("w"), write("w2"))
     refuse = iter([True, False, False])
 
-    def link_statistics(*, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+    def link_statistics(*, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         if next(refuse):
             raise RunError("no answer")
         return bench.net.seen

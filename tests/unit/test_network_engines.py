@@ -385,8 +385,8 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -
     # Some engines drop the limit of swap on cgroup v2.
     assert swap_limits == [(512 << 20, 512 << 20)]
     assert host.alive
-    assert (net.engine_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
-    assert net.engine_version.startswith("3.0 (Mininet ")
+    assert (net.backend_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
+    assert net.backend_version.startswith("3.0 (Mininet ")
 
 
 def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(

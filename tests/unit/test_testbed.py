@@ -34,7 +34,7 @@ class FakeNet:
         self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
 
-    def carrier_facts(self) -> dict[str, Any]:
+    def link_backend_facts(self) -> dict[str, Any]:
         return self.hello
 
     def on_event(self, handler: Any) -> None:

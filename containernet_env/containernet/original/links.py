@@ -81,7 +81,7 @@ class OriginalLink(VethLink):
         self._made = True
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``ShapedLink``. Its qdiscs are made anew: frames that wait or travel are lost.
+        """See ``ShapedLink``. Its qdiscs are replaced: frames that wait or travel are lost.
 
         Where ``tc`` fails, the link is made as it was before.
         """

@@ -37,8 +37,8 @@ from containernet_env.plan.plan import HostPlan
 class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     """See ``TestbedNetwork``. ``switches``: "ovs" is its OVSBridge, "bridge" its LinuxBridge. Needs root."""
 
-    engine_name = "containernet"
-    engine_version = f"{CONTAINERNET_VERSION} (Mininet {VERSION})"
+    backend_name = "containernet"
+    backend_version = f"{CONTAINERNET_VERSION} (Mininet {VERSION})"
     hosts_kind = "containernet"
     links_kind = "tclink"
 
@@ -59,7 +59,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     # --- bringing it up -------------------------------------------------------------------------------------------
 
     @property
-    def carrier(self) -> str:
+    def link_backend(self) -> str:
         """See ``testbed_network.TestbedNetwork``."""
         return f"Containernet's TCLink on its {'OVSBridge' if self.switches_kind == 'ovs' else 'LinuxBridge'}"
 
@@ -142,7 +142,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def on_event(self, handler: EventHandler) -> None:
         """See ``testbed_network.TestbedNetwork``; the kernel carries the links, and tells nothing."""
 
-    def carrier_facts(self) -> Mapping[str, Any]:
+    def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return {}
 

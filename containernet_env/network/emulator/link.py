@@ -44,9 +44,9 @@ def _loss_from_json(value: Mapping[str, Any]) -> Loss:
 
 
 def changed_fields(held: DirectionSpec, wanted: DirectionSpec, restart: bool = False) -> dict[str, Any]:
-    """One direction for ``set_link``: all but a seed that stays, since naming it begins the draws anew.
+    """One direction for ``set_link``: all but a seed that stays, since naming it restarts the draws.
 
-    ``restart``: they are to begin anew, whether the seed stays or not.
+    ``restart``: they are to restart, whether the seed stays or not.
     """
     fields = direction_to_json(wanted)
     if wanted.seed == held.seed and not restart:
@@ -76,7 +76,7 @@ class EmulatedLink(ShapedLink):
         return self.apply_change(spec, {})
 
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        """See ``ShapedLink``: naming a seed begins the draws of that direction anew, the same seed too."""
+        """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
         if self._made:
             a_to_b, b_to_a = (
                 changed_fields(getattr(self.spec, side), getattr(spec, side), "seed" in changes.get(side, {}))

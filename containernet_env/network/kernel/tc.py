@@ -261,7 +261,7 @@ class VethLink(ShapedLink):
             read_direction(one, self.spec.a_to_b, self.class_id), read_direction(two, self.spec.b_to_a, self.class_id)
         )
 
-    def count_anew(self) -> None:
+    def reset_counters(self) -> None:
         """Let ``statistics`` count from now on."""
         self._counted_from = {}
         now = self.statistics()
