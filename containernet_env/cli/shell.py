@@ -61,9 +61,7 @@ def command(
         clean.remove_leftovers()
         for note in plan.notes:
             progress.note(note)
-        testbed = Testbed(
-            plan, images, progress, port=port, tolerance=rtt_tolerance, on_failure=_tell_failure, stop=stop
-        )
+        testbed = Testbed(plan, images, progress, port=port, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
         status = 0
         try:
             try:
@@ -83,9 +81,10 @@ def command(
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 
-def _tell_failure(reason: str) -> None:
+def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
     """Say at once that the network is gone: what is done on it from here on means nothing."""
-    click.echo(f"error: {reason}; the network is gone, exit and start again", err=True)
+    if kind == "network_failed":
+        click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
 
 def _interact(testbed: Testbed) -> int:

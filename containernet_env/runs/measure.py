@@ -161,7 +161,7 @@ class _Run:
             self._progress,
             port=port,
             tolerance=tolerance,
-            on_failure=lambda reason: self._event("network_failed", reason),
+            on_event=self._event,
             on_proof=self._directory.add_proof,
             stop=self._stop,
         )
@@ -170,7 +170,10 @@ class _Run:
                 testbed.up()
                 self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
-                Matrix(testbed, self._plan.scenarios, self._plan.dataset, self._leave, self._progress, self._stop).run()
+                plan = self._plan
+                Matrix(
+                    testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
+                ).run()
             finally:
                 self._stop.shield()
         finally:

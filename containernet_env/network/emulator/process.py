@@ -17,6 +17,8 @@ from containernet_env.network.link import EventHandler
 
 _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
+# It prints a line where something is wrong; never one for each frame.
+_LOG_LINES = 1000
 _PROJECT = Path(__file__).resolve().parents[3]
 
 
@@ -37,7 +39,7 @@ class LinkEmulator:
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
-        self._said: deque[str] = deque(maxlen=20)
+        self._said: deque[str] = deque(maxlen=_LOG_LINES)
         self._listener: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -106,6 +108,11 @@ class LinkEmulator:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_END_DEADLINE_S)
+
+    @property
+    def log(self) -> str:
+        """What it printed, the last lines of it."""
+        return "".join(f"{line}\n" for line in list(self._said))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
