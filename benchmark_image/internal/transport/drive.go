@@ -105,15 +105,18 @@ var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: st
 
 // request implements task.
 func (c *client) request() *store.Request {
+	// Field by field: a whole Request would be made elsewhere and copied, while its parts are still being written.
 	r, what := c.current, &c.drive.what
-	*what = store.Request{
-		Operation: operations[r.Kind], Key: r.Key, Value: r.Value, End: r.End,
-		Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
+	what.Operation, what.Key, what.Value = operations[r.Kind], r.Key, r.Value
+	c.wrong = nil
+	if r.Kind != load.Range {
+		return what
 	}
-	if what.Operation == store.Scan && len(r.End) == 0 {
+	if what.End = r.End; len(r.End) == 0 {
 		what.Operation = store.Get
 	}
-	c.wrong = nil
+	what.Limit, what.Serializable, what.KeysOnly, what.CountOnly = r.Limit, r.Serializable, r.KeysOnly, r.CountOnly
+	what.Visitor = nil
 	if r.Checked() {
 		what.Visitor = c
 	}

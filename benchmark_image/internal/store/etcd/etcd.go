@@ -47,7 +47,7 @@ func (c conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	case store.Put:
 		method, head, tail = wire.Put, wire.AppendPutHead(head, r.Key, r.Value), r.Value
 	case store.Get, store.Scan:
-		head = wire.AppendRange(head, r)
+		head, to.reader.Visitor = wire.AppendRange(head, r), r.Visitor
 	case store.Transaction:
 		method, head, tail = wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Value), r.Value
 	case store.Status:
@@ -55,7 +55,6 @@ func (c conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	case store.Locate:
 		method, to.wanted = wire.MemberList, r.Leader
 	}
-	to.reader.Visitor = r.Visitor
 	to.reader.Reset(method)
 	c.Conn.Start(&to.stream, int(method), head, tail)
 	*scratch = head
