@@ -64,7 +64,7 @@ type Conn struct {
 }
 
 // NewConn starts a connection: its first output is there at once. authority is the member's host:port, and methods are the
-// paths that Start knows by their index.
+// paths that Start knows by their index, at most maxMethods.
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
