@@ -72,9 +72,20 @@ find_python() {
     return 1
 }
 
+# Runs apt-get or dpkg, again while another package manager holds a lock of theirs: they say which, and end.
+patiently() { # COMMAND...
+    local began=$SECONDS held told=
+    until logged env LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 "$@"; do
+        held=$(tail -n 4 "$log" | grep -Eom 1 'Could not get lock .*|dpkg .*locked by another process.*') || return 1
+        [ $((SECONDS - began)) -lt "$LOCK_TIMEOUT_S" ] || return 1
+        [ "$held" = "$told" ] || echo "  waiting for another package manager: $held"
+        told=$held
+        logged sleep 2
+    done
+}
+
 apt() {
-    logged env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
-        apt-get --yes --no-install-recommends -o "DPkg::Lock::Timeout=$LOCK_TIMEOUT_S" "$@"
+    patiently apt-get --yes --no-install-recommends "$@"
 }
 
 install_python() {
@@ -82,8 +93,7 @@ install_python() {
     command -v apt-get >/dev/null ||
         die "no Python 3.11 to 3.13 with venv is installed, and this system has no apt-get" \
             "Install one of them by hand, then run again."
-    dpkg_is_free || echo "  waiting for another package manager: it holds the dpkg lock"
-    logged dpkg --configure -a || true
+    patiently dpkg --configure -a || true
     # One broken source among several is no reason to stop: the installation decides.
     apt update || true
     apt install python3 python3-venv || true
@@ -94,11 +104,6 @@ install_python() {
     find_python >/dev/null ||
         failed "no Python 3.11 to 3.13 with venv could be installed" "Check the network and the package sources."
     step python "installed $($(find_python) --version)" "$began"
-}
-
-# dpkg's lock is a POSIX one: without Python, apt-get itself is the one to ask, as its check takes the lock.
-dpkg_is_free() {
-    ! LC_ALL=C apt-get check -qq 2>&1 | grep -q 'Could not get lock'
 }
 
 require_disk() {
