@@ -15,7 +15,7 @@ from typing import Any
 from bench.links import machine, measure, plot, tables
 from bench.links.durations import COMPLETE, FULL, QUICK, Durations
 from bench.links.paths import KINDS, Kind
-from containernet_env.base.errors import ContainernetEnvError, Interrupted
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, MissingRequirementError
 from containernet_env.cli.signals import StopSignals
 from containernet_env.network.emulator.process import default_binary
 from containernet_env.results.record import utc_now
@@ -38,7 +38,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.set_defaults(durations=FULL)
     parser.add_argument("--only", action="append", choices=("accuracy", "bandwidth", "frames", "cost"), help="a table")
     parser.add_argument("--by", action="append", choices=KINDS, help="an implementation; default: all there are")
-    parser.add_argument("--emulator", type=Path, default=default_binary(), help="the link emulator's program")
+    parser.add_argument("--emulator", type=Path, help="the link emulator's program")
     parser.add_argument("--out", type=Path, default=_PROJECT / "results", help="directory for JSON and picture")
     parser.add_argument("--update-docs", type=Path, metavar="FILE", help=f"put the tables between {tables.BEGIN} there")
     return parser.parse_args(argv)
@@ -49,8 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     if os.geteuid() != 0:
         return _refuse("it makes network namespaces, which needs root")
+    try:
+        options.emulator = options.emulator or default_binary()
+    except MissingRequirementError as error:
+        return _refuse(str(error))
     if not os.access(options.emulator, os.X_OK):
-        return _refuse(f"the link emulator is missing: {options.emulator}\n  Run ./build.sh as root: it builds it.")
+        return _refuse(f"the link emulator is missing: {options.emulator}")
     if options.update_docs is not None:
         try:
             # A document without marks is found out before, not after.

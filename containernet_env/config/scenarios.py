@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import assets
 from containernet_env.base.units import format_number
 from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
 from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
@@ -37,7 +38,7 @@ from containernet_env.model.scenario import (
     ScenarioSet,
 )
 
-_SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "scenarios"
+_SHIPPED = assets.ROOT / "configs" / "scenarios"
 DEFAULT_SCENARIOS = _SHIPPED / "default.json"
 QUICK_SCENARIOS = _SHIPPED / "quick.json"
 
