@@ -7,8 +7,8 @@ import signal
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
-from containernet_env import __version__
 from containernet_env.base.errors import (
     ConfigError,
     ContainernetEnvError,
@@ -28,7 +28,7 @@ VERBS = {
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
     "clean": "Remove what a killed run left behind.",
-    "setup": "Install, build and start what runs need (build.sh calls this).",
+    "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
 
@@ -46,13 +46,28 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        verbs = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
+def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Print the version with its commit, and end."""
+    if wanted and not ctx.resilient_parsing:
+        from containernet_env.base import version
+
+        click.echo(f"containernet-env {version.text()}")
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="containernet-env")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version and commit."
+)
 def group() -> None:
     """Measure consistent stores (etcd first) on an emulated network, and prove the network."""
 
