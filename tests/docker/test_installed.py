@@ -13,7 +13,7 @@ import pytest
 from containernet_env import __version__
 from containernet_env.base import assets
 
-PIP = ("-m", "pip", "--no-input", "--disable-pip-version-check")
+PIP = ("-m", "pip", "-q", "--no-input", "--disable-pip-version-check")
 USER = 65534  # nobody
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from containernet_env.base import assets, programs, sources
+from containernet_env.base import assets, cache, programs, sources
 from containernet_env.setup import packages
 from tests.vm import image_disk, root_disk
 
@@ -25,7 +25,7 @@ MEMORY_MB = 4096
 _RESULTS_BYTES = 256 << 20
 _SECTOR_BYTES = 512
 # Of the project: what the package, its set-up's hashes and the tests read. What can be made again stays here.
-_LEFT_OUT = {".git", ".venv", ".build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
+_LEFT_OUT = {".git", ".venv", ".build", "build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,8 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
     with tarfile.open(path, "w") as archive:
         archive.add(assets.ROOT, ".", filter=wanted)
         archive.add(steps_file, "steps.json")
+        # The cache's own mode comes too: what others could write to is not trusted there either.
+        archive.add(cache.make(), ".cache", recursive=False)
         for module in sources.modules():
             folder = programs.find(module)
             assert folder is not None, "./build.sh has built it"
