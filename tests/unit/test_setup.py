@@ -136,7 +136,15 @@ def test_build_without_root_says_sudo_and_leaves_3(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_is_built_is_ignored_by_git() -> None:
-    names = [".venv/x", "build/lib/x", ".build/etcd.log", "out.csv", "results/out.csv", "containernet_env.egg-info/x"]
+    names = [
+        ".venv/x",
+        "build/lib/x",
+        "bin/etcd",
+        ".build/etcd.log",
+        "out.csv",
+        "results/out.csv",
+        "containernet_env.egg-info/x",
+    ]
     done = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "check-ignore", "--no-index", *names],
         cwd=ROOT,
