@@ -1,4 +1,4 @@
-// Command link-emulator is the network between the hosts of a run: switches and links with a delay and a rate, in one
+// Command link-emulator emulates the network between the hosts of a run: switches and links with delay and rate, in one
 // process that holds a TAP interface in each host's network namespace. See README.md.
 package main
 

@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
-	"containernet-env/link_emulator/refusal"
 	"containernet-env/link_emulator/rtt"
 )
 
@@ -24,10 +22,6 @@ func measure(stdin io.Reader, stdout, stderr io.Writer) int {
 		return complain(stderr, exitUsage, fmt.Errorf("rtt: %w", err))
 	}
 	result, err := rtt.Measure(request)
-	var refused *refusal.Error
-	if errors.As(err, &refused) {
-		return complain(stderr, exitUsage, fmt.Errorf("rtt: %w", err))
-	}
 	if err != nil {
 		return complain(stderr, exitFailed, fmt.Errorf("rtt: %w", err))
 	}

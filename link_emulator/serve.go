@@ -15,7 +15,8 @@ import (
 
 const minBufferBytes = 4 << 20
 
-// serve runs the emulator until the control connection ends. It ends the process itself on SIGTERM and when the data path fails.
+// serve runs the emulator until the control connection ends. On SIGTERM, and when the data path fails, it exits the
+// process itself.
 func serve(arguments []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -36,7 +37,7 @@ func serve(arguments []string, stderr io.Writer) int {
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd %d: %w", *fd, err))
 	}
 
-	// The terminal's Ctrl-C and hang-up are the driver's business; it ends us by closing the connection.
+	// Ctrl-C and hang-up of the terminal are for the driver, which ends the emulator by closing the connection.
 	signal.Ignore(unix.SIGINT, unix.SIGHUP)
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, unix.SIGTERM)

@@ -1,1 +1,1 @@
-"""How exact and how fast links are: the link emulator, vde2's wirefilter and HTB + netem, side by side in one run."""
+"""Accuracy and speed of links: the link emulator, vde2's wirefilter and HTB + netem, compared in one run."""

@@ -15,20 +15,20 @@ from typing import Any
 from bench.links import machine, measure, plot, tables
 from bench.links.durations import COMPLETE, FULL, QUICK, Durations
 from bench.links.paths import KINDS, Kind
+from containernet_env.base.clock import utc_now
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, MissingRequirementError
 from containernet_env.cli.signals import StopSignals
 from containernet_env.network.emulator.process import default_binary
-from containernet_env.results.record import utc_now
 
 SCHEMA = 1
 _PROJECT = Path(__file__).resolve().parents[2]
 _DESCRIPTION = """Measure links side by side: the link emulator, vde2's wirefilter and HTB + netem. All traffic is
-between network namespaces made for it. Exit status: 0 measured (however fast), 1 something failed, 2 usage, 3 the
-machine lacks something, 130 and 143 interrupted."""
+between network namespaces that are created for it. Exit status: 0 measured (however fast), 1 something failed, 2 usage,
+3 the machine lacks something, 130 and 143 interrupted."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; ends the process where they are wrong."""
+    """The options; exits with status 2 where they are invalid."""
     parser = argparse.ArgumentParser(prog="bench/links", description=_DESCRIPTION)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--quick", action="store_const", const=QUICK, dest="durations", help="under 90 s")
@@ -36,19 +36,26 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--complete", action="store_const", const=COMPLETE, dest="durations", help="nothing shortened; under 50 minutes"
     )
     parser.set_defaults(durations=FULL)
-    parser.add_argument("--only", action="append", choices=("accuracy", "bandwidth", "frames", "cost"), help="a table")
-    parser.add_argument("--by", action="append", choices=KINDS, help="an implementation; default: all there are")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=("accuracy", "bandwidth", "frames", "cost"),
+        help="only this table; repeatable",
+    )
+    parser.add_argument("--by", action="append", choices=KINDS, help="only this implementation; repeatable")
     parser.add_argument("--emulator", type=Path, help="the link emulator's program")
-    parser.add_argument("--out", type=Path, default=_PROJECT / "results", help="directory for JSON and picture")
-    parser.add_argument("--update-docs", type=Path, metavar="FILE", help=f"put the tables between {tables.BEGIN} there")
+    parser.add_argument("--out", type=Path, default=_PROJECT / "results", help="directory for JSON and plot")
+    parser.add_argument(
+        "--update-docs", type=Path, metavar="FILE", help=f"put the tables into FILE, after {tables.BEGIN}"
+    )
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; return the exit status."""
+    """Run the benchmark; return the exit status."""
     options = parse(argv)
     if os.geteuid() != 0:
-        return _refuse("it makes network namespaces, which needs root")
+        return _refuse("it creates network namespaces, which needs root")
     try:
         options.emulator = options.emulator or default_binary()
     except MissingRequirementError as error:
@@ -57,21 +64,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse(f"the link emulator is missing: {options.emulator}")
     if options.update_docs is not None:
         try:
-            # A document without marks is found out before, not after.
+            # A document without markers is refused before measuring, not after.
             tables.fill(options.update_docs.read_text("utf-8"), "")
         except (OSError, ValueError) as error:
             print(f"Error: {options.update_docs}: {error}", file=sys.stderr)
             return 2
     options.out.mkdir(parents=True, exist_ok=True)
     try:
-        # Its parts take themselves away on the way out, and none outlives this process.
+        # Every path removes its parts on exit, and no part outlives this process.
         with StopSignals() as stop, tempfile.TemporaryDirectory(prefix="bench-links-") as directory:
             try:
                 results = measure_all(options, Path(directory))
             finally:
                 stop.shield()
     except Interrupted as interrupted:
-        print("interrupted: nothing is written, and what was made is removed", file=sys.stderr)
+        print("interrupted: nothing is written, and what was created is removed", file=sys.stderr)
         return 128 + interrupted.signum
     except ContainernetEnvError as error:
         print(f"Error: {error}", file=sys.stderr)
@@ -85,7 +92,7 @@ def _refuse(reason: str) -> int:
 
 
 def measure_all(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Every point that fits into the time; one that fails is noted and the others go on."""
+    """Measure every point that fits into the time limit; one that fails is recorded and the others continue."""
     durations: Durations = options.durations
     began_s = time.monotonic()
     results: dict[str, Any] = {"schema": SCHEMA, "began": utc_now(), "mode": durations.name}
@@ -131,7 +138,7 @@ def measure_all(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
 
 
 def publish(results: dict[str, Any], options: argparse.Namespace) -> int:
-    """Print the tables, write JSON and picture, fill the document; return the exit status."""
+    """Print the tables, write JSON and plot, fill the document; return the exit status."""
     text = tables.report(results)
     print(f"\n{text}\n")
     record = options.out / "bench-links.json"
@@ -139,7 +146,7 @@ def publish(results: dict[str, Any], options: argparse.Namespace) -> int:
     print(f"  written: {record}")
     picture = options.out / "bench-links.png"
     why_not = plot.draw(results, picture)
-    print(f"  written: {picture}" if why_not is None else f"  no picture: {why_not}")
+    print(f"  written: {picture}" if why_not is None else f"  no plot: {why_not}")
     if options.update_docs is not None:
         document = options.update_docs.read_text("utf-8")
         options.update_docs.write_text(tables.fill(document, text), "utf-8")

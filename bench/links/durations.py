@@ -1,18 +1,18 @@
-"""How long each point is measured, and what of it is shorter than the yardstick. Pure."""
+"""How long each point is measured, and what is shorter than in the complete mode. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SLOW_RATE_BPS = 1_000_000
-"""At and below this rate a flow is measured for longer: a round trip through a full queue takes seconds."""
+"""At and below this rate a flow is measured longer, because a round trip through a full queue takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Seconds, and how often. ``peer_*`` are for what the emulator is compared with.
+    """Seconds and repetitions. ``peer_*`` are for the implementations that the emulator is compared with.
 
-    ``limit_s`` bounds the whole run: what does not fit any more is left out, and said so.
+    ``limit_s`` bounds the whole run: points that no longer fit are left out and listed.
     """
 
     name: str
@@ -33,30 +33,30 @@ class Durations:
     install_s: float
 
     def tcp(self, own: bool, rate_bps: int | None) -> tuple[float, int]:
-        """Seconds after the warm-up, and repetitions, of one bandwidth point; ``own`` is not for a peer."""
+        """Seconds after the warm-up, and repetitions, of one bandwidth point; ``own``: not of a peer."""
         slow = rate_bps is not None and rate_bps <= SLOW_RATE_BPS
         if own:
             return (self.tcp_slow_s, self.slow_repetitions) if slow else (self.tcp_s, self.repetitions)
         return (self.peer_tcp_slow_s if slow else self.peer_tcp_s, self.peer_repetitions)
 
     def shortened(self) -> list[str]:
-        """One line for each kind of point that is measured for less long than the yardstick (``COMPLETE``)."""
+        """One line for each kind of point that is measured for a shorter time than in ``COMPLETE``."""
         lines = []
-        for who, own in (("emulator", True), ("what it is compared with", False)):
+        for who, own in (("emulator", True), ("other implementations", False)):
             for label, rate_bps in (
                 ("TCP at 1 Mbit/s", SLOW_RATE_BPS),
                 ("TCP above 1 Mbit/s", None),
             ):
-                mine, asked = (which._tcp_text(own, rate_bps) for which in (self, COMPLETE))
-                if mine != asked:
-                    lines.append(f"{label}, {who}: {mine} instead of {asked}")
+                mine, complete = (which._tcp_text(own, rate_bps) for which in (self, COMPLETE))
+                if mine != complete:
+                    lines.append(f"{label}, {who}: {mine} instead of {complete}")
         if self.is_quick:
             lines.append("round trips under load over links of 3 ms only; no TCP both ways")
         return lines
 
     @property
     def is_quick(self) -> bool:
-        """Whether points that tell the least are left out as well."""
+        """Whether the least informative points are left out as well."""
         return self.name == "quick"
 
     def _tcp_text(self, own: bool, rate_bps: int | None) -> str:

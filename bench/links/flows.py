@@ -1,4 +1,4 @@
-"""TCP flows and a UDP stream between two hosts, and what arrives of them. Every thread ends with its flow."""
+"""TCP flows and a UDP stream between two hosts, and their goodput. Every thread ends with its flow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Mark:
 
 
 class TcpFlow:
-    """One connection that never runs out of something to send."""
+    """One connection that always has data to send."""
 
     def __init__(self, sender: Host, receiver: Host) -> None:
         self._stop = threading.Event()
@@ -58,7 +58,7 @@ class TcpFlow:
             self._out = netns.socket_in(sender.pid)
             stack.callback(self._out.close)
             self._out.settimeout(_CONNECT_S)
-            # The same everywhere: some machines' default is bbr, which slows down every ten seconds.
+            # Not the machine's default: some use bbr, which slows down every ten seconds.
             self._out.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
             try:
                 self._out.connect(listener.getsockname())
@@ -82,7 +82,7 @@ class TcpFlow:
         return _Mark(at_ns, received, self._info(_TOTAL_RETRANS_AT))
 
     def result(self, begin: _Mark, end: _Mark) -> FlowResult:
-        """What arrived between two marks. Windows begin and end with an arrival, so no part of one counts."""
+        """The flow between two marks. Windows begin and end with an arrival, so no arrival counts in part."""
         window_ns = end.at_ns - begin.at_ns
         if window_ns <= 0:
             raise RunError("nothing arrived over TCP within the window")
@@ -114,7 +114,7 @@ class TcpFlow:
             except TimeoutError:
                 continue
             except OSError:
-                return  # the path is gone: the window then shows that nothing arrives
+                return  # the path is gone: nothing arrives in the window
 
     def _receive(self) -> None:
         buffer = bytearray(_CHUNK)
@@ -147,9 +147,9 @@ def tcp(directions: Sequence[tuple[Host, Host]], warmup_s: float, seconds: float
 
 
 def udp(sender: Host, receiver: Host, packets_per_s: float, warmup_s: float, seconds: float) -> list[int]:
-    """Send datagrams that fill their frames at a pace; return when each arrived (ns), by the kernel's own stamps.
+    """Send datagrams that fill their frames at a fixed rate; return the kernel's time stamp (ns) of each arrival.
 
-    Those of the first ``warmup_s`` are left out.
+    Arrivals in the first ``warmup_s`` are left out.
     """
     stop = threading.Event()
     stamps: list[int] = []
@@ -185,7 +185,7 @@ def udp(sender: Host, receiver: Host, packets_per_s: float, warmup_s: float, sec
     if not stamps:
         raise RunError("no datagram arrived")
     first = stamps[0] + round(warmup_s * 1e9)
-    # What the queue still holds at the end comes at the same rate: the window ends when sending did.
+    # The queue drains at the same rate afterwards; the window ends when sending ended.
     last = first + round(seconds * 1e9)
     return [stamp for stamp in stamps if first <= stamp <= last]
 

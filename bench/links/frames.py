@@ -1,4 +1,4 @@
-"""Raw frames from one host to the other, many per system call: as fast as they go, or at a pace."""
+"""Raw frames from one host to the other, many per system call: at the maximum rate, or at a fixed rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.links.paths import Host
 from containernet_env.hosts import netns
 
 ETHERTYPE = 0x88B5
-"""Local experimental (IEEE 802): the receiver's stack drops it early."""
+"""Local experimental (IEEE 802): the receiver's stack drops such frames early."""
 
 BATCH = 64
 _PR_SET_TIMERSLACK = 29  # linux/prctl.h
@@ -49,7 +49,7 @@ def frame(source: Host, target: Host, length_bytes: int) -> bytes:
 
 
 class FrameSender:
-    """Sends copies of one frame into ``source``'s interface; used by one thread."""
+    """Sends copies of one frame into ``source``'s interface; for one thread only."""
 
     def __init__(self, source: Host, target: Host, length_bytes: int) -> None:
         self._socket = netns.socket_in(source.pid, socket.AF_PACKET, socket.SOCK_RAW)
@@ -63,7 +63,7 @@ class FrameSender:
             message.header.part_count = 1
 
     def send(self, count: int) -> int:
-        """Offer ``count`` (at most ``BATCH``) frames in one call; return how many the kernel took."""
+        """Offer ``count`` (at most ``BATCH``) frames in one call; return how many the kernel accepted."""
         sent = int(_libc.sendmmsg(self._socket.fileno(), self._messages, count, 0))
         if sent >= 0:
             return sent
@@ -73,7 +73,7 @@ class FrameSender:
         raise OSError(code, f"frames cannot be sent: {os.strerror(code)}")
 
     def flood(self, seconds: float) -> int:
-        """Send as fast as it goes; return how many the kernel took."""
+        """Send at the maximum rate; return how many the kernel accepted."""
         taken = 0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -81,8 +81,8 @@ class FrameSender:
         return taken
 
     def pace(self, seconds: float, every_s: float, burst: int) -> int:
-        """Send ``burst`` frames each ``every_s``; what is late is caught up. Returns how many the kernel took."""
-        # The default slack of 50 us is the whole interval of an even 20,000 per second.
+        """Send ``burst`` frames every ``every_s`` and catch up when late; return how many the kernel accepted."""
+        # The default timer slack of 50 us is the whole interval between frames at an even 20,000 per second.
         _libc.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
         taken = 0
         start = due = time.monotonic()

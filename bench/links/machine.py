@@ -1,4 +1,4 @@
-"""What it was measured on, and whether vde2 and netem are here."""
+"""The machine that is measured on, and whether vde2 and netem are available."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT_TIMEOUT_S = 10.0
 
 
 def facts() -> dict[str, Any]:
-    """JSON values; nothing that tells which machine it is."""
+    """Facts about the machine as JSON values; nothing that identifies it, such as a host name."""
     release = platform.freedesktop_os_release() if Path("/etc/os-release").exists() else {}
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -51,7 +51,7 @@ def _output(*argv: str) -> str | None:
 
 
 def why_no_wirefilter(install_s: float, log: Path) -> str | None:
-    """``None`` where vde2 is installed, or could be within ``install_s`` seconds; else why not."""
+    """``None`` where vde2 is installed, or could be installed within ``install_s`` seconds; else why not."""
     missing = [program for program in _VDE_PROGRAMS if packages.find(program) is None]
     if not missing:
         return None
@@ -63,7 +63,7 @@ def why_no_wirefilter(install_s: float, log: Path) -> str | None:
 
     def work() -> None:
         try:
-            # apt-get holds an interrupt back until dpkg is between two packages.
+            # apt-get defers an interrupt until dpkg is between two packages.
             ending = Ending(SIGINT, leader_only=True, grace_s=60.0)
             commands.run(argv, log, timeout_s=install_s, env=packages.environment(), ending=ending)
         except CommandError as error:
@@ -72,7 +72,7 @@ def why_no_wirefilter(install_s: float, log: Path) -> str | None:
         except Stopped:
             reason.append("stopped")
 
-    # A thread: see Commands, which ends what runs when this one is interrupted.
+    # In a thread: when this one is interrupted, Commands ends the running command.
     thread = threading.Thread(target=work)
     thread.start()
     try:
@@ -84,7 +84,7 @@ def why_no_wirefilter(install_s: float, log: Path) -> str | None:
 
 
 def why_no_netem() -> str | None:
-    """``None`` where a netem qdisc can really be added; else why not."""
+    """``None`` where a netem qdisc can be added; else why not."""
     try:
         return None if kernel_has_netem() else "this kernel has no netem (sch_netem)"
     except (RunError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The four measurements: each makes its own path, takes it away again and returns JSON values with every sample."""
+"""The four measurements: each creates and removes its own path and returns JSON values with every sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
 RATES_BPS = (1_000_000, 10_000_000, 100_000_000, 500_000_000, 1_000_000_000)
 UDP_RATE_BPS = BOTH_WAYS_RATE_BPS = 100_000_000
 LINK_DELAY_NS = 3_000_000
-"""Of the links whose bandwidth, packet rate and cost are measured."""
+"""Delay of the links whose bandwidth, frame rate and cost are measured."""
 
 SMALL_FRAME_BYTES = 64
 COST_PPS = 20_000
@@ -36,18 +36,18 @@ _SETUP_S = 0.8
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What ``rtt.measure`` wants to know of a pair."""
+    """What ``rtt.measure`` needs to know of a pair."""
 
     a: str
     b: str
     propagation_ns: int
     expected_ns: int
-    round_trip: tuple[DirectionSpec, ...] = ()  # nothing on the path is left to chance
+    round_trip: tuple[DirectionSpec, ...] = ()  # no jitter or loss on the path
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One thing to measure over one kind of path. ``needs_s`` is about how long it takes, set-up included."""
+    """One point to measure over one kind of path. ``needs_s`` is an estimate of its duration, set-up included."""
 
     table: str
     kind: Kind
@@ -59,7 +59,7 @@ class Point:
     pattern: str = ""
 
     def label(self) -> str:
-        """What it is, in a line."""
+        """The point, on one line."""
         words = [self.table, self.kind, f"{self.delay_ns / 1e6:g} ms", self.protocol, self.pattern]
         if self.table == "bandwidth":
             words.append("unlimited" if self.rate_bps is None else f"{self.rate_bps / 1e6:g} Mbit/s")
@@ -69,9 +69,9 @@ class Point:
 
 
 def points(kinds: list[Kind], durations: Durations) -> list[Point]:
-    """All that is measured, in order: the same point over every kind before the next one.
+    """All points in order: one point over every kind before the next point.
 
-    ``htb`` is there for TCP both ways only: what two flows make of a full queue is their own doing.
+    ``htb`` is there for TCP both ways only: as a reference for what two flows make of a full queue.
     """
     plan = []
     all_kinds, kinds = kinds, [kind for kind in kinds if kind != "htb"]
@@ -97,7 +97,7 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
     plan += [Point("frames", kind, _SETUP_S + durations.frames_s) for kind in kinds]
     for pattern in ("bursts", "even"):
         needs = _SETUP_S + durations.cost_s
-        # What the kernel does for netem is in no process's time: there is nothing to measure.
+        # The kernel's work for netem is in no process's CPU time.
         plan += [Point("cost", kind, needs, pattern=pattern) for kind in kinds if kind != "netem"]
     return plan
 
@@ -131,7 +131,7 @@ def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path 
 
 @contextmanager
 def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
-    """Full frames from the first host to the second, five in a row every millisecond, while the block runs."""
+    """Send full frames from the first host to the second, five every millisecond, while the block runs."""
     if not wanted:
         yield
         return
@@ -158,7 +158,7 @@ def _load(path: BenchPath, wanted: bool) -> Iterator[None]:
 
 
 def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
-    # A path per repetition: no flow meets what the one before left in a queue.
+    # A new path per repetition: no flow meets the queue of an earlier one.
     seconds, repetitions = durations.tcp(point.kind in ("emulator", "htb"), point.rate_bps)
     if point.protocol == "udp":
         repetitions = 1
@@ -202,7 +202,7 @@ def _frames(point: Point, durations: Durations, directory: Path, binary: Path | 
         open_path(point.kind, LinkSpec.symmetric(point.delay_ns), directory, binary) as path,
         FrameSender(*path.hosts, SMALL_FRAME_BYTES) as sender,
     ):
-        sender.pace(0.1, 0.001, 1)  # addresses are learned
+        sender.pace(0.1, 0.001, 1)  # the switch learns the addresses
         time.sleep(_DRAIN_S)
         before, began_ns = path.delivered()
         taken = sender.flood(durations.frames_s)

@@ -1,7 +1,7 @@
-"""The path host - switch - host with a link on each side, made in several ways; everything on it is our own.
+"""The path host - switch - host with a link on each side, by several implementations; nothing else uses it.
 
-Two hosts are two network namespaces. The TAPs of wirefilter get the queue and all ends the TCP buffers that the
-emulator's get, so that the links are what differs.
+The two hosts are two network namespaces. wirefilter's TAPs have the same queue as the emulator's, and all ends have
+the same TCP buffers, so that only the links differ.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.queues import queue_frames
-from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator
-from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.emulator.link import EmulatedLink
+from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.interface import MTU_BYTES, Interface, SwitchPort
+from containernet_env.network.kernel.tc import VethLink
 
 Kind = Literal["emulator", "wirefilter", "netem", "htb"]
 KINDS: tuple[Kind, ...] = ("emulator", "wirefilter", "netem", "htb")
-MTU_BYTES = 1500
 TAP_QUEUE_FRAMES = 10_000
 """The queue of the emulator's TAPs (tx_queue_len in the reply to add_port)."""
 
-# min, default and max in bytes: half of 16 MiB is a window that 12 ms cannot exhaust below 5.6 Gbit/s.
+# min, default and max in bytes: half of 16 MiB is a window that is enough for 5.6 Gbit/s at an RTT of 12 ms.
 _TCP_BUFFERS = {"rmem": "4096 131072 16777216", "wmem": "4096 16384 16777216"}
 _DEADLINE_S = 5.0
 _POLL_S = 0.005
@@ -49,33 +50,33 @@ class Host:
 
 
 class BenchPath(ABC):
-    """Two hosts and what is between them. ``hosts[0]`` sends in one-way measurements."""
+    """Two hosts and the network between them. ``hosts[0]`` sends in one-way measurements."""
 
     def __init__(self, hosts: tuple[Host, Host]) -> None:
         self.hosts = hosts
 
     @abstractmethod
     def processes(self) -> list[int]:
-        """The processes that carry frames; empty where the kernel does."""
+        """Ids of the processes that carry frames; empty where the kernel does."""
 
     def delivered(self) -> tuple[int, int]:
-        """Frames that reached the second host since it was made, and the CLOCK_MONOTONIC (ns) of that count."""
+        """Frames that reached the second host since the path was created, and the CLOCK_MONOTONIC (ns) of the count."""
         host = self.hosts[1]
         output = netns.run(host.pid, ["ip", "-j", "-s", "link", "show", "dev", host.interface]).stdout
         return int(json.loads(output)[0]["stats64"]["rx"]["packets"]), time.monotonic_ns()
 
     def facts(self) -> dict[str, Any]:
-        """What the implementation itself counted so far; empty where it counts nothing."""
+        """The implementation's own counters; empty where it has none."""
         return {}
 
     def cpu_s(self) -> float:
-        """Seconds of processor time that ``processes`` have used."""
+        """Seconds of CPU time that ``processes`` have used."""
         # The clock of a process: MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED in linux/posix-timers.h.
         return sum(time.clock_gettime((~pid << 3) | 2) for pid in self.processes())
 
 
 class EmulatorPath(BenchPath):
-    """By the project's link emulator; frames are counted by itself."""
+    """By the project's link emulator, which counts the frames itself."""
 
     def __init__(self, hosts: tuple[Host, Host], emulator: LinkEmulator) -> None:
         super().__init__(hosts)
@@ -94,7 +95,7 @@ class EmulatorPath(BenchPath):
         return int(port["sent_frames"]), time.monotonic_ns()
 
     def facts(self) -> dict[str, Any]:
-        """Its statistics, and what it said of itself at the start."""
+        """Its statistics and its reply to ``hello``."""
         return {"hello": self._emulator.hello, "stats": self._emulator.call("stats")}
 
 
@@ -123,7 +124,7 @@ class KernelPath(BenchPath):
 
 @contextmanager
 def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None = None) -> Iterator[BenchPath]:
-    """Make the path with ``spec`` on both links (``a`` is the host), up and with addresses; removed on the way out.
+    """Create the path with ``spec`` on both links (``a`` is the host), up and with addresses; remove it on exit.
 
     ``directory`` is for the sockets of vde2. Raises ``RunError``.
     """
@@ -149,7 +150,7 @@ def open_path(kind: Kind, spec: LinkSpec, directory: Path, binary: Path | None =
             netns.ip_batch(
                 host.pid,
                 [
-                    # Router solicitations and the like are frames that nobody asked for.
+                    # No router solicitations or the like: they would be extra frames.
                     f"link set dev {device} addrgenmode none",
                     f"address add {host.address}/24 dev {device}",
                     f"link set dev {device} up",
@@ -165,14 +166,15 @@ def _emulator(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, binary
     emulator.start()
     emulator.call("add_switch", name="s1")
     for host in hosts:
-        link = EmulatedLink(emulator, f"{host.name}-s1", ({"port": host.name}, {"switch": "s1"}), spec)
-        link.add_port(host.name, host.pid, host.interface, host.mac, MTU_BYTES)
+        ends = (Interface(host.pid, host.interface, host.mac, host.name), SwitchPort(f"{host.name}-port", "s1"))
+        link = EmulatedLink(emulator, f"{host.name}-s1", ends, spec)
+        link.make()
         link.apply(spec)
     return EmulatorPath(hosts, emulator)
 
 
 def wirefilter_options(spec: LinkSpec) -> list[str]:
-    """Its command line for a link whose directions are alike: ms, and bytes per second."""
+    """wirefilter's options for a symmetric link: ms, and bytes per second."""
     if not spec.is_symmetric:
         raise ValueError(f"only links that are alike both ways are compared, got {spec}")
     direction = spec.a_to_b
@@ -184,14 +186,14 @@ def wirefilter_options(spec: LinkSpec) -> list[str]:
 
 
 def _wirefilter(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, directory: Path) -> BenchPath:
-    """A vde_switch with the TAP in each host, one between them, and a wirefilter on each of the two wires."""
+    """A vde_switch with a TAP in each host, one between them, and a wirefilter on each of the two links."""
     started: list[subprocess.Popen[bytes]] = []
-    # No two paths share a socket, even if one could not be removed.
+    # Paths never share a socket, even if an old one could not be removed.
     prefix = directory / str(time.monotonic_ns())
     log = stack.enter_context(Path(f"{prefix}.log").open("wb"))  # noqa: SIM115 - the stack closes it
 
     def start(pid: int, *argv: str) -> None:
-        # All of them end with their standard input, so never later than this process.
+        # Each of them ends when its standard input closes, so none outlives this process.
         process = netns.call_in(
             pid,
             lambda: subprocess.Popen(
@@ -238,10 +240,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kernel(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, hosts_shape: bool) -> BenchPath:
-    """A bridge in a namespace of its own, a veth pair to each host.
+    """A bridge in a namespace of its own, with a veth pair to each host.
 
-    Without ``hosts_shape`` only the bridge's ends are shaped. A sender's own queue is none that loses frames: TCP waits
-    for room in it.
+    Without ``hosts_shape`` only the bridge's ends are shaped: a sender's own queue would lose no frames, because TCP
+    waits for room in it.
     """
     if not hosts_shape:
         spec = LinkSpec(DirectionSpec(), spec.b_to_a)
@@ -249,8 +251,9 @@ def _kernel(stack: ExitStack, hosts: tuple[Host, Host], spec: LinkSpec, hosts_sh
     netns.ip_batch(between.pid, ["link add name br0 type bridge stp_state 0 forward_delay 0", "link set dev br0 up"])
     for number, host in enumerate(hosts, 1):
         port = f"port{number}"
-        link = VethLink(f"{host.name}-s1", End(host.interface, host.pid), End(port, between.pid), spec)
-        link.make(host.mac, f"02:00:00:00:0a:0{number}", MTU_BYTES)
+        there = Interface(between.pid, port, f"02:00:00:00:0a:0{number}")
+        link = VethLink(f"{host.name}-s1", (Interface(host.pid, host.interface, host.mac), there), spec)
+        link.make()
         stack.callback(link.clear)
         link.apply(spec)
         netns.ip_batch(between.pid, [f"link set dev {port} master br0", f"link set dev {port} up"])

@@ -1,4 +1,4 @@
-"""The picture of a run."""
+"""The plot of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSTALL_TIMEOUT_S = 120
 
 
 def why_no_pictures() -> str | None:
-    """``None`` where matplotlib is here, or could be installed beside the project; else why not."""
+    """``None`` where matplotlib is available, or could be installed beside the project; else why not."""
     if importlib.util.find_spec("matplotlib") is not None:
         return None
     if sys.prefix == sys.base_prefix:
@@ -43,7 +43,7 @@ def why_no_pictures() -> str | None:
 
 
 def draw(results: Mapping[str, Any], picture: Path) -> str | None:
-    """Write ``picture``; return why not where that cannot be done."""
+    """Write ``picture``; return the reason where that is not possible."""
     if (reason := why_no_pictures()) is not None:
         return reason
     import matplotlib
@@ -76,7 +76,9 @@ def draw(results: Mapping[str, Any], picture: Path) -> str | None:
             ratios = [100 * got / row["theory_bps"] for got, row in zip(goodputs, limited, strict=True)]
             right.plot([row["rate_bps"] / 1e6 for row in limited], ratios, "o-", color=colour, markersize=4, label=kind)
     left.axhline(0, color="#b0b0b0", linewidth=1)
-    left.set(xscale="log", xlabel="delay of a link, ms", ylabel="RTT measured - asked, us", title="min, median, 99 %")
+    left.set(
+        xscale="log", xlabel="delay of a link, ms", ylabel="RTT measured - configured, us", title="min, median, 99 %"
+    )
     left.set_yscale("symlog", linthresh=100)
     right.axhline(100, color="#b0b0b0", linewidth=1)
     right.set(xscale="log", xlabel="rate, Mbit/s", ylabel="% of theory", title="TCP goodput")

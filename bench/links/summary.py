@@ -1,4 +1,4 @@
-"""From samples to the figures of a table. Pure."""
+"""Statistics of samples for the tables. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rtt:
-    """Round trips in ns. ``early_ns``: by how much the shortest was shorter than asked, 0 where none was."""
+    """Round trips in ns. ``early_ns``: how much shorter than configured the shortest was, 0 where none was."""
 
     asked_ns: int
     min_ns: int
@@ -21,7 +21,10 @@ class Rtt:
 
 
 def nearest_rank(samples: Sequence[int], ratio: float) -> int:
-    """The smallest sample that at least ``ratio`` (more than 0, at most 1) of all do not exceed. Needs a sample."""
+    """The smallest sample that at least ``ratio`` (more than 0, at most 1) of all samples do not exceed.
+
+    Raises ``ValueError`` without samples or for another ratio.
+    """
     if not samples or not 0 < ratio <= 1:
         raise ValueError(f"nearest rank of {len(samples)} samples at {ratio}")
     return sorted(samples)[math.ceil(ratio * len(samples)) - 1]
@@ -48,7 +51,7 @@ def off_ratio(measured: float, expected: float) -> float:
 
 
 def datagram_rate_bps(stamps_ns: Sequence[int], payload_bytes: int) -> float | None:
-    """Bits of payload per second between the first and the last of arrivals in order; ``None`` of fewer than two.
+    """Bits of payload per second between the first and the last of ordered arrivals; ``None`` for fewer than two.
 
     The first datagram opens the window and does not count: n arrivals are n - 1 intervals.
     """

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.links.summary import off_ratio
 
 BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
+LINE_WIDTH = 120
 
 Row = Mapping[str, Any]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1) -> str:
-    """A Markdown table, aligned as plain text too; columns after the first ``text_columns`` are numbers."""
+    """A Markdown table, aligned as plain text too; columns after the first ``text_columns`` hold numbers."""
     widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -29,7 +31,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], text_columns: in
 
 
 def accuracy(rows: Sequence[Row], loaded: bool) -> str:
-    """RTTs in ms; empty text where none was measured."""
+    """RTTs in ms; empty where none was measured."""
     cells = [
         [
             f"{row['delay_ns'] / 1e6:g} ms",
@@ -44,7 +46,7 @@ def accuracy(rows: Sequence[Row], loaded: bool) -> str:
         for row in rows
         if row["table"] == "accuracy" and row["loaded"] == loaded
     ]
-    header = ["links", "by", "asked", "min", "median", "99 %", "worst early, us", "lost"]
+    header = ["links", "by", "configured", "min", "median", "99 %", "worst early, us", "lost"]
     return table(header, cells, 2) if cells else ""
 
 
@@ -74,7 +76,7 @@ def bandwidth(rows: Sequence[Row]) -> str:
 
 
 def ratios(rows: Sequence[Row]) -> str:
-    """How many times as much as by wirefilter goes over a link by the emulator; empty where one was not measured."""
+    """The emulator's throughput as a multiple of wirefilter's; empty where either was not measured."""
     lines = []
     for what, found in (("bits/s of one TCP flow, unlimited", _unlimited(rows)), ("frames of 64 bytes", _small(rows))):
         if found.get("wirefilter") and "emulator" in found:
@@ -104,7 +106,7 @@ def frames(rows: Sequence[Row]) -> str:
 
 
 def cost(rows: Sequence[Row]) -> str:
-    """Processor time at 20,000 frames per second."""
+    """CPU time at 20,000 frames per second."""
     names = {"bursts": "20 every 1 ms", "even": "1 every 50 us"}
     cells = [
         [
@@ -126,22 +128,22 @@ def report(results: Mapping[str, Any]) -> str:
     machine = results["machine"]
     load = machine["load_average"]
     parts = [
-        f"Measured on {results['began'][:10]}, mode `{results['mode']}`, {results['took_s']:.0f} s: {machine['cpu']}, "
-        f"{machine['cores']} cores, Linux {machine['kernel']}, {machine['system']}; "
-        f"load average before {load[0]:.2f}, after {load[1]:.2f}."
+        f"Measured on {results['began'][:10]}, mode `{results['mode']}`, {results['took_s']:.0f} s; "
+        f"load average before {load[0]:.2f}, after {load[1]:.2f}.\n"
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, {machine['system']}."
     ]
     notes = [f"- Shortened: {line}." for line in results["shortened"]]
     notes += [f"- Left out: {kind}: {reason}." for kind, reason in results["skipped_kinds"].items()]
     notes += [f"- Left out for lack of time: {label}." for label in results["skipped_points"]]
     notes += [f"- FAILED: {failure['point']}: {failure['error']}." for failure in results["failures"]]
-    parts.append("\n".join(notes))
+    parts.append("\n".join(_wrapped(note) for note in notes))
     for title, text in (
         ("Round trips, idle, in ms", accuracy(rows, loaded=False)),
         ("Round trips under load (5,000 full frames/s, five every millisecond), in ms", accuracy(rows, loaded=True)),
         ("Goodput over links of 3 ms, in Mbit/s", bandwidth(rows)),
-        ("Frames of 64 bytes, as many as fit", frames(rows)),
+        ("Frames of 64 bytes, at the maximum rate", frames(rows)),
         ("The emulator", ratios(rows)),
-        ("Processor time for 20,000 full frames/s", cost(rows)),
+        ("CPU time for 20,000 full frames/s", cost(rows)),
     ):
         if text:
             parts.append(f"{title}:\n\n{text}")
@@ -149,11 +151,16 @@ def report(results: Mapping[str, Any]) -> str:
 
 
 def fill(document: str, text: str) -> str:
-    """The document with ``text`` between its two marks. Raises ``ValueError`` unless each is there once, in order."""
+    """The document with ``text`` between its two markers. Raises ``ValueError`` unless each is there once, in order."""
     if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
         raise ValueError(f"the document needs one '{BEGIN}' and, after it, one '{END}'")
     before, rest = document.split(BEGIN)
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}"
+
+
+def _wrapped(item: str) -> str:
+    """A list item on lines of at most ``LINE_WIDTH`` columns."""
+    return textwrap.fill(item, LINE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _ms(value_ns: int) -> str:

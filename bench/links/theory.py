@@ -1,4 +1,4 @@
-"""What a link can carry and how long a round trip takes by the headers alone: nothing is measured here.
+"""What a link can carry and how long a round trip takes, from the headers alone: nothing is measured here.
 
 A frame counts as the TAP shows it: 14 bytes of Ethernet header and at most ``MTU_BYTES`` of IP, without checksum,
 preamble or gap (link_emulator/README.md, "The model"; HTB counts the same). With the IP header (20 bytes, RFC 791),
@@ -8,7 +8,7 @@ the TCP header (20, RFC 9293) and the time stamps that Linux puts into every seg
     frame   = 14 + MTU                          = 1514 bytes
     TCP goodput, one way = rate * segment / frame                       = 0.95641 rate
     TCP goodput, both ways at once, a connection each way:
-        a direction then carries the other's acknowledgements too, 14 + 20 + 20 + 12 = 66 bytes for every second
+        a direction then also carries the other direction's ACKs, 14 + 20 + 20 + 12 = 66 bytes for every second
         segment (RFC 9293, 3.8.6.3): rate * 2 segment / (2 frame + 66)  = 0.93601 rate
     UDP goodput = rate * (MTU - 20 - 8) / frame                         = 0.97226 rate
 """

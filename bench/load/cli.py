@@ -52,7 +52,6 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of small totals: does it work here?")
     parser.add_argument("--rounds", type=int, help="runs of each tool in each cell (default 5; 1 with --quick)")
     parser.add_argument("--members", type=int, choices=plan.MEMBERS, help="only the cluster of so many members")
-    parser.add_argument("--without-grpc", action="store_true", help="leave out our own client's --transport grpc")
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cells whose name holds TEXT: 'put 10/'")
     parser.add_argument("--limit", type=float, default=900.0, metavar="SECONDS", help="begin no run after this time")
     parser.add_argument("--output", type=Path, default=ROOT / "results" / "bench-load.json", help="where the JSON goes")
@@ -112,7 +111,7 @@ class Bench:
         self.start_up: dict[str, float] = {}
         self.versions: dict[str, str] = {}
         self.finished = False
-        self.tools = [plan.OURS, plan.ETCD] if asked.without_grpc else [plan.OURS, plan.ETCD, plan.GRPC]
+        self.tools = [plan.OURS, plan.ETCD]
 
     def run(self) -> None:
         """Build, then measure one cluster size after the other."""
@@ -137,7 +136,7 @@ class Bench:
             print(f"{members} members: warmed up after {time.monotonic() - self.began:.0f} s", flush=True)
             for number in range(1, self.asked.rounds + 1):
                 for i, cell in enumerate(cells):
-                    # Each tool is first, second and last equally often.
+                    # Each tool is first equally often.
                     turn = (number + i) % len(self.tools)
                     for tool in self.tools[turn:] + self.tools[:turn]:
                         self._check_limit()

@@ -16,7 +16,7 @@ RUN_TIMEOUT_S = 45
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
-OURS, GRPC, ETCD = "ours", "ours-grpc", "etcd"
+OURS, ETCD = "ours", "etcd"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,6 @@ def command(tool: str, cell: Cell, total: int, endpoints: str, programs: dict[st
     if tool == ETCD:
         return [str(programs[ETCD]), verb, *common, "--precise", "--dial-timeout=10s"]
     ours = [f"--request-timeout={REQUEST_TIMEOUT_S}s", f"--run-timeout={RUN_TIMEOUT_S}s", "--output=json"]
-    ours += ["--transport=grpc"] if tool == GRPC else []
     ours += ["--require-found"] if verb == "range" else []
     return [str(programs[OURS]), verb, *common, *ours]
 

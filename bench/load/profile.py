@@ -32,10 +32,10 @@ KERNEL = (
     ("kernel: page faults, start, interrupts, other calls", r""),
 )
 USER = (
-    ("HTTP/2 and its header compression, answers", rf"{_OURS}(h2|wire)\.|http2/hpack\."),
+    ("HTTP/2 and its header compression, answers", rf"{_OURS}(h2\.|store/)|http2/hpack\."),
     ("report, after the last answer", rf"{_OURS}report\.|slices\.|encoding/json|compress/"),
     ("records, outcomes, next requests", rf"{_OURS}(load|keys|client)\."),
-    ("connections, deadlines, queues", rf"{_OURS}direct\."),
+    ("connections, deadlines, queues", rf"{_OURS}transport\."),
     ("Go's runtime and libraries, start", r""),
 )
 

@@ -19,22 +19,32 @@ class ContainernetEnvError(Exception):
 class Problem:
     """One thing that is wrong with an input file.
 
-    ``path`` is a JSON path such as ``$[1].bandwidth``; ``got`` is the offending value as it stood in the
-    file (already rendered as text) or ``None`` where nothing stood there; ``allowed`` says what would be accepted.
+    ``path`` is a JSON path such as ``$[1].bandwidth``, empty where the text is no JSON; ``got`` is the offending value
+    as it stood in the file (already rendered as text) or ``None`` where nothing stood there; ``allowed`` says what
+    would be accepted. ``line`` and ``column`` count from 1 and are the value's, the key's where that is wrong, and
+    where a key is missing those of the object that lacks it; ``None`` where the file could not be read.
     """
 
     path: str
     message: str
     got: str | None = None
     allowed: str | None = None
+    line: int | None = None
+    column: int | None = None
 
     def __str__(self) -> str:
-        parts = [f"{self.path}: {self.message}"]
+        place = [f"line {self.line}", f"column {self.column}"] if self.line is not None else []
+        where = ", ".join([*place, *filter(None, [self.path])])
+        parts = [f"{where}: {self.message}"]
         if self.got is not None:
             parts.append(f"got {self.got}")
         if self.allowed is not None:
             parts.append(f"allowed: {self.allowed}")
         return "; ".join(parts)
+
+
+# Whoever made this many mistakes made one of them often.
+_SHOWN_PROBLEMS = 200
 
 
 class ConfigError(ContainernetEnvError):
@@ -43,8 +53,10 @@ class ConfigError(ContainernetEnvError):
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
         self.problems = tuple(problems)
-        lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{file} is refused:\n{lines}")
+        lines = [f"  {problem}" for problem in self.problems[:_SHOWN_PROBLEMS]]
+        if len(self.problems) > _SHOWN_PROBLEMS:
+            lines.append(f"  and {len(self.problems) - _SHOWN_PROBLEMS} more")
+        super().__init__("\n".join([f"{file} is refused:", *lines]))
 
 
 class UsageError(ContainernetEnvError):
@@ -64,11 +76,11 @@ class RunError(ContainernetEnvError):
 
 
 class Interrupted(BaseException):
-    """A signal asked the run to end; ``signum`` is its number.
+    """The run was asked to end; ``signum`` is the number of the signal that asked, 0 where it was none.
 
     A BaseException, so that no library's ``except Exception`` on the way up can swallow the user's Ctrl-C.
     """
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
-        super().__init__(f"interrupted by {signal.Signals(signum).name}")
+        super().__init__(f"interrupted by {signal.Signals(signum).name}" if signum else "interrupted")

@@ -67,11 +67,7 @@ def modules(root: Path = assets.ROOT) -> tuple[GoModule, ...]:
         GoModule(
             "benchmark",
             root / "benchmark_image",
-            {
-                "benchmark-client": "./cmd/benchmark-client",
-                "benchmark-client-grpc": "./cmd/benchmark-client-grpc",
-                "benchmark-server": "./cmd/benchmark-server",
-            },
+            {"benchmark-client": "./cmd/benchmark-client", "benchmark-server": "./cmd/benchmark-server"},
         ),
         GoModule("emulator", root / "link_emulator", {"link-emulator": "."}),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import io
+import os
 import signal
 import sys
 
@@ -17,50 +20,88 @@ from containernet_env.base.errors import (
     UsageError,
 )
 
+PROGRAM = "containernet-env"
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_ENVIRONMENT = 3
 
-# Verb -> what it is for. A verb's module is imported only when it is used: `check` needs no Docker SDK.
-VERBS = {
+# Command -> what it is for. Its module is imported only when it is used: `check` needs no Docker SDK.
+COMMANDS = {
     "run": "Measure: bring a topology up, run the scenario matrix, append rows to a CSV, tear down.",
     "check": "Check a topology file and print what it asks for.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
+    "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
+# What a command that lacks an argument may look like.
+EXAMPLES = {
+    "run": "run configs/3node-3ms.json results/mine.csv",
+    "check": "check configs/3node-3ms.json",
+    "shell": "shell configs/3node-3ms.json",
+    "results": "results results/mine.csv",
+    "show": "show results/mine.csv",
+}
 
 
 class LazyGroup(click.Group):
-    """A group that knows its verbs by name and imports a verb's module on first use."""
+    """A group that knows its commands by name and imports a command's module on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"containernet_env.cli.{cmd_name}")
         command: click.Command = module.command
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        verbs = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
-        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            word = error.command_name
+            near = difflib.get_close_matches(word.lower(), COMMANDS, n=1)
+            if near:
+                hint = f"Did you mean {near[0]!r}?"
+            elif os.path.exists(word) or word.endswith(".json"):
+                hint = f"Did you mean: {PROGRAM} run {word}?"
+            else:
+                hint = f"The commands are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"{error.message} {hint}", ctx) from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            run = self.get_command(ctx, "run")
+            assert run is not None
+            options = [name for option in run.params for name in option.opts]
+            near = difflib.get_close_matches(error.option_name, options, n=1)
+            hint = f" Options stand after the command: {PROGRAM} run {near[0]} ..." if near else ""
+            raise click.UsageError(f"{error.format_message()}{hint}", ctx) from error
 
 
 def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     """Print the version with its commit, and end."""
     if wanted and not ctx.resilient_parsing:
-        from containernet_env.base import version
+        from containernet_env import version
 
-        click.echo(f"containernet-env {version.text()}")
+        click.echo(f"{PROGRAM} {version.text()}")
         ctx.exit()
 
 
@@ -86,11 +127,18 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point: runs a verb and leaves with its exit code; reports known errors without a traceback."""
+    """Entry point: runs a command and leaves with its exit code; reports known errors without a traceback."""
+    # A path may hold any bytes: shown with escapes where a terminal could not.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        outcome = group.main(args=args, standalone_mode=False)
+        outcome = group.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        name = error.ctx.info_name if isinstance(error, click.MissingParameter) and error.ctx is not None else None
+        if name in EXAMPLES:
+            click.echo(f"For example: {PROGRAM} {EXAMPLES[name]}", err=True)
         sys.exit(error.exit_code)
     except ContainernetEnvError as error:
         click.echo(f"Error: {error}", err=True)

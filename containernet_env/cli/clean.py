@@ -8,6 +8,7 @@ import click
 
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
+from containernet_env.network.leftovers import remove_bridges
 from containernet_env.runs import clean
 
 
@@ -20,7 +21,7 @@ def command() -> None:
         found = clean.remove_leftovers()
     else:
         click.echo("no engine is running, so there are no containers to remove")
-        found = clean.Leftovers(clean.remove_bridges(), ())
+        found = clean.Leftovers(remove_bridges(), ())
     for name in found.removed:
         click.echo(f"removed {name}")
     for name in found.in_use:

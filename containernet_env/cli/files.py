@@ -65,8 +65,8 @@ def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 def _scenarios_of(ctx: click.Context) -> ScenarioSet:
-    from containernet_env.config import load_config
     from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+    from containernet_env.config.topologies import load_config
 
     if ctx.params.get("scenarios"):
         return load_scenarios(ctx.params["scenarios"])

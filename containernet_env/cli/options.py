@@ -1,4 +1,4 @@
-"""Options that every verb which brings a testbed up has."""
+"""Options that every command which brings a testbed up has."""
 
 from __future__ import annotations
 

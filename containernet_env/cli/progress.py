@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.base.progress import ScenarioReport
+if TYPE_CHECKING:
+    from containernet_env.model.outcome import ScenarioOutcome
+    from containernet_env.model.scenario import Scenario
+    from containernet_env.plan.plan import PlannedScenario
 
 NAME_WIDTH = 10
+WIDE = 1000
+"""Columns of a table that no terminal shows: it is never cut."""
 # Without a terminal a long scenario says how far it is this often; shorter ones say only how they ended.
 PLAIN_INTERVAL_S = 15.0
 
@@ -75,20 +82,18 @@ class TerminalStage:
             self._console.print(line, soft_wrap=True)
 
 
-class TerminalReporter:
-    """A `containernet_env.base.progress.Reporter` on a rich console."""
+class TerminalProgress:
+    """A `containernet_env.runs.progress.RunProgress` on a rich console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._prefix = ""
-        self._name = ""
-        self._total: int | None = None
-        self._seconds: float | None = None
+        self._live: Progress | None = None
+        self._scenario_task: TaskID | None = None
+        self._matrix_task: TaskID | None = None
+        self._matrix = MatrixTime(())
+        self._planned: PlannedScenario | None = None
         self._began = 0.0
         self._told = 0.0
-        self.reports: list[ScenarioReport] = []
 
     def stage(self, name: str) -> TerminalStage:
         """Begin a stage."""
@@ -98,98 +103,174 @@ class TerminalReporter:
         """Print a line of its own."""
         self._console.print(Text(f"  {'note':<{NAME_WIDTH}} {text}", style="yellow"), soft_wrap=True)
 
-    def scenario_started(self, index: int, count: int, name: str, total: int | None, seconds: float | None) -> None:
-        """Show scenario `index` of `count` as the running one."""
-        width = len(str(count))
-        self._prefix = f"[{index:>{width}}/{count}]"
-        self._name, self._total, self._seconds = name, total, seconds
+    def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
+        """See ``RunProgress``."""
+        self._matrix = MatrixTime([planned.estimated_s for planned in scenarios])
+
+    def scenario_started(self, planned: PlannedScenario) -> None:
+        """Show the scenario as the running one."""
+        self._planned = planned
         self._began = self._told = time.monotonic()
-        if self._console.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=20),
-                TextColumn("{task.fields[place]}"),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(compact=True),
-                console=self._console,
-                transient=True,
-            )
-            self._task = self._progress.add_task(
-                f"{self._prefix} {name}", total=seconds if total is None else total, place=self._place(0, 0.0), rate=""
-            )
-            self._progress.start()
+        if not self._console.is_terminal:
+            return
+        self._live = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[place]}"),
+            TextColumn("{task.fields[rate]}"),
+            console=self._console,
+            transient=True,
+        )
+        scenario = planned.scheduled.scenario
+        total = float(scenario.total) if scenario.total is not None else _length_s(scenario)
+        self._scenario_task = self._live.add_task(
+            f"{self._prefix} {scenario.name}", total=total, place=self._place(0, 0.0), rate=""
+        )
+        whole = f"{' ' * len(self._prefix)} all {self._matrix.count} scenarios"
+        self._matrix_task = self._live.add_task(
+            whole, total=self._matrix.whole_s, completed=round(self._matrix.done_s), place=self._time_left(), rate=""
+        )
+        self._live.start()
 
     def scenario_progress(self, done: int, errors: int) -> None:
-        """Move the live line, or say from time to time how far a long scenario is."""
+        """Move the live lines, or say from time to time how far a long scenario is."""
+        assert self._planned is not None
         now = time.monotonic()
         elapsed_s = now - self._began
         rate = done / elapsed_s if elapsed_s > 0 else 0.0
         failed = f", {errors:,} failed" if errors else ""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(
-                self._task,
-                completed=elapsed_s if self._total is None else done,
+        scenario = self._planned.scheduled.scenario
+        if self._live is not None and self._scenario_task is not None and self._matrix_task is not None:
+            self._live.update(
+                self._scenario_task,
+                completed=elapsed_s if scenario.total is None else done,
                 place=self._place(done, elapsed_s),
                 rate=f"{rate_text(rate)}/s{failed}",
+            )
+            self._live.update(
+                self._matrix_task, completed=self._matrix.done_s + elapsed_s, place=self._time_left(elapsed_s)
             )
         elif now - self._told >= PLAIN_INTERVAL_S:
             self._told = now
             left_s = self._left_s(done, elapsed_s, rate)
-            left = f", about {seconds_text(left_s)} left" if left_s is not None else ""
-            text = f"{self._prefix} {self._name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{failed}{left}"
+            whole = f" (all scenarios: {seconds_text(self._matrix.left_s(elapsed_s))})"
+            left = f", about {seconds_text(left_s)} left{whole}" if left_s is not None else ""
+            text = f"{self._prefix} {scenario.name}: {self._place(done, elapsed_s)}, {rate_text(rate)}/s{failed}{left}"
             self._console.print(text, soft_wrap=True)
 
+    @property
+    def _prefix(self) -> str:
+        width = len(str(self._matrix.count))
+        return f"[{self._matrix.number:>{width}}/{self._matrix.count}]"
+
+    def _time_left(self, elapsed_s: float = 0.0) -> str:
+        return f"about {seconds_text(self._matrix.left_s(elapsed_s))} left"
+
     def _place(self, done: int, elapsed_s: float) -> str:
-        """How far the running scenario is: requests where their number was asked for, else seconds."""
-        if self._total is not None:
-            return f"{done:,} of {self._total:,}"
-        seconds = self._seconds or 0.0
+        """How far the running scenario is: requests where their number is configured, else seconds."""
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.total is not None:
+            return f"{done:,} of {scenario.total:,}"
+        seconds = _length_s(scenario)
         return f"{min(elapsed_s, seconds):.0f} of {seconds:g} s"
 
     def _left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
-        if self._total is None:
-            return max((self._seconds or 0.0) - elapsed_s, 0.0)
-        return (self._total - done) / rate if rate > 0 else None
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.total is None:
+            return max(_length_s(scenario) - elapsed_s, 0.0)
+        return (scenario.total - done) / rate if rate > 0 else None
 
-    def scenario_ended(self, report: ScenarioReport) -> None:
-        """Replace the live line by the scenario's figures."""
+    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        """Replace the live lines by the scenario's figures and findings."""
         self._stop_live()
-        self.reports.append(report)
-        if report.error is not None:
-            line = Text.assemble(self._prefix, " ", report.name, "  ", (report.error, "red"))
+        name, prefix = outcome.scheduled.scenario.name, self._prefix
+        self._matrix.ended(outcome.seconds)
+        if outcome.error is not None:
+            line = Text.assemble(prefix, " ", name, "  ", (outcome.error, "red"))
         else:
+            excluded = outcome.load.excluded if outcome.load is not None else 0
             line = Text.assemble(
-                f"{self._prefix} {report.name:<36}  {rate_text(report.requests_per_s):>7}/s",
-                f"  p50 {milliseconds_text(report.p50_s):>8}  p99 {milliseconds_text(report.p99_s):>8}",
-                (f"  ({seconds_text(report.seconds)})", "dim"),
-                (f"  {report.left_out:,} requests in no percentile" if report.left_out else "", "yellow"),
+                f"{prefix} {name:<36}  {rate_text(outcome.requests_per_s):>7}/s",
+                f"  p50 {milliseconds_text(outcome.percentile_s('50')):>8}",
+                f"  p99 {milliseconds_text(outcome.percentile_s('99')):>8}",
+                (f"  ({seconds_text(outcome.seconds)})", "dim"),
+                (f"  {excluded:,} requests in no percentile" if excluded else "", "yellow"),
             )
         self._console.print(line, soft_wrap=True)
+        for finding in outcome.findings:
+            self.note(f"{name}: {finding.text}")
 
     def close(self) -> None:
         """Leave the terminal as it was, whatever was being shown."""
         self._stop_live()
 
     def _stop_live(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-        self._progress = self._task = None
+        if self._live is not None:
+            self._live.stop()
+        self._live = self._scenario_task = self._matrix_task = None
 
 
-def result_table(reports: list[ScenarioReport]) -> Table:
+class MatrixTime:
+    """How long a matrix still takes: what was estimated, corrected by what has ended."""
+
+    def __init__(self, estimates_s: Sequence[float]) -> None:
+        self._estimates_s = tuple(estimates_s)
+        self._took_s: list[float] = []
+
+    @property
+    def count(self) -> int:
+        """How many scenarios there are."""
+        return len(self._estimates_s)
+
+    @property
+    def number(self) -> int:
+        """The running one, from 1."""
+        return len(self._took_s) + 1
+
+    @property
+    def done_s(self) -> float:
+        """What the ended ones took."""
+        return sum(self._took_s)
+
+    @property
+    def whole_s(self) -> float:
+        """What all take, as far as is known."""
+        return self.done_s + self.left_s(0.0)
+
+    def ended(self, took_s: float) -> None:
+        """The running one took so long."""
+        self._took_s.append(took_s)
+
+    def left_s(self, elapsed_s: float) -> float:
+        """What is left, the running one having begun ``elapsed_s`` ago."""
+        done = len(self._took_s)
+        expected_s = sum(self._estimates_s[:done])
+        ratio = self.done_s / expected_s if expected_s > 0 and self.done_s > 0 else 1.0
+        return max(ratio * sum(self._estimates_s[done:]) - elapsed_s, 0.0)
+
+
+def _length_s(scenario: Scenario) -> float:
+    """Seconds of a scenario that ends by its schedule."""
+    return (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+
+
+def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     """The short table at the end of a run, one line per row of the CSV."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("scenario", no_wrap=True)
     for heading in ("requests/s", "p50", "p99", "errors"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for report in reports:
-        name = report.name if report.repetition == 1 else f"{report.name} #{report.repetition}"
+    for outcome in outcomes:
+        scheduled = outcome.scheduled
+        name = scheduled.scenario.name
         table.add_row(
-            name,
-            rate_text(report.requests_per_s),
-            milliseconds_text(report.p50_s),
-            milliseconds_text(report.p99_s),
-            str(report.errors),
-            style="red" if report.error else "",
+            name if scheduled.repetition == 1 else f"{name} #{scheduled.repetition}",
+            rate_text(outcome.requests_per_s),
+            milliseconds_text(outcome.percentile_s("50")),
+            milliseconds_text(outcome.percentile_s("99")),
+            str(outcome.load.failed if outcome.load is not None else 0),
+            style="red" if outcome.error else "",
         )
     return table

@@ -2,37 +2,70 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from containernet_env.cli.progress import milliseconds_text, rate_text
+from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def command(file: Path) -> None:
-    """Show the rows of FILE: the median over repetitions and runs of each scenario, and how many rows failed."""
-    from containernet_env.results import csv_file as results
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Merge rows that agree in this column, and no matter in which others; repeatable. "
+    "By default rows are merged that agree in everything configured.",
+)
+@click.option("--json", "form", flag_value="json", help="Print JSON.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV.")
+def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
+    """Show the rows of FILE: for each configuration how many rows there are, the median, and the spread."""
+    from containernet_env.analysis.repetitions import FIGURES, summarize
+    from containernet_env.results.csv_file import load
 
-    frame = results.load(file)
-    by = ["Scenario"] if "Scenario" in frame.columns else ["TestType", "RequestCount", "ClientCount", "KeySize"]
+    summary = summarize(load(file), by)
+    if form == "json":
+        click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
+        return
+    if form == "csv":
+        summary.to_csv(sys.stdout, index=False)
+        return
+    texts: dict[str, Callable[[float | None], str]] = {"Requests/sec": rate_text}
+    names = {"Requests/sec": "requests/s", "50%": "p50", "95%": "p95", "99%": "p99"}
+    keys = list(summary.columns[: list(summary.columns).index("rows")])
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("scenario", no_wrap=True)
-    for heading in ("rows", "failed", "requests/s", "p50", "p95"):
+    for name in keys:
+        table.add_column("scenario" if name == "Scenario" else name, no_wrap=True)
+    for heading in ("rows", "failed", *(names[figure] for figure in FIGURES)):
         table.add_column(heading, justify="right", no_wrap=True)
-    for key, rows in frame.groupby(by, sort=False, dropna=False):
-        failed = int(rows["Error"].notna().sum()) if "Error" in rows.columns else 0
-        medians = rows[["Requests/sec", "50%", "95%"]].median().to_dict()
-        shown = {name: None if value != value else float(value) for name, value in medians.items()}
-        table.add_row(
-            " ".join(str(part) for part in key) if isinstance(key, tuple) else str(key),
-            str(len(rows)),
-            str(failed),
-            rate_text(shown["Requests/sec"]),
-            milliseconds_text(shown["50%"]),
-            milliseconds_text(shown["95%"]),
-        )
-    Console(highlight=False).print(table)
+    for group in summary.to_dict("records"):
+        cells = [_words(group[name]) for name in keys]
+        cells += [str(group["rows"]), str(group["failed"])]
+        cells += [_spread(group, figure, texts.get(figure, milliseconds_text)) for figure in FIGURES]
+        table.add_row(*cells)
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+    if len(summary) and (summary["rows"] > 1).any():
+        click.echo("\nmedian over the rows of each line, with the least and the largest in brackets")
+
+
+def _words(value: Any) -> str:
+    if value is None or value != value:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _spread(group: dict[Any, Any], figure: str, text: Callable[[float | None], str]) -> str:
+    median, least, largest = (
+        None if group[name] != group[name] else float(group[name])
+        for name in (figure, f"{figure}_min", f"{figure}_max")
+    )
+    if median is None or group["rows"] == 1 or least == largest:
+        return text(median)
+    return f"{text(median)} [{text(least)}..{text(largest)}]"

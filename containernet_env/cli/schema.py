@@ -7,14 +7,19 @@ import json
 import click
 
 from containernet_env.config.export import schema_of
+from containernet_env.results.run_files import FILES, json_schema
+
+_INPUTS = ("config", "scenarios")
+_RUN_FILES = tuple(f"run-{name}" for name in FILES)
 
 
-@click.command(short_help="Print the JSON Schema of topology or scenario files.")
-@click.argument("kind", type=click.Choice(["config", "scenarios"]), default="config")
+@click.command(short_help="Print the JSON Schema of input files, or of a run directory's files.")
+@click.argument("kind", type=click.Choice([*_INPUTS, *_RUN_FILES]), default="config")
 def command(kind: str) -> None:
-    """Print the JSON Schema of config files (topologies) or of scenario files.
+    """Print the JSON Schema of config files (topologies), of scenario files, or of a file of run directories.
 
     Editors use it to complete and check; what one value alone cannot show (an address outside the subnet)
     is only found by `check`.
     """
-    click.echo(json.dumps(schema_of(kind), indent=2))
+    schema = schema_of(kind) if kind in _INPUTS else json_schema(kind.removeprefix("run-"))
+    click.echo(json.dumps(schema, indent=2))

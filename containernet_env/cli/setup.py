@@ -1,4 +1,4 @@
-"""`containernet-env setup`: makes the machine ready, a line per step; then becomes another verb if asked."""
+"""`containernet-env setup`: makes the machine ready, a line per step; then becomes another command if asked."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _WORTH_TELLING_S = 0.05
 
 
 @click.command(name="setup", context_settings={"ignore_unknown_options": True})
-@click.argument("then", nargs=-1, type=click.UNPROCESSED, metavar="[-- VERB ...]")
+@click.argument("then", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")
 def command(then: tuple[str, ...]) -> int:
     """Install, build and start what runs need: only what is missing.
 
     Packages (Debian, Ubuntu), the Docker engine, the programs in /var/cache/containernet-env and the hosts'
     images. Each step is one line; its details are in .build/ of a clone, else in logs/ of that cache. With
-    `-- VERB ...` the process becomes that verb afterwards.
+    `-- COMMAND ...` the process becomes that command afterwards.
     """
     began = time.monotonic()
     console = Console(highlight=False, soft_wrap=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +11,7 @@ from rich.console import Console
 
 from containernet_env.cli.files import CONFIG
 from containernet_env.cli.options import testbed_options
-from containernet_env.cli.progress import TerminalReporter
-from containernet_env.cli.run import require_root
+from containernet_env.cli.progress import TerminalProgress
 from containernet_env.cli.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -44,40 +41,34 @@ def command(
     while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `rate etcd1 s1 100`, `loss etcd1 s1 1%`,
     `partition etcd1 | etcd2 etcd3`, `heal`; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
     """
-    from containernet_env.config import load_config
     from containernet_env.containernet import select
-    from containernet_env.plan.build import build_plan
-    from containernet_env.plan.plan import PlanOptions
     from containernet_env.runs import clean
-    from containernet_env.runs.lock import RunLock
+    from containernet_env.runs.lock import refuse_while_measured
+    from containernet_env.runs.measure import require_root
+    from containernet_env.runs.prepare import prepare_shell
     from containernet_env.runs.testbed import Testbed
     from containernet_env.setup import ready_images
 
     console = Console(highlight=False, stderr=True)
-    options = PlanOptions(
-        machine_cores=os.cpu_count() or 1,
-        run_id=secrets.token_hex(3),
-        links=links,
-        switches=switches,
-        tcp_congestion_control=tcp_congestion_control,
-        engine=engine,
+    plan = prepare_shell(
+        config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control
     )
-    plan = build_plan(load_config(config), None, options)
     require_root()
     select.require(plan)
-    reporter = TerminalReporter(console)
-    with StopSignals() as stop, RunLock():
+    progress = TerminalProgress(console)
+    refuse_while_measured()
+    with StopSignals() as stop:
         images = ready_images()
         clean.remove_leftovers()
         for note in plan.notes:
-            reporter.note(note)
-        testbed = Testbed(plan, images, reporter, port=port, tolerance=rtt_tolerance, on_failure=_tell_failure)
+            progress.note(note)
+        testbed = Testbed(plan, images, progress, port=port, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
         status = 0
         try:
             try:
                 testbed.up()
                 assert testbed.relay is not None
-                reporter.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
+                progress.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
                 status = _run_commands(testbed, commands) if commands else _interact(testbed)
                 if status == 0 and testbed.network_failure is not None:
                     status = 1
@@ -85,15 +76,16 @@ def command(
                 stop.shield()
         finally:
             stop.shield()
-            with reporter.stage("tear-down") as stage:
+            with progress.stage("tear-down") as stage:
                 testbed.down()
                 stage.done("nothing of this run is left")
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 
-def _tell_failure(reason: str) -> None:
+def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
     """Say at once that the network is gone: what is done on it from here on means nothing."""
-    click.echo(f"error: {reason}; the network is gone, exit and begin anew", err=True)
+    if kind == "network_failed":
+        click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
 
 def _interact(testbed: Testbed) -> int:

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 from containernet_env.base.errors import Interrupted
+from containernet_env.base.stop import Stop
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StopSignals:
-    """Turns the first stop signal into `Interrupted`, raised once in the main thread.
+class StopSignals(Stop):
+    """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
     Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
     a tear-down that has begun is carried to its end. The handlers found at entry are put back at exit.
@@ -32,8 +33,7 @@ class StopSignals:
     """
 
     def __init__(self, on_ignored: Callable[[int], None] | None = None) -> None:
-        self.received: int | None = None
-        self._shielded = False
+        super().__init__()
         self._deferring = False
         self._on_ignored = on_ignored
         self._previous: dict[int, object] = {}
@@ -48,10 +48,6 @@ class StopSignals:
     ) -> None:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)  # type: ignore[arg-type]
-
-    def shield(self) -> None:
-        """From here on no signal raises; idempotent."""
-        self._shielded = True
 
     @contextmanager
     def deferred(self) -> Iterator[None]:

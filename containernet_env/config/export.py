@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from containernet_env.config.meanings import MEANINGS
 from containernet_env.config.scenario_schema import SCENARIO_FILE
 from containernet_env.config.topology_schema import EITHER_FORM
 
@@ -26,7 +27,17 @@ def schema_of(kind: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``config`` or ``scenarios`` files."""
     adapter, title, description = _KINDS[kind]
     schema = _tidy(adapter.json_schema(by_alias=True))
+    for name, model in {"": schema, **schema["$defs"]}.items():
+        for key, value in model.get("properties", {}).items():
+            value["description"] = _description(name, key, value)
     return {"$schema": _DIALECT, **schema, "title": title, "description": description}
+
+
+def _description(model: str, key: str, value: dict[str, Any]) -> str:
+    """What a key means, and what is accepted; where one value stands for a list of one, that of the value."""
+    meaning = value.pop("meaning", None) or MEANINGS.get(f"{model}.{key}") or MEANINGS[key]
+    forms = [kind["description"] for kind in (value, *value.get("anyOf", ())) if "description" in kind]
+    return f"{meaning}: {forms[0]}" if forms else meaning
 
 
 def _tidy(value: Any, is_properties: bool = False) -> Any:
@@ -39,7 +50,7 @@ def _tidy(value: Any, is_properties: bool = False) -> Any:
     for key, item in value.items():
         if not is_properties:
             inner_title = key == "title" and "properties" not in value
-            own_default = key == "default" and (item is None or isinstance(item, dict))
+            own_default = key == "default" and (item in (None, []) or isinstance(item, dict))
             if inner_title or own_default:
                 continue
         tidy[key] = _tidy(item, is_properties=key == "properties" and not is_properties)

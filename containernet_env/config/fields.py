@@ -7,8 +7,9 @@ allowed; ``containernet_env.config.validation`` makes a problem of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, NoReturn
 
@@ -25,6 +26,7 @@ from containernet_env.base.units import (
     parse_number,
     parse_size,
 )
+from containernet_env.config import hints
 from containernet_env.model.config import CLIENT_NAME, DataStore
 from containernet_env.stores.etcd.timing import ELECTION_MAX_MS, ELECTION_PER_HEARTBEAT, HEARTBEAT_MAX_MS
 
@@ -43,7 +45,7 @@ MEMORY_MAX_BYTES = 1 << 44
 PREFIX_MIN, PREFIX_MAX = 8, 30
 
 NAME_PATTERN = "[a-z][a-z0-9-]{0,62}"
-# What the run itself calls a node, and the verbs of the shell, where a node of that name could not be
+# What the run itself calls a node, and the commands of the shell, where a node of that name could not be
 # spoken to.
 RESERVED_NAMES = frozenset(
     {CLIENT_NAME, "client", "s1", "c0"}
@@ -83,11 +85,10 @@ _DOTTED_QUAD = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\
 _NAME = re.compile(NAME_PATTERN)
 
 
-def refuse(message: str, allowed: str, key: str | None = None) -> NoReturn:
-    """Refuse the value that is being validated, or the value of that ``key`` in it."""
-    context: dict[str, Any] = {"message": message, "allowed": allowed}
-    if key is not None:
-        context["key"] = key
+def refuse(message: str, allowed: str, key: str | None = None, got: str | None = None) -> NoReturn:
+    """Refuse the value that is being validated, or the value of that ``key`` in it; ``got`` says it in other words."""
+    context = {"message": message, "allowed": allowed, "key": key, "got": got}
+    context = {name: text for name, text in context.items() if text is not None}
     raise PydanticCustomError("refused", "{message}", context)
 
 
@@ -132,35 +133,50 @@ def parse_name(value: object) -> str:
     return value
 
 
-def checked(parse: Callable[[object], Any], form: str) -> PlainValidator:
-    """A validator that takes what ``parse`` makes of a value; for its ``ValueError``, ``form`` is what is allowed."""
+def checked(
+    parse: Callable[[object], Any], form: str, near: Callable[[object], Iterable[object]] | None = None
+) -> PlainValidator:
+    """A validator that takes what ``parse`` makes of a value; for its ``ValueError``, ``form`` is what is allowed.
+
+    ``near`` (see `hints`) has values that may have been meant by one that is refused.
+    """
 
     def validate(value: object) -> Any:
         try:
             return parse(value)
         except ValueError as error:
-            refuse(str(error), form)
+            refuse(f"{error}{hints.advice(value, near(value), parse) if near is not None else ''}", form)
 
     return PlainValidator(validate)
 
 
 def _bounded(
-    parse: Callable[[object], Any], low: Any, high: Any, form: str, what: str, unlimited: bool = False
+    parse: Callable[[object], Any],
+    low: Any,
+    high: Any,
+    form: str,
+    what: str,
+    near: Callable[[object], Iterable[object]],
+    unlimited: bool = False,
 ) -> PlainValidator:
-    def validate(value: object) -> Any:
+    def accept(value: object) -> Any:
         if unlimited and value == UNLIMITED:
             return None
         if str(value).startswith("-"):
-            refuse("is negative", form)
+            raise ValueError("is negative")
         try:
             parsed = parse(value)
-        except ValueError:
-            refuse(f"is not {what}", form)
+        except ValueError as error:
+            raise ValueError(f"is not {what}") from error
         if not low <= parsed <= high:
-            refuse("is out of range", form)
+            raise ValueError("is out of range")
         return parsed
 
-    return PlainValidator(validate)
+    def meant(value: object) -> Iterator[object]:
+        yield from hints.unlimited(value) if unlimited else ()
+        yield from near(value)
+
+    return checked(accept, form, meant)
 
 
 def _parse_timing_ms(value: object) -> int:
@@ -180,7 +196,7 @@ def integer(low: int, high: int) -> tuple[PlainValidator, WithJsonSchema]:
     """The metadata of a whole number from ``low`` to ``high``: ``Annotated[int, *integer(1, 10)]``."""
     form = f"a whole number from {low} to {high}"
     return (
-        _bounded(_parse_integer, low, high, form, "a whole number"),
+        _bounded(_parse_integer, low, high, form, "a whole number", hints.numbers),
         WithJsonSchema({"type": "integer", "minimum": low, "maximum": high, "description": form}),
     )
 
@@ -189,7 +205,7 @@ def decimal(low: Decimal, high: Decimal) -> tuple[PlainValidator, WithJsonSchema
     """The metadata of a number from ``low`` to ``high``: ``Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]``."""
     form = f"a number from {format_number(low)} to {format_number(high)}"
     return (
-        _bounded(parse_number, low, high, form, "a number"),
+        _bounded(parse_number, low, high, form, "a number", hints.numbers),
         WithJsonSchema({"type": "number", "minimum": float(low), "maximum": float(high), "description": form}),
     )
 
@@ -198,7 +214,7 @@ def duration(low_ns: int, high_ns: int) -> tuple[PlainValidator, WithJsonSchema]
     """The metadata of a duration such as ``"10s"``, kept in ns: ``Annotated[int, *duration(1, 10**9)]``."""
     form = f'a number with s, ms, us or ns such as "10s", from {format_duration(low_ns)} to {format_duration(high_ns)}'
     return (
-        _bounded(parse_duration, low_ns, high_ns, form, "a duration"),
+        _bounded(parse_duration, low_ns, high_ns, form, "a duration", lambda value: hints.durations(value, "s")),
         WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
     )
 
@@ -225,7 +241,8 @@ def choice(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
             raise ValueError("is not one of the choices")
         return value
 
-    return checked(parse, form), WithJsonSchema({"enum": list(choices), "description": form})
+    near = partial(hints.choices, known=choices)
+    return checked(parse, form, near), WithJsonSchema({"enum": list(choices), "description": form})
 
 
 def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
@@ -235,7 +252,7 @@ def one_of_or_name(*choices: str) -> tuple[PlainValidator, WithJsonSchema]:
     def parse(value: object) -> object:
         return value if isinstance(value, str) and value in choices else parse_name(value)
 
-    return checked(parse, form), WithJsonSchema(_quantity(NAME_PATTERN, form))
+    return checked(parse, form, hints.names), WithJsonSchema(_quantity(NAME_PATTERN, form))
 
 
 def _parse_file_path(value: object) -> str:
@@ -245,20 +262,20 @@ def _parse_file_path(value: object) -> str:
 
 
 _IP = (
-    checked(parse_ip, IP_FORM),
+    checked(parse_ip, IP_FORM, hints.addresses),
     WithJsonSchema({"type": "string", "format": "ipv4", "description": IP_FORM}),
 )
 _SUBNET = (
-    checked(parse_subnet, SUBNET_FORM),
+    checked(parse_subnet, SUBNET_FORM, hints.networks),
     WithJsonSchema(_quantity(r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}", SUBNET_FORM)),
 )
-_NAME_KIND = (checked(parse_name, NAME_FORM), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
+_NAME_KIND = (checked(parse_name, NAME_FORM, hints.names), WithJsonSchema(_quantity(NAME_PATTERN, NAME_FORM)))
 
 
 def _timing(low_ms: int, high_ms: int, form: str) -> tuple[PlainValidator, WithJsonSchema]:
     what = "a time in whole milliseconds"
     return (
-        _bounded(_parse_timing_ms, low_ms, high_ms, form, what),
+        _bounded(_parse_timing_ms, low_ms, high_ms, form, what, hints.durations),
         WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", form)),
     )
 
@@ -285,12 +302,12 @@ DataChoice = Annotated[DataStore, *choice("disk", "tmpfs")]
 # In a limit, None means unlimited.
 Memory = Annotated[
     int | None,
-    _bounded(parse_size, MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, MEMORY_FORM, "an amount of memory", unlimited=True),
+    _bounded(parse_size, MEMORY_MIN_BYTES, MEMORY_MAX_BYTES, MEMORY_FORM, "an amount of memory", hints.sizes, True),
     WithJsonSchema(_quantity(f"({NUMBER_PATTERN}[bkmgBKMG]|{UNLIMITED})", MEMORY_FORM)),
 ]
 Cpus = Annotated[
     Decimal | None,
-    _bounded(parse_cpus, CPUS_MIN, CPUS_MAX, CPUS_FORM, "a number of cpus", True),
+    _bounded(parse_cpus, CPUS_MIN, CPUS_MAX, CPUS_FORM, "a number of cpus", hints.cpus, True),
     WithJsonSchema(
         {
             "anyOf": [
@@ -303,7 +320,7 @@ Cpus = Annotated[
 ]
 Bandwidth = Annotated[
     int | None,
-    _bounded(parse_bandwidth, RATE_MIN_BPS, RATE_MAX_BPS, BANDWIDTH_FORM, "a bandwidth", True),
+    _bounded(parse_bandwidth, RATE_MIN_BPS, RATE_MAX_BPS, BANDWIDTH_FORM, "a bandwidth", hints.rates, True),
     WithJsonSchema(
         {
             "anyOf": [{"type": "number", "minimum": 0.01, "maximum": 100000}, {"const": UNLIMITED}],
@@ -313,6 +330,6 @@ Bandwidth = Annotated[
 ]
 Delay = Annotated[
     int,
-    _bounded(parse_duration, 0, DELAY_MAX_NS, DELAY_FORM, "a delay"),
+    _bounded(parse_duration, 0, DELAY_MAX_NS, DELAY_FORM, "a delay", hints.durations),
     WithJsonSchema(_quantity(f"{NUMBER_PATTERN}(s|ms|us|ns)", DELAY_FORM)),
 ]

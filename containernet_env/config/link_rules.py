@@ -8,7 +8,9 @@ from typing import Any
 from containernet_env.base.units import format_duration, parse_duration
 from containernet_env.config.fields import BANDWIDTH_FORM, DELAY_FORM, UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH, is_per_direction, parse_jitter
-from containernet_env.config.reader import Finding, Location, json_path, render
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Finding, json_path, render
+from containernet_env.config.topology_schema import MAX_NODES
 from containernet_env.model.chance import REACH
 
 # What a host's own key says for both directions, and its name in a ``link`` object.
@@ -20,7 +22,7 @@ def link_findings(config: Any) -> Iterator[Finding]:
     if not isinstance(config, dict):
         return
     nodes = config.get("nodes")
-    for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+    for index, node in enumerate(nodes[:MAX_NODES] if isinstance(nodes, list) else []):
         if isinstance(node, dict):
             yield from _host_findings(("nodes", index), node, is_member=True)
     if isinstance(config.get("client"), dict):

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Discriminator, PlainValidator, Tag, WithJsonSchema
 
 from containernet_env.base.units import parse_duration, parse_size
+from containernet_env.config import hints
 from containernet_env.config.fields import (
     NUMBER_PATTERN,
     Bandwidth,
@@ -84,7 +85,7 @@ def _parse_bool(value: object) -> bool:
 
 def _ratio(form: str) -> tuple[PlainValidator, WithJsonSchema]:
     schema = {"type": "number", "minimum": 0, "maximum": 1, "description": form}
-    return checked(parse_ratio, form), WithJsonSchema(schema)
+    return checked(parse_ratio, form, hints.numbers), WithJsonSchema(schema)
 
 
 Ratio = Annotated[float, *_ratio(RATIO_FORM)]
@@ -98,7 +99,7 @@ class RawJitter(StrictModel):
     distribution: Annotated[Distribution, *choice(*REACH)]
     value: Annotated[
         int,
-        checked(parse_jitter, JITTER_FORM),
+        checked(parse_jitter, JITTER_FORM, hints.durations),
         WithJsonSchema(
             {"type": "string", "pattern": f"^{NUMBER_PATTERN}(s|ms|us|ns)$", "description": JITTER_FORM},
         ),
@@ -151,7 +152,7 @@ class RawDirection(StrictModel):
     ] = LEFT_OUT
     queue: Annotated[
         tuple[int | None, int | None] | None,
-        checked(parse_queue, QUEUE_FORM),
+        checked(parse_queue, QUEUE_FORM, hints.queues),
         WithJsonSchema(
             {
                 "anyOf": [

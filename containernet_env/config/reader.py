@@ -1,24 +1,26 @@
 """Reads a JSON file that may hold comments, and nothing else that JSON does not have.
 
 ``//`` and ``/* */`` comments are blanked out before parsing, so that every line and column in a message is
-the file's own. Trailing commas, keys given twice, ``NaN`` and ``Infinity`` are refused.
+the file's own. Commas before a closing bracket, keys given twice, ``NaN`` and ``Infinity`` are refused, but do not hide
+what else is wrong.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError, Problem
-
-Location = tuple[str | int, ...]
-"""Keys and list indices from the top of a document to a value."""
+from containernet_env.config.positions import Location, Occurrence, Positions
 
 # A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory.
 MAX_FILE_BYTES = 4 << 20
@@ -27,45 +29,73 @@ _MAX_DEPTH = 32
 _MAX_DIGITS = 40
 _GOT_CHARACTERS = 60
 
+# A string ends with its line, whatever is wrong with it.
+_STRING = r'"(?:[^"\\\n]+|\\.)*"?'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
+_NOT_LINE_END = re.compile(r"[^\r\n]")
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[\]}}])", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something wrong at a place of a document; becomes a `Problem` when the document is refused.
 
+    ``location`` is ``None`` where the text itself is wrong, at ``offset``. ``at_key``: the key is wrong, not its value.
     ``implied``: any other finding at the same place says it better, with what is allowed there.
     """
 
-    location: Location
+    location: Location | None
     message: str
     got: str | None = None
     allowed: str | None = None
+    at_key: bool = False
+    offset: int | None = None
     implied: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """A parsed file: ``value`` has plain dicts and lists, integers as ``int``, other numbers as ``Decimal``.
 
-    ``findings`` are the faults that leave the document readable (keys given twice, ``NaN``): a caller adds
-    its own and raises them all together with `refuse`. ``sha256`` is of the file's bytes, in hex.
+    ``text`` is what was parsed, comments blanked out. ``findings`` are the faults that leave the document readable
+    (keys given twice, ``NaN``): a caller adds its own and raises them all together with `refuse`. ``sha256`` is of the
+    file's bytes, in hex.
     """
 
     path: Path
+    text: str
     value: Any
     findings: tuple[Finding, ...]
     sha256: str
 
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.text)
+
+    def line_and_column(self, location: Location) -> tuple[int, int]:
+        """Where the value at a location begins, both from 1."""
+        return self._positions.line_and_column(self._positions.offset(location))
+
     def refuse(self, findings: Iterable[Finding]) -> None:
         """Raise ``ConfigError`` with the document's own findings and these, in the file's order, if any."""
-        added = tuple(findings)
-        explained = {finding.location for finding in added}
-        own = (finding for finding in self.findings if not (finding.implied and finding.location in explained))
-        found = sorted((*own, *added), key=lambda finding: _position(self.value, finding.location))
+        added = [(self._offset(finding), finding) for finding in findings]
+        explained = {offset for offset, _ in added}
+        own = [(self._offset(finding), finding) for finding in self.findings]
+        kept = [(offset, finding) for offset, finding in own if not (finding.implied and offset in explained)]
+        found = sorted((*kept, *added), key=lambda placed: placed[0])
         if found:
-            raise ConfigError(
-                str(self.path),
-                [Problem(json_path(item.location), item.message, item.got, item.allowed) for item in found],
-            )
+            raise ConfigError(str(self.path), [self._problem(offset, finding) for offset, finding in found])
+
+    def _offset(self, finding: Finding) -> int:
+        if finding.location is None:
+            assert finding.offset is not None
+            return finding.offset
+        return self._positions.offset(finding.location, finding.at_key)
+
+    def _problem(self, offset: int, finding: Finding) -> Problem:
+        path = json_path(finding.location) if finding.location is not None else ""
+        place = self._positions.line_and_column(offset)
+        return Problem(path, finding.message, finding.got, finding.allowed, *place)
 
 
 def read_document(path: Path) -> Document:
@@ -73,8 +103,11 @@ def read_document(path: Path) -> Document:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(str(path), [Problem("file", f"cannot be read: {error.strerror}")]) from error
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        if str(path) == "-":
+            reason = f"{reason} (standard input is not read)"
+        raise ConfigError(str(path), [Problem("file", f"cannot be read: {reason}")]) from error
     if len(content) > MAX_FILE_BYTES:
         too_large = Problem("file", "is too large", f"more than {MAX_FILE_BYTES} bytes", f"{MAX_FILE_BYTES} bytes")
         raise ConfigError(str(path), [too_large])
@@ -82,57 +115,105 @@ def read_document(path: Path) -> Document:
         # Some editors put a byte order mark first; RFC 8259 section 8.1 lets a parser ignore it.
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        where = f"byte {error.start}"
-        raise ConfigError(str(path), [Problem(where, "is not UTF-8 text", hex(content[error.start]))]) from error
+        before = error.object[: error.start].decode()
+        fault = Finding(None, "is not UTF-8 text", hex(error.object[error.start]), offset=len(before))
+        Document(path, before, None, (fault,), "").refuse(())
+    if not text.strip():
+        raise ConfigError(str(path), [Problem("file", "is empty", f"{len(content)} bytes", "one JSON value")])
     try:
-        value, findings = parse_document(text)
-    except _SyntaxFault as fault:
-        raise ConfigError(str(path), [fault.problem(text)]) from fault
-    return Document(path, value, tuple(findings), hashlib.sha256(content).hexdigest())
+        stripped, value, findings = _parse(text)
+    except _NotJson as error:
+        Document(path, text, None, error.findings, "").refuse(())
+    return Document(path, stripped, value, tuple(findings), hashlib.sha256(content).hexdigest())
 
 
 def parse_document(text: str) -> tuple[Any, list[Finding]]:
     """The value of a text and the faults in it that leave it readable; raises a ``ValueError`` otherwise."""
+    _, value, findings = _parse(text)
+    return value, findings
+
+
+def _parse(text: str) -> tuple[str, Any, list[Finding]]:
+    """The text as it was parsed, its value, and the faults in it that leave it readable."""
     stripped = strip_comments(text)
-    try:
-        raw = json.loads(
-            stripped,
-            object_pairs_hook=_Pairs,
-            parse_constant=_NotANumber,
-            parse_int=_parse_int,
-            parse_float=_parse_decimal,
-        )
-    except json.JSONDecodeError as error:
-        raise _syntax_fault(stripped, error) from error
-    except RecursionError as error:
-        raise _SyntaxFault(0, "is nested too deeply", allowed=f"at most {_MAX_DEPTH} levels") from error
     findings: list[Finding] = []
-    return _plain(raw, (), findings), findings
+    try:
+        try:
+            value, odd = _load(stripped)
+        except json.JSONDecodeError:
+            commas = [match.start() for match in _TRAILING_COMMA.finditer(stripped) if match[0] == ","]
+            allowed = "no comma before ] or }"
+            findings = [_fault(stripped, at, "has a comma with nothing after it", allowed) for at in commas]
+            stripped = _TRAILING_COMMA.sub(lambda match: " " if match[0] == "," else match[0], stripped)
+            value, odd = _load(stripped)
+    except json.JSONDecodeError as error:
+        message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
+        allowed = None
+        if error.msg == "Extra data":
+            message, allowed = "has more text after the end of the JSON value", "one JSON value"
+        raise _NotJson(*findings, _fault(stripped, error.pos, message, allowed)) from error
+    except RecursionError as error:
+        raise _too_deep(stripped) from error
+    if _depth(value) > _MAX_DEPTH:
+        raise _too_deep(stripped)
+    return stripped, _plain(value, (), findings) if odd else value, findings
+
+
+def _load(text: str) -> tuple[Any, bool]:
+    """The value of a JSON text, and whether there is something in it that `_plain` has to see to."""
+    odd = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
+        nonlocal odd
+        made = dict(pairs)
+        odd |= len(made) < len(pairs)
+        return made if len(made) == len(pairs) else _Pairs(pairs)
+
+    def no_number(literal: str) -> _NotANumber:
+        nonlocal odd
+        odd = True
+        return _NotANumber(literal)
+
+    def integer(literal: str) -> int | _NotANumber:
+        return int(literal) if len(literal) <= _MAX_DIGITS else no_number(literal)
+
+    def decimal(literal: str) -> Decimal | _NotANumber:
+        try:
+            return Decimal(literal)
+        except InvalidOperation:  # an exponent beyond what decimal can hold
+            return no_number(literal)
+
+    value = json.loads(
+        text, object_pairs_hook=members, parse_constant=no_number, parse_int=integer, parse_float=decimal
+    )
+    return value, odd
+
+
+def _depth(value: Any) -> int:
+    """How deep lists and objects are nested in each other."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [
+            item[1] if isinstance(inner, _Pairs) else item
+            for inner in level
+            for item in (inner.values() if isinstance(inner, dict) else inner)
+        ]
+    return depth
 
 
 def strip_comments(text: str) -> str:
     """The text with every comment replaced by as many spaces, line ends kept; strings are left alone."""
-    pieces: list[str] = []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        if character == '"':
-            end = _string_end(text, position)
-            pieces.append(text[position:end])
-        elif text.startswith("//", position):
-            end = text.find("\n", position)
-            end = len(text) if end < 0 else end
-            pieces.append(" " * (end - position))
-        elif text.startswith("/*", position):
-            end = text.find("*/", position + 2) + 2
-            if end < 2:
-                raise _SyntaxFault(position, "comment is never closed", allowed="a closing */")
-            pieces.append("".join(c if c in "\r\n" else " " for c in text[position:end]))
-        else:
-            end = position + 1
-            pieces.append(character)
-        position = end
-    return "".join(pieces)
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        if found[0] == '"':
+            return found
+        if found == "/*":
+            raise _NotJson(_fault(text, match.start(), "comment is never closed", "a closing */"))
+        return _NOT_LINE_END.sub(" ", found)
+
+    return _COMMENT.sub(blank, text)
 
 
 def json_path(location: Location) -> str:
@@ -150,7 +231,8 @@ def json_path(location: Location) -> str:
 
 def render(value: object) -> str:
     """A value as it stood in the file, on one line, printable and cut to a readable length."""
-    text = _render(value)
+    # Of two pieces one has a character at least.
+    text = "".join(islice(_tokens(value), 2 * _GOT_CHARACTERS + 2))
     printable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
     return printable if len(printable) <= _GOT_CHARACTERS else printable[: _GOT_CHARACTERS - 3] + "..."
 
@@ -158,39 +240,31 @@ def render(value: object) -> str:
 def value_at(value: Any, location: Location) -> Any:
     """The value at a location of a document; ``KeyError`` when nothing stands there."""
     for step in location:
-        members = dict(enumerate(value)) if isinstance(value, list) else value
-        if not isinstance(members, dict):
+        is_there = isinstance(value, dict) or (isinstance(value, list) and isinstance(step, int) and step < len(value))
+        if not is_there:
             raise KeyError(step)
-        value = members[step]
+        value = value[step]
     return value
 
 
-def unknown_key(location: Location, got: str, known: Sequence[str]) -> Finding:
-    """The finding for a key that nothing reads; names the key that was probably meant."""
-    key = str(location[-1])
-    close = difflib.get_close_matches(key.lower(), known, n=1)
-    hint = f', did you mean "{close[0]}"?' if close else ""
-    return Finding(location, f"is not a known key{hint}", got, f"the keys {', '.join(known)}")
+class _NotJson(ValueError):
+    """The text is not JSON: why, in its order."""
+
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__("; ".join(finding.message for finding in findings))
+        self.findings = findings
 
 
-class _SyntaxFault(ValueError):
-    """The text is not JSON from this character on."""
+def _fault(text: str, offset: int, message: str, allowed: str | None = None) -> Finding:
+    """What is wrong with the text from ``offset`` on."""
+    rest = text[offset : offset + _GOT_CHARACTERS + 1].split("\n", 1)[0].strip()
+    end = "the end of the line" if offset < len(text) else "the end of the file"
+    got = render(_Verbatim(rest)) if rest else end
+    return Finding(None, message, got, allowed, offset=offset)
 
-    def __init__(self, index: int, message: str, allowed: str | None = None) -> None:
-        super().__init__(message)
-        self.index = index
-        self.message = message
-        self.allowed = allowed
 
-    def problem(self, text: str) -> Problem:
-        line = text.count("\n", 0, self.index) + 1
-        column = self.index - text.rfind("\n", 0, self.index)
-        rest = text[self.index :].split("\n", 1)[0].strip()
-        if rest:
-            got = render(_Verbatim(rest))
-        else:
-            got = "the end of the line" if self.index < len(text) else "the end of the file"
-        return Problem(f"line {line}, column {column}", self.message, got, self.allowed)
+def _too_deep(text: str) -> _NotJson:
+    return _NotJson(_fault(text, 0, "is nested too deeply", f"at most {_MAX_DEPTH} levels"))
 
 
 class _Verbatim(str):
@@ -202,82 +276,49 @@ class _NotANumber(_Verbatim):
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object in order, keys that are given twice included."""
-
-
-def _parse_int(text: str) -> Any:
-    return int(text) if len(text) <= _MAX_DIGITS else _NotANumber(text)
-
-
-def _parse_decimal(text: str) -> Any:
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent beyond what decimal can hold
-        return _NotANumber(text)
+    """The members of a JSON object in order, of one that has a key more than once."""
 
 
 def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
-    if len(location) > _MAX_DEPTH:
-        raise _SyntaxFault(0, "is nested too deeply", allowed=f"at most {_MAX_DEPTH} levels")
+    """The value without `_Pairs`; what is wrong with them and with `_NotANumber` is added to ``findings``."""
     if isinstance(raw, _NotANumber):
         findings.append(Finding(location, "is not a number", render(raw), "a finite number", implied=True))
         return raw
+    if isinstance(raw, dict):
+        return {key: _plain(value, (*location, key), findings) for key, value in raw.items()}
     if isinstance(raw, _Pairs):
         members: dict[str, Any] = {}
+        given: Counter[str] = Counter()
         for key, value in raw:
-            place = (*location, key)
-            plain = _plain(value, place, findings)
-            if key in members:
-                findings.append(Finding(place, "is given more than once", f"{render(plain)} again", "each key once"))
-            members[key] = plain
+            place = (*location, Occurrence(key, given[key]))
+            given[key] += 1
+            members[key] = plain = _plain(value, place, findings)
+            if given[key] > 1:
+                got = f"{render(plain)} again"
+                findings.append(Finding(place, "is given more than once", got, "each key once", at_key=True))
         return members
     if isinstance(raw, list):
         return [_plain(value, (*location, index), findings) for index, value in enumerate(raw)]
     return raw
 
 
-def _string_end(text: str, start: int) -> int:
-    position = start + 1
-    while position < len(text) and text[position] not in '"\n':
-        position += 2 if text[position] == "\\" else 1
-    return min(position + 1, len(text))
-
-
-def _syntax_fault(text: str, error: json.JSONDecodeError) -> _SyntaxFault:
-    # Python 3.13 points at a trailing comma, earlier ones at what follows it: find the comma for both.
-    before = text[: error.pos + 1].rstrip()
-    comma = len(before) - 1
-    if not before.endswith(","):
-        comma = len(text[: error.pos].rstrip()) - 1
-    if comma >= 0 and text[comma] == "," and text[comma + 1 :].lstrip()[:1] in ("]", "}"):
-        return _SyntaxFault(comma, "has a comma with nothing after it", allowed="no comma before ] or }")
-    if error.msg == "Extra data":
-        return _SyntaxFault(error.pos, "has more text after the end of the JSON value", allowed="one JSON value")
-    message = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
-    return _SyntaxFault(error.pos, f"is not JSON: {message}")
-
-
-def _position(value: Any, location: Location) -> tuple[int, ...]:
-    """Sorts locations as they stand in the file; what is missing comes after what is there."""
-    position: list[int] = []
-    for step in location:
-        if isinstance(value, dict):
-            keys = list(value)
-            position.append(keys.index(str(step)) if step in value else len(keys))
-        else:
-            position.append(step if isinstance(step, int) else 0)
-        try:
-            value = value_at(value, (step,))
-        except KeyError:
-            value = None
-    return tuple(position)
-
-
-def _render(value: object) -> str:
+def _tokens(value: object) -> Iterator[str]:
+    """The text of a value, piece by piece: only its beginning is ever shown."""
     if isinstance(value, _Verbatim | Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_render(key)}: {_render(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_render(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+        yield str(value)
+    elif isinstance(value, Mapping):
+        yield "{"
+        for index, (key, item) in enumerate(value.items()):
+            yield ", " if index else ""
+            yield from _tokens(key)
+            yield ": "
+            yield from _tokens(item)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            yield ", " if index else ""
+            yield from _tokens(item)
+        yield "]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
-from containernet_env.config.reader import Document, Finding, Location, json_path, render, value_at
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
     REQUESTS_MAX,
     RawAnyBlock,
@@ -51,9 +52,12 @@ def key_findings(document: Document, location: Location, block: RawWrite) -> Ite
 
 
 def span_findings(
-    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Sequence[RawAnyBlock]
+    document: Document, location: Location, block: RawReading, dataset: Keys, blocks: Mapping[int, RawAnyBlock]
 ) -> Iterator[Finding]:
-    """What is wrong with asking for several keys at once, given what the file writes."""
+    """What is wrong with asking for several keys at once, given what the file writes.
+
+    ``blocks`` are the good ones, by their place in the file.
+    """
     span = spans_of(block)[0]
     if span == ONE_KEY or (span.keys is None and not span.named):
         return
@@ -76,22 +80,11 @@ def span_findings(
         allowed = f"keys that all start with dataset.keyPrefix, {prefix}, or verify false"
         yield Finding(place, "reaches beyond the data set, where it is not known what is there", got, allowed)
         return
-    for index, other in enumerate(blocks):
-        if isinstance(other, RawWrite) and any(
-            _is_amid(data.key_size, other, start, end, dataset) for data in other.data
-        ):
-            where = json_path(("scenarios", index))
-            allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
-            yield Finding(place, f"holds keys beside the data set that {where} writes", got, allowed)
-            return
-
-
-def _is_amid(key_size: int, block: RawWrite, start: str, end: str, dataset: Keys) -> bool:
-    """Whether a block may write keys of that size from ``start`` to before ``end`` that the data set does not have."""
-    written = Keys(key_size, _most_keys(block)).within(start, end)
-    if key_size != dataset.size or dataset.prefix:
-        return len(written) > 0
-    return written.stop > dataset.count and len(written) > 0
+    written = next((index for index, other in blocks.items() if isinstance(other, RawWrite)), None)
+    if not prefix and written is not None:
+        where = json_path(("scenarios", written))
+        allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
+        yield Finding(place, f"may hold keys beside the data set, which {where} writes", got, allowed)
 
 
 def _most_keys(block: RawWrite) -> int:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    PlainValidator,
+    JsonValue,
     TypeAdapter,
     WithJsonSchema,
-    model_validator,
+    create_model,
 )
 from pydantic_core import CoreSchema, core_schema
 
 from containernet_env.base.units import format_duration, parse_duration
+from containernet_env.config import hints
 from containernet_env.config.fields import (
     Boolean,
     checked,
@@ -29,30 +30,29 @@ from containernet_env.config.fields import (
     one_of_or_name,
     refuse,
 )
-from containernet_env.config.reader import Location
-from containernet_env.config.validation import StrictModel
+from containernet_env.config.link_schema import LEFT_OUT
+from containernet_env.config.positions import Location
+from containernet_env.config.validation import Length, StrictModel, annotation_of, rule
+from containernet_env.model import load_contract as contract
 from containernet_env.model.scenario import ANY_MEMBER, Arrival, Consistency, KeyOrder, ScenarioType, Warmup
 
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
 
-# What the benchmark server takes (benchmark_image/internal/spec): a file that passes here is never refused there.
-CLIENTS_MAX = 10_000
-CONNS_MAX = 10_000
-REQUESTS_MAX = 10_000_000
-KEY_MAX_BYTES = 1024
-KEY_SPACE_MAX = 1_000_000_000
+# What the benchmark server takes: a file that passes here is never refused there.
+REQUESTS_MAX = contract.TOTAL_MAX
+RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
+# "More than 0" to the server; less than this is uniform for any data set.
+ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.ZIPF_EXPONENT_MAX)
+LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
+# Half of what the server lets a benchmark take leaves the warm-up and the end their time.
+LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
+TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
+STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
+# Less than the server takes.
+WARMUP_MAX_NS = 3_600 * 10**9
 KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
-VALUE_MAX_BYTES = 1 << 20
-RATE_MIN, RATE_MAX = Decimal("0.1"), Decimal(1_000_000)
-# "More than 0" to the server; less than this is uniform for any data set.
-ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(10)
-LENGTH_MIN_NS = 10**6
-# A day is the most that the server lets a benchmark take; half of it leaves the warm-up and the end their time.
-LENGTH_MAX_NS = 43_200 * 10**9
-WARMUP_MAX_NS = 3_600 * 10**9
-TIMEOUT_MAX_NS = 3_600 * 10**9
 
 
 class _OneOrMore:
@@ -68,7 +68,7 @@ class _OneOrMore:
         return {"anyOf": [array["items"], array]}
 
 
-_AXIS = (Field(min_length=1, max_length=MAX_SCENARIOS), _OneOrMore())
+_AXIS = (Length(1, MAX_SCENARIOS), _OneOrMore())
 
 
 _WARMUP_FORM = (
@@ -80,19 +80,19 @@ _WARMUP_FORM = (
 def _parse_warmup(value: object) -> Warmup:
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= REQUESTS_MAX:
-            refuse("is out of range", _WARMUP_FORM)
+            raise ValueError("is out of range")
         return Warmup(requests=value)
     try:
         length_ns = parse_duration(value)
-    except ValueError:
-        refuse("is neither a number of requests nor a duration", _WARMUP_FORM)
+    except ValueError as error:
+        raise ValueError("is neither a number of requests nor a duration") from error
     if not LENGTH_MIN_NS <= length_ns <= WARMUP_MAX_NS:
-        refuse("is out of range", _WARMUP_FORM)
+        raise ValueError("is out of range")
     return Warmup(length_ns=length_ns)
 
 
 _WARMUP = (
-    PlainValidator(_parse_warmup),
+    checked(_parse_warmup, _WARMUP_FORM, hints.warmups),
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer", "minimum": 1, "maximum": REQUESTS_MAX}, {"type": "string"}],
@@ -130,9 +130,14 @@ class RawDataset(StrictModel):
     model_config = ConfigDict(title="Data set")
 
     key_prefix: Annotated[str | None, *_PREFIX] = Field(default=None, alias="keyPrefix")
-    key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(default=8, alias="keySize")
-    val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(default=256, alias="valSize")
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(default=8, alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(default=256, alias="valSize")
     keys: Annotated[int, *integer(1, REQUESTS_MAX)] = 10_000
+
+
+def means(text: str) -> dict[str, JsonValue]:
+    """What a key means, for its ``json_schema_extra``; of keys that are read in one place only (see ``meanings``)."""
+    return {"meaning": text}
 
 
 class RawLoad(StrictModel):
@@ -146,46 +151,86 @@ class RawLoad(StrictModel):
         },
     )
 
-    total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = None
-    duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(default=None, alias="duration")
-    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(default_factory=list)
-    arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = None
-    clients: Annotated[list[Annotated[int, *integer(1, CLIENTS_MAX)]], *_AXIS]
-    conns: Annotated[int, *integer(1, CONNS_MAX)]
-    warmup: Annotated[Warmup | None, *_WARMUP] = None
+    total: Annotated[int | None, *integer(1, REQUESTS_MAX)] = Field(
+        default=None, json_schema_extra=means("number of requests")
+    )
+    duration_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, LENGTH_MAX_NS)] = Field(
+        default=None,
+        alias="duration",
+        json_schema_extra=means("as many requests as start within this time, in place of total"),
+    )
+    rate: Annotated[list[Annotated[Decimal, *decimal(RATE_MIN, RATE_MAX)]], *_AXIS] = Field(
+        default=[], json_schema_extra=means("requests/s over all clients, which makes an open loop; may be a list")
+    )
+    arrival: Annotated[Arrival | None, *choice("constant", "poisson")] = Field(
+        default=None, json_schema_extra=means("evenly spaced requests or Poisson arrivals, with a rate")
+    )
+    clients: Annotated[list[Annotated[int, *integer(1, contract.CLIENTS_MAX)]], *_AXIS] = Field(
+        json_schema_extra=means("clients that each have one request at a time; may be a list")
+    )
+    conns: Annotated[int, *integer(1, contract.CONNS_MAX)] = Field(
+        json_schema_extra=means("TCP connections that the clients share")
+    )
+    warmup: Annotated[Warmup | None, *_WARMUP] = Field(
+        default=None, json_schema_extra=means("what runs ahead and is in no figure")
+    )
     request_timeout_ns: Annotated[int | None, *duration(LENGTH_MIN_NS, TIMEOUT_MAX_NS)] = Field(
-        default=None, alias="timeout"
+        default=None, alias="timeout", json_schema_extra=means("deadline of each request")
+    )
+    stall_timeout_ns: Annotated[int | None, *duration(0, STALL_TIMEOUT_MAX_NS)] = Field(
+        default=None,
+        alias="stallTimeout",
+        json_schema_extra=means("how long without a success before the scenario is ended"),
     )
 
-    @model_validator(mode="after")
-    def _has_one_length(self) -> Self:
+    @rule
+    def _has_a_length(self) -> None:
         if self.total is None and self.duration_ns is None:
             refuse("is missing", "total, a number of requests, or duration", key="total")
+
+    @rule
+    def _has_one_length(self) -> None:
         if self.total is not None and self.duration_ns is not None:
             refuse("is given beside total", "either total or duration", key="duration")
+
+    @rule
+    def _clients_have_requests(self) -> None:
         if self.total is not None and max(self.clients) > self.total:
             # The row would claim a concurrency that never was.
             refuse("is more than there are requests", f"at most total, {self.total}", key="clients")
-        return self
 
-    @model_validator(mode="after")
-    def _keeps_the_servers_limits(self) -> Self:
-        if not self.rate:
-            if self.arrival is not None:
-                refuse("is given without a rate", "only beside rate: a closed loop has no arrivals", key="arrival")
-            return self
-        if self.duration_ns is not None and max(self.rate) * self.duration_ns > REQUESTS_MAX * 10**9:
+    @rule
+    def _stall_is_never_or_long_enough(self) -> None:
+        if self.stall_timeout_ns is not None and 0 < self.stall_timeout_ns < LENGTH_MIN_NS:
+            allowed = f'"0s", which is never, or at least {format_duration(LENGTH_MIN_NS)}'
+            refuse("is too short", allowed, key="stallTimeout")
+
+    @rule
+    def _arrivals_have_a_rate(self) -> None:
+        if self.arrival is not None and not self.rate:
+            refuse("is given without a rate", "only beside rate: a closed loop has no arrivals", key="arrival")
+
+    @rule
+    def _makes_no_more_requests_than_the_server_takes(self) -> None:
+        if self.rate and self.duration_ns is not None and max(self.rate) * self.duration_ns > REQUESTS_MAX * 10**9:
             seconds = format_duration(self.duration_ns)
             refuse(f"makes too many requests in {seconds}", f"at most {REQUESTS_MAX} requests", key="rate")
-        if self.total is not None and self.total * 10**9 > min(self.rate) * LENGTH_MAX_NS:
+
+    @rule
+    def _takes_no_longer_than_the_server_lets_it(self) -> None:
+        if self.rate and self.total is not None and self.total * 10**9 > min(self.rate) * LENGTH_MAX_NS:
             most = f"{format_duration(LENGTH_MAX_NS)} in all"
             refuse(f"is too low for {self.total} requests", f"a rate at which they take at most {most}", key="rate")
-        requests, length_ns = (self.warmup.requests, self.warmup.length_ns) if self.warmup else (0, 0)
+
+    @rule
+    def _warmup_keeps_the_servers_limits(self) -> None:
+        if self.warmup is None or not self.rate:
+            return
+        requests, length_ns = self.warmup.requests, self.warmup.length_ns
         too_long = requests * 10**9 > min(self.rate) * WARMUP_MAX_NS
         if too_long or max(self.rate) * length_ns > REQUESTS_MAX * 10**9:
             most = f"at most {format_duration(WARMUP_MAX_NS)} and {REQUESTS_MAX} requests at this rate"
             refuse("is too long", most, key="warmup")
-        return self
 
 
 class RawData(StrictModel):
@@ -193,8 +238,8 @@ class RawData(StrictModel):
 
     model_config = ConfigDict(title="Data")
 
-    key_size: Annotated[int, *integer(1, KEY_MAX_BYTES)] = Field(alias="keySize")
-    val_size: Annotated[int, *integer(1, VALUE_MAX_BYTES)] = Field(alias="valSize")
+    key_size: Annotated[int, *integer(1, contract.KEY_SIZE_MAX_BYTES)] = Field(alias="keySize")
+    val_size: Annotated[int, *integer(1, contract.VAL_SIZE_MAX_BYTES)] = Field(alias="valSize")
 
 
 class RawBlock(StrictModel):
@@ -230,17 +275,19 @@ class RawWrite(RawBlock):
     target: _TARGETS
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
-    key_space: Annotated[int | None, *integer(1, KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+    key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
 
-    @model_validator(mode="after")
-    def _keys_have_what_they_need(self) -> Self:
+    @rule
+    def _exponent_has_its_order(self) -> None:
         _refuse_lonely_exponent(self.zipf_exponent, self.keys)
+
+    @rule
+    def _drawn_keys_have_a_space(self) -> None:
         drawn = [order for order in self.keys if order in ("uniform", "zipfian")]
         if drawn and self.key_space is None and any(load.total is None for load in self.load):
             refuse(
                 "is missing", f"how many keys {drawn[0]} ones are drawn from, where there is no total", key="keySpace"
             )
-        return self
 
 
 class RawOnDataset(RawBlock):
@@ -250,10 +297,9 @@ class RawOnDataset(RawBlock):
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
 
-    @model_validator(mode="after")
-    def _exponent_has_its_order(self) -> Self:
+    @rule
+    def _exponent_has_its_order(self) -> None:
         _refuse_lonely_exponent(self.zipf_exponent, self.keys)
-        return self
 
 
 _SPAN_KEYS = Annotated[list[Annotated[int, *integer(1, REQUESTS_MAX)]], *_AXIS]
@@ -263,7 +309,7 @@ class RawReading(RawOnDataset):
     """What blocks with reads have in common."""
 
     consistency: _CONSISTENCIES
-    span_keys: _SPAN_KEYS = Field(default_factory=list, alias="spanKeys")
+    span_keys: _SPAN_KEYS = Field(default=[], alias="spanKeys")
     verify: Boolean = True
 
 
@@ -275,11 +321,10 @@ class RawSpan(StrictModel):
     start: Annotated[str, *_KEY] = Field(alias="from")
     end: Annotated[str, *_KEY] = Field(alias="to")
 
-    @model_validator(mode="after")
-    def _ends_after_its_start(self) -> Self:
+    @rule
+    def _ends_after_its_start(self) -> None:
         if self.end <= self.start:
             refuse("is not after the start", f"a key that sorts after from, {self.start}", key="to")
-        return self
 
 
 _EXTENTS = ("prefix", "span", "spanKeys")
@@ -305,29 +350,43 @@ class RawRead(RawReading):
 
     type: Literal["read"]
     prefix: Annotated[str | None, *_KEY] = None
-    span: RawSpan | None = None
+    span: RawSpan = LEFT_OUT
     limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
     keys_only: Boolean = Field(default=False, alias="keysOnly")
     count_only: Boolean = Field(default=False, alias="countOnly")
 
-    @model_validator(mode="after")
-    def _asks_for_one_thing(self) -> Self:
-        given = [
-            name
-            for name, value in zip(_EXTENTS, (self.prefix, self.span, self.span_keys or None), strict=True)
-            if value is not None
-        ]
-        if len(given) > 1:
-            refuse(f"is given beside {given[0]}", "one of prefix, span and spanKeys", key=given[1])
-        if self.limit is not None and not given:
+    @property
+    def _extents(self) -> list[str]:
+        fields = zip(_EXTENTS, ("prefix", "span", "span_keys"), strict=True)
+        return [key for key, field in fields if field in self.model_fields_set]
+
+    @rule
+    def _asks_for_one_extent(self) -> None:
+        if len(self._extents) > 1:
+            refuse(f"is given beside {self._extents[0]}", "one of prefix, span and spanKeys", key=self._extents[1])
+
+    @rule
+    def _limit_has_an_extent(self) -> None:
+        if self.limit is not None and not self._extents:
             refuse("is given for single keys", "only beside prefix, span or spanKeys", key="limit")
+
+    @rule
+    def _leaves_one_thing_out(self) -> None:
         if self.keys_only and self.count_only:
             refuse("is given beside keysOnly", "one of keysOnly and countOnly", key="countOnly")
-        if given and given[0] != "spanKeys":
-            for name, key in (("keys", "keys"), ("zipf_exponent", "zipfExponent")):
-                if name in self.model_fields_set:
-                    refuse(f"is given beside {given[0]}", "only where reads begin at the data set's keys", key=key)
-        return self
+
+    @rule
+    def _named_keys_have_no_order(self) -> None:
+        self._refuse_beside_a_name("keys", "keys")
+
+    @rule
+    def _named_keys_have_no_exponent(self) -> None:
+        self._refuse_beside_a_name("zipf_exponent", "zipfExponent")
+
+    def _refuse_beside_a_name(self, field: str, key: str) -> None:
+        extents = self._extents
+        if extents and extents[0] != "spanKeys" and field in self.model_fields_set:
+            refuse(f"is given beside {extents[0]}", "only where reads begin at the data set's keys", key=key)
 
 
 class RawMixed(RawReading):
@@ -358,10 +417,27 @@ class RawScenarioFile(StrictModel):
     dataset: RawDataset = RawDataset()
     scenarios: Annotated[
         list[Annotated[RawAnyBlock, Field(discriminator="type")]],
-        Field(min_length=1, max_length=MAX_SCENARIOS, description="Blocks, run in this order"),
+        Length(1, MAX_SCENARIOS),
+        Field(description=f"a list of 1 to {MAX_SCENARIOS} blocks"),
     ]
 
 
+def _every_key() -> dict[str, Any]:
+    """The keys that a block of some type has beside those of every block, all of them optional."""
+    fields = {name: field for kind in _BLOCKS.values() for name, field in kind.model_fields.items()}
+    return {
+        name: (annotation_of(field), Field(default=None, alias=field.alias))
+        for name, field in fields.items()
+        if name not in RawBlock.model_fields
+    }
+
+
+_BLOCKS: dict[object, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
+# A block whose type is wrong: what any type has is checked, and nothing else is known of it.
+_UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
+
+BLOCK: TypeAdapter[RawAnyBlock] = TypeAdapter(Annotated[RawAnyBlock, Field(discriminator="type")])
+DATASET: TypeAdapter[RawDataset] = TypeAdapter(RawDataset)
 SCENARIO_FILE: TypeAdapter[RawScenarioFile] = TypeAdapter(RawScenarioFile)
 
 
@@ -379,16 +455,8 @@ def model_at(location: Location, document: Any) -> type[StrictModel]:
         case (_, _, "span", *_):
             return RawSpan
         case (_, int(index)):
-            return _BLOCKS.get(_type_of(document["scenarios"][index]), RawBlock)
-    return RawBlock
-
-
-_BLOCKS: dict[object, type[StrictModel]] = {
-    "write": RawWrite,
-    "read": RawRead,
-    "mixed": RawMixed,
-    "txn": RawTxn,
-}
+            return _BLOCKS.get(_type_of(document["scenarios"][index]), _UNTYPED)
+    return _UNTYPED
 
 
 def _type_of(block: object) -> str:

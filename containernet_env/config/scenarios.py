@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from decimal import Decimal
 from itertools import product
@@ -11,12 +11,16 @@ from typing import Any
 
 from containernet_env.base import assets
 from containernet_env.base.units import format_number
-from containernet_env.config.reader import Document, Finding, Location, json_path, read_document, value_at
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
 from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
 from containernet_env.config.scenario_schema import (
+    BLOCK,
+    DATASET,
     MAX_SCENARIOS,
     SCENARIO_FILE,
     RawAnyBlock,
+    RawDataset,
     RawLoad,
     RawMixed,
     RawOnDataset,
@@ -24,7 +28,7 @@ from containernet_env.config.scenario_schema import (
     RawWrite,
     model_at,
 )
-from containernet_env.config.validation import validate
+from containernet_env.config.validation import as_far_as_good, validate
 from containernet_env.model.scenario import (
     ANY_MEMBER,
     CONSISTENCY_NAMES,
@@ -52,42 +56,49 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
     document = read_document(path)
     validated = validate(SCENARIO_FILE, document, lambda location: model_at(location, document.value))
     raw, findings = validated.value, validated.findings
-    if raw is None:
-        document.refuse(findings)
-        raise AssertionError("a document without a value has findings")
-    count = sum(_size(block) for block in raw.scenarios)
+    if raw is not None:
+        raw_dataset: RawDataset | None = raw.dataset
+        blocks = dict(enumerate(raw.scenarios))
+    else:
+        raw_dataset, blocks = _as_far_as_good(document.value)
+    count = sum(_size(block) for block in blocks.values())
     if count > MAX_SCENARIOS:
         findings.append(Finding(("scenarios",), "multiply to too many", f"{count}", f"at most {MAX_SCENARIOS}"))
-        document.refuse(findings)
-    dataset = Dataset(raw.dataset.key_size, raw.dataset.val_size, raw.dataset.keys, raw.dataset.key_prefix or "")
-    if not keys_fit(dataset.key_size, dataset.keys):
-        findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
+    dataset = Dataset()
+    if raw_dataset is not None:
+        given = raw_dataset
+        dataset = Dataset(given.key_size, given.val_size, given.keys, given.key_prefix or "")
+        if not keys_fit(dataset.key_size, dataset.keys):
+            findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
     scenarios: list[Scenario] = []
     first_at: dict[str, Location] = {}
-    for index, block in enumerate(raw.scenarios):
+    for index, block in blocks.items():
         location = ("scenarios", index)
         if isinstance(block, RawWrite):
             findings.extend(key_findings(document, location, block))
-        elif isinstance(block, RawReading):
-            findings.extend(span_findings(document, location, block, dataset.all_keys, raw.scenarios))
-        for scenario in _expand(block, dataset):
+        elif isinstance(block, RawReading) and raw_dataset is not None:
+            findings.extend(span_findings(document, location, block, dataset.all_keys, blocks))
+        for scenario in _expand(block, dataset) if count <= MAX_SCENARIOS else ():
             if scenario.name in first_at:
                 where = json_path(first_at[scenario.name])
-                findings.append(
-                    Finding(
-                        location,
-                        f"repeats a scenario of {where}",
-                        scenario.name,
-                        "each scenario once; --repeat repeats all",
-                    )
-                )
+                allowed = "each scenario once; --repeat repeats all"
+                findings.append(Finding(location, f"repeats a scenario of {where}", scenario.name, allowed))
             else:
                 first_at[scenario.name] = location
                 scenarios.append(scenario)
     document.refuse(findings)
     return ScenarioSet(
-        path, document.sha256, dataset, tuple(scenarios), tuple(_member_targets(document, raw.scenarios))
+        path, document.sha256, dataset, tuple(scenarios), tuple(_member_targets(document, blocks.values()))
     )
+
+
+def _as_far_as_good(value: Any) -> tuple[RawDataset | None, dict[int, RawAnyBlock]]:
+    """The data set and the blocks of a file that is refused, those that are good."""
+    top = value if isinstance(value, dict) else {}
+    listed = top.get("scenarios")
+    blocks = [as_far_as_good(BLOCK, block) for block in listed[:MAX_SCENARIOS]] if isinstance(listed, list) else []
+    good = {index: block for index, block in enumerate(blocks) if block is not None}
+    return as_far_as_good(DATASET, top.get("dataset", {})), good
 
 
 def _size(block: RawAnyBlock) -> int:
@@ -182,10 +193,11 @@ def _order(order: KeyOrder, exponent: Decimal) -> tuple[str, str]:
     return order if order != "sequential" else "", f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else ""
 
 
-def _member_targets(document: Document, blocks: Sequence[RawAnyBlock]) -> Iterator[MemberTarget]:
+def _member_targets(document: Document, blocks: Iterable[RawAnyBlock]) -> Iterator[MemberTarget]:
     for number, block in enumerate(blocks):
         for index, target in enumerate(block.target):
             if target not in ANY_MEMBER:
                 location: Location = ("scenarios", number, "target")
                 step = (index,) if isinstance(value_at(document.value, location), list) else ()
-                yield MemberTarget(json_path((*location, *step)), target)
+                place = (*location, *step)
+                yield MemberTarget(json_path(place), target, *document.line_and_column(place))

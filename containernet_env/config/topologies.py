@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base.errors import ConfigError
 from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
 from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
-from containernet_env.config.reader import Finding, Location, json_path, read_document, render, value_at
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Finding, json_path, read_document, render, value_at
 from containernet_env.config.topology_schema import (
+    ETCD,
     LIST_FORM,
+    MAX_NODES,
+    NODE,
     OBJECT_FORM,
     RawClient,
     RawConfig,
@@ -21,9 +27,10 @@ from containernet_env.config.topology_schema import (
     RawNamedNode,
     RawNode,
 )
-from containernet_env.config.validation import StrictModel, validate
+from containernet_env.config.validation import StrictModel, as_far_as_good, validate
 from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
-from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
+from containernet_env.model.topology import star
+from containernet_env.stores.kinds import store_of
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
 # first address is in.
@@ -46,12 +53,12 @@ def load_config(path: Path | str) -> Config:
         validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
         raw, findings = validated.value, validated.findings
         findings.extend(link_findings(value))
+        findings.extend(_timing_findings(value, raw))
     else:
         allowed = "a list of nodes, or an object with the key nodes"
         findings = [Finding((), "is not a config", render(value), allowed)]
     addresses = _Addresses.of(value)
     findings.extend(addresses.findings())
-    findings.extend(_timing_findings(raw))
     document.refuse(findings)
     assert raw is not None and addresses.subnet is not None  # refused otherwise
     client_ip = raw.client.ip or addresses.highest_free()
@@ -62,7 +69,7 @@ def load_config(path: Path | str) -> Config:
         subnet=addresses.subnet,
         nodes=tuple(_node(node.name or default_name(index), node.ip, node) for index, node in enumerate(raw.nodes)),
         client=_node(CLIENT_NAME, client_ip, raw.client),
-        etcd=EtcdSettings(raw.etcd.heartbeat_interval, raw.etcd.election_timeout, raw.etcd.data),
+        etcd=_etcd_settings(raw.etcd),
         scenarios=path.parent / raw.scenarios if raw.scenarios else None,
     )
 
@@ -89,17 +96,33 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
     return models[location[0]] if location else RawConfig
 
 
-def _timing_findings(raw: RawConfig | None) -> Iterator[Finding]:
-    if raw is None or raw.etcd.heartbeat_interval is None or raw.etcd.election_timeout is None:
+def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
+    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data)
+
+
+def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:
+    """Whether the store takes its timing, which may follow from the RTTs between members: those that are good."""
+    etcd = raw.etcd if raw is not None else as_far_as_good(ETCD, value.get("etcd", {}))
+    if etcd is None:
         return
-    least_ms = ELECTION_PER_HEARTBEAT * raw.etcd.heartbeat_interval
-    if raw.etcd.election_timeout < least_ms:
-        yield Finding(
-            ("etcd", "election_timeout"),
-            "is too short for the heartbeat",
-            f"{raw.etcd.election_timeout}ms",
-            f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms",
-        )
+    if raw is not None:
+        nodes = raw.nodes
+    else:
+        listed = value.get("nodes")
+        alone = [as_far_as_good(NODE, node) for node in listed[:MAX_NODES]] if isinstance(listed, list) else []
+        nodes = [node for node in alone if node is not None]
+    # Names, addresses and the client's link make no difference to that.
+    members = []
+    for index, node in enumerate(nodes):
+        with contextlib.suppress(ValueError):  # `link_findings` tells it
+            members.append(_node(default_name(index), node.ip, node))
+    client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
+    config = Config(Path(), "", IPv4Network(0), tuple(members), client, _etcd_settings(etcd), None)
+    try:
+        store_of(config).timing(config, star(config).largest_member_rtt())
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding(("etcd", "election_timeout"), problem.message, problem.got, problem.allowed)
 
 
 @dataclass(frozen=True)
@@ -123,7 +146,7 @@ class _Addresses:
         nodes = top.get("nodes") if isinstance(value, dict) else value
         names: list[tuple[Location, str]] = []
         ips: list[tuple[Location, IPv4Address]] = []
-        for index, node in enumerate(nodes if isinstance(nodes, list) else []):
+        for index, node in enumerate(nodes[:MAX_NODES] if isinstance(nodes, list) else []):
             if not isinstance(node, dict):
                 continue
             location = (*prefix, index)

@@ -20,9 +20,11 @@ from containernet_env.config.fields import (
     OptionalIp,
     OptionalName,
     OptionalSubnet,
+    refuse,
 )
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
-from containernet_env.config.validation import StrictModel
+from containernet_env.config.validation import Length, StrictModel, rule
+from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
 
 MAX_NODES = 100
 
@@ -83,9 +85,18 @@ class RawEtcd(StrictModel):
     election_timeout: OptionalElectionMs = None
     data: DataChoice = "disk"
 
+    @rule
+    def _election_is_longer_than_heartbeats(self) -> None:
+        if self.heartbeat_interval is None or self.election_timeout is None:
+            return
+        least_ms = ELECTION_PER_HEARTBEAT * self.heartbeat_interval
+        if self.election_timeout < least_ms:
+            allowed = f"at least {ELECTION_PER_HEARTBEAT} x heartbeat_interval, {least_ms}ms"
+            refuse("is too short for the heartbeat", allowed, key="election_timeout")
 
-NodeList = Annotated[list[RawNamedNode], Field(min_length=1, max_length=MAX_NODES)]
-PlainNodeList = Annotated[list[RawNode], Field(min_length=1, max_length=MAX_NODES)]
+
+NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
+PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 
 class RawConfig(StrictModel):
@@ -100,6 +111,8 @@ class RawConfig(StrictModel):
     scenarios: FilePath = None
 
 
+NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
+ETCD: TypeAdapter[RawEtcd] = TypeAdapter(RawEtcd)
 LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
 OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(RawConfig)
 EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig)

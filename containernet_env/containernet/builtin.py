@@ -10,21 +10,21 @@ from mininet.net import VERSION
 from containernet_env.containernet.docker import Docker
 from containernet_env.containernet.network import Containernet
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.select import said
+from containernet_env.network.select import describe
 from containernet_env.plan.plan import HostPlan
 
 
 class BuiltinNetwork(Containernet):
     """See ``testbed_network.TestbedNetwork``."""
 
-    engine_name = "builtin"
-    engine_version = f"Mininet {VERSION}"
+    backend_name = "builtin"
+    backend_version = f"Mininet {VERSION}"
     hosts_kind = "docker"
 
     @property
-    def carrier(self) -> str:
+    def link_backend(self) -> str:
         """See ``testbed_network.TestbedNetwork``."""
-        return said(self.switches_kind)
+        return describe(self.switches_kind)
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> Docker:
         """See ``testbed_network.TestbedNetwork``."""
@@ -51,6 +51,11 @@ class BuiltinNetwork(Containernet):
         """See ``testbed_network.TestbedNetwork``."""
         self.addSpecLink(node1, node2, spec)
 
-    def carrier_facts(self) -> Mapping[str, Any]:
+    def link_backend_log(self) -> str | None:
+        """See ``testbed_network.TestbedNetwork``."""
+        emulator = self.factory.emulator
+        return emulator.log if emulator.hello else None
+
+    def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return self.factory.emulator.hello

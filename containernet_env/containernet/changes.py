@@ -10,6 +10,7 @@ from containernet_env.base.errors import UsageError
 
 if TYPE_CHECKING:
     from containernet_env.containernet.testbed_network import LiveChanges
+    from containernet_env.model.chance import Distribution
 
 _ONE_WAY = "one-way"
 
@@ -34,6 +35,20 @@ def _value(verb: str, form: str, words: list[str]) -> tuple[str, str, str, bool,
 def _delay(net: LiveChanges, words: list[str]) -> tuple[str, int]:
     one, two, value, one_way, where = _value("delay", "TIME", words)
     return f"delay {value} {where}", net.set_delay(one, two, value, one_way=one_way)
+
+
+def _jitter(net: LiveChanges, words: list[str]) -> tuple[str, int]:
+    one_way = words[-1:] == [_ONE_WAY]
+    rest = words[:-1] if one_way else words
+    distribution: Distribution = "normal" if rest[-1:] == ["normal"] else "uniform"
+    if rest[-1:] == [distribution]:
+        rest = rest[:-1]
+    form = "TIME|0 [uniform|normal]"
+    one, two, value, one_way, where = _value("jitter", form, [*rest, _ONE_WAY] if one_way else rest)
+    asked = None if value == "0" else value
+    kind = "" if asked is None else f" ({distribution})"
+    at_ns = net.set_jitter(one, two, asked, distribution=distribution, one_way=one_way)
+    return f"jitter {value}{kind} {where}", at_ns
 
 
 def _rate(net: LiveChanges, words: list[str]) -> tuple[str, int]:
@@ -79,6 +94,7 @@ def _heal(net: LiveChanges, words: list[str]) -> tuple[str, int]:
 CHANGES: Mapping[str, Callable[[LiveChanges, list[str]], tuple[str, int]]] = {
     "link": _link,
     "delay": _delay,
+    "jitter": _jitter,
     "rate": _rate,
     "loss": _loss,
     "partition": _partition,

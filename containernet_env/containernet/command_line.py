@@ -7,12 +7,12 @@ import subprocess
 import sys
 from typing import Any
 
-import click
 from mininet.cli import CLI
 from mininet.log import error, lg, output
 
-from containernet_env.base.errors import RunError, UsageError
+from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.containernet.changes import CHANGES, change
+from containernet_env.containernet.tools import TOOLS
 
 
 def show_on_standard_output() -> None:
@@ -23,7 +23,10 @@ def show_on_standard_output() -> None:
 
 
 class CommandLine(CLI):  # type: ignore[misc]
-    """Mininet's command line under our name; making one opens it and returns when the user leaves."""
+    """Mininet's command line under our name; making one opens it and returns when the user leaves.
+
+    No command ends it: whatever one raises becomes a line that begins with "***".
+    """
 
     prompt = "containernet> "
 
@@ -34,6 +37,12 @@ class CommandLine(CLI):  # type: ignore[misc]
     def do_delay(self, line: str) -> None:
         """delay NODE NODE TIME [one-way]: a link's delay, both ways or as the first sends: delay etcd1 s1 10ms"""
         self._change("delay", line)
+
+    def do_jitter(self, line: str) -> None:
+        """jitter NODE NODE TIME|0 [uniform|normal] [one-way]: let a link's delay vary: jitter etcd1 s1 1ms
+        uniform: by up to TIME either way; normal: with that standard deviation, cut at four of them. The delay must be
+        as long as that reaches. With the link emulator frames keep their order, with netem they overtake each other."""
+        self._change("jitter", line)
 
     def do_rate(self, line: str) -> None:
         """rate NODE NODE MBIT|unlimited [one-way]: change a link's bandwidth, in Mbit/s: rate etcd1 s1 100"""
@@ -51,11 +60,48 @@ class CommandLine(CLI):  # type: ignore[misc]
         """heal: end the partition."""
         self._change("heal", line)
 
+    def do_links(self, line: str) -> None:
+        """links: every link, up or down, with the delay, jitter, rate, queue and loss in force."""
+        self._tool("links", line)
+
+    def do_iperf(self, line: str) -> None:
+        """iperf [HOST HOST] [SECONDS]: what one TCP flow carries from the first to the second: iperf etcd1 etcd2 5
+        Measured from outside: nothing has to be installed in the hosts, and their CPU limits do not hold for it."""
+        self._tool("iperf", line)
+
+    def do_iperfudp(self, line: str) -> None:
+        """iperfudp: not offered; see iperf."""
+        self._tool("iperfudp", line)
+
+    def do_capture(self, line: str) -> None:
+        """capture HOST FILE.pcap [SECONDS]: record the frames of a host's interface: capture etcd1 etcd1.pcap 10
+        Without SECONDS it goes on until `capture stop`, or until the shell ends. `capture` alone says what is recorded.
+        A file holds 256 MiB at the most."""
+        self._tool("capture", line)
+
     def _change(self, verb: str, line: str) -> None:
+        output(f"{change(self.mn, verb, line)}\n")
+
+    def _tool(self, verb: str, line: str) -> None:
+        output(f"{TOOLS[verb](self.mn, line.split())}\n")
+
+    def onecmd(self, line: str) -> bool:
+        """See ``cmd.Cmd``: carry out one line; whether it was the last."""
         try:
-            output(f"{change(self.mn, verb, line)}\n")
-        except (UsageError, RunError) as problem:
-            error(f"*** {problem}\n")
+            return bool(super().onecmd(line))
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the network and the user's session go on
+            self.fail(problem)
+            return False
+
+    def fail(self, problem: Exception) -> None:
+        """What becomes of the error of a command."""
+        error(f"*** {_describe(problem)}\n")
+
+    def run(self) -> None:
+        """See Mininet; recordings end with it."""
+        super().run()
+        for said in self.mn.stop_captures():
+            output(f"{said}\n")
 
     def waitForNode(self, node: Any) -> None:
         """Show what a node's command prints until it ends; on a terminal, keys go to the command meanwhile.
@@ -73,7 +119,12 @@ class CommandLine(CLI):  # type: ignore[misc]
 
 
 class OneLine(CommandLine):
-    """The same commands without the loop: making one returns at once, `onecmd` carries out a line."""
+    """The same commands without the loop: making one returns at once, `onecmd` carries out a line.
+
+    ``status`` is 1 once a command has failed for a reason that nobody foresaw; errors of ours are raised.
+    """
+
+    status = 0
 
     @classmethod
     def initReadline(cls) -> None:
@@ -82,26 +133,50 @@ class OneLine(CommandLine):
     def run(self) -> None:
         """No loop."""
 
+    def fail(self, problem: Exception) -> None:
+        """See ``CommandLine``."""
+        if isinstance(problem, ContainernetEnvError):
+            raise problem
+        super().fail(problem)
+        self.status = 1
+
+
+def _describe(problem: Exception) -> str:
+    return str(problem) if isinstance(problem, ContainernetEnvError) else f"{type(problem).__name__}: {problem}"
+
 
 def run_command(net: Any, line: str) -> int:
     """Carry out one line on a network (`testbed_network.TestbedNetwork`); its exit status.
 
     A line that begins with a Docker host's name runs there, with its own status and every later word that names a
     node replaced by its address; `sh CMD` runs on this machine; `pingall` fails on any lost packet; every other
-    command of the command line counts as done. Raises UsageError for a word that is none of these, and what a change of
-    links raises (see `changes.change`).
+    command of the command line counts as done, unless it fails. Raises UsageError for a word that is none of these, and
+    what our own commands raise (see `changes.change`, `tools`); any other exception is printed, and the status is 1.
     """
+    try:
+        return _run_command(net, line)
+    except ContainernetEnvError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - see CommandLine.onecmd
+        _say(f"*** {_describe(problem)}\n")
+        return 1
+
+
+def _run_command(net: Any, line: str) -> int:
     verb, _, rest = line.strip().partition(" ")
     node = net.nameToNode.get(verb)
     if node is not None and node in net.hosts:
         words = [(net[word].IP() or word) if word in net else word for word in rest.split(" ")]
-        status, output = node.run(" ".join(words))
-        click.echo(output, nl=False)
+        status, said = node.run(" ".join(words))
+        _say(said)
         return int(status)
     if verb == "sh":
         return subprocess.run(["sh", "-c", rest], check=False).returncode
     if verb in CHANGES:
-        click.echo(change(net, verb, rest))
+        _say(f"{change(net, verb, rest)}\n")
+        return 0
+    if verb in TOOLS:
+        _say(f"{TOOLS[verb](net, rest.split())}\n")
         return 0
     if verb == "pingall":
         return 1 if net.pingAll() else 0
@@ -109,5 +184,12 @@ def run_command(net: Any, line: str) -> int:
         hosts = ", ".join(host.name for host in net.hosts)
         raise UsageError(f"unknown command {verb!r}: neither a host ({hosts}) nor a command of the command line")
     sys.stdout.flush()
-    OneLine(net).onecmd(line)
-    return 0
+    shell = OneLine(net)
+    shell.onecmd(line)
+    return shell.status
+
+
+def _say(text: str) -> None:
+    """Write a command's result where that of all others goes, in their order."""
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -7,8 +7,8 @@ kernel carries the links, directions and hosts follow each other within millisec
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mininet.log import error
@@ -16,13 +16,11 @@ from mininet.node import Host
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.base.units import parse_bandwidth, parse_duration
-from containernet_env.model.chance import IndependentLoss, Jitter, Loss
-from containernet_env.model.link_statistics import emulator_counters
-from containernet_env.network.factory import LinkFactory
-from containernet_env.network.interface import SwitchPort
-from containernet_env.network.kernel.partition import KernelPartition
-from containernet_env.network.kernel.tc import End, VethLink
-from containernet_env.network.link import ShapedLink
+from containernet_env.containernet.links import NetworkLink
+from containernet_env.model.chance import Distribution, IndependentLoss, Jitter, Loss
+from containernet_env.network.capture import Capture
+from containernet_env.network.fabric import Fabric
+from containernet_env.network.interface import Interface
 
 
 class LiveLinks:
@@ -35,16 +33,14 @@ class LiveLinks:
     if TYPE_CHECKING:
         links: list[Any]
         nameToNode: dict[str, Any]
-        links_kind: str
-        factory: LinkFactory
+        fabric: Fabric
+        links_kind: Any
 
-        def linksBetween(self, node1: Any, node2: Any) -> list[ShapedLink]: ...
-
-    _partition: KernelPartition | None = None
+        def linksBetween(self, node1: Any, node2: Any) -> list[NetworkLink]: ...
 
     # --- one link ----------------------------------------------------------------------------------------------
 
-    def link_between(self, node1: Any, node2: Any) -> ShapedLink:
+    def link_between(self, node1: Any, node2: Any) -> NetworkLink:
         """The only link between two nodes."""
         between = self._between(node1, node2)
         if len(between) > 1:
@@ -88,8 +84,24 @@ class LiveLinks:
                 raise UsageError(f"loss {loss!r}: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, loss=loss)
 
-    def set_jitter(self, node1: Any, node2: Any, jitter: Jitter | None, *, one_way: bool = False) -> int:
-        """Change the jitter; ``None`` is none. See ``change_link``."""
+    def set_jitter(
+        self,
+        node1: Any,
+        node2: Any,
+        jitter: Jitter | str | None,
+        *,
+        distribution: Distribution = "uniform",
+        one_way: bool = False,
+    ) -> int:
+        """Change the jitter; ``None`` is none. See ``change_link``.
+
+        Text with a unit ("1ms") is of that distribution, and frames keep their order where the links can keep it.
+        """
+        if isinstance(jitter, str):
+            try:
+                jitter = Jitter(distribution, parse_duration(jitter), reorder=self.links_kind != "emulator")
+            except ValueError as reason:
+                raise UsageError(f"jitter {jitter!r}; allowed: {reason}") from reason
         return self.change_link(node1, node2, one_way=one_way, jitter=jitter)
 
     def link_down(self, node1: Any, node2: Any) -> int:
@@ -120,7 +132,7 @@ class LiveLinks:
             raise UsageError(f"there is no node called {node!r}")
         return self.nameToNode[node]
 
-    def _between(self, node1: Any, node2: Any) -> list[ShapedLink]:
+    def _between(self, node1: Any, node2: Any) -> list[NetworkLink]:
         between = self.linksBetween(self._node(node1), self._node(node2))
         if not between:
             raise UsageError(f"there is no link between {node1} and {node2}")
@@ -145,51 +157,43 @@ class LiveLinks:
                 raise UsageError(f"{node.name} stands in the partition twice")
             if not self._ends_of(node):
                 raise UsageError(f"{node.name} has no link")
-        interfaces = [[intf for node in group for intf in self._ends_of(node)] for group in groups]
-        if self.links_kind == "emulator":
-            ports = [[intf.alias for intf in group] for group in interfaces]
-            return self.factory.emulator.ask("partition", sets=ports).at_ns
-        self._partition = self._partition or KernelPartition()
-        self._partition.part([{End(intf.name, intf.node.pid): intf.mac for intf in group} for group in interfaces])
-        return time.monotonic_ns()
+        return self.fabric.partition([[end for node in group for end in self._ends_of(node)] for group in groups])
 
     def heal(self) -> int:
         """End the partition; without one, nothing changes."""
-        if self.links_kind == "emulator":
-            # Before the first link there is no emulator, and nothing that could be parted.
-            return self.factory.emulator.ask("heal").at_ns if self.links else time.monotonic_ns()
-        if self._partition is not None:
-            self._partition.heal()
-        return time.monotonic_ns()
+        return self.fabric.heal()
 
-    def _ends_of(self, node: Any) -> list[Any]:
-        ends = [intf for link in self.links for intf in (link.intf1, link.intf2)]
-        return [intf for intf in ends if intf.node is node and not isinstance(intf, SwitchPort)]
+    def _ends_of(self, node: Any) -> list[Interface]:
+        ends = [link.end_of(intf) for link in self.links for intf in (link.intf1, link.intf2) if intf.node is node]
+        return [end for end in ends if isinstance(end, Interface)]
+
+    # --- recordings --------------------------------------------------------------------------------------------
+
+    _captures: tuple[Capture, ...] = ()
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """The recordings that have not been stopped."""
+        return self._captures
+
+    def start_capture(self, node: Any, path: Path | str) -> Capture:
+        """Record the frames of a host's first interface into a pcap file, until it or the network is stopped."""
+        host = self._node(node)
+        capture = Capture(host.name, host.pid, host.defaultIntf().name, Path(path))
+        self._captures = (*self._captures, capture)
+        return capture
+
+    def stop_capture(self, capture: Capture) -> str:
+        """End one recording; what was recorded, in words."""
+        self._captures = tuple(other for other in self._captures if other is not capture)
+        return capture.stop()
+
+    def stop_captures(self) -> list[str]:
+        """End all recordings; what was recorded, in words."""
+        return [self.stop_capture(capture) for capture in self._captures]
 
     # --- what it saw -------------------------------------------------------------------------------------------
 
-    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
-        """What every link saw since the network came up, or since ``anew`` was last asked for (after it was read).
-
-        ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
-        ``lateness`` and ``read_gap``: of the link emulator; ``at_ns``: when. ``buckets``: with whole histograms.
-        """
-        if self.links_kind == "emulator":
-            if not self.links:
-                nothing: dict[str, Any] = {"links": {}, "ports": {}, "switches": {}, "lateness": None, "read_gap": None}
-                return {"at_ns": time.monotonic_ns(), **nothing}
-            answer = self.factory.emulator.ask("stats", reset=anew, buckets=buckets)
-            return emulator_counters(answer.result, answer.at_ns)
-        statistics: dict[str, Any] = {
-            "at_ns": time.monotonic_ns(),
-            "links": {link.name: link.statistics() for link in self.links},
-            "ports": {},
-            "switches": {},
-            "lateness": None,
-            "read_gap": None,
-        }
-        if anew:
-            for link in self.links:
-                if isinstance(link, VethLink):
-                    link.count_anew()
-        return statistics
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        """What every link saw since the network came up; see ``Fabric.statistics``."""
+        return self.fabric.statistics([link.held for link in self.links], reset=reset, buckets=buckets)

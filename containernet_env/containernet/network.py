@@ -11,13 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
-from docker.errors import NotFound
 from mininet.link import Intf, Link, OVSLink, TCIntf, TCLink, TCULink
 from mininet.log import error, info, output
 from mininet.net import Mininet
@@ -26,15 +24,16 @@ from mininet.node import Controller, Host, NullController, Switch
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
 from containernet_env.containernet.keywords import link_spec, split
+from containernet_env.containernet.links import NetworkLink, wrap
 from containernet_env.containernet.live_links import LiveLinks
+from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
 from containernet_env.hosts import engine
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.factory import LinkFactory
+from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import enter_neighbours
-from containernet_env.network.link import EventHandler, ShapedLink
+from containernet_env.network.link import EventHandler
 from containernet_env.network.select import choose, choose_switches
-from containernet_env.network.switches import LearningSwitch, StandInController
 
 __all__ = ["Containernet", "Docker"]
 
@@ -45,8 +44,8 @@ _PORT_KEYWORDS = ("intfName1", "intfName2", "addr1", "addr2")
 class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     """The network. Also a context manager that stops it.
 
-    ``links`` chooses what carries delay and bandwidth (see ``links.select.choose``), ``switches`` what joins links by
-    netem ("auto", "ovs", "bridge"; see ``links.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
+    ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
+    netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
     up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels`` go onto every
     container. ``params`` are Mininet's keywords. Needs root.
     """
@@ -73,6 +72,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
         self._handlers: list[EventHandler] = []
         self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event)
+        self.fabric = self.factory.fabric
         self._stop_lock = threading.Lock()
         self._stopped = False
         self._problems: list[str] = []
@@ -126,8 +126,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         """Remove a node with its links."""
         for link in [link for link in self.links if node in (link.intf1.node, link.intf2.node)]:
             self.delLink(link)
-        if isinstance(node, LearningSwitch):
-            node.remove()
+        if isinstance(node, NetworkSwitch):
+            self.factory.remove_switch(node.held)
             node.terminate()
             self.switches.remove(node)
             del self.nameToNode[node.name]
@@ -140,7 +140,11 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         wanted = cls or self.switch
         if not (isinstance(wanted, type) and issubclass(wanted, Switch)):
             raise UsageError(f"switch {name}: {wanted!r} is not a switch class")
-        return super().addSwitch(name, cls=self.factory.make_switch, **params)
+        return super().addSwitch(name, cls=self._make_switch, **params)
+
+    def _make_switch(self, name: str, **params: Any) -> NetworkSwitch:
+        check_keywords(name, params)
+        return NetworkSwitch(self.factory.make_switch(name))
 
     def addController(self, name: Any = "c0", controller: Any = None, **params: Any) -> Any:
         """Accepted for the sake of scripts: switches here learn by themselves, so a stand-in takes its place."""
@@ -162,7 +166,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     def addLink(
         self, node1: Any, node2: Any, port1: int | None = None, port2: int | None = None, cls: Any = None, **params: Any
-    ) -> ShapedLink:
+    ) -> NetworkLink:
         """Join two nodes (or names), before or after ``start``.
 
         ``delay`` ("3ms"), ``bw`` (Mbit/s) and ``max_queue_size`` (frames) count per direction; in ``params1`` and
@@ -185,7 +189,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         aliases = (named.get("intfName1"), named.get("intfName2"))
         return self._join(one, two, spec, (port1, port2), (addresses1, addresses2), aliases)
 
-    def addSpecLink(self, node1: Any, node2: Any, spec: LinkSpec) -> ShapedLink:
+    def addSpecLink(self, node1: Any, node2: Any, spec: LinkSpec) -> NetworkLink:
         """Join two nodes (or names) by a link of that spec, seen from ``node1``."""
         return self._join(self._node(node1), self._node(node2), spec)
 
@@ -197,14 +201,23 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         ports: tuple[int | None, int | None] = (None, None),
         addresses: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {}),
         aliases: tuple[str | None, str | None] = (None, None),
-    ) -> ShapedLink:
+    ) -> NetworkLink:
         self._check_no_loop(one, two)
         fresh = [node for node in (one, two) if isinstance(node, Host) and not node.intfs]
         wanted = tuple(
             {**({"ip": node.params.get("ip"), "mac": node.params.get("mac")} if node in fresh else {}), **_given(asked)}
             for node, asked in zip((one, two), addresses, strict=True)
         )
-        link = self.factory.make_link(one, two, spec, ports, wanted, aliases)
+        nodes = (one, two)
+        numbers = [node.newPort() if port is None else port for node, port in zip(nodes, ports, strict=True)]
+        places = [
+            Place(node.name, node.pid, port, end.get("mac"), end.get("ip"), alias)
+            if not isinstance(node, NetworkSwitch)
+            else Place(node.name, node.held, port, end.get("mac"), None, alias)
+            for node, port, end, alias in zip(nodes, numbers, wanted, aliases, strict=True)
+        ]
+        held = self.factory.make_link(places[0], places[1], spec)
+        link = wrap(held, nodes, (numbers[0], numbers[1]), (places[0].known_as, places[1].known_as))
         self.links.append(link)
         if self._started:
             # Mininet configures hosts at start; this one's first interface has come later.
@@ -268,7 +281,11 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         """
         ends = [host.defaultIntf() for host in self.hosts if host.intfs]
 
-        list(self._pool.map(lambda own: enter_neighbours(own, ends), ends))
+        def enter(own: Any) -> None:
+            others = [(end.ip, end.mac) for end in ends if end is not own and end.ip is not None]
+            enter_neighbours(own.node.pid, own.name, others)
+
+        list(self._pool.map(enter, ends))
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""
@@ -349,14 +366,18 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     def _tear_down(self, problems: list[str]) -> None:
         self.context.closing.set()
+        _attempt("captures", self.stop_captures, problems)
         steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
         steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
-        steps.append(("links", lambda: self.factory.close(self.switches)))
+        steps.append(("links", self.factory.close))
         with ThreadPoolExecutor(engine.PARALLEL + 1, thread_name_prefix="tear-down") as pool:
             # The links first: they take no engine, and hosts wait for each other in it.
             for done in [pool.submit(_attempt, name, step, problems) for name, step in reversed(steps)]:
                 done.result()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        for host in self.hosts:
+            if isinstance(host, Docker):
+                _attempt(host.name, host.wait_gone, problems)
         if self._had_containers:
             # Also one that was created and never noted, since an interrupt struck in between.
             _attempt("containers", self._remove_containers, problems)
@@ -369,7 +390,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             return
         self.context.closing.set()
         problems: list[str] = []
-        _attempt("links", lambda: self.factory.close(self.switches), problems)
+        _attempt("links", self.factory.close, problems)
         if self._had_containers:
             _attempt("containers", self._remove_in_turn, problems)
         for problem in problems:
@@ -377,8 +398,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     def _remove_in_turn(self) -> None:
         for container in engine.list_ours(self.run_id):
-            with suppress(NotFound):
-                engine.client().api.remove_container(container.id, force=True, v=True)
+            engine.remove_container(container.id)
 
     def _remove_containers(self) -> None:
         engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])
@@ -402,7 +422,7 @@ def _configure(host: Any, addresses: bool) -> None:
     host.config(**{**host.params, **left_out})
 
 
-def _attempt(name: str, step: Callable[[], None], problems: list[str]) -> None:
+def _attempt(name: str, step: Callable[[], object], problems: list[str]) -> None:
     """Carry out one step of the tear-down; whatever goes wrong is noted, so that the others still run."""
     try:
         step()

@@ -44,12 +44,7 @@ def require(plan: Plan) -> None:
     """
     if plan.options.engine != "containernet":
         return
-    if (problem := original_problem()) is not None:
-        raise MissingRequirementError(
-            f"the original Containernet is not installed for this Python: {problem}",
-            f"Its installation page: {INSTALLATION_PAGE}. In this project's .venv it takes Mininet's place "
-            '(docs/containernet.md, "On the original Containernet"); or leave --engine out.',
-        )
+    require_original()
     programs = _PROGRAMS if _switches(plan) == "ovs" else _PROGRAMS | _BRIDGE_PROGRAMS
     lacking = {program: package for program, package in programs.items() if shutil.which(program) is None}
     if lacking:
@@ -63,6 +58,16 @@ def require(plan: Plan) -> None:
             "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
             "to limit what waits",
             "Use another kernel, or leave --engine out: the project's own links need no netem.",
+        )
+
+
+def require_original() -> None:
+    """Raise ``MissingRequirementError`` where the original Containernet is not installed; needs no root."""
+    if (problem := original_problem()) is not None:
+        raise MissingRequirementError(
+            f"the original Containernet is not installed for this Python: {problem}",
+            f"Its installation page: {INSTALLATION_PAGE}. In this project's .venv it takes Mininet's place "
+            '(docs/containernet.md, "On the original Containernet"); or leave --engine out.',
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from containernet_env.hosts.limits import Limits
+from containernet_env.model.chance import Distribution
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
@@ -48,6 +49,10 @@ class LiveChanges(Protocol):
 
     def set_loss(self, node1: Any, node2: Any, loss: Any, *, one_way: bool = False) -> int: ...
 
+    def set_jitter(
+        self, node1: Any, node2: Any, jitter: Any, *, distribution: Distribution = "uniform", one_way: bool = False
+    ) -> int: ...
+
     def partition(self, sets: Sequence[Iterable[Any]]) -> int: ...
 
     def heal(self) -> int: ...
@@ -60,9 +65,9 @@ class TestbedNetwork(LiveChanges, Protocol):
     for what the system does not do, and nothing that was asked for is approximated or left out in silence.
     """
 
-    engine_name: str
+    backend_name: str
     """The value of ``--engine``."""
-    engine_version: str
+    backend_version: str
     """What it is built on, for the run's record."""
     hosts_kind: str
     """What the hosts are, for the CSV."""
@@ -72,7 +77,7 @@ class TestbedNetwork(LiveChanges, Protocol):
     """What joins the links, for the run's record."""
 
     @property
-    def carrier(self) -> str:
+    def link_backend(self) -> str:
         """What carries the links, and on which switches, in words."""
 
     def add_host(self, plan: HostPlan, image: str, command: Sequence[str]) -> TestbedHost:
@@ -99,8 +104,11 @@ class TestbedNetwork(LiveChanges, Protocol):
     def on_event(self, handler: EventHandler) -> None:
         """Have ``handler`` told when a port went down or what carries the links has ended."""
 
-    def link_statistics(self, *, anew: bool = False, buckets: bool = False) -> dict[str, Any]:
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw; see ``live_links.LiveLinks``."""
 
-    def carrier_facts(self) -> Mapping[str, Any]:
+    def link_backend_log(self) -> str | None:
+        """The last lines that the program that carries the links printed; ``None`` where it is the kernel."""
+
+    def link_backend_facts(self) -> Mapping[str, Any]:
         """What the program that carries the links said of itself when it started; empty where it is the kernel."""

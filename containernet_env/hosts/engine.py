@@ -7,12 +7,15 @@ Raises ``MissingRequirementError`` where the engine cannot be reached, ``RunErro
 from __future__ import annotations
 
 import os
+import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import docker
 import requests.exceptions
@@ -20,6 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import owner
+from containernet_env.hosts.shim import Shim, shim_of
 
 LABEL = "containernet-env"
 LABEL_VALUE = "1"
@@ -31,9 +35,13 @@ LABEL_SOURCE = "containernet-env.source"
 PARALLEL = 4
 _CALL_TIMEOUT_S = 60
 _PING_TIMEOUT_S = 5
+_LISTEN_TIMEOUT_S = 2.0
 _REMOVAL_DEADLINE_S = 60.0
+# The engine's shims end up to a second after their containers were removed, and later on a busy machine.
+SHIM_DEADLINE_S = 10.0
 
-# What the SDK lets through when nobody listens, the socket is gone, or the engine stops answering.
+# What the SDK raises: refusals of the engine, and what it lets through when nobody listens, the socket is gone, or the
+# engine stops answering.
 UNREACHABLE = (DockerException, requests.exceptions.RequestException, OSError)
 
 # How long the engine may take to notice that a container's first process has ended.
@@ -83,26 +91,92 @@ def connect(timeout_s: int = _CALL_TIMEOUT_S) -> docker.DockerClient:
     return docker.DockerClient.from_env(version="auto", timeout=timeout_s, max_pool_size=4 * PARALLEL)
 
 
-def is_reachable() -> bool:
-    """Whether an engine answers now. Never starts one."""
+class EngineUnusableError(MissingRequirementError):
+    """Something listens where the engine is looked for, but cannot be used as one.
+
+    ``late``: it is silent, or came or went just now, as an engine does that starts; else it will not be better later.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self.late = _is_late(error)
+        where = address()
+        super().__init__(
+            f"something listens at {where}, but the Docker SDK ({docker.__version__}) cannot use it: {error}",
+            "Containers may be running there, so no other engine is started. If an engine is just starting, wait; "
+            "if this is not its address, mend or unset DOCKER_HOST; else reinstall the Docker SDK that setup.py pins: "
+            "`.venv/bin/python -m pip install --editable .`.",
+        )
+
+
+def _is_late(error: BaseException | None) -> bool:
+    # The SDK wraps what happened two or three times.
+    late = (requests.exceptions.Timeout, ConnectionRefusedError, ConnectionResetError, FileNotFoundError)
+    while error is not None:
+        if isinstance(error, late):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def listens() -> bool:
+    """Whether something accepts connections at ``address``; false only where it is certain that nothing does."""
+    where = address()
+    url = urlsplit(where if "://" in where else f"tcp://{where}")
     try:
-        probe = connect(_PING_TIMEOUT_S)
-    except UNREACHABLE:
+        if url.scheme in ("unix", "http+unix"):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(_LISTEN_TIMEOUT_S)
+                probe.connect("/" + f"{url.netloc}{url.path}".lstrip("/"))
+        elif url.scheme in ("tcp", "http", "https") and url.hostname and url.port:
+            socket.create_connection((url.hostname, url.port), _LISTEN_TIMEOUT_S).close()
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
         return False
-    probe.close()
+    except OSError:
+        # Of a Unix socket: there is one that we may not use, or its queue is full.
+        return url.scheme in ("unix", "http+unix")
+    except ValueError:
+        return True  # not an address at all; the SDK says so better
+    return True
+
+
+def is_reachable() -> bool:
+    """Whether an engine answers now; false where nothing listens. Never starts one.
+
+    Raises ``EngineUnusableError`` where something listens that cannot be used: containers of ours may live there.
+    """
+    if not listens():
+        return False
+    try:
+        connect(_PING_TIMEOUT_S).close()
+    except UNREACHABLE as error:
+        raise EngineUnusableError(error) from error
     return True
 
 
 @lru_cache(maxsize=1)
 def client() -> docker.DockerClient:
-    """The client that the whole process shares (its connection pool is safe to use from threads)."""
+    """The client that the whole process shares (its connection pool is safe to use from threads).
+
+    Raises ``MissingRequirementError`` where nothing listens, ``EngineUnusableError`` where what listens is of no use.
+    """
+    if not listens():
+        raise MissingRequirementError(
+            f"no Docker engine runs: nothing listens at {address()}",
+            "Run ./build.sh as root: it starts the installed engine, or installs one.",
+        )
     try:
         return connect()
     except UNREACHABLE as error:
-        raise MissingRequirementError(
-            f"no Docker engine answers at {address()}: {error}",
-            "Run ./build.sh as root: it starts the installed engine, or installs one.",
-        ) from error
+        raise EngineUnusableError(error) from error
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """Raise as ``RunError``, after ``what`` and a colon, whatever the SDK raises in this block."""
+    try:
+        yield
+    except UNREACHABLE as error:
+        raise RunError(f"{what}: {getattr(error, 'explanation', None) or error}") from error
 
 
 def require_local(info: dict[str, Any]) -> None:
@@ -159,27 +233,54 @@ def wait_ended(container: str, host: str) -> ExitState:
 
 
 def logs_of(container: str, host: str, tail: int) -> str:
-    """The last ``tail`` lines that a container's first process wrote. Raises ``RunError`` where they are gone."""
-    try:
+    """The last ``tail`` lines that a container's first process wrote, with plain line ends.
+
+    Raises ``RunError`` where they are gone.
+    """
+    with refusals(f"host {host}: no logs"):
         data: bytes = client().api.logs(container, stdout=True, stderr=True, tail=tail)
-    except UNREACHABLE as error:
-        raise RunError(f"host {host}: no logs: {error}") from error
-    return data.decode(errors="replace")
+    return data.decode(errors="replace").replace("\r\n", "\n")
 
 
 def remove_containers(ids: Iterable[str]) -> None:
     """Remove containers, running or not, with their anonymous volumes, ``PARALLEL`` at a time.
 
-    Returns when all are gone. Only 'already gone' is tolerated; every other refusal is collected, the rest
-    is still removed, then ``RunError`` names each of them.
+    Returns when all are gone, and the engine's shims of those that ran. Only 'already gone' is tolerated; every other
+    refusal is collected, the rest is still removed, then ``RunError`` names each of them.
     """
     wanted = list(ids)
     if not wanted:
         return
     with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
+        shims = [shim for shim in pool.map(_shim_of, wanted) if shim is not None]
         refused = [problem for problem in pool.map(_remove, wanted) if problem]
+    refused += [problem for problem in map(wait_shim, shims) if problem]
     if refused:
         raise RunError("containers that could not be removed:\n" + "\n".join(f"  {line}" for line in refused))
+
+
+def remove_container(container: str) -> None:
+    """Remove one container, as ``remove_containers`` does, without a thread; its shim is left to end by itself."""
+    if problem := _remove(container):
+        raise RunError(f"a container could not be removed: {problem}")
+
+
+def wait_shim(shim: Shim) -> str | None:
+    """Wait until a shim whose container is gone has ended, and let it go; the reason as one line where it does not."""
+    try:
+        if shim.has_ended(SHIM_DEADLINE_S):
+            return None
+        return f"the engine's shim, process {shim.pid}, has not ended {SHIM_DEADLINE_S:.0f} s after its container"
+    finally:
+        shim.close()
+
+
+def _shim_of(container: str) -> Shim | None:
+    try:
+        pid = client().api.inspect_container(container)["State"]["Pid"]
+    except UNREACHABLE:
+        return None  # whoever removes it hears of it
+    return shim_of(pid) if pid else None
 
 
 def _remove(container: str) -> str | None:

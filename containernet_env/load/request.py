@@ -7,6 +7,7 @@ from dataclasses import fields
 from decimal import Decimal
 from typing import Any
 
+from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
 
@@ -34,9 +35,9 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
         body["zipfExponent"] = float(scenario.zipf_exponent)
     if scenario.type == "write":
         order = {"sequentialKeys": True} if scenario.keys == "sequential" else {}
-        return "/benchmark/write", body | order | {"valSize": scenario.val_size}
+        return contract.WRITE_PATH, body | order | {"valSize": scenario.val_size}
     if scenario.type == "txn":
-        return "/benchmark/txn", body | {"valSize": scenario.val_size}
+        return contract.TXN_PATH, body | {"valSize": scenario.val_size}
     body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span)}
     if scenario.verify:
         body["verify"] = True
@@ -45,8 +46,8 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
     if scenario.verify or scenario.type == "mixed":
         body["valSize"] = scenario.val_size
     if scenario.put_ratio is None:
-        return "/benchmark/read", body
-    return "/benchmark/mixed", body | {"ratio": float(scenario.put_ratio)}
+        return contract.READ_PATH, body
+    return contract.MIXED_PATH, body | {"ratio": float(scenario.put_ratio)}
 
 
 def _key_fields(scenario: Scenario) -> dict[str, Any]:

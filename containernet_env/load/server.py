@@ -10,27 +10,26 @@ from typing import Any
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.stores.protocol import Connection
 
 SERVER_PORT = 8080
 SERVER_ENTRY_POINT = "benchmark-server"
 """The first process of the benchmark host."""
-RESULT_SCHEMA = 3
-"""The version of docs/benchmark-result.schema.json that is read here."""
 # Questions other than the benchmark itself are answered from memory; longer means the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, slots=True)
+class Answer:
     """How one benchmark ended.
 
-    `result` is the server's figures (schema in docs/http-api.md), also of a failed run as far as it came; None where
-    nothing was measured. `error` is one line, None where every request was answered well.
+    ``load`` is what was measured, also of a failed benchmark as far as it came; ``None`` where nothing was.
+    ``error`` is one line; ``None`` where every request was answered well.
     """
 
-    result: Mapping[str, Any] | None
+    load: LoadResult | None
     error: str | None
 
 
@@ -62,7 +61,7 @@ class BenchmarkServer:
                     raise RunError(f"the benchmark server did not answer within {timeout_s:g} s: {error}") from error
                 time.sleep(_POLL_S)
 
-    def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Outcome:
+    def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
 
         Raises RunError where the answer is not in the form that is read here: no other one can follow.
@@ -72,11 +71,11 @@ class BenchmarkServer:
         except HttpError as error:
             partial = error.body.get("result") if isinstance(error.body, dict) else None
             if partial is None:
-                return Outcome(None, str(error))
-            return Outcome(_known(partial), str(error.body["error"]))
+                return Answer(None, str(error))
+            return Answer(_known(partial), str(error.body["error"]))
         except NoAnswerError as error:
-            return Outcome(None, f"the benchmark server did not answer: {error}")
-        return Outcome(_known(result), None)
+            return Answer(None, f"the benchmark server did not answer: {error}")
+        return Answer(_known(result), None)
 
     def progress(self) -> Progress | None:
         """How far the benchmark has come; None where the server does not say."""
@@ -91,30 +90,13 @@ class BenchmarkServer:
         self._connection.request_json(SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
 
 
-def _known(result: Any) -> Mapping[str, Any]:
+def _known(result: Any) -> LoadResult:
     """`result`, which must be in the version that is read here."""
     version = result.get("schema") if isinstance(result, dict) else None
-    if version != RESULT_SCHEMA:
+    if version != SCHEMA:
         got = "without a version" if version is None else f"of version {version!r}"
         raise RunError(
-            f"the benchmark server gave a result {got}; version {RESULT_SCHEMA} is read here. Its image was not built "
+            f"the benchmark server gave a result {got}; version {SCHEMA} is read here. Its image was not built "
             f"from these sources. {assets.set_up_hint()}"
         )
-    assert isinstance(result, dict)
-    return result
-
-
-def lateness_of(result: Mapping[str, Any]) -> str | None:
-    """What there is to say of an open loop that fell behind its schedule, one line; None where it kept it."""
-    schedule = result["schedule"]
-    if schedule is None or not schedule["behind"]:
-        return None
-    late, own, unsent = schedule["late"], schedule["late_own"], schedule["unsent"]
-    parts = [f"behind its schedule: {late:,} requests started late, by up to {schedule['worst_lag_s']:.3f} s"]
-    if unsent:
-        parts.append(f"{unsent:,} were never sent")
-    if schedule["clients_short"]:
-        parts.append("all clients were busy")
-    if own:
-        parts.append(f"the generator itself was too slow for {own:,}: their figures are not the store's")
-    return "; ".join(parts)
+    return LoadResult.from_json(result)

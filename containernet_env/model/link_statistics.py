@@ -8,18 +8,20 @@ bucket's longest time in ns and its count; those of all links together are the s
 ``early_max_ns`` is how early one came at the most, ``too_early`` how many came more than 20 us early); ``None`` is what
 the implementation cannot tell.
 
-A frame's time counts from when it was read. ``read_gap``, of the link emulator's ports and of all together and in the
-form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both together.
+A frame's time counts from when it was read. ``ingress_poll_delay``, of the link emulator's ports and of all together
+and in the form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both
+together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 _COUNTERS = ("frames", "bytes")
-# What the 99th percentile of lateness is to stay below, also under a load that fills the machine.
-_LATE_NS = 1_000_000
+LATE_NS = 1_000_000
+"""What the 99th percentile of lateness is to stay below, also under a load that fills the machine."""
 _PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
 # Drops in a direction that nobody asked for, and that no rule for frames of that kind explains.
 _OWN_DROPS = {
@@ -53,7 +55,7 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness`` and ``read_gap`` of all.
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness``, ``ingress_poll_delay``.
 
     What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
     to a switch, ``invalid_source`` and ``filtered`` go nowhere.
@@ -65,7 +67,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
             # The kernel's counters: frames that the emulator took too late, frames that the host's stack did not take.
             "tap_drops": port["tap_drops"],
             "tap_drops_error": port["tap_drops_error"],
-            "read_gap": port["read_gap"],
+            "ingress_poll_delay": port["ingress_poll_delay"],
         }
         for name, port in stats["ports"].items()
     }
@@ -75,7 +77,7 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
-        "read_gap": stats["read_gap"],
+        "ingress_poll_delay": stats["ingress_poll_delay"],
         "latencies": stats.get("latencies"),
         "partition": stats["partition"],
     }
@@ -103,7 +105,7 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
 def since(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The counters of ``now`` less those of ``before``, both as ``veth_counters`` has them.
 
-    A counter that went back was begun anew in between (its qdisc was replaced): it counts from there.
+    A counter that went back was reset in between (its qdisc was replaced): it counts from there.
     """
     return {
         **now,
@@ -116,31 +118,34 @@ def _less(now: int, before: int) -> int:
     return now - before if now >= before else now
 
 
-def p99_ns(statistics: Mapping[str, Any] | None, durations: str) -> int | None:
-    """The 99th percentile of "lateness" or "read_gap", over all links; ``None`` where nobody can tell."""
-    held = (statistics or {}).get(durations)
-    return int(held["p99_ns"]) if held and held["count"] else None
+@dataclass(frozen=True, slots=True)
+class LinkStatistics:
+    """What every link saw during a scenario, as ``link_statistics`` of a network returned it (``values``)."""
 
+    values: Mapping[str, Any]
 
-def late_frames(statistics: Mapping[str, Any]) -> str | None:
-    """What there is to say, in one line, of links that were late under load; ``None`` where they kept their times."""
-    said = {
-        "lateness": "the latest 1 % of the frames reached their hosts {:.1f} ms after their time, or later",
-        "read_gap": "in 1 % of the looks for frames, they may have waited unread for {:.1f} ms or longer",
-    }
-    found = {durations: p99_ns(statistics, durations) for durations in said}
-    parts = [said[durations].format(ns / 1e6) for durations, ns in found.items() if ns is not None and ns > _LATE_NS]
-    return "; ".join(parts) or None
+    @property
+    def lateness_p99_ns(self) -> int | None:
+        """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
+        return self._p99_ns("lateness")
 
+    @property
+    def ingress_poll_delay_p99_ns(self) -> int | None:
+        """99th percentile of how long frames may have waited to be read; ``None`` where nobody can tell."""
+        return self._p99_ns("ingress_poll_delay")
 
-def own_losses(statistics: Mapping[str, Any]) -> Iterator[str]:
-    """One line for each way in which frames were lost that no link was asked to lose."""
-    for name, link in statistics["links"].items():
-        for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
-            for cause, reason in _OWN_DROPS.items():
-                if lost := link[side]["drops"].get(cause, 0):
-                    yield f"link {name}: {lost} frames {words} its first node lost, since {reason}"
-    for name, port in statistics.get("ports", {}).items():
-        for counter, words in _TAP_DROPS.items():
-            if lost := (port["tap_drops"] or {}).get(counter, 0):
-                yield f"{name}: {lost} {words}"
+    def _p99_ns(self, durations: str) -> int | None:
+        held = self.values.get(durations)
+        return int(held["p99_ns"]) if held and held["count"] else None
+
+    def own_losses(self) -> Iterator[tuple[str, int, str]]:
+        """Frames that were lost in ways that no link was configured to lose them: link or port, how many, a line."""
+        for name, link in self.values["links"].items():
+            for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
+                for cause, reason in _OWN_DROPS.items():
+                    if lost := link[side]["drops"].get(cause, 0):
+                        yield name, lost, f"link {name}: {lost} frames {words} its first node lost, since {reason}"
+        for name, port in self.values.get("ports", {}).items():
+            for counter, words in _TAP_DROPS.items():
+                if lost := (port["tap_drops"] or {}).get(counter, 0):
+                    yield name, lost, f"{name}: {lost} {words}"

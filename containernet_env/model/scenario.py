@@ -101,7 +101,8 @@ class Load:
     concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
     when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
     (``arrival``). ``warmup`` runs ahead of it and is in no figure. A request without an answer within
-    ``request_timeout_ns`` has failed.
+    ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
+    the benchmark server's default).
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
     sends it, durations in seconds, and leaves ``None`` out).
@@ -115,6 +116,7 @@ class Load:
     conns: int = field(metadata={"request": "conns"})
     warmup: Warmup = NO_WARMUP
     request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
+    stall_timeout_ns: int | None = field(default=None, metadata={"request": "stallTimeout"})
 
     @property
     def load_name(self) -> str:
@@ -134,6 +136,8 @@ class Load:
             parts.append(f"warm{format_duration(self.warmup.length_ns)}")
         if self.request_timeout_ns != REQUEST_TIMEOUT_NS:
             parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
+        if self.stall_timeout_ns is not None:
+            parts.append(f"stall{format_duration(self.stall_timeout_ns) if self.stall_timeout_ns else 'never'}")
         return "-".join(parts)
 
     @property
@@ -169,9 +173,9 @@ class Scenario(Load):
     ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
-    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set anew if it has
-    its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in turn
-    (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
+    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set again if it
+    has its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in
+    turn (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
     """
 
     name: str
@@ -220,18 +224,24 @@ class Scenario(Load):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledScenario:
-    """A scenario at its place in a run; ``repetition`` counts from 1."""
+    """A scenario at its place in a run; ``repetition`` counts from 1.
+
+    ``identity`` is the hash of the scenario and its data set: equal where nothing that was configured differs.
+    """
 
     scenario: Scenario
     repetition: int
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemberTarget:
-    """Where a scenario file names a member, as a JSON path."""
+    """Where a scenario file names a member: as a JSON path, and as a line and a column, both from 1."""
 
     where: str
     member: str
+    line: int
+    column: int
 
 
 @dataclass(frozen=True, slots=True)

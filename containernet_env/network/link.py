@@ -1,45 +1,20 @@
-"""What every implementation of a link promises, whichever way it carries a link out."""
+"""What every link promises, whichever way it is carried out."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any, Protocol
-
-import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
-from mininet.link import Link
+from typing import Any
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.chance import IndependentLoss, Jitter, Loss
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.interface import Port
 
 EventHandler = Callable[[str, str], None]
 """Called with the kind of an event ("port_down", "emulator_died") and one line of text, from any thread."""
-
-
-class LinkImplementation(Protocol):
-    """One link between two nodes, as the system holds it.
-
-    An implementation carries out every part of a spec or refuses it; nothing is approximated or left out in
-    silence. All three calls are made by one thread at a time. They raise ``RunError``.
-    """
-
-    def apply(self, spec: LinkSpec) -> int:
-        """Make the link behave as ``spec`` from now on, whatever it did before; when it began (monotonic, ns).
-
-        Both directions are replaced as a whole, so a change of the delay keeps the rate only because the spec says
-        so. Must check by ``read_back`` that the system took it, and raise if not.
-        """
-
-    def read_back(self) -> LinkSpec:
-        """The spec that the system holds now: asked from it, never remembered.
-
-        A value the spec left open (a queue limit of ``None``) comes back as the number in force.
-        """
-
-    def clear(self) -> None:
-        """Remove the link and its interfaces. Idempotent; tolerates only that they are gone already."""
 
 
 def check_held(
@@ -88,48 +63,59 @@ def _same_ratio(one: object, other: object) -> bool:
     return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-9)
 
 
-class ShapedLink(Link):  # type: ignore[misc]
-    """A Mininet link that carries a spec; subclasses make it real (see ``LinkImplementation``).
+class ShapedLink(ABC):
+    """One link between two ends, as the system holds it.
 
-    ``intf1`` and ``intf2`` are its interfaces, ``spec`` what was last applied, seen from ``intf1``'s node.
+    An implementation carries out every part of a spec or refuses it; nothing is approximated or left out in
+    silence. All calls are made by one thread at a time. They raise ``RunError``. ``spec`` is what was last applied,
+    seen from the first of ``ends``.
     """
 
-    def __init__(self, name: str, spec: LinkSpec) -> None:
-        # Mininet's own constructor would create interfaces in its own way.
+    def __init__(self, name: str, ends: tuple[Port, Port], spec: LinkSpec) -> None:
         self.name = name
+        self.ends = ends
         self.spec = spec
-        self.intf1: Any = None
-        self.intf2: Any = None
 
+    @abstractmethod
+    def make(self) -> None:
+        """Create the interfaces at its ends, each where it belongs, and down; ``clear`` takes them away."""
+
+    @abstractmethod
     def apply(self, spec: LinkSpec) -> int:
-        """See ``LinkImplementation``."""
-        raise NotImplementedError
+        """Make the link behave as ``spec`` from now on, whatever it did before; when it began (monotonic, ns).
 
+        Both directions are replaced as a whole, so a change of the delay keeps the rate only because the spec says
+        so. Must check by ``read_back`` that the system took it, and raise if not.
+        """
+
+    @abstractmethod
     def read_back(self) -> LinkSpec:
-        """See ``LinkImplementation``."""
-        raise NotImplementedError
+        """The spec that the system holds now: asked from it, never remembered.
 
+        A value the spec left open (a queue limit of ``None``) comes back as the number in force.
+        """
+
+    @abstractmethod
     def clear(self) -> None:
-        """See ``LinkImplementation``."""
-        raise NotImplementedError
+        """Remove the link and its interfaces. Idempotent; tolerates only that they are gone already."""
 
+    @abstractmethod
     def statistics(self) -> dict[str, Any]:
-        """What the link saw: ``a_to_b`` and ``b_to_a`` (from ``intf1`` on) as ``link_statistics`` has them."""
-        raise NotImplementedError
+        """What the link saw: ``a_to_b`` and ``b_to_a`` (from the first end on) as ``link_statistics`` has them."""
 
+    @abstractmethod
     def set_up(self, up: bool) -> int:
         """Plug the cable in or pull it: frames are lost while it is down; addresses and routes stay.
 
         When it took effect (monotonic, ns).
         """
-        raise NotImplementedError
 
-    def change(self, sender: Any, **values: Any) -> int:
-        """Change fields of the direction that ``sender`` (``intf1`` or ``intf2``) sends on; the others stay.
+    def change(self, sender: Port, **values: Any) -> int:
+        """Change fields of the direction that ``sender`` (one of ``ends``) sends on; the others stay.
 
         See ``apply``. Raises ``UsageError`` for values that are out of range or do not go together.
         """
-        return self.change_directions({"a_to_b" if sender is self.intf1 else "b_to_a": values})
+        return self.change_directions({"a_to_b" if sender is self.ends[0] else "b_to_a": values})
 
     def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """Change fields of ``a_to_b``, ``b_to_a`` or both, at one moment where the system can; see ``change``."""
@@ -145,21 +131,3 @@ class ShapedLink(Link):  # type: ignore[misc]
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """``apply`` a spec that came of ``changes``: for those to whom it matters that a field was named at all."""
         return self.apply(spec)
-
-    def direction_from(self, sender: Any) -> DirectionSpec:
-        """What is asked of the direction that ``sender`` sends on."""
-        return self.spec.a_to_b if sender is self.intf1 else self.spec.b_to_a
-
-    def delete(self) -> None:
-        """Mininet's name for ``clear``; the nodes forget their interfaces."""
-        self.clear()
-        for intf in (self.intf1, self.intf2):
-            if intf is not None:
-                intf.forget()
-
-    def stop(self) -> None:
-        """Mininet's name for ``clear`` at the end of a network."""
-        self.delete()
-
-    def __str__(self) -> str:
-        return f"{self.intf1}<->{self.intf2}"

@@ -81,6 +81,6 @@ def ovs_problem() -> str | None:
     return ovs.problem()
 
 
-def said(kind: SwitchKind) -> str:
+def describe(kind: SwitchKind) -> str:
     """What carries the links, and on which switches, in words."""
     return _SAID[kind]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
 from containernet_env.model import containernet_rules, netem_rules
@@ -12,6 +13,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, star
 from containernet_env.plan.estimate import Estimator
+from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
 from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
 from containernet_env.plan.selection import select
@@ -43,7 +45,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     if scenario_set is not None:
         _check_targets(config, scenario_set)
     dataset = scenario_set.dataset if scenario_set else Dataset()
-    scheduled = select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ()
+    scheduled = [
+        replace(item, identity=scenario_hash(item.scenario, dataset))
+        for item in (select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ())
+    ]
     estimator = Estimator(topology, [node.cpus for node in config.nodes], options.machine_cores)
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator))
     around_s = estimator.around_s(timing.settle_s)
@@ -95,6 +100,8 @@ def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
             f"is not a member of {config.path}",
             json.dumps(item.member),
             f'"leader", "cluster", {", ".join(names)}',
+            item.line,
+            item.column,
         )
         for item in scenario_set.member_targets
         if item.member not in names

@@ -27,7 +27,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "machine_cores": plan.options.machine_cores,
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
-        "links": [_link_dict(link) for link in plan.links],
+        "links": [link_values(link) for link in plan.links],
         "rtt": [_rtt_dict(pair) for pair in plan.rtt],
         "largest_member_rtt": plan.largest_member_rtt and _rtt_dict(plan.largest_member_rtt),
         plan.store.name: {**plan.timing.values(), "data": plan.config.etcd.data},
@@ -61,7 +61,8 @@ def _host_dict(host: HostPlan) -> dict[str, Any]:
     }
 
 
-def _link_dict(link: Link) -> dict[str, Any]:
+def link_values(link: Link) -> dict[str, Any]:
+    """A link as JSON values."""
     return {
         "name": link.name,
         "a": link.a,

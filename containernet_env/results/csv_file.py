@@ -1,6 +1,6 @@
-"""The CSV of results: its columns, appending a row so that it survives, reading it back.
+"""The CSV of results: appending a row so that it survives, reading it back.
 
-The only module that knows pandas (imported when a table is asked for, not when a row is written).
+pandas is imported when a table is asked for, not when a row is written.
 """
 
 from __future__ import annotations
@@ -14,105 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import UsageError
+from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
+from containernet_env.results.ownership import give_to_caller
 
 if TYPE_CHECKING:
     import pandas
 
-NOT_APPLICABLE = "-"
-
-# The percentiles of a row, in column order, as the keys of the benchmark's ``percentiles_s``.
-SEED_PERCENTILES = ("10", "25", "50", "75", "90", "95")
-OUR_PERCENTILES = ("99", "99.9")
-SERVICE_PERCENTILES = ("50", "95", "99", "99.9")
-
-SEED_COLUMNS = (
-    "TestType",
-    "ClusterSize",
-    "RequestCount",
-    "ClientCount",
-    "ConnectionCount",
-    "KeySize",
-    "ValueSize",
-    "Consistency",
-    "Total",
-    "Slowest",
-    "Fastest",
-    "Average",
-    "Stddev",
-    "Requests/sec",
-    *(f"{p}%" for p in SEED_PERCENTILES),
-)
-CLOSED_LOOP_COLUMNS = (
-    *SEED_COLUMNS,
-    *(f"{p}%" for p in OUR_PERCENTILES),
-    "Scenario",
-    "Repetition",
-    "Target",
-    "Errors",
-    "Error",
-    "Leader",
-    "LinkDelay_ms",
-    "Bandwidth_mbps",
-    "RttExpected_ms",
-    "RttMeasured_ms",
-    "Hosts",
-    "Links",
-    "EtcdVersion",
-    "Config",
-    "RunId",
-    "Timestamp",
-)
-OPEN_LOOP_COLUMNS = (
-    *CLOSED_LOOP_COLUMNS,
-    "Rate_offered",
-    "Rate_achieved",
-    "Unsent",
-    "Unknown",
-    "Behind",
-    *(f"Service_{p}%" for p in SERVICE_PERCENTILES),
-)
-LINK_COLUMNS = (
-    *OPEN_LOOP_COLUMNS,
-    "LinkJitter_ms",
-    "LinkLoss_ratio",
-    "Realtime",
-    "LinkLateness_99%_us",
-    "LinkReadGap_99%_us",
-)
-LEFT_OUT_COLUMNS = (*LINK_COLUMNS, "Late_own", "Left_out")
-COLUMNS = (*LEFT_OUT_COLUMNS, "ReadSpan", "ReadLimit", "ReadAnswer")
-# Every header that has ever been written, newest first: an existing file is appended to in its own form.
-# A new form is added here, never changed in place.
-FORMS: tuple[tuple[str, ...], ...] = (
-    COLUMNS,
-    LEFT_OUT_COLUMNS,
-    LINK_COLUMNS,
-    OPEN_LOOP_COLUMNS,
-    CLOSED_LOOP_COLUMNS,
-    SEED_COLUMNS,
-)
-
-# Columns that hold words; every other one holds numbers.
-TEXT_COLUMNS = frozenset(
-    {"TestType", "Consistency", "Scenario", "Target", "Error", "Leader", "LinkDelay_ms", "Bandwidth_mbps"}
-    | {"Hosts", "Links", "EtcdVersion", "Config", "RunId", "Timestamp", "Behind"}
-    | {"LinkJitter_ms", "LinkLoss_ratio", "Realtime", "ReadSpan", "ReadAnswer"}
-)
+# The headers that are appended to in their own form: ours, and the seed's.
+FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What `ResultsFile.open` found: the header in use and what had to be mended (one line, or None)."""
+    """What `ResultsFile.open` found: the header in use, and a line for each thing that it created or mended."""
 
     columns: tuple[str, ...]
-    mended: str | None
-
-
-def give_to_caller(path: Path) -> None:
-    """Under sudo, make `path` belong to the user who called sudo; elsewhere do nothing."""
-    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
-    if uid is not None and gid is not None and os.geteuid() == 0:
-        os.chown(path, int(uid), int(gid))
+    notes: tuple[str, ...]
 
 
 def _line(values: Sequence[str]) -> bytes:
@@ -137,7 +54,10 @@ class ResultsFile:
         """
         created = not self.path.exists()
         try:
+            folders = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in folders:
+                give_to_caller(folder)
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             content = self.path.read_bytes()
         except OSError as error:
@@ -146,7 +66,8 @@ class ResultsFile:
             give_to_caller(self.path)
         mended = self._adopt(content)
         os.fsync(self._fd)
-        return Opened(self.columns, mended)
+        notes = [f"created the folder {folders[0]}"] if folders else []
+        return Opened(self.columns, (*notes, mended) if mended else tuple(notes))
 
     def _adopt(self, content: bytes) -> str | None:
         assert self._fd is not None
@@ -211,7 +132,22 @@ def load(path: Path) -> pandas.DataFrame:
         raise UsageError(f"cannot read {path}: {error}") from error
     if tuple(frame.columns) not in FORMS:
         raise UsageError(f"{path} is not a results file: unknown header {list(frame.columns)[:5]}...")
-    for column in frame.columns:
-        if column not in TEXT_COLUMNS:
-            frame[column] = pandas.to_numeric(frame[column], errors="coerce")
+    return typed(frame)
+
+
+def frame_of(rows: Sequence[Mapping[str, str]]) -> pandas.DataFrame:
+    """Rows as ``columns.row_of`` makes them, as a table: '-' as missing, numeric columns as numbers."""
+    import pandas
+
+    frame = pandas.DataFrame([dict(row) for row in rows], columns=list(COLUMNS), dtype=str)
+    return typed(frame.replace(NOT_APPLICABLE, None))
+
+
+def typed(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The table with numbers in the columns that hold numbers; missing values are NaN."""
+    import pandas
+
+    for name in frame.columns:
+        if BY_NAME[name].number:
+            frame[name] = pandas.to_numeric(frame[name], errors="coerce")
     return frame

@@ -8,15 +8,11 @@ Containernet.
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-from containernet_env.base.errors import RunError
-from containernet_env.hosts import engine, netns, owner
+from containernet_env.hosts import engine, owner
 from containernet_env.network.kernel import ovs
+from containernet_env.network.leftovers import remove_bridges, remove_interfaces
 
 
 @dataclass(frozen=True)
@@ -43,32 +39,3 @@ def remove_leftovers() -> Leftovers:
     engine.remove_containers([container.id for container in stale])
     removed += [f"container {container.name}" for container in stale]
     return Leftovers((*removed, *remove_bridges(bridges)), tuple(in_use))
-
-
-def remove_bridges(bridges: Iterable[ovs.OurBridge] | None = None) -> tuple[str, ...]:
-    """Remove the bridges of Open vSwitch, of these or of all that are ours, whose owner is dead; says which."""
-    stale = [bridge for bridge in (ovs.list_ours() if bridges is None else bridges) if not owner.is_alive(bridge.owner)]
-    for bridge in stale:
-        ovs.remove_bridge(bridge.name)
-    return tuple(f"bridge {bridge.name}" for bridge in stale)
-
-
-def remove_interfaces(run: str) -> list[str]:
-    """Remove the machine's interfaces that carry a run's name (6 hexadecimal digits, and more); their names.
-
-    Raises RunError where one could not be removed; one that is gone by then is no error.
-    """
-    if not re.fullmatch(r"[0-9a-f]{6}", run):
-        return []
-    names = [entry.name for entry in Path("/sys/class/net").iterdir() if re.fullmatch(f"{run}.*e[0-9]+", entry.name)]
-    removed = []
-    for name in names:
-        try:
-            netns.ip_batch(os.getpid(), [f"link delete dev {name}"])
-        except RunError as error:
-            # With its peer, whose namespace went meanwhile.
-            if "Cannot find device" not in str(error):
-                raise
-        else:
-            removed.append(name)
-    return removed

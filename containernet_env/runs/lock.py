@@ -1,4 +1,7 @@
-"""One run at a time on a machine: two at once would measure each other."""
+"""One run at a time on a machine: two at once would measure each other, and so would a lab brought up meanwhile.
+
+Labs (``containernet-env shell``) live side by side; a run that begins beside them says so in its rows.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,24 @@ from types import TracebackType
 from containernet_env.base.errors import RunError
 
 PATH = Path("/run/containernet-env.lock")
+
+
+def refuse_while_measured(path: Path = PATH) -> None:
+    """Raise ``RunError`` while a run is on: bringing up a lab would disturb what it measures."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 32).decode(errors="replace").strip()
+        raise RunError(
+            f"a run is measuring on this machine (process {holder or 'unknown'}); a lab would disturb it.\n"
+            "  Wait for it to end, or end it with Ctrl-C."
+        ) from None
+    finally:
+        os.close(fd)
 
 
 class RunLock:

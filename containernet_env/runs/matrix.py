@@ -1,26 +1,25 @@
-"""A run: the scenario matrix on a testbed, a row for each scenario, whatever happens to it."""
+"""The scenario matrix on a target: an outcome for each scenario, whatever happens to it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
-from containernet_env.base.progress import Reporter, ScenarioReport
+from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
-from containernet_env.load.server import Outcome, lateness_of
-from containernet_env.model.link_statistics import late_frames, own_losses
-from containernet_env.model.scenario import Scenario, ScheduledScenario
-from containernet_env.results.csv_file import ResultsFile
-from containernet_env.results.record import RunRecord, utc_now
-from containernet_env.results.rows import RunFacts, left_out_of, percentiles_of, row_of
-
-if TYPE_CHECKING:
-    from containernet_env.runs.testbed import Testbed
+from containernet_env.load.server import Answer
+from containernet_env.model.findings import Finding, load_findings, network_findings
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.plan.plan import PlannedScenario
+from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
+from containernet_env.runs.target import Target
 
 # How often a running scenario is looked at: is everybody alive, how far is it.
 WATCH_INTERVAL_S = 0.25
@@ -36,234 +35,191 @@ DEATH_GRACE_S = 2.0
 ANSWER_MARGIN_S = 30.0
 
 
-@dataclass
-class Ended:
-    """What a scenario came to; as it is made, that of one that was cut short."""
-
-    scheduled: ScheduledScenario
-    began: str
-    leader: str | None
-    seconds: float = 0.0
-    outcome: Outcome = field(default_factory=lambda: Outcome(None, "interrupted"))
-    network: dict[str, Any] | None = None
-    row_left: bool = False
+Leave = Callable[[ScenarioOutcome], None]
+"""Puts an outcome where it is kept; called once for each scenario, in order, as its scenario ends."""
 
 
-class Run:
-    """Carries the planned scenarios out on a testbed that is up.
-
-    `deferred` makes a context in which no signal raises: a row is written as a whole or not at all.
-    """
+class Matrix:
+    """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome."""
 
     def __init__(
         self,
-        testbed: Testbed,
-        results: ResultsFile,
-        record: RunRecord,
-        facts: RunFacts,
-        reporter: Reporter,
-        deferred: Callable[[], AbstractContextManager[None]] = nullcontext,
+        target: Target,
+        scenarios: Sequence[PlannedScenario],
+        dataset: Dataset,
+        leave: Leave,
+        progress: RunProgress,
+        stop: Stop | None = None,
+        on_event: OnEvent = ignore_event,
     ) -> None:
-        self._testbed = testbed
-        self._results = results
-        self._record = record
-        self._facts = facts
-        self._reporter = reporter
-        self._deferred = deferred
-        self._scheduled = [planned.scheduled for planned in testbed.plan.scenarios]
+        self._target = target
+        self._planned = tuple(scenarios)
+        self._dataset = dataset
+        self._leave = leave
+        self._progress = progress
+        self._stop = stop or Stop()
+        self._on_event = on_event
+        self._told_deaths: set[str] = set()
         self._loaded = False
-        self._leader = testbed.leader_at_start
-        self._known_deaths: set[str] = set()
-        self.failed_rows = 0
+        self._leader = target.leader_at_start
+        self._left = 0
 
-    def matrix(self) -> None:
-        """Run every scenario in order; each leaves its row before the next begins.
+    def run(self) -> None:
+        """Run every scenario in order; each leaves its outcome before the next begins.
 
-        A scenario that fails leaves a row that says why, and the matrix goes on if the cluster still answers;
-        otherwise each remaining scenario leaves a row 'not run'. On an exception the running scenario leaves a row
-        with its text ('interrupted' for a signal's) and the exception goes on.
+        A scenario that fails leaves an outcome that says why, and the matrix goes on if the cluster still answers;
+        otherwise each remaining scenario leaves one that says 'not run'. On an exception the running scenario leaves
+        its text ('interrupted' where the run was asked to end) and the exception goes on.
         """
-        for index, scheduled in enumerate(self._scheduled, start=1):
-            if self._testbed.network_failure is not None:
-                self._give_up(index - 1, self._testbed.network_failure)
+        self._progress.matrix_started(self._planned)
+        for index, planned in enumerate(self._planned):
+            if self._target.network_failure is not None:
+                self._give_up(index, self._target.network_failure)
                 return
-            scenario = scheduled.scenario
-            if scenario.uses_dataset:
+            if planned.scheduled.scenario.uses_dataset:
                 failure = self._ensure_dataset()
                 if failure is not None:
-                    self._give_up(index - 1, failure)
+                    self._give_up(index, failure)
                     return
-            self._tell_start(index, scenario)
-            outcome = self._carry_out(scheduled)
-            self._remember_dataset(scheduled, outcome)
-            if outcome.error is None or self._testbed.network_failure is not None:
+            self._progress.scenario_started(planned)
+            name = planned.scheduled.scenario.name
+            self._on_event("scenario_began", name, name)
+            outcome = self._carry_out(planned.scheduled)
+            self._remember_dataset(outcome)
+            if outcome.error is None or self._target.network_failure is not None:
                 continue
-            if not self._testbed.cluster.answers(ANSWER_TIMEOUT_S):
-                self._give_up(index, self._why_no_answer())
+            if not self._target.cluster.answers(ANSWER_TIMEOUT_S):
+                self._give_up(index + 1, self._why_no_answer())
                 return
 
-    def _tell_start(self, index: int, scenario: Scenario) -> None:
-        seconds = (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0) if scenario.total is None else None
-        self._reporter.scenario_started(index, len(self._scheduled), scenario.name, scenario.total, seconds)
-
-    def _carry_out(self, scheduled: ScheduledScenario) -> Outcome:
-        """Measure one scenario and leave its row, also where an exception (a signal's, most of all) strikes."""
-        ended = Ended(scheduled, began=utc_now(), leader=self._leader)
-        clock = time.monotonic()
+    def _carry_out(self, scheduled: ScheduledScenario) -> ScenarioOutcome:
+        """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes."""
+        began = Moment.now()
+        outcome = ScenarioOutcome(scheduled, began.at, began.at_ns, self._leader, error="interrupted")
+        left = self._left
         try:
             try:
-                counting = self._link_statistics(anew=True) is not None
-                ended.outcome = self._measure(scheduled)
-                ended.seconds = time.monotonic() - clock
-                ended.network = self._link_statistics() if counting else None
-                ended.leader = self._leader_since()
+                self._stop.check()
+                counting = self._link_statistics(reset=True) is not None
+                outcome = self._measure(outcome)
+                outcome = replace(
+                    outcome,
+                    seconds=(time.monotonic_ns() - began.at_ns) / 1e9,
+                    network=self._link_statistics() if counting else None,
+                )
+                outcome = replace(outcome, leader=self._leader_since(), findings=_findings(outcome))
             except RunError as error:
-                ended.outcome = Outcome(None, str(error))
+                outcome = replace(outcome, error=str(error))
                 raise
             finally:
-                self._leave_row(ended)
+                self._leave_once(outcome, left)
         finally:
-            # A signal raises once: if it struck before the row was safe, this second call leaves it.
-            self._leave_row(ended)
-        return ended.outcome
+            # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
+            self._leave_once(outcome, left)
+        return outcome
 
-    def _measure(self, scheduled: ScheduledScenario) -> Outcome:
+    def _leave_once(self, outcome: ScenarioOutcome, left: int) -> None:
+        with self._stop.deferred():
+            if self._left == left:
+                self._leave(outcome)
+                self._left += 1
+
+    def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""
-        scenario, endpoints = scheduled.scenario, self._endpoints()
-        dead_before = self._testbed.cluster.deaths()
+        scenario, endpoints = outcome.scheduled.scenario, dict(self._target.cluster.endpoints)
+        dead_before = self._target.cluster.deaths()
         if scenario.member is not None and scenario.member not in endpoints:
-            outcome = Outcome(None, f"there is no {scenario.member} to ask")
+            answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
-            outcome = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
+            answer = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
         problems = [
             f"{reason} earlier" if name in dead_before else reason
-            for name, reason in self._testbed.cluster.deaths().items()
+            for name, reason in self._target.cluster.deaths().items()
         ]
-        problems += [text for text in (self._testbed.network_failure, outcome.error) if text is not None]
-        return Outcome(outcome.result, "; ".join(problems) or None)
+        problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
+        return replace(outcome, load=answer.load, error="; ".join(problems) or None)
 
-    def _link_statistics(self, anew: bool = False) -> dict[str, Any] | None:
-        """What the links saw since they last counted anew; None where nobody can tell any more."""
-        if self._testbed.network_failure is not None:
+    def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
+        """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
+        network = self._target.network
+        if network is None or self._target.network_failure is not None:
             return None
         try:
-            return self._testbed.net.link_statistics(anew=anew, buckets=True)
+            return LinkStatistics(network.link_statistics(reset=reset, buckets=True))
         except RunError as error:
             # A broken network ends the run by itself; a count that is missing must not cost a row.
-            lost = "could not be begun anew, so this scenario has none" if anew else "cannot be read"
-            self._reporter.note(f"the links' counters {lost}: {error}")
+            lost = "could not be reset, so this scenario has none" if reset else "cannot be read"
+            self._progress.note(f"the links' counters {lost}: {error}")
             return None
 
-    def _endpoints(self) -> dict[str, str]:
-        return dict(self._testbed.cluster.endpoints)
-
-    def _follow(self, path: str, body: Mapping[str, Any]) -> Outcome:
+    def _follow(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked."""
-        server = self._testbed.server
-        deaths_before = len(self._testbed.cluster.deaths())
+        server = self._target.server
+        deaths_before = len(self._target.cluster.deaths())
         broken_since: float | None = None
         cancelled = False
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="benchmark")
         try:
-            answer: Future[Outcome] = pool.submit(server.run, path, body, body["runTimeout"] + ANSWER_MARGIN_S)
+            answer: Future[Answer] = pool.submit(server.run, path, body, body["runTimeout"] + ANSWER_MARGIN_S)
             while not _is_done(answer, WATCH_INTERVAL_S):
                 progress = server.progress()
                 if progress is not None and progress.running:
-                    self._reporter.scenario_progress(progress.done, progress.errors)
-                if not self._testbed.client_host.alive:
-                    return Outcome(None, "the benchmark host ended")
-                if self._testbed.network_failure is None and len(self._testbed.cluster.deaths()) == deaths_before:
+                    self._progress.scenario_progress(progress.done, progress.errors)
+                self._stop.check()
+                host = self._target.client_host
+                if host is not None and not host.alive:
+                    return Answer(None, "the benchmark host ended")
+                deaths = self._target.cluster.deaths()
+                self._tell_deaths(deaths)
+                if self._target.network_failure is None and len(deaths) == deaths_before:
                     continue
                 broken_since = broken_since or time.monotonic()
-                grace_s = DEATH_GRACE_S if self._testbed.network_failure is None else 0.0
+                grace_s = DEATH_GRACE_S if self._target.network_failure is None else 0.0
                 if not cancelled and time.monotonic() - broken_since >= grace_s:
                     cancelled = True
-                    server.cancel()
+                    self._cancel()
             return answer.result()
         finally:
             # Never wait here: on the way out of an interrupt the thread ends when its host does.
             pool.shutdown(wait=False)
 
-    def _leave_row(self, ended: Ended) -> None:
-        """Put the row on disk, then tell of it, then add it to the record; once for each `ended`."""
-        with self._deferred():
-            if not ended.row_left:
-                self._write_row(ended)
-                ended.row_left = True
+    def _tell_deaths(self, deaths: Mapping[str, str]) -> None:
+        for name in deaths.keys() - self._told_deaths:
+            self._told_deaths.add(name)
+            self._on_event("member_died", deaths[name], name)
 
-    def _write_row(self, ended: Ended) -> None:
-        result, error = ended.outcome.result, ended.outcome.error
-        row = row_of(
-            self._facts,
-            ended.scheduled,
-            timestamp=ended.began,
-            result=result,
-            error=error,
-            leader=ended.leader,
-            network=ended.network,
-        )
-        self._results.append(row)
-        if error is not None:
-            self.failed_rows += 1
-        scenario = ended.scheduled.scenario
-        percentiles = percentiles_of(result, "response_time") if result else {}
-        self._reporter.scenario_ended(
-            ScenarioReport(
-                name=scenario.name,
-                repetition=ended.scheduled.repetition,
-                seconds=ended.seconds,
-                requests_per_s=result["requests_per_s"] if result and result["ok"] else None,
-                p50_s=percentiles.get("50"),
-                p99_s=percentiles.get("99"),
-                errors=result["failed"] if result else 0,
-                left_out=left_out_of(result) if result else 0,
-                error=error,
-            )
-        )
-        lateness = lateness_of(result) if result else None
-        if lateness is not None:
-            self._reporter.note(f"{scenario.name}: {lateness}")
-        self._record.add_scenario(
-            {
-                "scenario": scenario.name,
-                "repetition": ended.scheduled.repetition,
-                "began": ended.began,
-                "seconds": round(ended.seconds, 3),
-                "leader": ended.leader,
-                "error": error,
-                "result": result,
-                "network": ended.network,
-            }
-        )
-        if ended.network is not None:
-            if (late := late_frames(ended.network)) is not None:
-                self._reporter.note(f"{scenario.name}: {late}")
-            for loss in own_losses(ended.network):
-                self._reporter.note(f"{scenario.name}: {loss}")
+    def _cancel(self) -> None:
+        """End the running benchmark; where the server does not take that, its own deadline ends it."""
+        try:
+            self._target.server.cancel()
+        except RunError as error:
+            self._progress.note(f"the benchmark could not be ended early: {error}")
 
     def _give_up(self, done: int, reason: str) -> None:
-        """Leave a row 'not run' for every scenario after the first `done`."""
-        for index, scheduled in enumerate(self._scheduled[done:], start=done + 1):
-            self._tell_start(index, scheduled.scenario)
-            outcome = Outcome(None, f"not run: {reason}")
-            self._leave_row(Ended(scheduled, utc_now(), leader=None, outcome=outcome))
+        """Leave 'not run' for every scenario after the first `done`."""
+        for planned in self._planned[done:]:
+            self._progress.scenario_started(planned)
+            now = Moment.now()
+            outcome = ScenarioOutcome(planned.scheduled, now.at, now.at_ns, error=f"not run: {reason}")
+            self._leave_once(outcome, self._left)
 
     def _why_no_answer(self) -> str:
-        if self._testbed.network_failure is not None:
-            return self._testbed.network_failure
-        deaths = self._testbed.cluster.deaths()
+        if self._target.network_failure is not None:
+            return self._target.network_failure
+        deaths = self._target.cluster.deaths()
         return "; ".join(deaths.values()) if deaths else f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s"
 
     def _leader_since(self) -> str | None:
         """Who leads now, after who led before the scenario where that changed ("etcd1>etcd2")."""
-        before, self._leader = self._leader, self._testbed.cluster.leader()
+        before, self._leader = self._leader, self._target.cluster.leader()
         if before == self._leader or before is None:
             return self._leader
+        self._on_event("leader_changed", f"{before} led, now {self._leader or 'nobody'} does", self._leader)
         return f"{before}>{self._leader or 'none'}"
 
-    def _remember_dataset(self, scheduled: ScheduledScenario, outcome: Outcome) -> None:
+    def _remember_dataset(self, outcome: ScenarioOutcome) -> None:
         """Keep track of whether the store holds what reads read; a failed write may have made or spoilt it."""
-        dataset, scenario = self._testbed.plan.dataset, scheduled.scenario
+        dataset, scenario = self._dataset, outcome.scheduled.scenario
         if outcome.error is None:
             self._loaded = dataset.present_after(scenario, self._loaded)
         else:
@@ -273,13 +229,15 @@ class Run:
         """Load what reads read, unmeasured, where no write has made it; the reason where that fails."""
         if self._loaded:
             return None
-        dataset = self._testbed.plan.dataset
-        with self._reporter.stage("data set") as stage:
-            outcome = self._follow(*request_of(dataset.load, self._endpoints(), timeout_s(dataset.load)))
-            problems = [text for text in (self._testbed.network_failure, outcome.error) if text is not None]
+        dataset = self._dataset
+        with self._progress.stage("data set") as stage:
+            endpoints = dict(self._target.cluster.endpoints)
+            answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)))
+            problems = [text for text in (self._target.network_failure, answer.error) if text is not None]
             if problems:
-                deaths = self._testbed.cluster.deaths()
+                deaths = self._target.cluster.deaths()
                 return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
+            self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None
@@ -290,7 +248,11 @@ def timeout_s(scenario: Scenario) -> float:
     return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
 
 
-def _is_done(answer: Future[Outcome], timeout_s: float) -> bool:
+def _findings(outcome: ScenarioOutcome) -> tuple[Finding, ...]:
+    return (*load_findings(outcome.load), *network_findings(outcome.network))
+
+
+def _is_done(answer: Future[Answer], timeout_s: float) -> bool:
     """Wait at most `timeout_s` for the answer; whether it is there."""
     try:
         answer.exception(timeout=timeout_s)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
-from containernet_env.base.progress import Reporter
+from containernet_env.base.progress import Progress, Stage
+from containernet_env.base.stop import Stop
 from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
-from containernet_env.containernet.testbed_network import TestbedHost
+from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
-from containernet_env.hosts import engine, netns, tcp
+from containernet_env.hosts import netns, tcp
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.plan.plan import Plan
+from containernet_env.results.run_files import Proof
+from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
 
 HOST_UP_TIMEOUT_S = 60.0
 CLUSTER_TIMEOUT_S = 60.0
+# Of each host's log; the run directory keeps the last megabyte of them.
+LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
 
 # How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
@@ -44,7 +48,8 @@ class Testbed:
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
     on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
-    `on_failure` is called with that reason, once, from another thread.
+    `on_event` is told what happens ("network_failed" with that reason, once, from another thread), `on_proof` of each
+    proof of the network, also one that failed. `stop` is looked at while something is waited for.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -53,16 +58,18 @@ class Testbed:
         self,
         plan: Plan,
         images: Images,
-        reporter: Reporter,
+        progress: Progress,
         *,
         port: int,
         tolerance: Tolerance,
         logs: bool = True,
-        on_failure: Callable[[str], None] | None = None,
+        on_event: OnEvent = ignore_event,
+        on_proof: Callable[[Proof], None] = lambda proof: None,
+        stop: Stop | None = None,
     ) -> None:
         self.plan = plan
-        self._images = {"etcd": images.etcd, "benchmark": images.benchmark}
-        self._reporter = reporter
+        self.images = {"etcd": images.etcd, "benchmark": images.benchmark}
+        self._progress = progress
         self._port = port
         self._tolerance = tolerance
         self.net = select.create(plan)
@@ -74,7 +81,9 @@ class Testbed:
         self.leader_at_start: str | None = None
         self.network_failure: str | None = None
         self._failed = threading.Event()
-        self._on_failure = on_failure
+        self._on_event = on_event
+        self._on_proof = on_proof
+        self._stop = stop or Stop()
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
 
@@ -91,6 +100,11 @@ class Testbed:
         return self._server
 
     @property
+    def network(self) -> TestbedNetwork:
+        """The network; see ``runs.target.Target``."""
+        return self.net
+
+    @property
     def client_host(self) -> TestbedHost:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
@@ -98,7 +112,7 @@ class Testbed:
     @property
     def realtime(self) -> bool | None:
         """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
-        granted: bool | None = self.net.carrier_facts().get("realtime")
+        granted: bool | None = self.net.link_backend_facts().get("realtime")
         return granted
 
     def up(self) -> None:
@@ -112,16 +126,21 @@ class Testbed:
             raise RunError(self.network_failure) from error
 
     def _bring_up(self) -> None:
-        with self._reporter.stage("hosts") as stage:
+        with self._progress.stage("hosts") as stage:
             self._start_hosts()
-            stage.done(f"{len(self.hosts)} containers, limits read back")
-        with self._reporter.stage("network") as stage:
+            self._done(stage, "hosts_up", f"{len(self.hosts)} containers, limits read back")
+        with self._progress.stage("network") as stage:
             self._connect()
-            stage.done(self._prove_network())
-        with self._reporter.stage("cluster") as stage:
+            self._done(stage, "network_proved", self._prove_network())
+        with self._progress.stage("cluster") as stage:
             self.leader_at_start = self._start_cluster()
-            stage.done(f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}")
+            text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
+            self._done(stage, "cluster_up", text)
         self._start_relay()
+
+    def _done(self, stage: Stage, kind: str, text: str) -> None:
+        stage.done(text)
+        self._on_event(kind, text)
 
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
@@ -143,9 +162,10 @@ class Testbed:
         for plan in self.plan.hosts:
             entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
             command = [entry_point, *plan.command]
-            self.hosts[plan.name] = self.net.add_host(plan, self._images[plan.image], command)
+            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.image], command)
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
+            self._stop.check()
 
     def _connect(self) -> None:
         for switch in self.plan.switches:
@@ -171,7 +191,8 @@ class Testbed:
             self._congestion_control[plan.name] = held
 
     def _broken(self) -> str | None:
-        """Why the network is gone; for those who wait for something on it."""
+        """Why the network is gone, for those who wait for something on it. Raises ``Interrupted`` if asked to end."""
+        self._stop.check()
         return self.network_failure
 
     def _check_network(self) -> None:
@@ -181,38 +202,48 @@ class Testbed:
 
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
-        hello = self.net.carrier_facts()
+        hello = self.net.link_backend_facts()
         test = hello.get("self_test")
         if test is not None and not test["passed"]:
             raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
         if hello and not hello["realtime"]:
-            self._reporter.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+            self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
         if hello and not hello["kept_awake"]:
-            self._reporter.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
+            self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
 
     def _prove_network(self) -> str:
         self._check_emulator()
         pids = {name: host.pid for name, host in self.hosts.items()}
         self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
         self._check_network()
-        problems = self.rtt.problems(self._tolerance)
+        problems, unproved = self.rtt.problems(self._tolerance), self.rtt.unproven()
+        now = Moment.now()
+        self._on_proof(
+            Proof(
+                at=now.at,
+                at_ns=now.at_ns,
+                passed=not problems,
+                problems=problems,
+                unproved=unproved,
+                pairs=self.rtt.to_list(),
+            )
+        )
         if problems:
             raise RunError(
-                "the network is not the one that was asked for: "
+                "the network is not the one that was configured: "
                 + "; ".join(problems)
                 + "\n"
                 + self.rtt.render(self._tolerance)
             )
-        unproven = self.rtt.unproven()
-        for pair in unproven:
-            self._reporter.note(pair)
+        for pair in unproved:
+            self._progress.note(pair)
         worst = self.rtt.worst()
         if worst is None or worst.measured_ns is None:
-            return f"links by {self.net.carrier}; no RTT is proved, as the loss that was asked for makes likely"
-        proved = len(self.rtt.pairs) - len(unproven)
+            return f"links by {self.net.link_backend}; no RTT is proved, as the configured loss makes likely"
+        proved = len(self.rtt.pairs) - len(unproved)
         return (
-            f"links by {self.net.carrier}; {proved} RTTs as asked, worst {worst.a}-{worst.b}: "
-            f"{format_ms(worst.expected_ns)} ms asked, {format_ms(worst.measured_ns)} ms measured"
+            f"links by {self.net.link_backend}; {proved} RTTs as configured, worst {worst.a}-{worst.b}: "
+            f"{format_ms(worst.expected_ns)} ms expected, {format_ms(worst.measured_ns)} ms measured"
         )
 
     def _start_cluster(self) -> str:
@@ -237,10 +268,11 @@ class Testbed:
         self.relay = Relay(pid, SERVER_PORT, self._port)
         self.relay.start()
         if self.relay.port_taken:
-            self._reporter.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
+            self._progress.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
 
     def _on_network_event(self, kind: str, text: str) -> None:
         """Take down why the network is gone; on the thread that hears of it."""
+        self._on_event(kind, text)
         if kind == "emulator_died":
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
@@ -251,39 +283,43 @@ class Testbed:
             return
         self.network_failure = reason
         self._failed.set()
-        if self._on_failure is not None:
-            self._on_failure(reason)
+        self._on_event("network_failed", reason)
 
     def _is_of_living_host(self, text: str) -> bool:
         """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
         port = text.partition(":")[0]
         return all(host.alive for host in self.hosts.values() if port in host.nameToIntf)
 
-    def facts(self) -> dict[str, Any]:
-        """What this testbed held when it was up, as JSON values for the run's record."""
-        info = engine.client().info()
+    def host_facts(self) -> dict[str, Any]:
+        """By host: its limits and TCP settings, read back from the kernel."""
         return {
-            "machine": {
-                "kernel": platform.release(),
-                "cores": os.cpu_count(),
-                "engine": info.get("ServerVersion"),
-                "cgroup_driver": info.get("CgroupDriver"),
-                "cgroup_version": info.get("CgroupVersion"),
-                "storage_driver": info.get("Driver"),
-            },
-            "images": dict(self._images),
-            "engine": self.net.engine_name,
-            "engine_version": self.net.engine_version,
+            name: {
+                "limits": vars(host.limits()),
+                "tcp": {"congestion_control": self._congestion_control.get(name)}
+                | {sysctl: netns.read_sysctl(host.pid, sysctl) for sysctl in TCP_SYSCTLS},
+            }
+            for name, host in self.hosts.items()
+        }
+
+    def link_facts(self) -> dict[str, Any]:
+        """What carries the links, and what the link emulator said of itself: version, priority, self-test."""
+        return {
+            "network": self.net.backend_name,
+            "network_version": self.net.backend_version,
             "links": self.net.links_kind,
             "switches": self.net.switches_kind,
-            # What the emulator said of itself: its version, real-time priority, own latencies, self-test.
-            "link_emulator": dict(self.net.carrier_facts()) or None,
-            "limits": {name: vars(host.limits()) for name, host in self.hosts.items()},
-            "tcp": {
-                name: {"congestion_control": self._congestion_control.get(name)}
-                | {sysctl: netns.read_sysctl(host.pid, sysctl) for sysctl in TCP_SYSCTLS}
-                for name, host in self.hosts.items()
-            },
-            "rtt": self.rtt.to_list() if self.rtt else [],
-            "leader_at_start": self.leader_at_start,
+            "link_emulator": dict(self.net.link_backend_facts()) or None,
         }
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """The last lines of every host's first process, by host, and of what carries the links, if it is a program.
+
+        What cannot be read says why.
+        """
+        for name, host in self.hosts.items():
+            try:
+                yield name, host.logs(tail=LOG_LINES)
+            except RunError as error:
+                yield name, f"(no log: {error})\n"
+        if (said := self.net.link_backend_log()) is not None:
+            yield "link-emulator", said

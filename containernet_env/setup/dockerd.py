@@ -48,10 +48,10 @@ def ensure_running(report: Callable[[str], None] | None = None) -> str:
     """Make sure that an engine on this machine answers, starting the installed one if need be; says how.
 
     ``report`` gets one line about each thing worth telling on the way. Returns a short text such as
-    "already running". Raises ``MissingRequirementError`` when none is installed, none comes up, or the one
-    that answers runs somewhere else.
+    "already running". Raises ``MissingRequirementError`` when none is installed, none comes up, the one
+    that answers runs somewhere else, or something listens that cannot be used.
     """
-    if engine.is_reachable():
+    if _answers():
         how = "already running"
     else:
         how = start(report or (lambda line: None))
@@ -64,7 +64,8 @@ def start(report: Callable[[str], None]) -> str:
     """Start the installed engine and wait until it answers; says how it was started.
 
     ``report`` gets one line where something did not go the usual way. Raises ``MissingRequirementError`` when
-    none is installed, the engine asked for by ``DOCKER_HOST`` is another one, or none comes up in time.
+    none is installed, the engine asked for by ``DOCKER_HOST`` is another one, or none comes up in time. Where a
+    dockerd lives or something listens at the engine's address, that is waited for, and no other one is started.
     """
     if os.environ.get("DOCKER_HOST"):
         raise MissingRequirementError(
@@ -73,6 +74,8 @@ def start(report: Callable[[str], None]) -> str:
         )
     if os.geteuid() != 0:
         raise MissingRequirementError("the Docker engine is not running and only root can start it", "Run with sudo.")
+    if _wait_for_one_that_starts():
+        return "just started by another process"
     binary = find()
     if binary is None:
         raise MissingRequirementError("no Docker engine is installed", "Run ./build.sh: it installs docker.io.")
@@ -122,7 +125,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
     if done.returncode != 0:
         return (done.stdout.strip().splitlines() or [f"exit {done.returncode}"])[0]
     deadline = time.monotonic() + _START_DEADLINE_S
-    while not engine.is_reachable():
+    while not _answers():
         if time.monotonic() > deadline:
             return f"no answer within {_START_DEADLINE_S:.0f} s"
         time.sleep(_POLL_S)
@@ -130,6 +133,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
 
 
 def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
+    # A service manager that failed may have begun one.
     if _wait_for_one_that_starts():
         return "just started by another process"
     LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -149,14 +153,33 @@ def _start_dockerd(binary: str, report: Callable[[str], None]) -> str:
     return f"started dockerd {' '.join(flags)}, log {LOG}"
 
 
+def _answers() -> bool:
+    """Whether an engine answers; false also while something listens that is silent, as one does that starts."""
+    try:
+        return engine.is_reachable()
+    except engine.EngineUnusableError as error:
+        if not error.late:
+            raise
+        return False
+
+
 def _wait_for_one_that_starts() -> bool:
-    """Whether a dockerd that runs already (an installation or a boot just began it) comes to answer."""
+    """Wait for an engine that is there already (an installation or a boot just began it); whether one answers.
+
+    Raises ``MissingRequirementError`` where it lives and does not answer in time: there must never be two.
+    """
     deadline = time.monotonic() + _START_DEADLINE_S
-    while time.monotonic() < deadline and _runs(_PID_FILE):
-        if engine.is_reachable():
+    while _runs(_PID_FILE) or engine.listens():
+        if _answers():
             return True
+        if time.monotonic() > deadline:
+            raise MissingRequirementError(
+                f"a Docker engine is there but does not answer within {_START_DEADLINE_S:.0f} s: "
+                f"{_PID_FILE} names a dockerd that lives, or something listens at {engine.address()}",
+                "End it, or wait until it answers; no second one is started beside it.",
+            )
         time.sleep(_POLL_S)
-    return engine.is_reachable()
+    return _answers()
 
 
 def _runs(pid_file: Path) -> bool:
@@ -195,7 +218,7 @@ def _launch(command: list[str]) -> None:
         )
     _started.append(process)
     deadline = time.monotonic() + _START_DEADLINE_S
-    while not engine.is_reachable():
+    while not _answers():
         try:
             process.wait(timeout=_POLL_S)
         except subprocess.TimeoutExpired:

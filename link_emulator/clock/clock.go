@@ -1,7 +1,7 @@
 // Package clock reads CLOCK_MONOTONIC in nanoseconds without entering the kernel.
 //
-// x/sys' ClockGettime is a real system call. The time package reads the same clock through the vDSO but shows only
-// differences, so the offset between the two is measured once at start, to within the time of one system call.
+// ClockGettime of x/sys is a real system call. The time package reads the same clock through the vDSO but exposes only
+// differences, so the offset between the two is measured once at start, with an error of at most one system call.
 package clock
 
 import (
@@ -15,7 +15,7 @@ var base, offsetNS = calibrate()
 // Now is CLOCK_MONOTONIC in nanoseconds, as timerfd understands it. It never goes backwards and never allocates.
 func Now() int64 { return int64(time.Since(base)) + offsetNS }
 
-// calibrate pairs a time.Time with the kernel's reading taken closest to it (out of a few tries, the tightest).
+// calibrate pairs a time.Time with the kernel's reading closest to it: the tightest of several tries.
 func calibrate() (time.Time, int64) {
 	var best time.Time
 	var bestOffset int64

@@ -1,13 +1,17 @@
 package control
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
-	"containernet-env/link_emulator/refusal"
-	"containernet-env/link_emulator/strictjson"
+	"containernet-env/link_emulator/fabric"
+	"containernet-env/link_emulator/model"
 )
 
 const (
@@ -17,44 +21,56 @@ const (
 	defaultMTU     = 1500
 )
 
-// operation reads its own fields, carries the request out and returns what becomes "result".
-type operation func(s *Server, request *strictjson.Object) (result any, atNS int64, err error)
+// operation carries a request out and returns what becomes "result".
+type operation func(s *Server, line []byte) (result any, atNS int64, err error)
 
 var operations = map[string]operation{
-	"hello":         (*Server).hello,
-	"add_switch":    (*Server).addSwitch,
-	"add_port":      (*Server).addPort,
-	"add_link":      (*Server).addLink,
-	"read_link":     (*Server).readLink,
-	"set_link":      (*Server).setLink,
-	"link_state":    (*Server).linkState,
-	"remove_link":   (*Server).removeLink,
-	"remove_port":   (*Server).removePort,
-	"remove_switch": (*Server).removeSwitch,
-	"partition":     (*Server).partition,
-	"heal":          (*Server).heal,
-	"stats":         (*Server).stats,
+	"hello":         decoded((*Server).hello),
+	"add_switch":    decoded((*Server).addSwitch),
+	"add_port":      decoded((*Server).addPort),
+	"add_link":      decoded((*Server).addLink),
+	"read_link":     decoded((*Server).readLink),
+	"set_link":      decoded((*Server).setLink),
+	"link_state":    decoded((*Server).linkState),
+	"remove_link":   byName((*emulator.Emulator).RemoveLink),
+	"remove_port":   byName((*emulator.Emulator).RemovePort),
+	"remove_switch": byName((*emulator.Emulator).RemoveSwitch),
+	"partition":     decoded((*Server).partition),
+	"heal":          decoded((*Server).heal),
+	"stats":         decoded((*Server).stats),
 }
 
-func (s *Server) perform(request *strictjson.Object) (any, int64, error) {
-	name := request.String("op", maxNameBytes)
-	if err := request.Err(); err != nil {
-		return nil, 0, err
+// decoded makes an operation of a method that takes its request as a struct.
+func decoded[Request any](method func(*Server, Request) (any, int64, error)) operation {
+	return func(s *Server, line []byte) (any, int64, error) {
+		var request Request
+		if err := decode(line, &request); err != nil {
+			return nil, 0, err
+		}
+		return method(s, request)
 	}
-	op, known := operations[name]
-	if !known {
-		return nil, 0, refusal.New("op", "there is no operation %q", name)
-	}
-	return op(s, request)
 }
 
-// empty is the result of operations that have nothing to tell.
+// byName makes an operation of a method that takes a name and has no result.
+func byName(method func(*emulator.Emulator, string) (int64, error)) operation {
+	return decoded(func(s *Server, request named) (any, int64, error) {
+		atNS, err := method(s.emulator, request.Name)
+		return empty{}, atNS, err
+	})
+}
+
+// decode reads JSON into a struct. A field that the struct lacks is an error; the error for a wrong type has the
+// field's path.
+func decode(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// empty is the result of operations without a result of their own.
 type empty struct{}
 
-func (s *Server) hello(request *strictjson.Object) (any, int64, error) {
-	if err := request.Done(); err != nil {
-		return nil, 0, err
-	}
+func (s *Server) hello(header) (any, int64, error) {
 	grant := s.emulator.Grant()
 	return helloResult{
 		Version:            s.version,
@@ -70,151 +86,132 @@ func (s *Server) hello(request *strictjson.Object) (any, int64, error) {
 	}, s.emulator.Now(), nil
 }
 
-// named reads the requests whose only field is a name.
-func named(request *strictjson.Object) (string, error) {
-	name := request.String("name", maxNameBytes)
-	return name, request.Done()
-}
-
-func (s *Server) addSwitch(request *strictjson.Object) (any, int64, error) {
-	name, err := named(request)
-	if err != nil {
+func (s *Server) addSwitch(request named) (any, int64, error) {
+	if err := checkLength("name", request.Name, maxNameBytes); err != nil {
 		return nil, 0, err
 	}
-	atNS, err := s.emulator.AddSwitch(name)
+	atNS, err := s.emulator.AddSwitch(request.Name)
 	return empty{}, atNS, err
 }
 
-func (s *Server) addPort(request *strictjson.Object) (any, int64, error) {
-	spec := emulator.PortSpec{
-		Name:   request.String("name", maxNameBytes),
-		PID:    int(request.Int("pid", 1, maxPID)),
-		IfName: request.String("ifname", maxIfNameBytes),
-	}
-	if request.Has("mac") && !request.Null("mac") {
-		text := request.String("mac", 17)
-		mac, err := net.ParseMAC(text)
-		switch {
-		case request.Err() != nil:
-		case err != nil || len(mac) != 6:
-			request.Refuse("mac", "got %q, allowed: six octets like 02:00:00:00:00:01", text)
-		case mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00":
-			request.Refuse("mac", "got %q, allowed: an address of one station", text)
-		}
-		spec.MAC = mac
-	}
-	spec.MTU = int(request.IntOr("mtu", defaultMTU, device.MinMTU, device.MaxMTU))
-	if err := request.Done(); err != nil {
+func (s *Server) addPort(request addPort) (any, int64, error) {
+	spec, err := request.spec()
+	if err != nil {
 		return nil, 0, err
 	}
 	made, atNS, err := s.emulator.AddPort(spec)
 	return portResult{IfName: made.IfName, MAC: made.MAC.String(), MTU: made.MTU, TxQueueLen: device.TxQueueLen}, atNS, err
 }
 
-func (s *Server) addLink(request *strictjson.Object) (any, int64, error) {
-	name := request.String("name", maxNameBytes)
-	a, b := readEnd(request, "a"), readEnd(request, "b")
-	aToB, bToA := readNewDirection(request, "a_to_b"), readNewDirection(request, "b_to_a")
-	if err := request.Done(); err != nil {
-		return nil, 0, err
+func (r *addPort) spec() (emulator.PortSpec, error) {
+	spec := emulator.PortSpec{Name: r.Name, PID: r.PID, IfName: r.IfName, MTU: defaultMTU}
+	if err := checkLength("name", r.Name, maxNameBytes); err != nil {
+		return spec, err
 	}
-	atNS, err := s.emulator.AddLink(name, a, b, aToB, bToA)
-	if err != nil {
-		return nil, 0, err
+	if err := checkLength("ifname", r.IfName, maxIfNameBytes); err != nil {
+		return spec, err
 	}
-	state, _, err := s.emulator.ReadLink(name)
-	return newLinkResult(state), atNS, err
+	if r.PID < 1 || r.PID > maxPID {
+		return spec, fmt.Errorf("pid: got %d, allowed: 1 to %d", r.PID, maxPID)
+	}
+	if r.MTU != nil {
+		spec.MTU = *r.MTU
+	}
+	if spec.MTU < device.MinMTU || spec.MTU > device.MaxMTU {
+		return spec, fmt.Errorf("mtu: got %d, allowed: %d to %d", spec.MTU, device.MinMTU, device.MaxMTU)
+	}
+	if r.MAC == nil {
+		return spec, nil
+	}
+	mac, err := net.ParseMAC(*r.MAC)
+	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
+		return spec, fmt.Errorf("mac: got %q, allowed: a unicast address such as 02:00:00:00:00:01", *r.MAC)
+	}
+	spec.MAC = mac
+	return spec, nil
 }
 
-func (s *Server) readLink(request *strictjson.Object) (any, int64, error) {
-	name, err := named(request)
-	if err != nil {
+func (s *Server) addLink(request addLink) (any, int64, error) {
+	if err := checkLength("name", request.Name, maxNameBytes); err != nil {
 		return nil, 0, err
 	}
-	state, atNS, err := s.emulator.ReadLink(name)
-	return newLinkResult(state), atNS, err
-}
-
-func (s *Server) setLink(request *strictjson.Object) (any, int64, error) {
-	name := request.String("name", maxNameBytes)
-	var changes [2]*emulator.Change
-	for i, direction := range [...]string{"a_to_b", "b_to_a"} {
-		if request.Has(direction) {
-			request.Object(direction, func(o *strictjson.Object) {
-				change := readChange(o)
-				changes[i] = &change
-			})
+	var ends [2]fabric.End
+	var params [2]model.Params
+	var err error
+	for i, end := range [...]end{request.A, request.B} {
+		if ends[i], err = end.named(); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", [...]string{"a", "b"}[i], err)
 		}
 	}
-	if changes[0] == nil && changes[1] == nil {
-		request.Refuse("a_to_b", "nothing to change: give a_to_b, b_to_a or both")
+	for i, direction := range [...]direction{request.AToB, request.BToA} {
+		if params[i], err = direction.added(); err != nil {
+			return nil, 0, fmt.Errorf("%s.%w", sides[i], err)
+		}
 	}
-	if err := request.Done(); err != nil {
+	atNS, err := s.emulator.AddLink(request.Name, ends[0], ends[1], params[0], params[1])
+	if err != nil {
 		return nil, 0, err
 	}
-	state, atNS, err := s.emulator.SetLink(name, changes[0], changes[1])
+	state, _, err := s.emulator.ReadLink(request.Name)
 	return newLinkResult(state), atNS, err
 }
 
-func (s *Server) linkState(request *strictjson.Object) (any, int64, error) {
-	name := request.String("name", maxNameBytes)
-	up := request.Bool("up")
-	if err := request.Done(); err != nil {
-		return nil, 0, err
-	}
-	state, atNS, err := s.emulator.SetLinkUp(name, up)
+func (s *Server) readLink(request named) (any, int64, error) {
+	state, atNS, err := s.emulator.ReadLink(request.Name)
 	return newLinkResult(state), atNS, err
 }
 
-func (s *Server) removeLink(request *strictjson.Object) (any, int64, error) {
-	name, err := named(request)
-	if err != nil {
+// setLink checks both directions before it changes any. Nobody else changes the link meanwhile: requests are served one
+// at a time.
+func (s *Server) setLink(request setLink) (any, int64, error) {
+	if request.AToB == nil && request.BToA == nil {
+		return nil, 0, errors.New("nothing to change: give a_to_b, b_to_a or both")
+	}
+	var held [2]model.Params
+	var err error
+	if held[0], held[1], err = s.emulator.LinkParams(request.Name); err != nil {
 		return nil, 0, err
 	}
-	atNS, err := s.emulator.RemoveLink(name)
+	var changes [2]*fabric.Change
+	for i, direction := range [...]*direction{request.AToB, request.BToA} {
+		if direction == nil {
+			continue
+		}
+		params, err := direction.changed(held[i])
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s.%w", sides[i], err)
+		}
+		changes[i] = &fabric.Change{Params: params, Restart: direction.Seed.given}
+	}
+	state, atNS, err := s.emulator.SetLink(request.Name, changes[0], changes[1])
+	return newLinkResult(state), atNS, err
+}
+
+func (s *Server) linkState(request linkState) (any, int64, error) {
+	if request.Up == nil {
+		return nil, 0, errors.New("up: the field is missing")
+	}
+	state, atNS, err := s.emulator.SetLinkUp(request.Name, *request.Up)
+	return newLinkResult(state), atNS, err
+}
+
+func (s *Server) partition(request partition) (any, int64, error) {
+	atNS, err := s.emulator.Partition(request.Sets)
 	return empty{}, atNS, err
 }
 
-func (s *Server) removePort(request *strictjson.Object) (any, int64, error) {
-	name, err := named(request)
-	if err != nil {
-		return nil, 0, err
-	}
-	atNS, err := s.emulator.RemovePort(name)
-	return empty{}, atNS, err
-}
-
-func (s *Server) removeSwitch(request *strictjson.Object) (any, int64, error) {
-	name, err := named(request)
-	if err != nil {
-		return nil, 0, err
-	}
-	atNS, err := s.emulator.RemoveSwitch(name)
-	return empty{}, atNS, err
-}
-
-func (s *Server) partition(request *strictjson.Object) (any, int64, error) {
-	sets := request.StringLists("sets", maxNameBytes)
-	if err := request.Done(); err != nil {
-		return nil, 0, err
-	}
-	atNS, err := s.emulator.Partition(sets)
-	return empty{}, atNS, err
-}
-
-func (s *Server) heal(request *strictjson.Object) (any, int64, error) {
-	if err := request.Done(); err != nil {
-		return nil, 0, err
-	}
+func (s *Server) heal(header) (any, int64, error) {
 	return empty{}, s.emulator.Heal(), nil
 }
 
-func (s *Server) stats(request *strictjson.Object) (any, int64, error) {
-	reset := request.Has("reset") && request.Bool("reset")
-	buckets := request.Has("buckets") && request.Bool("buckets")
-	if err := request.Done(); err != nil {
-		return nil, 0, err
+func (s *Server) stats(request stats) (any, int64, error) {
+	counted, atNS := s.emulator.Stats(request.Reset)
+	return newStatsResult(counted, request.Buckets), atNS, nil
+}
+
+func checkLength(field, text string, maxBytes int) error {
+	if text == "" || len(text) > maxBytes {
+		return fmt.Errorf("%s: got %.60q, allowed: 1 to %d bytes", field, text, maxBytes)
 	}
-	stats, atNS := s.emulator.Stats(reset)
-	return newStatsResult(stats, buckets), atNS, nil
+	return nil
 }

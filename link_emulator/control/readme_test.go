@@ -39,7 +39,7 @@ func TestREADME(t *testing.T) {
 				lines[i] = "< " + s.generalize(answer)
 				continue
 			}
-			compare(t, where, decode(t, s.localize(line[2:])), decode(t, answer))
+			compare(t, where, parse(t, s.localize(line[2:])), parse(t, answer))
 		case line == "! the process 4242 ends":
 			if err := s.host.Process.Kill(); err != nil {
 				t.Fatal(err)
@@ -64,7 +64,7 @@ func TestREADME(t *testing.T) {
 var varies = map[string]string{
 	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`, "memory_locked": "true", "memory_locked_reason": `""`,
 	"kept_awake": "true", "kept_awake_reason": `""`,
-	"turns": "20", "rests": "0",
+	"turns": "20", "yields": "0",
 	"timer_ns": "21000", "wake_ns": "14000", "write_ns": "2000",
 	"passed": "true", "reason": `""`, "echoes": "25", "min_ns": "1998000", "median_ns": "2004000",
 }
@@ -119,7 +119,7 @@ func compare(t *testing.T, path string, want, got any) {
 	}
 }
 
-func decode(t *testing.T, line string) any {
+func parse(t *testing.T, line string) any {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal([]byte(line), &value); err != nil {

@@ -29,13 +29,13 @@ type latenciesResult struct {
 }
 
 type selfTestResult struct {
-	Passed   bool   `json:"passed"`
-	Reason   string `json:"reason"`
-	Echoes   int    `json:"echoes"`
-	AskedNS  int64  `json:"asked_ns"`
-	MinNS    int64  `json:"min_ns"`
-	MedianNS int64  `json:"median_ns"`
-	MaxNS    int64  `json:"max_ns"`
+	Passed       bool   `json:"passed"`
+	Reason       string `json:"reason"`
+	Echoes       int    `json:"echoes"`
+	ConfiguredNS int64  `json:"configured_ns"`
+	MinNS        int64  `json:"min_ns"`
+	MedianNS     int64  `json:"median_ns"`
+	MaxNS        int64  `json:"max_ns"`
 }
 
 type portResult struct {
@@ -57,9 +57,9 @@ type directionResult struct {
 	RateBPS             *int64            `json:"rate_bps"`
 	QueueFrames         *int              `json:"queue_frames"`
 	QueueBytes          *int64            `json:"queue_bytes"`
-	Jitter              *jitterResult     `json:"jitter"`
-	Loss                *lossResult       `json:"loss"`
-	Seed                uint64            `json:"seed"`
+	Jitter              *jitter           `json:"jitter"`
+	Loss                *loss             `json:"loss"`
+	Seed                int64             `json:"seed"`
 	Offered             uint64            `json:"offered"`
 	Frames              uint64            `json:"frames"`
 	Bytes               uint64            `json:"bytes"`
@@ -82,8 +82,8 @@ func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
 		RateBPS:             unlessZero(s.Params.RateBPS),
 		QueueFrames:         unlessZero(s.Params.QueueFrames),
 		QueueBytes:          unlessZero(s.Params.QueueBytes),
-		Jitter:              newJitterResult(s.Params.Jitter),
-		Loss:                newLossResult(s.Params.Loss),
+		Jitter:              newJitter(s.Params.Jitter),
+		Loss:                newLoss(s.Params.Loss),
 		Seed:                s.Params.Seed,
 		Offered:             s.Offered,
 		Frames:              s.Frames,
@@ -105,32 +105,32 @@ func unlessZero[T int | int64](value T) *T {
 }
 
 type statsResult struct {
-	Links     map[string]linkResult        `json:"links"`
-	Ports     map[string]portStatsResult   `json:"ports"`
-	Switches  map[string]switchStatsResult `json:"switches"`
-	Partition map[string]int               `json:"partition"`
-	Lateness  latenessResult               `json:"lateness"`
-	ReadGap   durationsResult              `json:"read_gap"`
-	Latencies latenciesResult              `json:"latencies"`
-	Loop      loopResult                   `json:"loop"`
-	Buffers   buffersResult                `json:"buffers"`
+	Links            map[string]linkResult        `json:"links"`
+	Ports            map[string]portStatsResult   `json:"ports"`
+	Switches         map[string]switchStatsResult `json:"switches"`
+	Partition        map[string]int               `json:"partition"`
+	Lateness         latenessResult               `json:"lateness"`
+	IngressPollDelay durationsResult              `json:"ingress_poll_delay"`
+	Latencies        latenciesResult              `json:"latencies"`
+	Loop             loopResult                   `json:"loop"`
+	Buffers          buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
-	Alive          bool            `json:"alive"`
-	PID            int             `json:"pid"`
-	IfName         string          `json:"ifname"`
-	MAC            string          `json:"mac"`
-	MTU            int             `json:"mtu"`
-	ReceivedFrames uint64          `json:"received_frames"`
-	ReceivedBytes  uint64          `json:"received_bytes"`
-	SentFrames     uint64          `json:"sent_frames"`
-	SentBytes      uint64          `json:"sent_bytes"`
-	Drops          portDrops       `json:"drops"`
-	TapDrops       *tapDrops       `json:"tap_drops"`
-	TapDropsError  string          `json:"tap_drops_error"`
-	Lateness       latenessResult  `json:"lateness"`
-	ReadGap        durationsResult `json:"read_gap"`
+	Alive            bool            `json:"alive"`
+	PID              int             `json:"pid"`
+	IfName           string          `json:"ifname"`
+	MAC              string          `json:"mac"`
+	MTU              int             `json:"mtu"`
+	ReceivedFrames   uint64          `json:"received_frames"`
+	ReceivedBytes    uint64          `json:"received_bytes"`
+	SentFrames       uint64          `json:"sent_frames"`
+	SentBytes        uint64          `json:"sent_bytes"`
+	Drops            portDrops       `json:"drops"`
+	TapDrops         *tapDrops       `json:"tap_drops"`
+	TapDropsError    string          `json:"tap_drops_error"`
+	Lateness         latenessResult  `json:"lateness"`
+	IngressPollDelay durationsResult `json:"ingress_poll_delay"`
 }
 
 type portDrops struct {
@@ -157,7 +157,7 @@ type durationsResult struct {
 	P50NS   int64      `json:"p50_ns"`
 	P99NS   int64      `json:"p99_ns"`
 	MaxNS   int64      `json:"max_ns"`
-	Buckets [][2]int64 `json:"buckets,omitempty"` // each [largest ns, count], where asked for
+	Buckets [][2]int64 `json:"buckets,omitempty"` // each [upper edge in ns, count]; only if requested
 }
 
 type latenessResult struct {
@@ -167,8 +167,8 @@ type latenessResult struct {
 }
 
 type loopResult struct {
-	Turns uint64 `json:"turns"`
-	Rests uint64 `json:"rests"`
+	Turns  uint64 `json:"turns"`
+	Yields uint64 `json:"yields"`
 }
 
 type buffersResult struct {
@@ -179,15 +179,15 @@ type buffersResult struct {
 
 func newStatsResult(s *emulator.Stats, buckets bool) statsResult {
 	result := statsResult{
-		Links:     make(map[string]linkResult, len(s.Fabric.Links)),
-		Ports:     make(map[string]portStatsResult, len(s.Ports)),
-		Switches:  make(map[string]switchStatsResult, len(s.Fabric.Switches)),
-		Partition: s.Fabric.Partition,
-		Lateness:  newLatenessResult(&s.Lateness, buckets),
-		ReadGap:   newDurationsResult(&s.ReadGap, buckets),
-		Latencies: latenciesResult(s.Latencies),
-		Loop:      loopResult(s.Loop),
-		Buffers:   buffersResult(s.Buffers),
+		Links:            make(map[string]linkResult, len(s.Fabric.Links)),
+		Ports:            make(map[string]portStatsResult, len(s.Ports)),
+		Switches:         make(map[string]switchStatsResult, len(s.Fabric.Switches)),
+		Partition:        s.Fabric.Partition,
+		Lateness:         newLatenessResult(&s.Lateness, buckets),
+		IngressPollDelay: newDurationsResult(&s.IngressPollDelay, buckets),
+		Latencies:        latenciesResult(s.Latencies),
+		Loop:             loopResult(s.Loop),
+		Buffers:          buffersResult(s.Buffers),
 	}
 	for name, link := range s.Fabric.Links {
 		result.Links[name] = newLinkResultWith(link, buckets)
@@ -203,20 +203,20 @@ func newStatsResult(s *emulator.Stats, buckets bool) statsResult {
 
 func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStatsResult {
 	return portStatsResult{
-		Alive:          counted.Alive,
-		PID:            p.PID,
-		IfName:         p.IfName,
-		MAC:            p.MAC.String(),
-		MTU:            p.MTU,
-		ReceivedFrames: counted.ReceivedFrames,
-		ReceivedBytes:  counted.ReceivedBytes,
-		SentFrames:     counted.SentFrames,
-		SentBytes:      counted.SentBytes,
-		Drops:          portDrops(counted.Dropped),
-		TapDrops:       newTapDrops(p.Kernel),
-		TapDropsError:  p.KernelError,
-		Lateness:       newLatenessResult(&counted.Lateness, false),
-		ReadGap:        newDurationsResult(&p.ReadGap, false),
+		Alive:            counted.Alive,
+		PID:              p.PID,
+		IfName:           p.IfName,
+		MAC:              p.MAC.String(),
+		MTU:              p.MTU,
+		ReceivedFrames:   counted.ReceivedFrames,
+		ReceivedBytes:    counted.ReceivedBytes,
+		SentFrames:       counted.SentFrames,
+		SentBytes:        counted.SentBytes,
+		Drops:            portDrops(counted.Dropped),
+		TapDrops:         newTapDrops(p.Kernel),
+		TapDropsError:    p.KernelError,
+		Lateness:         newLatenessResult(&counted.Lateness, false),
+		IngressPollDelay: newDurationsResult(&p.IngressPollDelay, false),
 	}
 }
 

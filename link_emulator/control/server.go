@@ -14,15 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/emulator"
-	"containernet-env/link_emulator/refusal"
-	"containernet-env/link_emulator/strictjson"
 )
 
 // maxLineBytes bounds a request; a longer line is refused and skipped.
 const maxLineBytes = 1 << 20
-
-// maxID is the largest id that every JSON reader holds exactly.
-const maxID = 1 << 53
 
 // Server answers requests for one emulator. Make it with New; its emulator must be given PortDown.
 type Server struct {
@@ -41,12 +36,11 @@ func New(version string, output io.Writer) *Server {
 }
 
 type reply struct {
-	ID     *int64  `json:"id"` // null where the request had none that could be read
-	OK     bool    `json:"ok"`
-	AtNS   *int64  `json:"at_ns,omitempty"`
-	Result any     `json:"result,omitempty"`
-	Error  *string `json:"error,omitempty"`
-	Field  *string `json:"field,omitempty"`
+	ID     *int64 `json:"id"` // null where the request had none that could be read
+	OK     bool   `json:"ok"`
+	AtNS   *int64 `json:"at_ns,omitempty"`
+	Result any    `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
 type event struct {
@@ -56,14 +50,14 @@ type event struct {
 	AtNS   int64  `json:"at_ns"`
 }
 
-// PortDown queues an event. It never waits for the reader of the output, so the data thread may call it.
+// PortDown queues an event. It never blocks on the output, so the data thread may call it.
 func (s *Server) PortDown(down emulator.PortDown) {
 	s.mutex.Lock()
 	s.pending = append(s.pending, down)
 	s.mutex.Unlock()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake already
+	default: // a wake-up is pending already
 	}
 }
 
@@ -97,13 +91,13 @@ func (s *Server) Serve(e *emulator.Emulator, input io.Reader) error {
 	}
 }
 
-// gone reports whether an error of the connection means that the driver has gone. A unix socket whose other end was closed with
-// something left to read there answers ECONNRESET instead of an end of file.
+// gone reports whether an error of the connection means that the driver has closed it. A unix socket returns ECONNRESET
+// instead of end of file if the other end was closed with unread data.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
-// write is the only writer of the output: replies and events, each a whole line.
+// write is the only writer of the output. It writes replies and events as whole lines.
 func (s *Server) write(replies <-chan []byte, failed chan<- error) {
 	for {
 		var line []byte
@@ -147,28 +141,28 @@ func readLine(lines *bufio.Reader) (line []byte, tooLong bool, err error) {
 // Answer carries out one request and returns the reply as a line.
 func (s *Server) Answer(line []byte, tooLong bool) []byte {
 	if tooLong {
-		return encode(refused(nil, refusal.New("", "the line is longer than %d bytes", maxLineBytes)))
+		return refused(nil, fmt.Errorf("the line is longer than %d bytes", maxLineBytes))
 	}
-	request, err := strictjson.Parse(line)
+	// The header is read first, so that a refusal of anything else can carry the id.
+	var request header
+	if err := json.Unmarshal(line, &request); err != nil {
+		return refused(nil, err)
+	}
+	if request.ID == nil {
+		return refused(nil, errors.New("id: the field is missing"))
+	}
+	op, known := operations[request.Op]
+	if !known {
+		return refused(request.ID, fmt.Errorf("op: there is no operation %q", request.Op))
+	}
+	result, atNS, err := op(s, line)
 	if err != nil {
-		return encode(refused(nil, err))
+		return refused(request.ID, err)
 	}
-	// The id is read first, so that a refusal of anything else can carry it.
-	id := request.Int("id", 0, maxID)
-	if err := request.Err(); err != nil {
-		return encode(refused(nil, err))
-	}
-	result, atNS, err := s.perform(request)
-	if err != nil {
-		return encode(refused(&id, err))
-	}
-	return encode(reply{ID: &id, OK: true, AtNS: &atNS, Result: result})
+	return encode(reply{ID: request.ID, OK: true, AtNS: &atNS, Result: result})
 }
 
-func refused(id *int64, err error) reply {
-	field, text := refusal.Parts(err)
-	return reply{ID: id, Error: &text, Field: &field}
-}
+func refused(id *int64, err error) []byte { return encode(reply{ID: id, Error: err.Error()}) }
 
 func encode(message any) []byte {
 	line, err := json.Marshal(message)

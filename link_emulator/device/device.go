@@ -1,4 +1,4 @@
-// Package device is the edge to the kernel: TAP interfaces, and a fake of them for tests.
+// Package device is the interface to the kernel: TAP devices, and a fake for tests.
 package device
 
 import (
@@ -7,26 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is a network interface of which whole Ethernet frames are read and written, one per call.
+// Device is a network interface that is read and written one Ethernet frame per call.
 //
-// Read and Write never block and never allocate. Both are called by one thread only; Close by any, after the last of the
-// others. Read fills buffer with one frame and returns its length; EAGAIN means that there is none now. Write
-// takes the whole frame or nothing. Any other errno of Read means that the interface has gone.
+// Read and Write never block and never allocate. Both are called by one thread only; Close by any thread, after the
+// last other call. Read fills buffer with one frame and returns its length; EAGAIN means that there is none now, any
+// other errno that the interface has gone. Write takes the whole frame or nothing.
 type Device interface {
-	FD() int // readable exactly while Read would return a frame or has bad news
+	FD() int // readable while Read would return a frame or an error other than EAGAIN
 	Read(buffer []byte) (int, unix.Errno)
 	Write(frame []byte) unix.Errno
 	Close() error
 	KernelDrops() (Drops, error)
 }
 
-// Drops are frames that the kernel lost beside us, as it counts them.
+// Drops are the kernel's counters of frames that it dropped.
 type Drops struct {
-	Queue   uint64 // sent by the host, lost because the TAP's queue was full (the emulator did not read fast enough)
-	Receive uint64 // written by us, not taken by the host's stack
+	Queue   uint64 // sent by the host, dropped because the TAP's queue was full (the emulator did not read fast enough)
+	Receive uint64 // written by the emulator, not accepted by the host's stack
 }
 
-// Since is what was lost after earlier was read.
+// Since is the difference from an earlier reading.
 func (d Drops) Since(earlier Drops) Drops {
 	return Drops{Queue: d.Queue - earlier.Queue, Receive: d.Receive - earlier.Receive}
 }
@@ -34,7 +34,7 @@ func (d Drops) Since(earlier Drops) Drops {
 // frameFD is an fd that carries one frame per read and write: a TAP or a packet socket pair.
 //
 // The system calls are raw: the caller is pinned to its thread (see package loop) and the calls do not block, so the Go
-// scheduler has nothing to know about them.
+// scheduler need not know about them.
 type frameFD int
 
 func (fd frameFD) FD() int { return int(fd) }

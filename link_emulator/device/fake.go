@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fake is one end of a pair of packet sockets: what is written to one end is read from the other, frame by frame, through real
-// file descriptors, so that the event loop can be tested without root. It keeps the contract of Device.
+// Fake is one end of a socket pair that keeps frame boundaries. It uses real file descriptors, so that the event loop
+// can be tested without root, and satisfies the contract of Device.
 type Fake struct{ frameFD }
 
-// NewFakePair makes both ends: the emulator's and the one that plays the host.
+// NewFakePair makes both ends: the emulator's and the host's.
 func NewFakePair() (emulator, host *Fake, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -19,7 +19,8 @@ func NewFakePair() (emulator, host *Fake, err error) {
 	return &Fake{frameFD(fds[0])}, &Fake{frameFD(fds[1])}, nil
 }
 
-// Read is a frame or EAGAIN; the end of the stream (the other end was closed) is EBADFD, as a TAP that was deleted answers.
+// Read is a frame or EAGAIN; the end of the stream (the other end was closed) is EBADFD, as a TAP that was deleted
+// answers.
 func (f *Fake) Read(buffer []byte) (int, unix.Errno) {
 	n, errno := f.frameFD.Read(buffer)
 	if n == 0 && errno == 0 {

@@ -13,37 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/netns"
-	"containernet-env/link_emulator/refusal"
 )
 
-// TxQueueLen is the length of a TAP's queue towards the emulator, in frames. The queue fills only while the data thread
-// does not get to read: at 400,000 frames/s it covers 25 ms.
+// TxQueueLen is the length of a TAP's queue towards the emulator, in frames. It fills only while the data thread cannot
+// read: at 400,000 frames/s it covers 25 ms.
 const TxQueueLen = 10_000
 
-// Range of MTUs: the least that IPv4 asks of a link (RFC 791), and the most that the tun driver takes (65535 less the Ethernet header).
+// Range of the MTU: the minimum of IPv4 (RFC 791), and the maximum of the tun driver (65535 less the Ethernet header).
 const (
 	MinMTU = 68
 	MaxMTU = 65521
 )
 
-// TapSpec is the TAP that is asked for.
+// TapSpec is the configuration of a TAP.
 type TapSpec struct {
-	PID    int    // the interface is made in this process's network namespace
+	PID    int    // the interface is created in this process's network namespace
 	PIDFD  int    // of the same process; < 0: not checked
 	IfName string // 1..15 bytes
 	MAC    net.HardwareAddr
 	MTU    int
 }
 
-// Tap is a TAP interface in some network namespace. It is not persistent: it goes when the fd is closed. While the fd is open it
-// has carrier, and the fd pins its namespace.
+// Tap is a TAP interface in some network namespace. It is not persistent: it disappears when the fd is closed. While
+// the fd is open, the interface has carrier and its namespace stays alive.
 type Tap struct {
 	frameFD
 	pid int
 }
 
-// OpenTap makes the interface, which is down until somebody brings it up. The device node is opened inside the namespace: a tun
-// fd belongs to the namespace of whoever called open().
+// OpenTap creates the interface, which is down until it is brought up. The device node is opened inside the namespace:
+// a tun fd belongs to the namespace of the thread that called open().
 func OpenTap(spec TapSpec) (*Tap, error) {
 	var tap *Tap
 	err := netns.Do(spec.PID, spec.PIDFD, func() (err error) {
@@ -56,7 +55,7 @@ func OpenTap(spec TapSpec) (*Tap, error) {
 	return tap, nil
 }
 
-// openHere makes the interface in the namespace of the calling thread.
+// openHere creates the interface in the namespace of the calling thread.
 func openHere(spec TapSpec) (*Tap, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -69,22 +68,22 @@ func openHere(spec TapSpec) (*Tap, error) {
 	return &Tap{frameFD: frameFD(fd), pid: spec.PID}, nil
 }
 
-// configure attaches fd to a new interface. No IFF_VNET_HDR: with it a read may return a 64 KiB super-frame, one loss would then take
-// 44 segments and rate and queue limits would be coarse.
+// configure attaches fd to a new interface. IFF_VNET_HDR is not set: with it a read may return a 64 KiB GSO frame, so
+// one loss would drop 44 segments, and rate and queue limits would be coarse.
 func configure(fd int, spec TapSpec) error {
 	request, err := unix.NewIfreq(spec.IfName)
 	if err != nil {
-		return refusal.New("ifname", "got %q, allowed: 1 to 15 bytes", spec.IfName)
+		return fmt.Errorf("ifname: got %q, allowed: 1 to 15 bytes", spec.IfName)
 	}
 	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
-			return refusal.New("ifname", "interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
+			return fmt.Errorf("interface %q exists already in the namespace of process %d", spec.IfName, spec.PID)
 		}
 		if errors.Is(err, unix.EINVAL) {
-			return refusal.New("ifname", "the kernel refuses the interface name %q", spec.IfName)
+			return fmt.Errorf("the kernel refuses the interface name %q", spec.IfName)
 		}
-		return fmt.Errorf("make TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
+		return fmt.Errorf("create TAP %q in the namespace of process %d: %w", spec.IfName, spec.PID, err)
 	}
 	control, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -128,7 +127,7 @@ func setMAC(control int, spec TapSpec) error {
 	return nil
 }
 
-// KernelDrops reads the kernel's counters. The interface is looked up by its present name, so renaming it does not matter.
+// KernelDrops reads the kernel's counters. The interface is looked up by its current name, so it may have been renamed.
 func (t *Tap) KernelDrops() (Drops, error) {
 	request, err := unix.NewIfreq("-")
 	if err != nil {
@@ -152,8 +151,8 @@ func (t *Tap) KernelDrops() (Drops, error) {
 	return Drops{}, fmt.Errorf("interface %q is not in /proc/%d/net/dev", request.Name(), t.pid)
 }
 
-// parseDrops reads one line of /proc/net/dev after the colon: 8 columns of receive, 8 of transmit, "drop" is the fourth of each
-// (Linux net/core/net-procfs.c). Transmit is from the host to us.
+// parseDrops reads one line of /proc/net/dev after the colon: 8 columns of receive, 8 of transmit, "drop" is the fourth
+// of each (Linux net/core/net-procfs.c). Transmit is from the host to us.
 func parseDrops(counters string) (Drops, error) {
 	columns := strings.Fields(counters)
 	if len(columns) < 16 {

@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestEnd is a device and what a host would see of it: frames written to one are read from the other.
+// TestEnd is a device and its host side: frames written to one are read from the other.
 type TestEnd struct{ Near, Far Device }
 
 // packet is a packet socket (packet(7)) on an interface.
 type packet struct{ frameFD }
 
-// KernelDrops: nobody asks.
+// KernelDrops is not used.
 func (packet) KernelDrops() (Drops, error) { return Drops{}, nil }
 
-// OpenTestEnds makes two TAPs that are up, each with a packet socket on its interface, in a network namespace of their own, which goes when
-// they are closed.
+// OpenTestEnds creates two TAPs that are up, each with a packet socket on its interface, in a network namespace of
+// their own that disappears when they are closed.
 func OpenTestEnds() (ends [2]TestEnd, err error) {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and no other code runs in that namespace
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("make a network namespace: %w", err)
+			done <- fmt.Errorf("create a network namespace: %w", err)
 			return
 		}
 		for i := range ends {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// deriveMAC makes a stable address from the names of a port: locally administered, not a group (02 in the first octet), not
-// the address of another port.
+// deriveMAC derives a stable address from the names of a port: locally administered and unicast (first octet 02), and
+// not the address of another port.
 func (e *Emulator) deriveMAC(name, ifName string) net.HardwareAddr {
 	for attempt := 0; ; attempt++ {
 		hash := fnv.New64a()

@@ -14,7 +14,6 @@ import (
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/netns"
-	"containernet-env/link_emulator/refusal"
 )
 
 // Default sizes of the frame memory: the limit covers 2 s of one link at 1 Gbit/s; the reserve is mapped at start.
@@ -26,17 +25,17 @@ const (
 // defaultMTU is that of the self-test's interfaces.
 const defaultMTU = 1500
 
-// collectBytes is how much of the Go heap requests may use before it is collected. Frames are not on that heap.
+// collectBytes is the heap size from which garbage is collected between requests. Frames are not on the heap.
 const collectBytes = 64 << 20
 
-// PortDown is the event that a port has lost its host or its interface.
+// PortDown is the event that the host or the interface of a port has gone.
 type PortDown struct {
 	Port   string
 	Reason string
 	AtNS   int64
 }
 
-// Options of New. Zero values stand for the defaults.
+// Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
 	OpenTap     func(device.TapSpec) (device.Device, error) // default: a TAP of the kernel
@@ -57,14 +56,14 @@ type Emulator struct {
 	ports    map[string]*port
 }
 
-// port is what was asked for beside what runs.
+// port is a configured port and what runs it.
 type port struct {
 	PortSpec
 	running *loop.Port
 	drops   device.Drops // the kernel's counters at the last reset
 }
 
-// PortSpec is a port that is asked for.
+// PortSpec is the configuration of a port.
 type PortSpec struct {
 	Name   string
 	PID    int
@@ -73,8 +72,8 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, starts the data thread, measures the latencies of the machine and tests itself: some 100 ms. A self-test that
-// fails is no error here; see SelfTest.
+// Start maps the frame memory, starts the data thread, measures the machine's latencies and runs the self-test, in some
+// 100 ms. A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes
@@ -106,19 +105,20 @@ func Start(options Options) (*Emulator, error) {
 	return e, nil
 }
 
-// Stop ends the data thread and frees the frame memory. It does not close devices: they go with the process.
+// Stop ends the data thread and frees the frame memory. It does not close devices: they are closed when the process
+// ends.
 func (e *Emulator) Stop() {
 	e.loop.Stop()
 	e.pool.Close()
 }
 
-// Grant says what the kernel granted the data thread.
+// Grant is what the kernel granted the data thread.
 func (e *Emulator) Grant() loop.Grant { return e.grant }
 
 // Now waits for the data thread's next turn and returns its time.
 func (e *Emulator) Now() int64 { return e.loop.Do(func(int64) {}) }
 
-// Tidy collects garbage when requests have left much of it. To be called between requests.
+// Tidy collects garbage if requests have left much of it. Must be called between requests.
 func (e *Emulator) Tidy() {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(heap)
@@ -133,16 +133,16 @@ func (e *Emulator) AddSwitch(name string) (atNS int64, err error) {
 	return atNS, err
 }
 
-// AddPort makes a TAP in the network namespace of spec.PID and joins it to the fabric as a port. It returns the spec with
-// the MAC address filled in. The interface is down until somebody brings it up inside that namespace.
+// AddPort creates a TAP in the network namespace of spec.PID and adds it to the fabric as a port. It returns the spec
+// with the MAC address filled in. The interface is down until it is brought up inside that namespace.
 func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 	if _, taken := e.ports[spec.Name]; taken {
-		return spec, 0, refusal.New("name", "a port %q exists already", spec.Name)
+		return spec, 0, fmt.Errorf("a port %q exists already", spec.Name)
 	}
 	if spec.MAC == nil {
 		spec.MAC = e.deriveMAC(spec.Name, spec.IfName)
 	} else if owner := e.ownerOf(spec.MAC); owner != "" {
-		return spec, 0, refusal.New("mac", "%s is the address of port %q", spec.MAC, owner)
+		return spec, 0, fmt.Errorf("mac: %s is the address of port %q", spec.MAC, owner)
 	}
 	pidfd, err := netns.OpenProcess(spec.PID)
 	if err != nil {
@@ -171,11 +171,11 @@ func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 	return spec, atNS, nil
 }
 
-// RemovePort removes a port without a link and waits until the kernel has removed its interface.
+// RemovePort removes a port that has no link and waits until the kernel has removed its interface.
 func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
 	p, ok := e.ports[name]
 	if !ok {
-		return 0, refusal.New("name", "there is no port %q", name)
+		return 0, fmt.Errorf("there is no port %q", name)
 	}
 	atNS = e.loop.Do(func(int64) { err = e.loop.Detach(p.running) })
 	if err != nil {
@@ -186,7 +186,7 @@ func (e *Emulator) RemovePort(name string) (atNS int64, err error) {
 	return atNS, nil
 }
 
-// RemoveSwitch takes a switch without links away.
+// RemoveSwitch removes a switch that has no links.
 func (e *Emulator) RemoveSwitch(name string) (atNS int64, err error) {
 	atNS = e.loop.Do(func(int64) { err = e.fabric.RemoveSwitch(name) })
 	return atNS, err

@@ -3,76 +3,29 @@ package emulator
 import (
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/model"
-	"containernet-env/link_emulator/refusal"
 )
 
-// AddLink joins two ends. The parameters must have passed Check.
+// AddLink connects two ends. The parameters must have passed Check.
 func (e *Emulator) AddLink(name string, a, b fabric.End, aToB, bToA model.Params) (atNS int64, err error) {
 	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.AddLink(name, a, b, aToB, bToA, nowNS) })
 	return atNS, err
 }
 
-// Change of one direction: fields that are nil stay as they are.
-type Change struct {
-	DelayNS     *int64
-	RateBPS     *int64
-	QueueFrames *int
-	QueueBytes  *int64
-	Jitter      *model.Jitter
-	Loss        *model.Loss
-	Seed        *uint64 // given at all, it restarts the draws
+// LinkParams are the configured parameters of a link; see fabric.LinkParams.
+func (e *Emulator) LinkParams(name string) (aToB, bToA model.Params, err error) {
+	e.loop.Do(func(int64) { aToB, bToA, err = e.fabric.LinkParams(name) })
+	return aToB, bToA, err
 }
 
-// Apply changes p. What comes of it is to be checked.
-func (c *Change) Apply(p *model.Params) {
-	assign(&p.DelayNS, c.DelayNS)
-	assign(&p.RateBPS, c.RateBPS)
-	assign(&p.QueueFrames, c.QueueFrames)
-	assign(&p.QueueBytes, c.QueueBytes)
-	assign(&p.Jitter, c.Jitter)
-	assign(&p.Loss, c.Loss)
-	assign(&p.Seed, c.Seed)
-}
-
-func assign[T any](field *T, value *T) {
-	if value != nil {
-		*field = *value
-	}
-}
-
-func (c *Change) applied(p model.Params) (*fabric.Change, error) {
-	if c == nil {
-		return nil, nil
-	}
-	c.Apply(&p)
-	return &fabric.Change{Params: p, Restart: c.Seed != nil}, p.Check()
-}
-
-// SetLink changes what a link is asked to be, both directions at one moment, and returns it as held afterwards.
-func (e *Emulator) SetLink(name string, aToB, bToA *Change) (state fabric.LinkState, atNS int64, err error) {
+// SetLink changes the directions for which a change is given, both at one moment, and returns the link as it is
+// afterwards.
+func (e *Emulator) SetLink(name string, aToB, bToA *fabric.Change) (state fabric.LinkState, atNS int64, err error) {
 	atNS = e.loop.Do(func(nowNS int64) {
-		state, err = e.setLink(name, aToB, bToA, nowNS)
+		if err = e.fabric.SetLink(name, aToB, bToA, nowNS); err == nil {
+			state, err = e.fabric.LinkState(name)
+		}
 	})
 	return state, atNS, err
-}
-
-func (e *Emulator) setLink(name string, aToB, bToA *Change, nowNS int64) (fabric.LinkState, error) {
-	oldAToB, oldBToA, err := e.fabric.LinkParams(name)
-	if err != nil {
-		return fabric.LinkState{}, err
-	}
-	newAToB, err := aToB.applied(oldAToB)
-	if err != nil {
-		return fabric.LinkState{}, refusal.Under("a_to_b", err)
-	}
-	newBToA, err := bToA.applied(oldBToA)
-	if err != nil {
-		return fabric.LinkState{}, refusal.Under("b_to_a", err)
-	}
-	if err := e.fabric.SetLink(name, newAToB, newBToA, nowNS); err != nil {
-		return fabric.LinkState{}, err
-	}
-	return e.fabric.LinkState(name)
 }
 
 // SetLinkUp takes a link down or up.
@@ -85,19 +38,19 @@ func (e *Emulator) SetLinkUp(name string, up bool) (state fabric.LinkState, atNS
 	return state, atNS, err
 }
 
-// ReadLink reads a link as it is now.
+// ReadLink reads the current state of a link.
 func (e *Emulator) ReadLink(name string) (state fabric.LinkState, atNS int64, err error) {
 	atNS = e.loop.Do(func(int64) { state, err = e.fabric.LinkState(name) })
 	return state, atNS, err
 }
 
-// RemoveLink takes a link away; what travels on it is lost.
+// RemoveLink removes a link; frames in flight are lost.
 func (e *Emulator) RemoveLink(name string) (atNS int64, err error) {
 	atNS = e.loop.Do(func(nowNS int64) { err = e.fabric.RemoveLink(name, nowNS) })
 	return atNS, err
 }
 
-// Partition keeps ports of different sets apart, from one moment on; see fabric.Partition.
+// Partition separates ports of different sets, from one moment on; see fabric.Partition.
 func (e *Emulator) Partition(sets [][]string) (atNS int64, err error) {
 	atNS = e.loop.Do(func(int64) { err = e.fabric.Partition(sets) })
 	return atNS, err

@@ -13,35 +13,36 @@ import (
 	"containernet-env/link_emulator/model"
 )
 
-// The self-test: frames go through the emulator and back before it is given any work, over a link of one millisecond each way.
+// The self-test sends frames through the emulator and back before it serves requests, over a link of 1 ms each way.
 const (
 	selfTestDelayNS   = int64(1e6)
 	selfTestEchoes    = 25
 	selfTestWarmup    = 5
 	selfTestTries     = 3
-	selfTestLateNS    = int64(250e3) // the median echo may be so late,
-	selfTestEarlyNS   = int64(20e3)  // and none may be earlier than this
+	selfTestLateNS    = int64(250e3) // allowed lateness of the median echo
+	selfTestEarlyNS   = int64(20e3)  // no echo may be earlier than this
 	selfTestTimeoutNS = int64(200e6) // for one echo
 )
 
-// SelfTest is how the echo of the self-test went. MinNS, MedianNS and MaxNS are round trips, AskedNS is what they should be.
+// SelfTest is the result of the self-test. MinNS, MedianNS and MaxNS are round-trip times; ConfiguredNS is the
+// configured one.
 type SelfTest struct {
-	Passed                          bool
-	Reason                          string // why not
-	Echoes                          int
-	AskedNS, MinNS, MedianNS, MaxNS int64
+	Passed                               bool
+	Reason                               string // of a failure
+	Echoes                               int
+	ConfiguredNS, MinNS, MedianNS, MaxNS int64
 }
 
 // SelfTest is the result of the self-test at start.
 func (e *Emulator) SelfTest() SelfTest { return e.selfTest }
 
-// Latencies of the machine as measured lately.
+// Latencies are the current latencies of the machine.
 func (e *Emulator) Latencies() (latencies loop.Latencies) {
 	e.loop.Do(func(int64) { latencies = e.loop.Latencies() })
 	return latencies
 }
 
-// runSelfTest tests the emulator on two devices of its own. A machine that is busy for a moment gets another chance.
+// runSelfTest runs the self-test on two devices of its own. It retries, because the machine may be busy for a moment.
 func (e *Emulator) runSelfTest(open func() ([2]device.TestEnd, error)) SelfTest {
 	for try := 1; ; try++ {
 		result, err := e.tryEchoes(open)
@@ -58,16 +59,16 @@ func (s *SelfTest) judge() {
 	switch {
 	case s.Echoes < selfTestEchoes:
 		s.Reason = fmt.Sprintf("of %d echoes only %d came back", selfTestEchoes, s.Echoes)
-	case s.MinNS < s.AskedNS-selfTestEarlyNS:
-		s.Reason = fmt.Sprintf("an echo came after %d ns, asked for %d", s.MinNS, s.AskedNS)
-	case s.MedianNS > s.AskedNS+selfTestLateNS:
-		s.Reason = fmt.Sprintf("the median echo came after %d ns, asked for %d", s.MedianNS, s.AskedNS)
+	case s.MinNS < s.ConfiguredNS-selfTestEarlyNS:
+		s.Reason = fmt.Sprintf("an echo came after %d ns, configured %d", s.MinNS, s.ConfiguredNS)
+	case s.MedianNS > s.ConfiguredNS+selfTestLateNS:
+		s.Reason = fmt.Sprintf("the median echo came after %d ns, configured %d", s.MedianNS, s.ConfiguredNS)
 	}
 	s.Passed = s.Reason == ""
 }
 
 func (e *Emulator) tryEchoes(open func() ([2]device.TestEnd, error)) (SelfTest, error) {
-	result := SelfTest{AskedNS: 2 * selfTestDelayNS}
+	result := SelfTest{ConfiguredNS: 2 * selfTestDelayNS}
 	ends, err := open()
 	if err != nil {
 		return result, err
@@ -109,7 +110,8 @@ func (e *Emulator) tryEchoes(open func() ([2]device.TestEnd, error)) (SelfTest, 
 	return result, echoErr
 }
 
-// echo plays both hosts, on a thread that is disturbed as little as the one that is tested: what is to be found out is whether that one keeps its times.
+// echo plays both hosts, on a thread that is scheduled like the data thread: the test is of the data thread's timing,
+// not of its own.
 func (s *SelfTest) echo(ends [2]device.TestEnd) error {
 	roundTrips := make([]int64, 0, selfTestEchoes)
 	buffer := make([]byte, 2048)
@@ -134,8 +136,8 @@ func (s *SelfTest) echo(ends [2]device.TestEnd) error {
 	return nil
 }
 
-// echo returns how long one took; 0 when it did not come back. It looks for the frames without sleeping, so that only the emulator's wake-ups are in the
-// result.
+// echo returns the round-trip time; 0 when the frame did not come back. It busy-waits for the frames, so that only the
+// emulator's wake-ups are in the result.
 func echo(ends [2]device.TestEnd, frame, buffer []byte) int64 {
 	sentNS := clock.Now()
 	if ends[0].Far.Write(frame) != 0 || !await(ends[1].Far, frame, buffer) {
@@ -145,14 +147,14 @@ func echo(ends [2]device.TestEnd, frame, buffer []byte) int64 {
 	if ends[1].Far.Write(frame) != 0 {
 		return 0
 	}
-	turnNS := clock.Now() - turnedNS // writing the answer is this thread's time, not the network's
+	turnNS := clock.Now() - turnedNS // writing the answer does not count as network time
 	if !await(ends[0].Far, frame, buffer) {
 		return 0
 	}
 	return clock.Now() - sentNS - turnNS
 }
 
-// testFrame is a broadcast of the local experimental type (IEEE 802), which no stack answers.
+// testFrame is a broadcast with the local experimental EtherType (IEEE 802), which no stack answers.
 func testFrame(number byte) []byte {
 	frame := make([]byte, 60)
 	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5")
@@ -160,7 +162,7 @@ func testFrame(number byte) []byte {
 	return frame
 }
 
-// await reads until a frame of the test comes with the number of one; what else the kernel sends is passed over.
+// await reads until the test frame with the same number arrives; other frames, sent by the kernel, are skipped.
 func await(from device.Device, frame, buffer []byte) bool {
 	for end := clock.Now() + selfTestTimeoutNS; clock.Now() < end; {
 		n, errno := from.Read(buffer)

@@ -7,33 +7,33 @@ import (
 	"containernet-env/link_emulator/loop"
 )
 
-// Stats is everything that is counted, read between two frames; only the kernel's counters are read just after.
+// Stats holds all counters, read between two frames; only the kernel's counters are read right after.
 type Stats struct {
-	Fabric    fabric.State
-	Ports     map[string]PortStats
-	Lateness  fabric.Lateness     // of all links together
-	ReadGap   histogram.Histogram // of all ports together
-	Latencies loop.Latencies
-	Loop      loop.Counts
-	Buffers   BufferStats
+	Fabric           fabric.State
+	Ports            map[string]PortStats
+	Lateness         fabric.Lateness     // of all links together
+	IngressPollDelay histogram.Histogram // of all ports together
+	Latencies        loop.Latencies
+	Loop             loop.Counts
+	Buffers          BufferStats
 }
 
-// PortStats is what is known of a port beyond what the fabric counts.
+// PortStats holds the counters of a port besides those of the fabric.
 type PortStats struct {
 	PortSpec
-	ReadGap     histogram.Histogram // see loop.Port
-	Kernel      *device.Drops       // nil when they could not be read: KernelError says why
-	KernelError string
+	IngressPollDelay histogram.Histogram // see loop.Port
+	Kernel           *device.Drops       // nil when it could not be read; KernelError says why
+	KernelError      string
 }
 
-// BufferStats is the use of the frame memory.
+// BufferStats is the usage of the frame memory.
 type BufferStats struct {
 	Frames      int
 	MappedBytes int64
 	LimitBytes  int64
 }
 
-// Stats reads all counters. With reset they begin anew at the same moment: what is under way then counts as offered to the new period.
+// Stats reads all counters. reset resets them at the same moment; frames in flight count as offered in the new period.
 func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 	stats := &Stats{Ports: make(map[string]PortStats, len(e.ports))}
 	atNS := e.loop.Do(func(nowNS int64) {
@@ -41,9 +41,9 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 		stats.Loop, stats.Latencies = e.loop.Counts(), e.loop.Latencies()
 		stats.Buffers.Frames, stats.Buffers.MappedBytes, stats.Buffers.LimitBytes = e.pool.Usage()
 		for name, p := range e.ports {
-			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, ReadGap: p.running.ReadGap()}
+			stats.Ports[name] = PortStats{PortSpec: p.PortSpec, IngressPollDelay: p.running.IngressPollDelay()}
 			if reset {
-				p.running.ResetReadGap()
+				p.running.ResetIngressPollDelay()
 			}
 		}
 		if reset {
@@ -56,7 +56,7 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 		stats.Lateness.Add(&link.BToA.Lateness)
 	}
 	for name, p := range stats.Ports {
-		stats.ReadGap.Add(&p.ReadGap)
+		stats.IngressPollDelay.Add(&p.IngressPollDelay)
 		if !stats.Fabric.Ports[name].Alive {
 			p.KernelError = "the interface has gone"
 		} else if drops, err := e.ports[name].running.Device().KernelDrops(); err != nil {

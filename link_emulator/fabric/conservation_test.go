@@ -10,8 +10,8 @@ import (
 	"containernet-env/link_emulator/model"
 )
 
-// TestConservation drives two switches with random traffic, changes and cuts: at every moment what was offered to a direction has
-// arrived, was dropped for a named cause, or is on its way; at the end no frame is held.
+// TestConservation drives two switches with random traffic, changes and cuts: at every moment what was offered to a
+// direction has arrived, was dropped for a named cause, or is on its way; at the end no frame is held.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 3))

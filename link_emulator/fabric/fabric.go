@@ -1,10 +1,11 @@
-// Package fabric is the network inside the emulator: ports, learning switches and links, and the frames on their way between them.
+// Package fabric is the network inside the emulator: ports, learning switches and links, and the frames in flight
+// between them.
 //
-// It does no I/O and knows no clock. Frames come in through Ingress with the time they were read, move from link to link at
-// their scheduled times, and leave through the Sink of a port. A frame enters its next link at the time it was due
-// at the end of the one before, however late the caller was, so lateness never adds up over hops.
+// It does no I/O and has no clock. Frames enter through Ingress with the time they were read, move from link to link at
+// their scheduled times, and leave through the Sink of a port. A frame enters its next link at its due time on the
+// previous one, however late the caller is, so lateness does not accumulate over hops.
 //
-// A Fabric is not safe for concurrent use: all of it belongs to the thread that runs the data path.
+// A Fabric is not safe for concurrent use: it belongs to the thread that runs the data path.
 package fabric
 
 import (
@@ -12,25 +13,25 @@ import (
 	"containernet-env/link_emulator/model"
 )
 
-// Sizes of an Ethernet header and of what may come on top of a port's MTU: the header and one VLAN tag.
+// The size of an Ethernet header, and what a frame may have on top of the MTU: the header and one VLAN tag.
 const (
 	headerBytes   = 14
 	frameOverhead = headerBytes + 4
 )
 
-// Outcome is what became of a frame that a Sink was given.
+// Outcome is the result of Deliver.
 type Outcome uint8
 
 const (
 	Delivered Outcome = iota
 	SinkDown          // the interface is not up
 	SinkFull          // the kernel had no room for it now
-	SinkError         // any other refusal
+	SinkError         // any other error
 )
 
-// Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get it. frame is
-// valid during the call only. lateNS is how much later than dueNS the host gets it, earlyNS by how much it may have got it before then at the most
-// (negative where it cannot have).
+// Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get them. frame
+// is valid only during the call. lateNS is how long after dueNS the host gets the frame; earlyNS bounds how long before
+// dueNS it may have got it (negative: it was not early).
 type Sink interface {
 	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS, earlyNS int64)
 }
@@ -41,7 +42,7 @@ type Fabric struct {
 	ports     map[string]*Port
 	switches  map[string]*Switch
 	links     map[string]*Link
-	schedule  []*Direction // heap: the direction that has the frame that is due first is on top
+	schedule  []*Direction // heap by the due time of each direction's next frame
 	nextOrder uint64       // creation order of directions, the tie-break of the schedule
 	nextPort  uint32
 	setOf     map[uint32]int // by port id, while partitioned
@@ -57,8 +58,8 @@ func New(pool *framepool.Pool) *Fabric {
 	}
 }
 
-// Ingress takes a frame that port's host sent, read at nowNS. The frame is copied, see Room. Call Advance(nowNS) first, so that
-// frames due earlier enter shared links earlier.
+// Ingress takes a frame from the port's host, read at nowNS. The frame is copied; see Room. Call Advance(nowNS) first,
+// so that frames due earlier enter shared links earlier.
 func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	port.received.add(len(frame))
 	switch {
@@ -73,8 +74,9 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	}
 }
 
-// Room is where a frame from port is best read to: Ingress need not copy it then, if nothing happens in between. nil: anywhere else. It
-// is longer than any frame that the port may send, so one that fills it is too long.
+// Room is a buffer for the next frame from port. Ingress does not copy a frame that is read into it, if nothing happens
+// in between. nil: use any other buffer. It is longer than any frame that the port may send, so a frame that fills it
+// is too long.
 func (f *Fabric) Room(port *Port) []byte {
 	if room := f.pool.Room(); len(room) > port.maxFrame {
 		return room
@@ -82,7 +84,7 @@ func (f *Fabric) Room(port *Port) []byte {
 	return nil
 }
 
-// Advance carries out everything that is due up to and including nowNS, in the order of the due times.
+// Advance moves every frame that is due up to and including nowNS, in order of due time.
 func (f *Fabric) Advance(nowNS int64) {
 	for len(f.schedule) > 0 && f.schedule[0].dueNS <= nowNS {
 		direction := f.schedule[0]
@@ -97,7 +99,7 @@ func (f *Fabric) Advance(nowNS int64) {
 	}
 }
 
-// offerNew stores a frame and puts it on its first link. Nothing is stored for a frame that will not travel.
+// offerNew stores a frame and puts it on its first link. A frame that is dropped at once is not stored.
 func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
 	d := from.out
 	if !d.link.Up() {
@@ -114,7 +116,7 @@ func (f *Fabric) offerNew(from *Port, frame []byte, nowNS int64) {
 	f.offer(d, handle, len(frame), nowNS)
 }
 
-// offer puts a stored frame on a link at nowNS and takes over one hold on the handle.
+// offer puts a stored frame on a link at nowNS and takes over one reference to the handle.
 func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS int64) {
 	d.offered++
 	if !d.link.Up() {
@@ -137,7 +139,7 @@ func (f *Fabric) offer(d *Direction, handle framepool.Handle, bytes int, nowNS i
 	}
 }
 
-// arrive hands a frame that has come to the end of a direction to what is there.
+// arrive passes a frame at the end of a direction to the switch or port there.
 func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 	handle, bytes := framepool.Handle(frame.Handle), int(frame.Bytes)
 	if d.to.sw != nil {
@@ -151,7 +153,7 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 		d.drop(DropOversize)
 	case !port.alive:
 		d.drop(DropDown)
-	case f.parted(f.pool.Owner(handle), port.id):
+	case f.separated(f.pool.Owner(handle), port.id):
 		d.drop(DropPartition)
 	default:
 		outcome, lateNS, earlyNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)

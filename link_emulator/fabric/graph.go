@@ -6,7 +6,6 @@ import (
 
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/model"
-	"containernet-env/link_emulator/refusal"
 )
 
 // End names one end of a link: a port or a switch, the other name empty.
@@ -22,16 +21,16 @@ func (e End) String() string {
 // AddSwitch adds a switch without links.
 func (f *Fabric) AddSwitch(name string) error {
 	if _, taken := f.switches[name]; taken {
-		return refusal.New("name", "a switch %q exists already", name)
+		return fmt.Errorf("a switch %q exists already", name)
 	}
 	f.switches[name] = &Switch{name: name, addresses: map[uint64]learned{}}
 	return nil
 }
 
-// AddPort adds a port without a link whose host is reached through sink. mtu is the interface's.
+// AddPort adds a port without a link. sink delivers to its host; mtu is the interface's.
 func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	if _, taken := f.ports[name]; taken {
-		return nil, refusal.New("name", "a port %q exists already", name)
+		return nil, fmt.Errorf("a port %q exists already", name)
 	}
 	port := &Port{name: name, id: f.nextPort, sink: sink, maxFrame: mtu + frameOverhead, alive: true}
 	f.nextPort++
@@ -39,25 +38,25 @@ func (f *Fabric) AddPort(name string, mtu int, sink Sink) (*Port, error) {
 	return port, nil
 }
 
-// AddLink joins a and b. aToB and bToA must have passed Check. Refused: unknown ends, a port that has a link already, and a
-// link that would close a loop (frames would circle for ever, there is no spanning tree).
+// AddLink connects a and b. aToB and bToA must have passed Check. Refused: unknown ends, a port that has a link
+// already, and a link that would close a loop (there is no spanning tree, so frames would circulate forever).
 func (f *Fabric) AddLink(name string, a, b End, aToB, bToA model.Params, nowNS int64) error {
 	if _, taken := f.links[name]; taken {
-		return refusal.New("name", "a link %q exists already", name)
+		return fmt.Errorf("a link %q exists already", name)
 	}
-	endA, err := f.end("a", a)
+	endA, err := f.end(a)
 	if err != nil {
 		return err
 	}
-	endB, err := f.end("b", b)
+	endB, err := f.end(b)
 	if err != nil {
 		return err
 	}
 	if endA == endB {
-		return refusal.New("b", "%s is at both ends", b)
+		return fmt.Errorf("%s is at both ends", b)
 	}
 	if f.connected(endA, endB) {
-		return refusal.New("", "link %q would close a loop: %s and %s are connected already", name, a, b)
+		return fmt.Errorf("link %q would close a loop: %s and %s are connected already", name, a, b)
 	}
 	link := &Link{name: name, adminUp: true}
 	link.aToB = f.newDirection(link, "a_to_b", endA, endB, aToB, nowNS)
@@ -76,38 +75,39 @@ func (f *Fabric) newDirection(link *Link, which string, from, to end, params mod
 		from.port.out = d
 	} else {
 		from.sw.out = append(from.sw.out, d)
-		from.sw.measure()
+		from.sw.updateSlack()
 	}
 	return d
 }
 
-// salt is the same in every run, and another for every direction, so that two lossy links of one seed do not lose in step.
+// salt is the same in every run and differs between directions, so that the losses of two links with the same seed are
+// independent.
 func salt(link, which string) uint64 {
 	hash := fnv.New64a()
 	hash.Write([]byte(link + "\x00" + which))
 	return hash.Sum64()
 }
 
-func (f *Fabric) end(field string, e End) (end, error) {
+func (f *Fabric) end(e End) (end, error) {
 	if e.Switch != "" {
 		sw, ok := f.switches[e.Switch]
 		if !ok {
-			return end{}, refusal.New(field+".switch", "there is no switch %q", e.Switch)
+			return end{}, fmt.Errorf("there is no switch %q", e.Switch)
 		}
 		return end{sw: sw}, nil
 	}
 	port, ok := f.ports[e.Port]
 	if !ok {
-		return end{}, refusal.New(field+".port", "there is no port %q", e.Port)
+		return end{}, fmt.Errorf("there is no port %q", e.Port)
 	}
 	if port.out != nil {
-		return end{}, refusal.New(field+".port", "port %q carries link %q already; a port carries one link", e.Port, port.out.link.name)
+		return end{}, fmt.Errorf("port %q carries link %q already; a port carries one link", e.Port, port.out.link.name)
 	}
 	return end{port: port}, nil
 }
 
-// connected reports whether a path of links joins a and b. The graph is a forest, so the search needs no marks beyond
-// where it came from.
+// connected reports whether there is a path between a and b. The graph is a forest, so the search only has to avoid
+// going back.
 func (f *Fabric) connected(a, b end) bool {
 	var reaches func(at end, cameBy *Direction) bool
 	reaches = func(at end, cameBy *Direction) bool {
@@ -134,13 +134,13 @@ func (e end) directions() []*Direction {
 	return nil
 }
 
-// Change is what one direction is to be from now on.
+// Change holds the new parameters of one direction.
 type Change struct {
 	Params  model.Params // must have passed Check
-	Restart bool         // the draws begin anew, even if the seed is the same
+	Restart bool         // restart the draws, even if the seed is the same
 }
 
-// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for what becomes of frames under way.
+// SetLink changes the directions for which a change is given, at nowNS; see model.Line.Set for frames in flight.
 func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
@@ -159,15 +159,15 @@ func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 			line.Restart()
 		}
 		if from := change.direction.back.to; from.sw != nil {
-			from.sw.measure()
+			from.sw.updateSlack()
 		}
 		f.reschedule(change.direction)
 	}
 	return nil
 }
 
-// SetLinkUp takes a link down or up. Going down loses what travels on it, as a cut cable does; frames offered while it is down
-// are dropped and counted.
+// SetLinkUp takes a link down or up. When it goes down, frames in flight are lost, as with a cut cable; frames offered
+// while it is down are dropped and counted.
 func (f *Fabric) SetLinkUp(name string, up bool, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
@@ -180,7 +180,7 @@ func (f *Fabric) SetLinkUp(name string, up bool, nowNS int64) error {
 	return nil
 }
 
-// PortDied marks a port whose device has gone: its link goes down for good, the rest carries on.
+// PortDied marks a port whose device has disappeared: its link goes down for good, the rest keeps working.
 func (f *Fabric) PortDied(port *Port, nowNS int64) {
 	port.alive = false
 	if port.out != nil {
@@ -188,7 +188,7 @@ func (f *Fabric) PortDied(port *Port, nowNS int64) {
 	}
 }
 
-// RemoveLink takes a link away; what travels on it is lost.
+// RemoveLink removes a link; frames in flight are lost.
 func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 	link, err := f.link(name)
 	if err != nil {
@@ -204,7 +204,7 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 		for i, out := range from.sw.out {
 			if out == d {
 				from.sw.out = append(from.sw.out[:i], from.sw.out[i+1:]...)
-				from.sw.measure()
+				from.sw.updateSlack()
 				break
 			}
 		}
@@ -213,27 +213,27 @@ func (f *Fabric) RemoveLink(name string, nowNS int64) error {
 	return nil
 }
 
-// RemovePort takes a port away that carries no link.
+// RemovePort removes a port that has no link.
 func (f *Fabric) RemovePort(name string) error {
 	port, ok := f.ports[name]
 	if !ok {
-		return refusal.New("name", "there is no port %q", name)
+		return fmt.Errorf("there is no port %q", name)
 	}
 	if port.out != nil {
-		return refusal.New("name", "port %q carries link %q: remove the link first", name, port.out.link.name)
+		return fmt.Errorf("port %q carries link %q: remove the link first", name, port.out.link.name)
 	}
 	delete(f.ports, name)
 	return nil
 }
 
-// RemoveSwitch takes a switch away that has no links.
+// RemoveSwitch removes a switch that has no links.
 func (f *Fabric) RemoveSwitch(name string) error {
 	sw, ok := f.switches[name]
 	if !ok {
-		return refusal.New("name", "there is no switch %q", name)
+		return fmt.Errorf("there is no switch %q", name)
 	}
 	if len(sw.out) > 0 {
-		return refusal.New("name", "switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
+		return fmt.Errorf("switch %q carries link %q: remove its links first", name, sw.out[0].link.name)
 	}
 	delete(f.switches, name)
 	return nil
@@ -248,16 +248,16 @@ func (f *Fabric) LinkState(name string) (LinkState, error) {
 	return link.state(), nil
 }
 
-// LinkParams are the parameters of a link as they were asked for: QueueFrames is 0 where the default was.
+// LinkParams are the configured parameters of a link: QueueFrames is 0 where the default applies.
 func (f *Fabric) LinkParams(name string) (aToB, bToA model.Params, err error) {
 	link, err := f.link(name)
 	if err != nil {
 		return model.Params{}, model.Params{}, err
 	}
-	return link.aToB.line.Asked(), link.bToA.line.Asked(), nil
+	return link.aToB.line.Configured(), link.bToA.line.Configured(), nil
 }
 
-// State is everything the fabric counts, by name.
+// State holds everything the fabric counts, by name.
 type State struct {
 	Links     map[string]LinkState
 	Ports     map[string]PortState
@@ -285,7 +285,7 @@ func (f *Fabric) State() State {
 	return s
 }
 
-// Reset begins all counters anew at nowNS. Frames under way count as offered to the new period.
+// Reset resets all counters at nowNS. Frames in flight count as offered in the new period.
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
@@ -304,7 +304,7 @@ func (f *Fabric) Reset(nowNS int64) {
 func (f *Fabric) link(name string) (*Link, error) {
 	link, ok := f.links[name]
 	if !ok {
-		return nil, refusal.New("name", "there is no link %q", name)
+		return nil, fmt.Errorf("there is no link %q", name)
 	}
 	return link, nil
 }

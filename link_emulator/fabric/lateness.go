@@ -2,13 +2,13 @@ package fabric
 
 import "containernet-env/link_emulator/histogram"
 
-// tooEarlyNS is by how much a frame may be early at the most, as the README promises.
+// tooEarlyNS is the README's bound on how early a frame may be.
 const tooEarlyNS = int64(20e3)
 
-// Lateness is by how much frames reached hosts after, or before, their scheduled times. The zero value is empty and ready.
+// Lateness is how much after, or before, their scheduled times frames reached hosts. The zero value is empty and ready.
 type Lateness struct {
-	histogram.Histogram        // how late; a frame that was early counts as 0
-	EarlyMaxNS          int64  // by how much the earliest came early at the most
+	histogram.Histogram        // how late; an early frame counts as 0
+	EarlyMaxNS          int64  // upper bound of how early a frame came
 	TooEarly            uint64 // frames that may have come more than tooEarlyNS early
 }
 

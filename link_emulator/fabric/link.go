@@ -8,10 +8,10 @@ type Drop uint8
 const (
 	DropQueue     Drop = iota // the queue limit was reached
 	DropDown                  // the link was down when the frame came, or the far interface when it arrived
-	DropCut                   // it was on its way when the link went down
-	DropLoss                  // the wire lost it, as was asked
-	DropPartition             // a partition keeps its sender from the port it came to
-	DropBuffers               // the emulator's frame memory was used up
+	DropCut                   // in flight when the link went down
+	DropLoss                  // lost on the wire, as configured
+	DropPartition             // a partition separates its sender from the port
+	DropBuffers               // no frame memory left
 	DropOversize              // longer than the far port's MTU allows
 	DropDevice                // the kernel had no room for it at the far port
 	DropError                 // the kernel refused it for another reason
@@ -21,7 +21,7 @@ const (
 // dropNames are the names of the causes in the control protocol.
 var dropNames = [dropCauses]string{"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error"}
 
-// Link is a cable: two directions that share being up.
+// Link is a cable: two directions that are up or down together.
 type Link struct {
 	name    string
 	adminUp bool
@@ -29,14 +29,14 @@ type Link struct {
 	bToA    *Direction
 }
 
-// Direction is one direction of a link: the model of its line, where it leads, and what it did.
+// Direction is one direction of a link: the model of its line, its far end, and its counters.
 type Direction struct {
 	line model.Line
 	link *Link
 	to   end
 	back *Direction // the other direction of the link
 
-	dueNS    int64 // of the frame that is due next, while scheduled
+	dueNS    int64 // of the next due frame, while scheduled
 	position int   // in the schedule
 	order    uint64
 
@@ -61,14 +61,14 @@ func (t *tally) add(bytes int) {
 
 func (d *Direction) drop(cause Drop) { d.drops[cause]++ }
 
-// Up reports whether the link carries frames: it was not taken down and no port at its ends has died.
+// Up reports whether the link forwards frames: it was not taken down and no port at its ends has died.
 func (l *Link) Up() bool {
 	return l.adminUp && l.aToB.to.alive() && l.bToA.to.alive()
 }
 
 func (e end) alive() bool { return e.port == nil || e.port.alive }
 
-// cut loses what travels on l and forgets what was learned through it.
+// cut drops the frames in flight on l and removes the addresses learned through it.
 func (f *Fabric) cut(l *Link, nowNS int64) {
 	for _, d := range [...]*Direction{l.aToB, l.bToA} {
 		d.line.Cut(nowNS, func(frame model.Frame) {
@@ -82,23 +82,23 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 	}
 }
 
-// DirectionState is what a direction holds and what it did. Offered = Frames + the sum of Drops + InFlight.
+// DirectionState holds the parameters and counters of a direction. Offered = Frames + the sum of Drops + InFlight.
 type DirectionState struct {
-	Params              model.Params // the default queue limit filled in
+	Params              model.Params // with the default queue limit filled in
 	Offered             uint64       // frames that came to the direction
 	Frames              uint64       // frames that arrived at its far end
 	Bytes               uint64       // their bytes
-	InFlight            int          // frames that wait or travel now
-	QueueHighWater      int          // the most frames that ever waited at once
-	QueueHighWaterBytes int64        // the most bytes that ever waited at once
+	InFlight            int          // frames that are waiting or in flight
+	QueueHighWater      int          // the most frames that waited at once
+	QueueHighWaterBytes int64        // the most bytes that waited at once
 	Drops               map[string]uint64
-	Lateness            Lateness // of frames at the port at the far end; a switch gets them at their scheduled times
+	Lateness            Lateness // at the port at the far end; a switch gets frames at their scheduled times
 }
 
 // LinkState is a link as it is now.
 type LinkState struct {
-	Up      bool // carries frames
-	AdminUp bool // was not taken down
+	Up      bool // forwards frames
+	AdminUp bool // not taken down
 	AToB    DirectionState
 	BToA    DirectionState
 }

@@ -93,7 +93,7 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 	}
 }
 
-func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
+func TestResetKeepsTheSumRight(t *testing.T) {
 	n := star(t, ms, 0)
 	n.send("h0", frame(1, 0, "before"), 0)
 	n.Advance(2 * ms)
@@ -114,8 +114,7 @@ func TestResetBeginsAnewAndKeepsTheSumRight(t *testing.T) {
 	n.checkConserved(0)
 }
 
-// One seed for all directions does not make them lose in step, and the same names draw the same again.
-// A frame that is early is no lateness, yet it shows: how early at the most, and how many were earlier than is promised.
+// An early frame has no lateness; it is counted: how early at most, and how many were earlier than allowed.
 func TestEarlyFramesAreCounted(t *testing.T) {
 	n := star(t, 0, 0)
 	for _, lateNS := range []int64{5, -3000, -20_000, -20_001, -90_000} {
@@ -133,8 +132,9 @@ func TestEarlyFramesAreCounted(t *testing.T) {
 	}
 }
 
-func TestDirectionsOfOneSeedDrawApart(t *testing.T) {
-	fates := func(seed uint64) map[string]bool {
+// The losses of directions with one seed are independent, and the same names and seed give the same losses.
+func TestDirectionsOfOneSeedAreIndependent(t *testing.T) {
+	fates := func(seed int64) map[string]bool {
 		n := star(t, 0, 0)
 		lossy := Change{Params: model.Params{Loss: model.Loss{Model: model.Independent, Ratio: 0.5}, Seed: seed}}
 		drawn := map[string]bool{}

@@ -1,29 +1,29 @@
 package fabric
 
-import "containernet-env/link_emulator/refusal"
+import "fmt"
 
-// A partition keeps ports of different sets apart. It is judged when a frame reaches a port: what is under way between two sets when
-// the partition begins does not arrive, what is under way when it heals does. Links and switches carry on, so frames of
-// both sides share them as before, and ports in no set reach everybody.
+// A partition separates ports of different sets. It is checked when a frame reaches a port: a frame in flight between
+// two sets when the partition starts does not arrive, one in flight when it heals does. Links and switches keep
+// working, so frames of both sides share them as before, and ports in no set reach every port.
 
-// Partition divides ports into sets from now on, in place of an earlier partition. Refused: fewer than two sets, an empty
-// one, an unknown port, a port in two sets.
+// Partition divides ports into sets from now on and replaces an earlier partition. Refused: fewer than two sets, an
+// empty set, an unknown port, a port in two sets.
 func (f *Fabric) Partition(sets [][]string) error {
 	if len(sets) < 2 {
-		return refusal.New("sets", "got %d, allowed: two or more sets", len(sets))
+		return fmt.Errorf("sets: got %d, allowed: two or more sets", len(sets))
 	}
 	setOf := map[uint32]int{}
 	for i, names := range sets {
 		if len(names) == 0 {
-			return refusal.New("sets", "set %d is empty", i)
+			return fmt.Errorf("sets: set %d is empty", i)
 		}
 		for _, name := range names {
 			port, ok := f.ports[name]
 			if !ok {
-				return refusal.New("sets", "there is no port %q", name)
+				return fmt.Errorf("sets: there is no port %q", name)
 			}
 			if _, twice := setOf[port.id]; twice {
-				return refusal.New("sets", "port %q stands there twice", name)
+				return fmt.Errorf("sets: port %q is named twice", name)
 			}
 			setOf[port.id] = i
 		}
@@ -35,8 +35,9 @@ func (f *Fabric) Partition(sets [][]string) error {
 // Heal ends the partition, if there is one.
 func (f *Fabric) Heal() { f.setOf = nil }
 
-// parted reports whether a partition keeps what one port sent from another. Ids are never used twice, so a port that is gone stays in its set alone.
-func (f *Fabric) parted(from, to uint32) bool {
+// separated reports whether a partition separates two ports. Ids are never reused, so a removed port does not affect
+// later ones.
+func (f *Fabric) separated(from, to uint32) bool {
 	if f.setOf == nil {
 		return false
 	}

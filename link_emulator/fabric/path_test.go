@@ -15,7 +15,8 @@ func (d *discard) Deliver([]byte, int64) (Outcome, int64, int64) {
 	return Delivered, 0, 0
 }
 
-// path is host - switch - host with 3 ms links at 1 Gbit/s, in steady state, and a step that carries one frame of a length.
+// path is host - switch - host with 3 ms links at 1 Gbit/s, in steady state, and a step that carries one frame of a
+// length.
 func path(t testing.TB, bytes int) (step func(), delivered func() int) {
 	pool, err := framepool.New(64<<20, 16<<20)
 	if err != nil {

@@ -1,9 +1,9 @@
 package fabric
 
-// Port is where one host's interface joins the network. It carries at most one link.
+// Port connects one host's interface to the network. It has at most one link.
 type Port struct {
 	name     string
-	id       uint32 // never used twice; owner of the port's frames in the pool
+	id       uint32 // never reused; owner of the port's frames in the pool
 	sink     Sink
 	maxFrame int // MTU + frameOverhead
 	alive    bool
@@ -14,14 +14,14 @@ type Port struct {
 	dropped  PortDrops
 }
 
-// PortDrops counts frames from the host that never came to a link.
+// PortDrops counts frames from the host that were dropped before a link.
 type PortDrops struct {
 	Malformed uint64 // shorter than an Ethernet header
 	Oversize  uint64 // longer than the MTU allows
 	NoLink    uint64 // no link was attached
 }
 
-// PortState is a port as it is now. Received frames came from the host; sent ones went to it.
+// PortState is the current state of a port. Received frames came from the host; sent ones went to it.
 type PortState struct {
 	Alive                                                bool
 	ReceivedFrames, ReceivedBytes, SentFrames, SentBytes uint64

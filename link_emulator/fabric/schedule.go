@@ -2,13 +2,13 @@ package fabric
 
 import "math"
 
-// The schedule is a heap over directions, not over frames: each direction knows which of its frames is due next. Its size is
-// the number of directions that carry something.
+// The schedule is a heap of directions, not of frames: each direction knows which of its frames is due next. Its size
+// is the number of directions with frames in flight.
 
 const unscheduled = -1
 
-// reschedule puts d where the frame that is due next belongs, or takes it out when it is empty. To be called whenever
-// that frame, or its due time, has changed.
+// reschedule moves d to the place of its next due frame, or removes it when it is empty. Must be called whenever that
+// frame or its due time has changed.
 func (f *Fabric) reschedule(d *Direction) {
 	dueNS, some := d.line.Next()
 	switch {
@@ -27,16 +27,16 @@ func (f *Fabric) reschedule(d *Direction) {
 	}
 }
 
-// NextDue is when Advance must be called next for every frame to be in time at its port; false when nothing travels. A frame that is due at
-// a switch can wait: it enters its next link at its scheduled time whenever that is carried out, so it is early enough before anything can be due at the end of
-// that link. (An Advance for another reason carries it out along the way.)
+// NextDue is when Advance must be called next for every frame to be on time at its port; false when nothing is in
+// flight. A frame that is due at a switch can wait: it enters its next link with its scheduled time, so it only has to
+// be moved before anything can be due at the end of that link.
 func (f *Fabric) NextDue() (dueNS int64, ok bool) {
 	const never = math.MaxInt64
 	dueNS = f.earliest(0, never)
 	return dueNS, dueNS != never
 }
 
-// earliest is the smaller of best and the first time at which the part of the heap below i needs an Advance.
+// earliest is the smaller of best and the first time at which the subheap of i needs an Advance.
 func (f *Fabric) earliest(i int, best int64) int64 {
 	if i >= len(f.schedule) || f.schedule[i].dueNS >= best {
 		return best

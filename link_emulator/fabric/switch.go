@@ -6,40 +6,40 @@ import (
 	"containernet-env/link_emulator/framepool"
 )
 
-// ageingNS is how long an address is remembered without being seen: the default of IEEE 802.1Q (table 8-6) and of
-// Linux' bridge.
+// ageingNS is the ageing time of learned addresses: the default of IEEE 802.1Q (table 8-6) and of the Linux bridge.
 const ageingNS = int64(300e9)
 
-// refreshNS is how old an entry may be before it is written again: saves a map write for nearly every frame.
+// refreshNS is the age from which an entry is refreshed: this saves a map write for nearly every frame.
 const refreshNS = int64(1e9)
 
-// maxAddresses bounds a switch's table, so that a host that sends from random addresses cannot eat memory. Addresses
-// beyond it are not learned: frames to them are flooded.
+// maxAddresses bounds a switch's address table, so that a host that sends from random addresses cannot exhaust memory.
+// Further addresses are not learned: frames to them are flooded.
 const maxAddresses = 8192
 
-// mostSlackNS bounds how long a frame that is due at a switch is left alone, so that counters and memory do not lag much.
-const mostSlackNS = int64(10e6)
+// maxSlackNS bounds how long a frame that is due at a switch may wait, so that counters and memory do not lag much.
+const maxSlackNS = int64(10e6)
 
 // groupBit marks broadcast and multicast addresses (lowest bit of the first octet on the wire).
 const groupBit = uint64(1) << 40
 
-// Switch is a learning Ethernet switch. It forwards in no time; all delay is in the links. Every group address is flooded, the
-// reserved ones (LLDP, spanning tree, pause) too. It runs no spanning tree: a link that would close a loop is refused.
+// Switch is a learning Ethernet switch with zero forwarding delay; all delay is in the links. Frames to group addresses
+// are flooded, including the reserved ones (LLDP, spanning tree, pause). There is no spanning tree: a link that would
+// close a loop is refused.
 type Switch struct {
 	name      string
 	out       []*Direction // directions that leave the switch
-	slackNS   int64        // the shortest time that a frame takes over any of them
+	slackNS   int64        // the shortest delay of any of them
 	addresses map[uint64]learned
 	sweptNS   int64 // when aged addresses were last removed because the table was full
 	counts    SwitchCounts
 }
 
-// SwitchCounts is what a switch did with the frames that came to it.
+// SwitchCounts counts the frames that came to a switch by what it did with them.
 type SwitchCounts struct {
 	Forwarded     uint64 // to the one link where the destination was learned
 	Flooded       uint64 // unknown or group destination: to every other link
 	Filtered      uint64 // the destination is behind the link that the frame came from, or there is no other link
-	InvalidSource uint64 // the source is a group address or all zero: dropped, as Linux' bridge does
+	InvalidSource uint64 // the source is a group address or all zero: dropped, as the Linux bridge does
 	NotLearned    uint64 // the address table is full
 }
 
@@ -48,7 +48,7 @@ type learned struct {
 	seenNS int64
 }
 
-// forward takes a frame that came to sw by the direction from, at atNS, and one hold on the handle.
+// forward takes a frame that came to sw through the direction from, at atNS, and one reference to the handle.
 func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, bytes int, atNS int64) {
 	frame := f.pool.Frame(handle, bytes)
 	destination, source := address(frame[0:]), address(frame[6:])
@@ -84,9 +84,9 @@ func (f *Fabric) forward(sw *Switch, from *Direction, handle framepool.Handle, b
 	f.pool.Release(handle)
 }
 
-// measure is to be called when a direction that leaves the switch was added, removed or changed.
-func (sw *Switch) measure() {
-	sw.slackNS = mostSlackNS
+// updateSlack must be called when a direction that leaves the switch was added, removed or changed.
+func (sw *Switch) updateSlack() {
+	sw.slackNS = maxSlackNS
 	for _, out := range sw.out {
 		params := out.line.Params()
 		sw.slackNS = min(sw.slackNS, params.DelayNS-params.Jitter.ReachNS())
@@ -120,7 +120,7 @@ func (sw *Switch) forgetOlderThan(seenNS int64) {
 	}
 }
 
-// forgetBehind removes what was learned behind a link that has gone down or away.
+// forgetBehind removes the addresses learned behind a link that went down or was removed.
 func (sw *Switch) forgetBehind(out *Direction) {
 	for a, entry := range sw.addresses {
 		if entry.out == out {
@@ -129,7 +129,7 @@ func (sw *Switch) forgetBehind(out *Direction) {
 	}
 }
 
-// address reads 6 octets; the caller guarantees them.
+// address reads 6 octets; b must have them.
 func address(b []byte) uint64 {
 	return uint64(binary.BigEndian.Uint16(b))<<32 | uint64(binary.BigEndian.Uint32(b[2:]))
 }

@@ -1,9 +1,9 @@
-// Package framepool keeps frames in memory that the garbage collector never sees.
+// Package framepool stores frames in memory outside the Go heap.
 //
-// Frames are referred to by handles; a handle is counted, so that a flooded frame is stored once however many links
-// it travels on. Memory comes in chunks of slots of one size, grows on demand up to a hard limit and is kept until the process ends; each size has
-// a share of it that the others leave alone.
-// A pool is not safe for concurrent use: it belongs to the thread that runs the data path.
+// Frames are referred to by reference-counted handles, so a flooded frame is stored once however many links it is on.
+// Memory is allocated in chunks of slots of one size, on demand up to a hard limit, and kept until the process ends. A
+// share of the limit is reserved for each size. A pool is not safe for concurrent use: it belongs to the thread that
+// runs the data path.
 package framepool
 
 import (
@@ -16,7 +16,8 @@ import (
 // Handle names one stored frame: the size class in the top two bits, the slot within the class below them.
 type Handle uint32
 
-// MaxFrame is the longest frame that can be stored: the largest MTU of a TAP (65521), the Ethernet header and a VLAN tag, rounded up.
+// MaxFrame is the longest frame that can be stored: the largest MTU of a TAP (65521), the Ethernet header and a VLAN
+// tag, rounded up.
 const MaxFrame = 66048
 
 const (
@@ -24,13 +25,13 @@ const (
 	slotMask   = 1<<classShift - 1
 )
 
-// sizes are the slot sizes. Small frames (ACKs, ARP, heartbeats) have their own class so that a queue full of them
-// does not cost 2 KiB each. Slots per chunk are powers of two; a chunk is about 256 KiB, small enough
-// to be mapped within tens of microseconds when the pool has to grow while frames are due.
+// sizes are the slot sizes. Small frames (ACKs, ARP, heartbeats) have a class of their own, so that a queue of them
+// does not take 2 KiB each. The number of slots per chunk is a power of two. A chunk is about 256 KiB: small enough to
+// be mapped within tens of microseconds when the pool has to grow while frames are due.
 var sizes = [...]struct{ bytes, chunkShift int }{{256, 10}, {2048, 7}, {16384, 4}, {MaxFrame, 2}}
 
-// shares: each size may always have one part in so many of the limit, in whole chunks. Memory is never given back, so without that a flood of small
-// frames could keep full ones out for good.
+// shares: 1/shares of the limit is reserved for each size, in whole chunks. Memory is never given back, so without this
+// a flood of small frames could starve large ones for good.
 const shares = 16
 
 // Pool stores frames. Make it with New.
@@ -51,7 +52,7 @@ type class struct {
 	owners     []uint32 // by slot
 }
 
-// New makes a pool that maps at most limit bytes. It maps reserve bytes of ordinary-frame slots at once, so that
+// New makes a pool that maps at most limit bytes. It maps reserve bytes of slots for ordinary frames at once, so that
 // the first burst does not wait for page faults.
 func New(limit, reserve int64) (*Pool, error) {
 	p := &Pool{limit: limit}
@@ -68,8 +69,8 @@ func New(limit, reserve int64) (*Pool, error) {
 	return p, nil
 }
 
-// Store copies frame into a slot held once, of an owner that the caller knows by number. It reports false, and stores nothing, when no memory is left for its size
-// or the frame is longer than MaxFrame.
+// Store copies frame into a slot with one reference. owner is a number that Owner returns. It reports false, and stores
+// nothing, when no memory is left for the frame's size or the frame is longer than MaxFrame.
 func (p *Pool) Store(frame []byte, owner uint32) (Handle, bool) {
 	for i := range p.classes {
 		c := &p.classes[i]
@@ -96,8 +97,9 @@ func (p *Pool) Frame(h Handle, length int) []byte {
 	return p.classes[h>>classShift].at(uint32(h) & slotMask)[:length]
 }
 
-// Room is where the next frame of ordinary size would be stored; nil when there is none left. A frame that was read into it and is longer than the small
-// slots is stored without being copied, if nothing was stored or released meanwhile; else it is copied as any other.
+// Room is the slot where the next frame of ordinary size would be stored; nil when none is left. A frame that was read
+// into it and is longer than the small slots is stored without a copy, if nothing was stored or released meanwhile;
+// otherwise it is copied like any other.
 func (p *Pool) Room() []byte {
 	c := &p.classes[1]
 	if len(c.free) == 0 && !p.grow(c) {
@@ -106,13 +108,13 @@ func (p *Pool) Room() []byte {
 	return c.at(c.free[len(c.free)-1])
 }
 
-// Owner is who stored the frame.
+// Owner is the owner given to Store.
 func (p *Pool) Owner(h Handle) uint32 { return p.classes[h>>classShift].owners[h&slotMask] }
 
-// Retain adds one holder.
+// Retain adds a reference.
 func (p *Pool) Retain(h Handle) { p.classes[h>>classShift].refs[h&slotMask]++ }
 
-// Release takes one holder away; the last one frees the slot.
+// Release removes a reference; removing the last one frees the slot.
 func (p *Pool) Release(h Handle) {
 	c := &p.classes[h>>classShift]
 	slot := uint32(h) & slotMask
@@ -146,7 +148,7 @@ func (c *class) at(slot uint32) []byte {
 	return chunk[start : start+c.bytes : start+c.bytes]
 }
 
-// keptFrom is what the other classes have not mapped yet of their shares.
+// keptFrom is the part of the other classes' shares that they have not mapped yet.
 func (p *Pool) keptFrom(c *class) (bytes int64) {
 	for i := range p.classes {
 		if other := &p.classes[i]; other != c {
@@ -169,7 +171,8 @@ func (p *Pool) grow(c *class) bool {
 	if errno != 0 {
 		return false
 	}
-	// The pointer is read through its own address because vet cannot know that memory mapped by the kernel, not by Go, never moves.
+	// The pointer is read through its own address because vet cannot know that memory mapped by the kernel, not by Go,
+	// never moves.
 	chunk := unsafe.Slice(*(**byte)(unsafe.Pointer(&address)), length)
 	p.mapped += int64(length)
 	first := len(c.chunks) * perChunk

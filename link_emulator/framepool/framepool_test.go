@@ -90,7 +90,8 @@ func TestHeldTwiceIsFreedByTheSecondRelease(t *testing.T) {
 	pool.Release(handle)
 }
 
-// However many frames of one size there are, frames of every other size still find room: each size has a share that no other gets.
+// However many frames of one size there are, frames of every other size still find room: each size has a share that no
+// other gets.
 func TestNoSizeStarvesAnother(t *testing.T) {
 	const limit = 32 << 20
 	lengths := []int{60, 1514, 9018, MaxFrame}

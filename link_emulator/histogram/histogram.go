@@ -1,4 +1,4 @@
-// Package histogram counts durations in buckets of constant relative width, in constant memory.
+// Package histogram is a log-linear histogram of durations in constant memory.
 package histogram
 
 import (
@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Each power of two is divided into 16 buckets, so a percentile is read to within 1/16 (6.25 %) above the truth.
+// Each power of two is divided into 16 buckets, so a percentile is at most 1/16 (6.25 %) above the exact value.
 const (
 	subBits = 4
 	sub     = 1 << subBits
@@ -28,7 +28,7 @@ func (h *Histogram) Record(ns int64) {
 	h.bucket[index(uint64(ns))]++
 }
 
-// Count is how many durations were recorded, MaxNS the longest of them, exact.
+// Count is the number of durations recorded.
 func (h *Histogram) Count() uint64 { return h.count }
 
 // MaxNS is the longest duration recorded, exact; 0 when there is none.
@@ -50,7 +50,7 @@ func (h *Histogram) PercentileNS(p float64) int64 {
 	return h.maxNS
 }
 
-// Buckets are those that hold something, in order: the longest duration that belongs into one, and how many it holds.
+// Buckets are the non-empty buckets in order: the upper edge, inclusive, and the count.
 func (h *Histogram) Buckets() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
 		for i, n := range h.bucket {
@@ -61,7 +61,7 @@ func (h *Histogram) Buckets() iter.Seq2[int64, uint64] {
 	}
 }
 
-// Add counts everything that other holds.
+// Add adds the counts of other.
 func (h *Histogram) Add(other *Histogram) {
 	h.count += other.count
 	h.maxNS = max(h.maxNS, other.maxNS)

@@ -10,39 +10,39 @@ import (
 	"containernet-env/link_emulator/clock"
 )
 
-// Bounds of what is taken out of a delay. A wake-up is taken out up to earlyNS above the shortest that was seen lately, so that a frame
-// whose wake-up was the shortest is at most so much early.
+// Bounds of the compensation. A wake-up is compensated up to earlyNS above the shortest recent one, so a frame with the
+// shortest wake-up is early by at most earlyNS.
 const (
-	mostTimerNS = int64(60e3)
-	mostWriteNS = int64(3e3)
-	earlyNS     = int64(5e3)
+	maxTimerNS = int64(60e3)
+	maxWriteNS = int64(3e3)
+	earlyNS    = int64(5e3)
 )
 
-// probeEvery is how often the wake-up of the data thread is measured while it runs; at start, probesAtStart times in a row.
+// The wake-up latency of the data thread is measured probesAtStart times at start, then every probeEvery.
 const (
 	probeEvery    = 50 * time.Millisecond
 	probesAtStart = 40
-	writeSample   = 4 // of so many writes, one is timed
+	writeSample   = 4 // one write in writeSample is timed
 )
 
-// Latencies are what the machine adds to every frame, as measured lately, in ns; they are taken out of the delays.
+// Latencies are what the machine currently adds to each frame, in ns. They are compensated: taken out of the delays.
 type Latencies struct {
-	TimerNS int64 // from the time a timer was set to until the thread runs: it is set so much earlier, and waits for the exact time awake
-	WakeNS  int64 // from a frame's arrival at a sleeping thread until it runs: the frame counts as read so much earlier
-	WriteNS int64 // a write into an interface takes this long: it begins so much earlier
+	TimerNS int64 // from a timer's expiry until the thread runs: the timer is set so much earlier, then the thread busy-waits
+	WakeNS  int64 // from a frame's arrival until the sleeping thread runs: the frame counts as read so much earlier
+	WriteNS int64 // how long a write into an interface takes: it begins so much earlier
 }
 
-// latencies is owned by the data thread, but for probedNS.
+// latencies belongs to the data thread, except probedNS.
 type latencies struct {
 	timer, wake, write window
 	now                Latencies
 	writes             uint
-	probedNS           atomic.Int64 // when the probe that is under way was sent
+	probedNS           atomic.Int64 // when the current probe was sent
 }
 
 func (l *latencies) timerTook(ns int64) {
 	if l.timer.add(ns) {
-		l.now.TimerNS = min(l.timer.quantile(50), mostTimerNS)
+		l.now.TimerNS = min(l.timer.quantile(50), maxTimerNS)
 	}
 }
 
@@ -54,18 +54,18 @@ func (l *latencies) wakeTook(ns int64) {
 
 func (l *latencies) writeTook(ns int64) {
 	if l.write.add(ns) {
-		l.now.WriteNS = min(l.write.quantile(0), mostWriteNS)
+		l.now.WriteNS = min(l.write.quantile(0), maxWriteNS)
 	}
 }
 
-// window keeps the last values of a series.
+// window is a sliding window over a series.
 type window struct {
 	values [64]int64
 	sorted [64]int64
 	count  uint
 }
 
-// add takes a value in. It reports, every 8 values, that the quantiles are new.
+// add adds a value. It reports true every 8 values, when the quantiles have been updated.
 func (w *window) add(ns int64) bool {
 	w.values[w.count%uint(len(w.values))] = max(ns, 0)
 	w.count++
@@ -79,13 +79,13 @@ func (w *window) add(ns int64) bool {
 
 func (w *window) filled() []int64 { return w.sorted[:min(w.count, uint(len(w.sorted)))] }
 
-// quantile is the nearest rank of a percentage, of the values when add last reported true.
+// quantile is the nearest-rank percentile of the values as of the last update.
 func (w *window) quantile(percent int) int64 {
 	filled := w.filled()
 	return filled[min(len(filled)*percent/100, len(filled)-1)]
 }
 
-// probe wakes the data thread from time to time to see how long that takes, until the loop ends.
+// probeWakeUps wakes the data thread periodically to measure how long that takes, until the loop ends.
 func (l *Loop) probeWakeUps(started chan<- struct{}) {
 	one := [8]byte{0: 1}
 	for i := 0; ; i++ {
@@ -104,13 +104,14 @@ func (l *Loop) probeWakeUps(started chan<- struct{}) {
 		default:
 		}
 		l.latency.probedNS.Store(clock.Now())
-		// The only error is EAGAIN, when the counter is full: after 2^64 probes. The descriptor outlives this goroutine.
+		// The only error is EAGAIN, when the counter is full: after 2^64 probes. The descriptor outlives this
+		// goroutine.
 		_, _ = unix.Write(l.probe, one[:])
 	}
 }
 
-// measureWakeUp looks at what woke the thread, if that was one thing only, and returns by how much frames that are read now came earlier: as long as a
-// wake-up takes, but not before the thread fell asleep.
+// measureWakeUp records the wake-up latency if a single timer or probe woke the thread. It returns by how much frames
+// that are read now arrived earlier: the wake-up latency, but not before the thread fell asleep.
 func (l *Loop) measureWakeUp(n int, asleepNS, nowNS int64) int64 {
 	if n == 1 {
 		if s := l.sources[l.events[0].Fd]; s != nil && s.generation == l.events[0].Pad {

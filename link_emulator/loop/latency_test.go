@@ -26,8 +26,8 @@ func TestWindowHasTheQuantilesOfTheLastValues(t *testing.T) {
 	}
 }
 
-// One outlier among wake-ups, such as a short one on an idle core, bounds what is taken out.
-func TestWakeUpIsNotTakenOutFarAboveTheShortest(t *testing.T) {
+// One short outlier among the wake-ups bounds the compensation.
+func TestCompensationIsBoundedByTheShortestWakeUp(t *testing.T) {
 	var l latencies
 	for range 63 {
 		l.wakeTook(40_000)
@@ -46,7 +46,7 @@ func TestLatenciesAreMeasured(t *testing.T) {
 	}
 	var got Latencies
 	r.Do(func(int64) { got = r.Latencies() })
-	if got.TimerNS <= 0 || got.TimerNS > mostTimerNS || got.WakeNS <= 0 || got.WriteNS <= 0 || got.WriteNS > mostWriteNS {
+	if got.TimerNS <= 0 || got.TimerNS > maxTimerNS || got.WakeNS <= 0 || got.WriteNS <= 0 || got.WriteNS > maxWriteNS {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -62,13 +62,13 @@ func TestProbesEndWithTheLoop(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(deadline):
-		t.Fatal("it goes on")
+		t.Fatal("it keeps running")
 	}
 }
 
-func TestWaitingAwakeIsBounded(t *testing.T) {
+func TestBusyWaitIsBounded(t *testing.T) {
 	const stepNS, wantNS, gapNS = int64(200), int64(20e3), int64(24e3)
-	var a awake
+	var a busyWait
 	now, waited := int64(1e9), int64(0)
 	end := now + int64(1e9)
 	for due := now + gapNS; now < end; {
@@ -79,19 +79,19 @@ func TestWaitingAwakeIsBounded(t *testing.T) {
 			due += gapNS
 		}
 	}
-	if share := float64(waited) / 1e9; share > 1.2/awakeShare || share < 0.5/awakeShare {
-		t.Errorf("waited awake for %.3f of the time under steady load, want about %.3f", share, 1.0/awakeShare)
+	if share := float64(waited) / 1e9; share > 1.2/busyWaitShare || share < 0.5/busyWaitShare {
+		t.Errorf("busy-waited for %.3f of the time under steady load, want about %.3f", share, 1.0/busyWaitShare)
 	}
-	// A lone frame every 10 ms is always waited for awake, though nobody asks between one and the next.
+	// A single frame every 10 ms is always busy-waited for, without calls in between.
 	for due := end + int64(10e6); due < end+int64(1e9); due += int64(10e6) {
 		for now := due - wantNS; now < due; now += stepNS {
 			if lead := a.lead(now, due, wantNS); lead != wantNS {
-				t.Fatalf("a lone frame: lead %d, want %d", lead, wantNS)
+				t.Fatalf("a single frame: lead %d, want %d", lead, wantNS)
 			}
 		}
 	}
 	now = end + int64(1e9)
-	// After a while without load there is enough for the next frame.
+	// After a while without load there is budget for the next frame.
 	if lead := a.lead(now+int64(5e6), now+int64(6e6), wantNS); lead != wantNS {
 		t.Errorf("lead %d, want %d", lead, wantNS)
 	}

@@ -1,8 +1,9 @@
-// Package loop carries frames between devices and the fabric on one OS thread.
+// Package loop moves frames between devices and the fabric on one OS thread.
 //
-// The thread waits in epoll for readable devices, for the time of the next frame (a timerfd) and for requests. Between two
-// frames it carries out requests (Do), so a change of the network is atomic with respect to traffic. It asks for
-// real-time priority; it does not wait by spinning for more than microseconds, and rests when it had no reason to sleep for long.
+// The thread waits in epoll for readable devices, for the due time of the next frame (a timerfd) and for requests. It
+// carries out requests between two frames (Do), so a change of the network is atomic with respect to traffic. It runs
+// with real-time priority where that is granted. Its busy-waiting is bounded to a small share of the time, and it
+// sleeps now and then even under constant load.
 package loop
 
 import (
@@ -21,15 +22,17 @@ import (
 )
 
 const (
-	// readBatch bounds what is read from one device before the next one's turn.
+	// readBatch is the most frames that are read from one device before the next one's turn.
 	readBatch = 64
-	// soonNS: a frame that is due sooner is waited for by looking again, because falling asleep and waking takes about as long.
+	// soonNS: the thread busy-waits for a frame that is due sooner, because falling asleep and waking takes about as
+	// long.
 	soonNS = int64(3e3)
-	// pollNS: while frames are due one after the other, devices are looked at this often; it costs half as much as a frame.
-	pollNS = int64(15e3)
-	// processors is GOMAXPROCS: the data thread keeps one to itself for good, the others serve requests.
-	processors = 4
-	// sleptNS: a wait longer than this was a sleep.
+	// pollIntervalNS: while frames are due one after the other, devices are polled this often. A poll costs half as
+	// much as a frame.
+	pollIntervalNS = int64(15e3)
+	// maxProcs is GOMAXPROCS: the data thread occupies one for good, the others serve requests.
+	maxProcs = 4
+	// sleptNS: a longer wait was a sleep.
 	sleptNS = int64(20e3)
 )
 
@@ -40,7 +43,7 @@ type Loop struct {
 	timer  int
 	wake   int // eventfd
 	probe  int // eventfd; see probeWakeUps
-	qos    int // see stayAwake
+	qos    int // see limitCStates
 
 	sources    []*source // by index; nil: free
 	generation int32
@@ -48,29 +51,29 @@ type Loop struct {
 	mutex   sync.Mutex // guards mailbox
 	mailbox []func(nowNS int64)
 
-	relaxed  bool  // see Collect
-	moved    bool  // the last turn had events
-	armedNS  int64 // what the timer is set to; it may have fired; 0: not set
-	polledNS int64 // when the devices were last looked at
-	rests    rests
-	awake    awake
-	shiftNS  int64 // how much earlier than read the frames of this turn came
-	latency  latencies
-	gaps     gaps
-	counts   Counts
-	grant    Grant
-	failed   func(error)
-	stopping bool
-	stopped  chan struct{}
+	relaxed    bool  // see Collect
+	moved      bool  // the last turn had events
+	armedNS    int64 // what the timer is set to, expired or not; 0: not set
+	polledNS   int64 // when the devices were last polled
+	idleDebt   idleDebt
+	busyWait   busyWait
+	shiftNS    int64 // how much earlier than their read the frames of this turn arrived
+	latency    latencies
+	pollDelays pollDelays
+	counts     Counts
+	grant      Grant
+	failed     func(error)
+	stopping   bool
+	stopped    chan struct{}
 
-	events  [mostEvents]unix.EpollEvent
+	events  [maxEvents]unix.EpollEvent
 	scratch [framepool.MaxFrame]byte
 }
 
-// Counts tell how the loop spends its turns.
+// Counts are the loop's own counters.
 type Counts struct {
-	Turns uint64 // waits for events
-	Rests uint64 // times that it rested because it had been busy for long
+	Turns  uint64 // waits for events
+	Yields uint64 // forced sleeps, because it had been busy for long
 }
 
 type kind uint8
@@ -92,7 +95,7 @@ type source struct {
 // New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
-	l.gaps.schedstat = -1
+	l.pollDelays.schedstat = -1
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -119,21 +122,22 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos, l.gaps.schedstat} { // not the probe: its goroutine may still write to it
+	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos, l.pollDelays.schedstat} { // not the probe's: its goroutine may still write to it
 		if fd >= 0 {
 			unix.Close(fd)
 		}
 	}
 }
 
-// Start runs the data thread. It returns when the thread runs, with what the kernel granted it.
+// Start starts the data thread and returns once it runs, with what the kernel granted.
 //
-// It changes the process: garbage is collected by Collect only from now on, because a collection of the runtime's own would wait for the
-// pinned thread, and GOMAXPROCS is fixed, because following a change of the cgroup's quota would too.
+// It changes settings of the process. From now on only Collect runs the garbage collector, because a collection started
+// by the runtime would wait for the pinned thread. GOMAXPROCS is fixed, because following a change of the cgroup's
+// quota would wait for it, too.
 func (l *Loop) Start() (Grant, error) {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(math.MaxInt64)
-	runtime.GOMAXPROCS(processors)
+	runtime.GOMAXPROCS(maxProcs)
 	ready := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
@@ -142,12 +146,12 @@ func (l *Loop) Start() (Grant, error) {
 			ready <- err
 			return
 		}
-		l.grant = ask()
-		if l.qos, err = stayAwake(); err != nil {
+		l.grant = requestGrant()
+		if l.qos, err = limitCStates(); err != nil {
 			l.grant.AwakeReason = err.Error()
 		}
 		l.grant.Awake = err == nil
-		l.gaps.schedstat = openSchedstat()
+		l.pollDelays.schedstat = openSchedstat()
 		ready <- nil
 		l.run()
 	}()
@@ -160,15 +164,15 @@ func (l *Loop) Start() (Grant, error) {
 	return l.grant, nil
 }
 
-// Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do must
-// not be called afterwards.
+// Stop ends the data thread, closes the loop's own descriptors and returns when that is done. Devices stay open. Do
+// must not be called afterwards.
 func (l *Loop) Stop() {
 	l.Do(func(int64) { l.stopping = true })
 	<-l.stopped
 }
 
-// Do runs fn on the data thread, between two frames, and returns the time (CLOCK_MONOTONIC, ns) at which it ran. Everything
-// that is due by then has been carried out. fn should be short: frames wait for it.
+// Do runs fn on the data thread between two frames and returns the time (CLOCK_MONOTONIC, ns) at which it ran.
+// Everything due by then has been done. fn should be short: frames wait for it.
 func (l *Loop) Do(fn func(nowNS int64)) (atNS int64) {
 	done := make(chan int64, 1)
 	l.mutex.Lock()
@@ -178,34 +182,35 @@ func (l *Loop) Do(fn func(nowNS int64)) (atNS int64) {
 	})
 	l.mutex.Unlock()
 	one := [8]byte{0: 1}
-	// The only error is EAGAIN, when the counter is full: then the thread will wake anyway.
+	// The only possible error is EAGAIN, when the counter is full: then the thread wakes anyway.
 	_, _ = unix.Write(l.wake, one[:])
 	return <-done
 }
 
-// Collect runs a garbage collection. The collector has to stop every goroutine for moments, which a pinned thread would not
-// let happen, so the loop is unpinned as long as it takes (a few ms).
+// Collect runs a garbage collection. The collector has to stop every goroutine briefly, which a pinned thread would
+// block, so the loop is unpinned meanwhile (a few ms).
 func (l *Loop) Collect() {
 	l.Do(func(int64) { l.relaxed = true })
 	runtime.GC()
 	l.Do(func(int64) { l.relaxed = false })
 }
 
-// Counts of the loop since ResetCounts. To be called inside Do.
+// Counts of the loop since ResetCounts. Must be called inside Do.
 func (l *Loop) Counts() Counts { return l.counts }
 
-// ResetCounts begins anew. To be called inside Do.
+// ResetCounts sets the counters to zero. Must be called inside Do.
 func (l *Loop) ResetCounts() { l.counts = Counts{} }
 
-// Latencies as measured lately. To be called inside Do.
+// Latencies are the current ones. Must be called inside Do.
 func (l *Loop) Latencies() Latencies { return l.latency.now }
 
-// run alternates between moving frames, pinned, and carrying out requests, unpinned, because those may block for moments.
+// run alternates between moving frames, pinned, and carrying out requests, unpinned, because requests may block
+// briefly.
 func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
-	l.gaps.lookedNS = clock.Now()
-	l.rests.sinceNS = l.gaps.lookedNS
+	l.pollDelays.polledNS = clock.Now()
+	l.idleDebt.sinceNS = l.pollDelays.polledNS
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -226,11 +231,12 @@ func (l *Loop) run() {
 	}
 }
 
-// turn waits for events and moves frames: what is due goes out, what is readable comes in. It reports whether there are requests.
+// turn waits for events and moves frames: due frames go out, readable ones come in. It reports whether there are
+// requests.
 func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
 	beforeNS := clock.Now()
-	l.rests.worked(beforeNS)
+	l.idleDebt.noteBusy(beforeNS)
 	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
@@ -241,15 +247,15 @@ func (l *Loop) turn() (requests bool, err error) {
 	if slept {
 		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
 	}
-	if slept && nowNS-beforeNS > switchNS && l.gaps.awoke() {
-		l.rests.slept(nowNS)
+	if slept && nowNS-beforeNS > switchNS && l.pollDelays.leftCore() {
+		l.idleDebt.noteIdle(nowNS)
 	}
-	if l.rests.due() {
-		l.rests.worked(nowNS)
-		sleep(restNS)
-		l.counts.Rests++
+	if l.idleDebt.mostlyBusy() {
+		l.idleDebt.noteBusy(nowNS)
+		sleep(yieldNS)
+		l.counts.Yields++
 		nowNS = clock.Now()
-		l.rests.slept(nowNS)
+		l.idleDebt.noteIdle(nowNS)
 	}
 	l.advance(nowNS)
 	for i := range l.events[:n] {
@@ -274,28 +280,28 @@ func (l *Loop) turn() (requests bool, err error) {
 	}
 	l.advance(clock.Now())
 	if slept {
-		l.gaps.slept(beforeNS, awokeNS, n)
+		l.pollDelays.noteWake(beforeNS, awokeNS, n)
 	}
-	l.recordGaps(n)
+	l.recordPollDelays(n)
 	l.moved = n > 0
 	return requests, nil
 }
 
-// advance carries out what is due. A write takes its time, so it begins that much earlier.
+// advance delivers what is due. It begins earlier by the time that a write takes.
 func (l *Loop) advance(nowNS int64) { l.fabric.Advance(nowNS + l.latency.now.WriteNS) }
 
-// await returns the number of events, at once if a frame is due soon or if there are events; otherwise it sets the
-// timer to when the thread must be awake for the next frame, and sleeps. After a turn that had events it looks before it sets the timer: under load there mostly are
-// more, and setting the timer costs more than anything else in a turn.
+// await returns the number of events. It returns at once if a frame is due soon or if there are events. Otherwise it
+// sets the timer to when the thread must run for the next frame, and sleeps. After a turn with events it polls before
+// it sets the timer: under load there usually are more, and setting the timer is the most expensive part of a turn.
 func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
 	if some {
 		dueNS -= l.latency.now.WriteNS
-		dueNS -= l.awake.lead(nowNS, dueNS, l.latency.now.TimerNS)
+		dueNS -= l.busyWait.lead(nowNS, dueNS, l.latency.now.TimerNS)
 	}
 	soon := some && dueNS <= nowNS+soonNS
-	l.gaps.sinceNS = l.gaps.lookedNS
-	if soon && nowNS-l.polledNS < pollNS {
+	l.pollDelays.sinceNS = l.pollDelays.polledNS
+	if soon && nowNS-l.polledNS < pollIntervalNS {
 		return 0, false, nil
 	}
 	l.polledNS = nowNS
@@ -305,7 +311,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 		}
 		if errno == 0 {
-			l.gaps.looked(nowNS, n)
+			l.pollDelays.notePoll(nowNS, n)
 		}
 		if soon || n > 0 {
 			return n, false, nil
@@ -317,7 +323,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		}
 		l.armedNS = dueNS
 	}
-	l.gaps.sleeps()
+	l.pollDelays.noteSleep()
 	var errno unix.Errno
 	n, errno = l.wait(-1)
 	if errno != 0 && errno != unix.EINTR {
@@ -326,7 +332,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	return n, true, nil
 }
 
-// wait is the only place where the thread sleeps for long. Relaxed, the scheduler is told about it.
+// wait is the only place where the thread sleeps for long. When relaxed, it goes through the Go scheduler.
 func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 	if !l.relaxed {
 		return epollWait(l.epoll, l.events[:], timeoutMS)
@@ -340,11 +346,11 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 	return n, 0
 }
 
-// read takes what a device has, up to a batch; false when the device has gone. Frames that fall due meanwhile go
-// out first, so that frames enter a shared link in the order of their times.
+// read reads up to a batch of frames from a device; false when the device has disappeared. Frames that become due
+// meanwhile go out first, so that frames enter a shared link in the order of their times.
 func (l *Loop) read(port *Port) bool {
 	for range readBatch {
-		nowNS := clock.Now() // before the read: so the time it takes does not count
+		nowNS := clock.Now() // before the read, so that its duration does not count
 		l.advance(nowNS)
 		buffer := l.fabric.Room(port.fabricPort)
 		if buffer == nil {
@@ -365,18 +371,18 @@ func (l *Loop) read(port *Port) bool {
 	return true
 }
 
-// recordGaps notes, for the devices of which frames were read in this turn, how long those can have been there.
-func (l *Loop) recordGaps(n int) {
+// recordPollDelays records, for each device that was read in this turn, how long its frames can have waited.
+func (l *Loop) recordPollDelays(n int) {
 	for i := range l.events[:n] {
 		s := l.sources[l.events[i].Fd]
 		if s != nil && s.kind == kindDevice && s.port.readNS != 0 {
-			s.port.readGap.Record(s.port.readNS - l.gaps.sinceNS)
+			s.port.pollDelay.Record(s.port.readNS - l.pollDelays.sinceNS)
 			s.port.readNS = 0
 		}
 	}
 }
 
-// handleRequests buries ports that have died and empties the mailbox.
+// handleRequests removes ports that have died and empties the mailbox.
 func (l *Loop) handleRequests() {
 	for _, s := range l.sources {
 		if s != nil && s.kind == kindDevice && (s.port.broken || s.port.ended) {
@@ -384,7 +390,7 @@ func (l *Loop) handleRequests() {
 		}
 	}
 	var counter [8]byte
-	_, _ = unix.Read(l.wake, counter[:]) // EAGAIN: it was not a request that woke us
+	_, _ = unix.Read(l.wake, counter[:]) // EAGAIN: no request woke the thread
 	l.mutex.Lock()
 	requests := l.mailbox
 	l.mailbox = nil

@@ -17,13 +17,13 @@ import (
 	"containernet-env/link_emulator/netns"
 )
 
-// mostEarlyNS is what the README allows.
-const mostEarlyNS = int64(20e3)
+// maxEarlyNS is the README's bound.
+const maxEarlyNS = int64(20e3)
 
 // deadline bounds every wait; it is far beyond what anything here takes.
 const deadline = 10 * time.Second
 
-// rig is a running loop whose ports are socket pairs.
+// rig is a running loop whose devices are socket pairs.
 type rig struct {
 	*Loop
 	t      *testing.T
@@ -100,7 +100,7 @@ func (r *rig) send(host int, frame []byte) {
 	}
 }
 
-// receive waits for one frame at a host and returns its payload and when it was there.
+// receive waits for one frame at a host and returns its payload and arrival time.
 func (r *rig) receive(host int) (payload string, atNS int64) {
 	r.t.Helper()
 	buffer := make([]byte, 2048)
@@ -136,7 +136,7 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 			t.Fatalf("got frame %q, want %d", payload, i)
 		}
 		lateNS := atNS - sentNS - 2*delayNS
-		if lateNS < -mostEarlyNS {
+		if lateNS < -maxEarlyNS {
 			t.Fatalf("frame %d came %d ns early", i, -lateNS)
 		}
 		late = append(late, lateNS)
@@ -147,7 +147,7 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 	}
 	r.Do(func(int64) {
 		link, err := r.fabric.LinkState("h1")
-		if got := link.BToA.Lateness; err != nil || got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS > mostWriteNS {
+		if got := link.BToA.Lateness; err != nil || got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS > maxWriteNS {
 			t.Errorf("lateness was recorded %d times, want 50, %d too early, at most %d ns (%v)", got.Count(), got.TooEarly, got.EarlyMaxNS, err)
 		}
 	})
@@ -255,7 +255,7 @@ func TestIdleLoopSleeps(t *testing.T) {
 		return n
 	}
 	before := turns()
-	// Long enough that a loop that spins would turn ten thousand times; a sleeping one turns for the requests only.
+	// A loop that spins would turn ten thousand times in this time; a sleeping one turns for the requests only.
 	_, _ = unix.Poll(nil, 50)
 	if got := turns() - before; got > 20 {
 		t.Errorf("an idle loop turned %d times in 50 ms", got)

@@ -2,18 +2,18 @@ package loop
 
 import _ "unsafe" // for go:linkname
 
-// pin keeps the Go scheduler from taking the calling goroutine off its thread until unpin; between the two the goroutine must
-// not block on a channel, a mutex or an ordinary system call.
+// pin disables preemption of the calling goroutine by the Go scheduler until unpin. In between, the goroutine must not
+// block on a channel, a mutex or an ordinary system call.
 //
-// Reason: every 10 ms the runtime asks a running goroutine to yield. One that is locked to its thread then sleeps until another
-// runtime thread hands control back to it. That other thread has ordinary priority, so on a busy machine the data
-// path would stand still for as long as the load pleases, whatever its own priority. The names are among those that the
-// runtime keeps for outside users ("hall of shame" in runtime/proc.go).
+// Reason: every 10 ms the runtime asks a running goroutine to yield. A goroutine that is locked to its thread then
+// sleeps until another runtime thread hands control back to it. That thread has ordinary priority, so on a busy machine
+// the data path could stall for an unbounded time in spite of its own priority. The names are among those that the
+// runtime keeps stable for outside users ("hall of shame" in runtime/proc.go).
 //
 //go:linkname pin runtime.procPin
 func pin() int
 
-// unpin ends what pin began.
+// unpin enables preemption again.
 //
 //go:linkname unpin runtime.procUnpin
 func unpin()

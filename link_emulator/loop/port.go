@@ -11,7 +11,8 @@ import (
 	"containernet-env/link_emulator/histogram"
 )
 
-// Port is a device that the loop reads and writes, and the process it belongs to. Its methods are for the data thread.
+// Port is a device that the loop reads and writes, and the process it belongs to. Its methods must be called on the
+// data thread.
 type Port struct {
 	loop       *Loop
 	fabricPort *fabric.Port
@@ -21,20 +22,20 @@ type Port struct {
 	closed     chan struct{}
 	sources    []int
 
-	readNS  int64 // what counts as the time of the last frame read in this turn; 0: none was
-	readGap histogram.Histogram
+	readNS    int64 // ingress time of the last frame read in this turn; 0: none
+	pollDelay histogram.Histogram
 
 	broken, ended bool
 	gone          unix.Errno
 }
 
-// Died is told, on the data thread, that a port has died at atNS: gone is what reading its interface answered, or 0 when its
-// process has ended. It must not block.
+// Died is called on the data thread when a port has died, at atNS. gone is the errno of reading its interface, or 0
+// when its process has ended. It must not block.
 type Died func(gone unix.Errno, atNS int64)
 
-// Attach joins a device to the fabric as a new port and takes over the device and pidfd (which may be < 0), unless it returns an
-// error. When the device goes, or the process behind pidfd ends, the port dies: its device is closed and died is
-// called. To be called inside Do.
+// Attach adds a device to the fabric as a new port. It takes ownership of the device and of pidfd (which may be < 0),
+// unless it returns an error. When the device disappears, or the process of pidfd ends, the port dies: its device is
+// closed and died is called. Must be called inside Do.
 func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
 	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{})}
 	fabricPort, err := l.fabric.AddPort(name, mtu, port)
@@ -54,7 +55,8 @@ func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Die
 	return port, nil
 }
 
-// Detach removes a port, dead or alive, from the fabric and closes its device. Refused while it carries a link. To be called inside Do.
+// Detach removes a port, dead or alive, from the fabric and closes its device. It is refused while the port has a link.
+// Must be called inside Do.
 func (l *Loop) Detach(port *Port) error {
 	if err := l.fabric.RemovePort(port.fabricPort.Name()); err != nil {
 		return err
@@ -63,7 +65,7 @@ func (l *Loop) Detach(port *Port) error {
 	return nil
 }
 
-// Closed is closed when the device is: only then the kernel has removed a TAP.
+// Closed is closed once the device is closed; only then has the kernel removed a TAP.
 func (p *Port) Closed() <-chan struct{} { return p.closed }
 
 // Device that the port was attached with; closed when the port has died.
@@ -71,8 +73,8 @@ func (p *Port) Device() device.Device { return p.device }
 
 // Deliver implements fabric.Sink.
 //
-// The host gets the frame within the write: after the shortest time that one takes, by which writes begin earlier, or later. It cannot get it
-// before the write begins.
+// The host gets the frame during the write, and never before it begins. Writes begin earlier by the shortest write
+// time, so the end of the shortest write is taken as the delivery time.
 func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS, earlyNS int64) {
 	latency := &p.loop.latency
 	nowNS := clock.Now()
@@ -102,8 +104,8 @@ func (l *Loop) portDied(port *Port, nowNS int64) {
 	port.died(port.gone, nowNS)
 }
 
-// shut closes what the port holds, once. Closing a TAP waits for the kernel to unregister the interface, tens of
-// milliseconds, so another thread does it.
+// shut closes the port's descriptors, once. Closing a TAP waits tens of milliseconds for the kernel to unregister the
+// interface, so another thread does it.
 func (p *Port) shut() {
 	if len(p.sources) == 0 {
 		return
@@ -111,7 +113,7 @@ func (p *Port) shut() {
 	p.unwatch()
 	go func() {
 		defer close(p.closed)
-		_ = p.device.Close() // nothing can be done about an error, and Linux closes the fd all the same
+		_ = p.device.Close() // on an error Linux closes the fd all the same
 		if p.pidfd >= 0 {
 			_ = unix.Close(p.pidfd)
 		}
@@ -129,14 +131,15 @@ func (p *Port) watch(fd int, kind kind) error {
 func (p *Port) unwatch() {
 	fds := [...]int{p.device.FD(), p.pidfd}
 	for i, index := range p.sources {
-		// An fd that is closed leaves the epoll set by itself; this one may live on in a fork, so it is taken out.
+		// A closed fd leaves the epoll set by itself, unless a forked process still holds it: so it is removed
+		// explicitly.
 		_ = unix.EpollCtl(p.loop.epoll, unix.EPOLL_CTL_DEL, fds[i], nil)
 		p.loop.sources[index] = nil
 	}
 	p.sources = nil
 }
 
-// watch adds fd to the epoll set under a free index. The generation tells events of an index's former owner apart.
+// watch adds fd to the epoll set under a free index. The generation identifies stale events of an index's former owner.
 func (l *Loop) watch(fd int, s *source) (int, error) {
 	index := 0
 	for index < len(l.sources) && l.sources[index] != nil {
@@ -146,7 +149,7 @@ func (l *Loop) watch(fd int, s *source) (int, error) {
 	s.generation = l.generation
 	events := uint32(unix.EPOLLIN)
 	if s.kind == kindTimer || s.kind == kindProbe {
-		events |= unix.EPOLLET // told once per firing: nobody reads it
+		events |= unix.EPOLLET // one event per expiration: nobody reads it
 	}
 	event := unix.EpollEvent{Events: events, Fd: int32(index), Pad: s.generation}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {

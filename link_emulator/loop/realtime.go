@@ -7,24 +7,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// priority is the real-time priority that is asked for, of 1..99: above other programs' ordinary threads, below the
-// kernel's own threads (50 and up).
+// priority is the real-time priority of the data thread, of 1..99: above the ordinary threads of other programs, below
+// the kernel's own threads (50 and up).
 const priority = 10
 
-// Grant says what the kernel granted of what makes the data thread punctual. The reasons are empty where it did.
+// Grant says which of the data thread's requests the kernel granted: real-time scheduling, locked memory, shallow
+// C-states. A reason is empty where the request was granted.
 type Grant struct {
 	Realtime       bool
 	RealtimeReason string
 	Locked         bool
 	LockedReason   string
-	Awake          bool // idle processors stay in their shallowest state
+	Awake          bool // idle cores stay in their shallowest C-state
 	AwakeReason    string
 }
 
-// ask asks for SCHED_FIFO for the calling thread and for memory that is never paged out, for the process.
-func ask() Grant {
+// requestGrant requests SCHED_FIFO for the calling thread, and memory that is never paged out for the process.
+func requestGrant() Grant {
 	var grant Grant
-	if err := askPriority(priority); err != nil {
+	if err := setFIFO(priority); err != nil {
 		grant.RealtimeReason = fmt.Sprintf("SCHED_FIFO for the data thread: %v", err)
 		// Without real-time priority the kernel may defer timers by 50 us to save wake-ups (prctl(2)).
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
@@ -42,8 +43,8 @@ func ask() Grant {
 	return grant
 }
 
-// askPriority asks for SCHED_FIFO for the calling thread.
-func askPriority(priority uint32) error {
+// setFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
+func setFIFO(priority uint32) error {
 	// Threads that the runtime may clone from this one must not inherit the priority.
 	attributes := unix.SchedAttr{
 		Size:     unix.SizeofSchedAttr,
@@ -54,8 +55,8 @@ func askPriority(priority uint32) error {
 	return unix.SchedSetAttr(0, &attributes, 0)
 }
 
-// blockSignals keeps every asynchronous signal away from the calling thread, so that none cuts a wait short: among
-// them is the runtime's own preemption signal, every 10 ms. Other threads take those meant for the process.
+// blockSignals blocks every asynchronous signal on the calling thread, so that none interrupts a wait: among them is
+// the runtime's own preemption signal, every 10 ms. Other threads handle those sent to the process.
 func blockSignals() error {
 	var all unix.Sigset_t
 	for i := range all.Val {
@@ -71,7 +72,7 @@ func blockSignals() error {
 	return nil
 }
 
-// The raw system calls of the loop. They are hidden from the Go scheduler on purpose; see pin.
+// The loop's raw system calls. They bypass the Go scheduler on purpose; see pin.
 
 func epollWait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
@@ -82,7 +83,8 @@ func epollWait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, unix.Er
 	return int(n), 0
 }
 
-// armTimer sets a timerfd to fire at atNS of CLOCK_MONOTONIC, or never if atNS is 0, and forgets an earlier firing.
+// armTimer sets a timerfd to expire at atNS of CLOCK_MONOTONIC, or never if atNS is 0, and clears an earlier
+// expiration.
 func armTimer(timer int, atNS int64) unix.Errno {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(atNS)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME,

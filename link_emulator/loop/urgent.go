@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Urgently runs fn on a thread that is as hard to disturb as the data thread, and takes it all back afterwards: it is pinned, gets no signals and has real-time
-// priority where the kernel grants it, one below the data thread's, so that fn may wait awake for what that one does. fn must be short and must not block, allocate much or
-// meet the scheduler; see pin.
+// Urgently runs fn on a thread that is scheduled like the data thread, and restores the thread afterwards. The thread
+// is pinned, blocks signals and has real-time priority where the kernel grants it: one below the data thread's, so fn
+// may busy-wait for the data thread. fn must be short; it must not block, allocate much or enter the Go scheduler; see
+// pin.
 func Urgently(fn func()) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -21,14 +22,14 @@ func Urgently(fn func()) error {
 	}
 	before, err := unix.SchedGetAttr(0, 0)
 	if err == nil {
-		err = askPriority(priority - 1)
+		err = setFIFO(priority - 1)
 	}
-	raised := err == nil // else an ordinary thread has to do
+	raised := err == nil // else fn runs with ordinary priority
 	pin()
 	fn()
 	unpin()
 	if raised {
-		// Lowering is always allowed, as long as that flag stays.
+		// Lowering is always allowed, as long as this flag stays set.
 		before.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
 		err = unix.SchedSetAttr(0, before, 0)
 	} else {

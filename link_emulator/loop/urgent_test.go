@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadState is the scheduling policy and priority of the calling thread, and the signals that it does not get.
+// threadState is the scheduling policy, the priority and the blocked signals of the calling thread.
 func threadState(t *testing.T) (policy, priority uint32, blocked unix.Sigset_t) {
 	t.Helper()
 	attributes, err := unix.SchedGetAttr(0, 0)
@@ -20,7 +20,7 @@ func threadState(t *testing.T) (policy, priority uint32, blocked unix.Sigset_t) 
 	return attributes.Policy, attributes.Priority, blocked
 }
 
-func TestUrgentlyTakesBackWhatItGave(t *testing.T) {
+func TestUrgentlyRestoresTheThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	policyBefore, priorityBefore, blockedBefore := threadState(t)

@@ -2,12 +2,12 @@ package model
 
 import "math/rand/v2"
 
-// chance draws the fates and delays of one direction. Loss and jitter have draws of their own, so that changing one leaves the other as it
-// was. The draws of a frame depend on the seed, the line's salt and the frame's number among those accepted since the draws began, on nothing
-// else: not on when they are made nor how often. So a frame that waits while the line is changed keeps its luck. (In which state of
-// Gilbert-Elliott a frame is, the frames before it decide.)
+// chance draws the losses and delays of one direction. Loss and jitter have separate draws, so that changing one does
+// not affect the other. The draws of a frame depend only on the seed, the line's salt and the frame's number among
+// those accepted since the draws started, not on when or how often they are made. So a frame that waits while the line
+// is changed keeps its draws. (The Gilbert-Elliott state also depends on the frames before.)
 type chance struct {
-	seed   uint64
+	seed   int64
 	first  uint64 // position of the frame with number 0
 	loss   uint64 // keys of the draws
 	jitter uint64
@@ -16,17 +16,17 @@ type chance struct {
 	random *rand.Rand // draws from draws
 }
 
-// restart begins all draws anew, with the frame at position first.
-func (c *chance) restart(seed, salt, first uint64) {
+// restart restarts all draws with the frame at position first.
+func (c *chance) restart(seed int64, salt, first uint64) {
 	c.seed, c.first, c.bad = seed, first, false
-	c.loss = scramble(scramble(seed) ^ scramble(salt+1))
+	c.loss = scramble(scramble(uint64(seed)) ^ scramble(salt+1))
 	c.jitter = scramble(c.loss)
 	if c.random == nil {
 		c.random = rand.New(&c.draws)
 	}
 }
 
-// lost draws the fate of the frame at a position. To be called once for each, in their order.
+// lost draws whether the frame at a position is lost. Must be called once per frame, in order.
 func (c *chance) lost(l *Loss, position uint64) bool {
 	switch l.Model {
 	case Independent:
@@ -47,7 +47,7 @@ func (c *chance) lost(l *Loss, position uint64) bool {
 	return false
 }
 
-// happens is true with a probability; 0 never, 1 always.
+// happens is true with the given probability: 0 never, 1 always.
 func (c *chance) happens(probability float64) bool {
 	return float64(c.draws.Uint64()>>11)*0x1p-53 < probability
 }
@@ -73,8 +73,8 @@ func (c *chance) begin(key, position uint64) {
 	c.draws.state = scramble(key + (position-c.first)*golden)
 }
 
-// splitmix is SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Unlike most generators it can
-// begin anywhere at once, so every frame has a sequence of its own.
+// splitmix is SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Unlike
+// most generators it can start at any point of its sequence, so every frame has a sequence of its own.
 type splitmix struct{ state uint64 }
 
 const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, as there

@@ -29,7 +29,8 @@ func share(of []bool) float64 {
 	return float64(n) / float64(len(of))
 }
 
-// within: a sample share of n independent draws deviates by more than 5 standard deviations once in two million seeds; the seed is fixed.
+// within: a sample share of n independent draws deviates by more than 5 standard deviations once in two million seeds;
+// the seed is fixed.
 func within(t *testing.T, what string, got, want, deviation float64) {
 	t.Helper()
 	if math.Abs(got-want) > 5*deviation {
@@ -49,7 +50,7 @@ func TestIndependentLoss(t *testing.T) {
 				after++
 			}
 		}
-		within(t, "pairs lost", float64(after)/n, ratio*ratio, math.Sqrt(3*ratio*ratio/n)) // the fate of one says nothing of the next
+		within(t, "pairs lost", float64(after)/n, ratio*ratio, math.Sqrt(3*ratio*ratio/n)) // losses are independent
 	}
 }
 
@@ -153,7 +154,7 @@ func TestReorderingOvertakesAndEndsInOrder(t *testing.T) {
 		r.now += ms / 10
 		r.offer(100)
 	}
-	r.Set(r.now, Params{DelayNS: ms}) // no jitter any more: what is under way may overtake, what comes now may not
+	r.Set(r.now, Params{DelayNS: ms}) // no jitter any more: frames in flight may overtake, new ones may not
 	for range 100 {
 		r.now += ms / 10
 		r.advance()
@@ -204,7 +205,8 @@ func TestQueueLimitInBytes(t *testing.T) {
 	}
 }
 
-// A change while frames wait does not alter what they, and those behind them, draw; nor does a new seed alter what those that wait have drawn.
+// A change while frames wait does not alter what they, and those behind them, draw; nor does a new seed alter what
+// those that wait have drawn.
 func TestDrawsDoNotDependOnChangesMeanwhile(t *testing.T) {
 	params := Params{DelayNS: 50 * ms, RateBPS: 1e6, Jitter: Jitter{Distribution: Normal, NS: 10 * ms, Reorder: true}, Loss: Loss{Model: Independent, Ratio: 0.5}}
 	outcome := func(changes func(line *Line)) (popped []record) {

@@ -1,10 +1,10 @@
 package model
 
-// MaxInFlight bounds the frames that one direction holds, waiting and in the delay line together. It bounds the memory of
-// the ring (32 MiB) when a broadcast storm makes many lines hold the same few stored frames.
+// MaxInFlight bounds the frames that one direction holds, in the queue and the delay line together. It bounds the
+// memory of the ring (32 MiB) when a broadcast storm makes many lines hold the same few stored frames.
 const MaxInFlight = 1 << 20
 
-// Verdict is what became of an offered frame.
+// Verdict is the result of Offer.
 type Verdict uint8
 
 const (
@@ -16,11 +16,11 @@ const (
 // Frame is one frame on the line: an opaque handle of the caller, its length, and when it reaches the far end.
 type Frame struct {
 	DueNS   int64
-	startNS int64 // when it starts onto the wire (the serializer takes it)
+	startNS int64 // when the serializer starts sending it
 	Handle  uint32
 	Bytes   uint32
-	Lost    bool // the wire loses it: at DueNS it is gone
-	gone    bool // taken off out of turn; see reorder.go
+	Lost    bool // lost on the wire: dropped at DueNS
+	gone    bool // taken off out of order; see reorder.go
 }
 
 // moment is a time as an exact fraction of a nanosecond: ns + part/rate, the rate being the line's.
@@ -41,30 +41,31 @@ func (m moment) after(other moment) bool {
 //
 //	s = max(t, departure of the frame before it) + 8*bytes/rate     (rate unlimited: s = max(t, that departure))
 //
-// and is due at s + delay, where the delay is drawn for each frame if there is jitter. Without reordering it is never due before the
-// frame ahead of it is, plus its own 8*bytes/rate: frames that jitter pushes together come out one after the other at
-// the rate, not on top of each other. Frames that a change pushes together keep their order only; see Set. Times are kept as exact fractions,
-// so rounding never adds up; a due time is rounded up to the next nanosecond, never down. Frames between offer and start wait: the queue limits count them and only them. Times must
-// be >= 0; an offer earlier than the one before it is treated like any other (it finds the serializer taken).
+// and is due at s + delay, where the delay is drawn per frame if there is jitter. Without reordering it is due no
+// earlier than the frame ahead of it plus its own 8*bytes/rate: frames that jitter pushes together leave at the rate.
+// Frames that a change of parameters pushes together only keep their order; see Set. Times are exact fractions, so
+// rounding errors do not accumulate; a due time is rounded up to the next nanosecond. Frames between offer and start
+// are waiting: the queue limits count exactly these. Times must be >= 0; an offer earlier than the one before it is
+// treated like any other (the serializer is busy).
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
-	Salt uint64 // sets the draws of this line apart from those of others with the same seed; to be set before the first Set
+	Salt uint64 // makes the draws independent of other lines with the same seed; to be set before the first Set
 
-	asked       Params // as given
+	configured  Params // as configured
 	params      Params // resolved
 	limitFrames int
 	limitBytes  int64
 	chance      chance
 	depart      moment // departure of the last accepted frame
 	last        moment // due time of the last accepted frame; with reordering, the latest of all
-	paced       moment // the frame after it is due no sooner than it takes at the rate after this: last, unless a change cut that short
+	paced       moment // the next frame is due no earlier than this plus its time at the rate; equals last, unless a change made it earlier
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
-	waiting uint64  // oldest frame that had not started when last looked at
+	waiting uint64  // oldest frame that had not started at the last check
 	tail    uint64
-	count   int // frames on the line: those between head and tail that have not gone
+	count   int // frames on the line: those between head and tail that are not gone
 
 	overtaking bool     // frames are taken off by due time, not by position
 	heap       []uint32 // positions by due time, while overtaking
@@ -74,25 +75,25 @@ type Line struct {
 	highWaterBytes int64
 }
 
-// Params is what the direction holds now, with the default queue limit filled in.
+// Params are the current parameters, with the default queue limit filled in.
 func (l *Line) Params() Params { return l.params }
 
-// Asked is what was last given to Set.
-func (l *Line) Asked() Params { return l.asked }
+// Configured are the parameters of the last Set.
+func (l *Line) Configured() Params { return l.configured }
 
-// Len is the number of frames on the line, waiting or travelling.
+// Len is the number of frames on the line, waiting or in flight.
 func (l *Line) Len() int { return l.count }
 
 // HighWater is the largest number of frames, and of bytes, that waited at once since the last ResetHighWater.
 func (l *Line) HighWater() (frames int, bytes int64) { return l.highWater, l.highWaterBytes }
 
-// ResetHighWater begins with what waits at nowNS.
+// ResetHighWater resets both to what waits at nowNS.
 func (l *Line) ResetHighWater(nowNS int64) {
 	l.highWater = l.Waiting(nowNS)
 	l.highWaterBytes = l.waitingBytes
 }
 
-// Offer puts a frame on the line at nowNS. Only Accepted takes the handle over.
+// Offer puts a frame on the line at nowNS. The line owns the handle only if the frame is Accepted.
 func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	if l.tail-l.head >= MaxInFlight {
 		return LineFull
@@ -116,7 +117,7 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	return Accepted
 }
 
-// Waiting is the number of frames that have not started onto the wire at nowNS.
+// Waiting is the number of frames that the serializer has not started at nowNS.
 func (l *Line) Waiting(nowNS int64) int {
 	for l.waiting < l.tail && l.at(l.waiting).startNS <= nowNS {
 		l.start()
@@ -124,7 +125,7 @@ func (l *Line) Waiting(nowNS int64) int {
 	return int(l.tail - l.waiting)
 }
 
-// start moves the frame that waits first onto the wire.
+// start removes the first frame from the queue.
 func (l *Line) start() {
 	l.waitingBytes -= int64(l.at(l.waiting).Bytes)
 	l.waiting++
@@ -141,7 +142,7 @@ func (l *Line) Next() (dueNS int64, ok bool) {
 	return l.at(l.head).DueNS, true
 }
 
-// Pop takes the frame off that is due next. The caller must have seen that it is due; the line must not be empty.
+// Pop removes the frame that is due next. The caller has checked that it is due; the line must not be empty.
 func (l *Line) Pop() Frame {
 	position := l.head
 	if l.overtaking {
@@ -156,31 +157,31 @@ func (l *Line) Pop() Frame {
 	return f
 }
 
-// Set changes the parameters at nowNS. Frames that have started keep the times they have (they are on the wire already);
-// frames that wait follow the new rate and delay from the end of the frame in service on; who is lost stays lost. Frames above a smaller queue limit
-// stay. Another seed restarts the draws; what waits keeps its own. p must have passed Check.
+// Set changes the parameters at nowNS. Frames that have started keep their times (they are on the wire already).
+// Waiting frames follow the new rate and delay after the frame in service; lost frames stay lost. Frames above a
+// smaller queue limit stay. A different seed restarts the draws; waiting frames keep theirs. p must have passed Check.
 //
-// Order is kept: when the delay or the jitter's reach shrinks, what is travelling on the longer wire holds back what follows, and that
-// comes right behind it, all at one moment: the serializer has spaced it already. Spacing it again would keep the old delay for as
-// long as the link is busy.
+// Order is kept. When the delay or the jitter's reach shrinks, frames in flight on the longer wire hold back those
+// behind them, which then arrive right behind the last of them, all at once: the serializer has spaced them already.
+// Spacing them again would keep the old delay for as long as the link is busy.
 func (l *Line) Set(nowNS int64, p Params) {
 	first := l.tail - uint64(l.Waiting(nowNS))
-	l.asked, l.params = p, p.Resolved()
+	l.configured, l.params = p, p.Resolved()
 	l.limitFrames, l.limitBytes = l.params.QueueFrames, l.params.QueueBytes
 	if l.limitFrames == 0 {
 		l.limitFrames = MaxInFlight
 	}
 	if l.limitBytes == 0 {
-		l.limitBytes = MaxQueueBytes * 10 // more than MaxInFlight frames are long
+		l.limitBytes = MaxQueueBytes * 10 // more than MaxInFlight frames can have
 	}
-	// The fractions were of the old rate.
+	// The fractions were in units of the old rate.
 	l.depart = moment{ns: l.depart.ceil()}
 	l.last = moment{ns: l.last.ceil()}
 	if first < l.tail {
 		l.depart = moment{ns: l.at(first).startNS}
 		l.last = moment{ns: l.latestDue(first)}
 	}
-	// No later than the new parameters could have made it.
+	// No later than it could be with the new parameters.
 	l.paced = moment{ns: min(l.last.ns, l.depart.ns+l.params.DelayNS+l.params.Jitter.ReachNS())}
 	for i := first; i < l.tail; i++ {
 		f := l.at(i)
@@ -193,11 +194,11 @@ func (l *Line) Set(nowNS int64, p Params) {
 	}
 }
 
-// Restart begins the draws anew, from the seed, with the next frame that is offered. Those that wait keep their own.
+// Restart restarts the draws from the seed with the next offered frame. Waiting frames keep theirs.
 func (l *Line) Restart() { l.chance.restart(l.params.Seed, l.Salt, l.tail) }
 
-// Cut empties the line at nowNS, as a cable that is cut loses what is on it, and hands every frame to lost. The
-// serializer is idle afterwards.
+// Cut empties the line at nowNS, as a cut cable loses what is on it, and passes every frame to lost. The serializer is
+// idle afterwards.
 func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	for l.count > 0 {
 		lost(l.Pop())
@@ -206,7 +207,8 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 	l.depart, l.last, l.paced = now, now, now
 }
 
-// schedule moves the departure on by the time that the bytes of the frame at position take at the rate, and returns when it is due at the far end.
+// schedule advances the departure by the transmission time of the frame at position and returns when the frame is due
+// at the far end.
 func (l *Line) schedule(bytes int, position uint64) int64 {
 	var took moment
 	if rate := l.params.RateBPS; rate != 0 {

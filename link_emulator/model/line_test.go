@@ -53,7 +53,8 @@ func TestRateSerializes(t *testing.T) {
 	}
 }
 
-// At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33 ms late.
+// At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33
+// ms late.
 func TestRoundingNeverAddsUp(t *testing.T) {
 	line := newLine(Params{RateBPS: 3e9, QueueFrames: MaxQueueFrames})
 	const frames = 1000
@@ -108,7 +109,8 @@ func TestSmallerDelayKeepsOrder(t *testing.T) {
 	}
 }
 
-// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame that was on the longer wire has come.
+// On a link that is offered exactly what it carries, a shorter delay, or less jitter, takes effect when the last frame
+// that was on the longer wire has come.
 func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
 	const rate, bytes = 100_000_000, 1250 // 100 us each
 	const serialization = int64(100_000)
@@ -222,7 +224,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 	for _, p := range []Params{
 		{DelayNS: -1}, {DelayNS: MaxDelayNS + 1}, {RateBPS: -1}, {RateBPS: MinRateBPS - 1}, {RateBPS: MaxRateBPS + 1},
 		{QueueFrames: -1}, {QueueFrames: MaxQueueFrames + 1}, {QueueBytes: -1}, {QueueBytes: MaxQueueBytes + 1},
-		{Seed: uint64(MaxSeed) + 1},
+		{Seed: -1}, {Seed: MaxSeed + 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},
@@ -238,7 +240,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames}, {RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, {DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
 		{Loss: Loss{Model: Independent, Ratio: 1}}, {Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
-		{Seed: uint64(MaxSeed)},
+		{Seed: MaxSeed},
 	} {
 		if err := p.Check(); err != nil {
 			t.Errorf("%+v: %v", p, err)

@@ -1,53 +1,52 @@
-// Package model is the shaping model of one direction of a link: a queue, a serializer of a given rate, a wire that may lose
-// frames, and a delay line that may jitter.
+// Package model is the shaping model of one direction of a link: a queue, a serializer with a rate, a wire that may
+// lose frames, and a delay line with optional jitter.
 //
-// It does no I/O and knows no clock: the time of every event is an argument and chance comes from a seed, so it is tested in
-// simulated time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
+// It does no I/O and has no clock: the time of every event is an argument and randomness comes from a seed, so it is
+// tested in simulated time, to the nanosecond. Nothing in it allocates once its ring has grown to the load.
 package model
 
 import (
+	"fmt"
 	"math/bits"
-
-	"containernet-env/link_emulator/refusal"
 )
 
-// Ranges of the parameters. Within them no sum of times leaves int64: the longest backlog is MaxQueueFrames
-// frames of 64 KiB at MinRateBPS, 5.2e17 ns.
+// Ranges of the parameters. Within them no sum of times overflows int64: the longest backlog is MaxQueueFrames frames
+// of 64 KiB at MinRateBPS, 5.2e17 ns.
 const (
 	MaxDelayNS     = int64(3600e9) // an hour
 	MinRateBPS     = int64(1000)
 	MaxRateBPS     = int64(1e12)
 	MaxQueueFrames = 1_000_000
 	MaxQueueBytes  = int64(10e9)
-	MaxSeed        = int64(1)<<53 - 1 // the largest integer that every JSON reader holds exactly
+	MaxSeed        = int64(1)<<53 - 1 // every JSON reader can represent it exactly
 )
 
-// A default queue holds usualQueueNS at the rate, within these bounds, where the bandwidth-delay product is not more.
+// A default queue holds usualQueueNS at the rate, within these bounds, unless the bandwidth-delay product is larger.
 const (
 	usualQueueNS        = int64(250e6)
 	minUsualQueueFrames = 200
 	maxUsualQueueFrames = 2000
 )
 
-// maxDefaultQueueFrames keeps the default within what the frame memory can hold of full-size frames.
+// maxDefaultQueueFrames keeps the default within what the frame memory can hold in full-size frames.
 const maxDefaultQueueFrames = 100_000
 
 // fullFrameBits is an Ethernet frame with 1500 bytes of payload as a TAP shows it: no FCS, no preamble.
 const fullFrameBits = 1514 * 8
 
-// normalTail is where a normal distribution is cut, in standard deviations: 6 draws in 100,000 are drawn again, the standard deviation
-// shrinks by 0.1 %. netem's table ends there too.
+// normalTail is where a normal distribution is truncated, in standard deviations: 6 draws in 100,000 are repeated, and
+// the standard deviation shrinks by 0.1 %. netem's table ends there, too.
 const normalTail = 4
 
-// Params are what one direction of a link is asked to be. The zero value is a perfect cable.
+// Params are the configured parameters of one direction of a link. The zero value is a perfect cable.
 type Params struct {
 	DelayNS     int64 // one way, 0..MaxDelayNS
 	RateBPS     int64 // bits per second of Ethernet frames (no FCS, no preamble); 0: unlimited
-	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit where QueueBytes is given
+	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
 	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter
 	Loss        Loss
-	Seed        uint64 // of the draws of this direction, 0..MaxSeed
+	Seed        int64 // of the random draws of this direction, 0..MaxSeed
 }
 
 // Distribution is how the delay of a frame is drawn around DelayNS.
@@ -56,50 +55,51 @@ type Distribution uint8
 const (
 	NoJitter Distribution = iota
 	Uniform               // equally likely anywhere from DelayNS-NS to DelayNS+NS
-	Normal                // mean DelayNS, standard deviation NS, cut at 4 standard deviations
+	Normal                // mean DelayNS, standard deviation NS, truncated at 4 standard deviations
 )
 
-// Jitter is the variation of the delay. Unless Reorder is set, a frame that drew a short delay still waits for the one ahead of
-// it: when frames follow each other closer than the jitter, the mean delay is above DelayNS.
+// Jitter is the variation of the delay. Unless Reorder is set, a frame with a short delay still waits for the one ahead
+// of it: when frames follow each other closer than the jitter, the mean delay is above DelayNS.
 type Jitter struct {
 	Distribution Distribution
 	NS           int64
 	Reorder      bool
 }
 
-// LossModel is how the fate of a frame is drawn.
+// LossModel is how losses are drawn.
 type LossModel uint8
 
 const (
 	NoLoss         LossModel = iota
-	Independent              // each frame is lost with the probability Ratio
-	GilbertElliott           // two states with a loss of their own, see Loss
+	Independent              // each frame is lost with probability Ratio
+	GilbertElliott           // two states, each with its own loss probability; see Loss
 )
 
-// Loss on the wire: a frame that is lost has waited and taken its time of the serializer like any other.
+// Loss on the wire: a lost frame has waited in the queue and used the serializer like any other.
 //
-// Gilbert-Elliott is a chain of a good and a bad state (Elliott, Bell System Technical Journal 42, 1963). A frame is lost with the
-// probability of the state that it finds; after it the state changes with the probability of leaving that
-// state. It starts in the good state. In the long run GoodToBad/(GoodToBad+BadToGood) of the frames find the bad one.
+// Gilbert-Elliott is a Markov chain with a good and a bad state (Elliott, Bell System Technical Journal 42, 1963). A
+// frame is lost with the loss probability of the current state; then the state changes with its transition probability.
+// It starts in the good state. In the long run GoodToBad/(GoodToBad+BadToGood) of the frames see the bad state.
 type Loss struct {
 	Model                                   LossModel
 	Ratio                                   float64 // of Independent
 	GoodToBad, BadToGood, GoodLoss, BadLoss float64 // of GilbertElliott
 }
 
-// DefaultQueueFrames is the queue limit where none is asked for, in full-size frames: what 250 ms at the rate hold, from 200
-// to 2000; the bandwidth-delay product where that is more; at most 100,000. A direction knows only its own delay, so the round trip is taken
-// as four times that: there and back over two such links, host - switch - host. A loss-based TCP needs at most one bandwidth-delay product
-// of queue to keep a link busy (RFC 3439 section 2.2 names the rule), so this never is what limits one flow. docs/adr/0011 says why the rest.
+// DefaultQueueFrames is the queue limit where none is configured, in full-size frames: 250 ms at the rate, from 200 to
+// 2000; the bandwidth-delay product where that is larger; at most 100,000. A direction knows only its own delay, so the
+// round trip is taken as four times that: there and back over two such links, host - switch - host. A loss-based TCP
+// flow needs at most one bandwidth-delay product of queue to keep a link busy (the rule of RFC 3439 section 2.2), so
+// the default does not limit a single flow. For the other bounds see docs/adr/0011.
 func DefaultQueueFrames(delayNS, rateBPS int64) int {
 	if rateBPS == 0 {
-		return maxUsualQueueFrames // without effect: nothing waits
+		return maxUsualQueueFrames // no effect: nothing waits
 	}
 	usual := min(max(productFrames(usualQueueNS, rateBPS), minUsualQueueFrames), maxUsualQueueFrames)
 	return max(productFrames(4*delayNS, rateBPS), usual)
 }
 
-// productFrames is how many full frames take a time at a rate, rounded up, at most maxDefaultQueueFrames.
+// productFrames is how many full frames are sent in a time at a rate, rounded up, at most maxDefaultQueueFrames.
 func productFrames(ns, rateBPS int64) int {
 	const frameNSBits = fullFrameBits * uint64(1e9)
 	hi, lo := bits.Mul64(uint64(ns), uint64(rateBPS))
@@ -113,7 +113,7 @@ func productFrames(ns, rateBPS int64) int {
 	return int(min(frames, maxDefaultQueueFrames))
 }
 
-// Resolved is p with the default queue limit filled in where none is asked for.
+// Resolved is p with the default queue limit filled in where none is configured.
 func (p Params) Resolved() Params {
 	if p.QueueFrames == 0 && p.QueueBytes == 0 {
 		p.QueueFrames = DefaultQueueFrames(p.DelayNS, p.RateBPS)
@@ -121,27 +121,31 @@ func (p Params) Resolved() Params {
 	return p
 }
 
-// Check refuses what the model cannot do faithfully; the refusal names the field as the control protocol does.
+// Check refuses what the model cannot reproduce faithfully. The error begins with the path of the field in the control
+// protocol, such as "jitter.ns: ".
 func (p Params) Check() error {
 	switch {
 	case p.DelayNS < 0 || p.DelayNS > MaxDelayNS:
-		return refusal.New("delay_ns", "got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
+		return fmt.Errorf("delay_ns: got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
 	case p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS):
-		return refusal.New("rate_bps", "got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
+		return fmt.Errorf("rate_bps: got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
 	case p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames:
-		return refusal.New("queue_frames", "got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
+		return fmt.Errorf("queue_frames: got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
 	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
-		return refusal.New("queue_bytes", "got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
-	case p.Seed > uint64(MaxSeed):
-		return refusal.New("seed", "got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
+		return fmt.Errorf("queue_bytes: got %d, allowed: 1 to %d, or null for no such limit", p.QueueBytes, MaxQueueBytes)
+	case p.Seed < 0 || p.Seed > MaxSeed:
+		return fmt.Errorf("seed: got %d, allowed: 0 to %d, or null for the default", p.Seed, MaxSeed)
 	}
 	if err := p.Jitter.check(p.DelayNS); err != nil {
-		return refusal.Under("jitter", err)
+		return fmt.Errorf("jitter.%w", err)
 	}
-	return refusal.Under("loss", p.Loss.check())
+	if err := p.Loss.check(); err != nil {
+		return fmt.Errorf("loss.%w", err)
+	}
+	return nil
 }
 
-// ReachNS is the most that jitter takes from or adds to the delay.
+// ReachNS is the largest deviation from the delay.
 func (j Jitter) ReachNS() int64 {
 	switch j.Distribution {
 	case Uniform:
@@ -152,7 +156,7 @@ func (j Jitter) ReachNS() int64 {
 	return 0
 }
 
-// check: a delay cannot be negative, and cutting the distribution at zero would be another distribution.
+// check: a delay cannot be negative, and truncating at zero would change the distribution.
 func (j Jitter) check(delayNS int64) error {
 	reach, name := int64(1), "uniform"
 	switch j.Distribution {
@@ -162,7 +166,7 @@ func (j Jitter) check(delayNS int64) error {
 		reach, name = normalTail, "normal"
 	}
 	if j.NS < 1 || j.NS > MaxDelayNS || reach*j.NS > delayNS {
-		return refusal.New("ns", "got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
+		return fmt.Errorf("ns: got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
 			j.NS, delayNS/reach, reach, name)
 	}
 	return nil
@@ -177,7 +181,7 @@ func (l Loss) check() error {
 		{"good_loss_ratio", l.GoodLoss}, {"bad_loss_ratio", l.BadLoss},
 	} {
 		if !(probability.value >= 0 && probability.value <= 1) {
-			return refusal.New(probability.field, "got %v, allowed: 0 to 1", probability.value)
+			return fmt.Errorf("%s: got %v, allowed: 0 to 1", probability.field, probability.value)
 		}
 	}
 	return nil

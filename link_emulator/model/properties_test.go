@@ -23,7 +23,7 @@ type run struct {
 	refused  int
 }
 
-// advance takes off what is due.
+// advance pops what is due.
 func (r *run) advance() {
 	for due, ok := r.Next(); ok && due <= r.now; due, ok = r.Next() {
 		f := r.Pop()
@@ -81,9 +81,9 @@ func randomParams(random *rand.Rand) Params {
 	return params
 }
 
-// TestProperties drives lines with random traffic: frames and bytes are conserved, a refusal has its reason, order is kept unless
-// reordering was asked for, nothing is due before its delay and its own serialization, and what comes out within any window
-// never exceeds the rate by more than one frame, jitter or not.
+// TestProperties drives lines with random traffic: frames and bytes are conserved, a frame is refused only by a full
+// queue, order is kept unless reordering is configured, nothing is due before its delay and its own serialization, and what comes out
+// within any window never exceeds the rate by more than one frame, jitter or not.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -143,8 +143,8 @@ func checkRun(t *testing.T, seed uint64, params Params, r *run) {
 	}
 }
 
-// checkRate looks at every window that begins just after one arrival and ends with another: without the first frame, no more than
-// rate times its length may have arrived (1 ns for rounding).
+// checkRate checks every window that starts right after one arrival and ends with another: at most rate times its length
+// may have arrived, not counting the first frame (1 ns for rounding).
 func checkRate(t *testing.T, seed uint64, rateBPS int64, frames []record) {
 	t.Helper()
 	for i := 0; i < len(frames); i += 7 {
@@ -159,9 +159,10 @@ func checkRate(t *testing.T, seed uint64, rateBPS int64, frames []record) {
 	}
 }
 
-// TestPropertiesUnderChange changes the parameters at random moments, reordering among them: frames are still conserved, leave in the
-// order of their times, none that is offered after a change is due before the new delay, none is later than the delay and the rate that hold
-// make it but for the wait behind what was on the wire at a change, and without reordering order is kept.
+// TestPropertiesUnderChange changes the parameters at random moments, reordering among them: frames are still
+// conserved, leave in the order of their times, none that is offered after a change is due before the new delay, none
+// is later than the delay and the rate that hold make it but for the wait behind what was on the wire at a change, and
+// without reordering order is kept.
 func TestPropertiesUnderChange(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -228,7 +229,7 @@ func TestSeedDecides(t *testing.T) {
 		params := randomParams(rand.New(rand.NewPCG(seed, 3)))
 		params.Jitter = Jitter{Distribution: Uniform, NS: 1 + params.DelayNS/2, Reorder: seed%2 == 0}
 		params.DelayNS++
-		params.Seed = seed
+		params.Seed = int64(seed)
 		first := outcome(params, false)
 		if !slices.Equal(first, outcome(params, false)) {
 			t.Errorf("seed %d: two outcomes", seed)

@@ -1,10 +1,10 @@
 package model
 
-// With reordering, frames leave a line by due time. They stay in the ring by the order in which they came, because
-// the queue and Set go by that; beside it a heap of their positions goes by due time. A frame that has left before its turn keeps its
-// slot, marked as gone, until the ones ahead of it have left.
+// With reordering, frames leave a line by due time. They stay in the ring in order of arrival, which the queue and Set
+// need; in addition, a heap orders their positions by due time. A frame that left out of order keeps its slot, marked
+// as gone, until those ahead of it have left.
 
-// setOvertaking turns the heap on, or lets it run out: frames that overtake may be under way when reordering is turned off.
+// setOvertaking turns the heap on, or off once it is empty: frames may still overtake when reordering is turned off.
 func (l *Line) setOvertaking(reorder bool) {
 	if !reorder && !l.overtaking {
 		return
@@ -37,7 +37,7 @@ func (l *Line) latestDue(end uint64) (dueNS int64) {
 	return dueNS
 }
 
-// remove frees the slot of a frame that was taken off, and those of frames that have gone right behind it.
+// remove frees the slot of a frame that was popped, and the slots of gone frames right behind it.
 func (l *Line) remove(position uint64) {
 	if position != l.head {
 		l.at(position).gone = true
@@ -52,7 +52,7 @@ func (l *Line) remove(position uint64) {
 	}
 }
 
-// earlier orders the heap; frames due at the same time leave in the order in which they came.
+// earlier orders the heap; frames due at the same time leave in order of arrival.
 func (l *Line) earlier(a, b uint32) bool {
 	dueA, dueB := l.at(uint64(a)).DueNS, l.at(uint64(b)).DueNS
 	return dueA < dueB || dueA == dueB && int32(a-b) < 0
@@ -71,7 +71,8 @@ func (l *Line) enter(position uint64) {
 	}
 }
 
-// takeEarliest takes the top off the heap and returns its position. The ring is shorter than 2^32, so the lower half of a position says which it is.
+// takeEarliest pops the heap and returns the position. The ring is shorter than 2^32, so the lower 32 bits identify a
+// position.
 func (l *Line) takeEarliest() uint64 {
 	h := l.heap
 	top, last := h[0], len(h)-1

@@ -7,19 +7,16 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
-
-	"containernet-env/link_emulator/refusal"
 )
 
 // OpenProcess returns a pidfd of pid. It becomes readable when the process ends, also while it is a zombie.
-// An unknown pid is a refusal of the field "pid".
 func OpenProcess(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.ESRCH):
-		return -1, refusal.New("pid", "there is no process %d", pid)
+		return -1, fmt.Errorf("there is no process %d", pid)
 	case errors.Is(err, unix.EINVAL):
-		return -1, refusal.New("pid", "got %d, which is no process id", pid)
+		return -1, fmt.Errorf("pid: got %d, which is no process id", pid)
 	case err != nil:
 		return -1, fmt.Errorf("pidfd_open of process %d: %w", pid, err)
 	}
@@ -33,9 +30,9 @@ func Ended(pidfd int) bool {
 	return err == nil && n == 1
 }
 
-// Do runs fn on an OS thread inside the network namespace of pid and comes back. File descriptors opened by fn keep that
-// namespace. pidfd must be of the same pid: it proves that the namespace entered was that process's and not that of a
-// later one with the same number; with pidfd < 0 this is not checked.
+// Do runs fn on an OS thread inside the network namespace of pid. File descriptors opened by fn keep that namespace.
+// pidfd must be of the same pid: it ensures that the namespace is that process's and not that of a later process with
+// the same pid. With pidfd < 0 this is not checked.
 func Do(pid, pidfd int, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -61,8 +58,8 @@ func Do(pid, pidfd int, fn func() error) error {
 	return <-done
 }
 
-// Enter moves the calling OS thread, which must be locked, into the network namespace of pid; see Do for pidfd. On an error
-// the thread is where it was.
+// Enter moves the calling OS thread, which must be locked, into the network namespace of pid; see Do for pidfd. On an
+// error the thread stays where it is.
 func Enter(pid, pidfd int) error {
 	target, err := open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -70,7 +67,7 @@ func Enter(pid, pidfd int) error {
 	}
 	defer unix.Close(target)
 	if pidfd >= 0 && Ended(pidfd) {
-		return refusal.New("pid", "process %d has ended", pid)
+		return fmt.Errorf("process %d has ended", pid)
 	}
 	if err := unix.Setns(target, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter the network namespace of process %d: %w", pid, err)

@@ -142,8 +142,9 @@ func (h *host) bringUp() {
 	})
 }
 
-// know gives the host a permanent neighbour entry (arp(7)) for each of the others. Reason: the kernel bounds the entries that it has
-// resolved itself over all namespaces together (gc_thresh3, 1024), too few for all pairs of more than 32 hosts.
+// know gives the host a permanent neighbour entry (arp(7)) for each of the others. Reason: the kernel bounds the
+// entries that it has resolved itself over all namespaces together (gc_thresh3, 1024), too few for all pairs of more
+// than 32 hosts.
 func (h *host) know(others []*host) {
 	h.t.Helper()
 	h.inside(func() error {
@@ -260,7 +261,7 @@ func (e *emulator) awaitEnd(status int) {
 			e.t.Errorf("the emulator ended with status %d, want %d", got, status)
 		}
 	case <-time.After(deadline):
-		e.t.Error("the emulator goes on without its driver")
+		e.t.Error("the emulator keeps running without its driver")
 		_ = e.process.Process.Kill()
 	}
 }

@@ -50,8 +50,8 @@ func measure(t testing.TB, hosts []*host, more fields) rtt.Result {
 	return result
 }
 
-// mostEarly is what README.md allows.
-const mostEarly = 20 * time.Microsecond
+// maxEarly is what README.md allows.
+const maxEarly = 20 * time.Microsecond
 
 // The medians are of an idle path; the bound is wide because other programs may be at work.
 func TestRoundTripTimes(t *testing.T) {
@@ -71,12 +71,12 @@ func TestRoundTripTimes(t *testing.T) {
 				t.Fatalf("got %+v", pair)
 			}
 			got := time.Duration(*pair.MedianNS)
-			t.Logf("%s - %s: median %v, asked for %v", pair.A, pair.B, got, want)
-			if got < want-mostEarly || got > want+time.Millisecond {
+			t.Logf("%s - %s: median %v, configured %v", pair.A, pair.B, got, want)
+			if got < want-maxEarly || got > want+time.Millisecond {
 				t.Errorf("%s - %s: median %v, want %v to %v", pair.A, pair.B, got, want, want+time.Millisecond)
 			}
 			for _, ns := range pair.SamplesNS {
-				if time.Duration(ns) < want-mostEarly {
+				if time.Duration(ns) < want-maxEarly {
 					t.Errorf("%s - %s: a sample of %v is early", pair.A, pair.B, time.Duration(ns))
 				}
 			}
@@ -84,8 +84,9 @@ func TestRoundTripTimes(t *testing.T) {
 	}
 }
 
-// An emulator that stands still reads frames late, and they are due from then: no lateness, but a gap as long as that.
-func TestStandstillShowsAsReadGap(t *testing.T) {
+// An emulator that is stopped reads frames late, and they are timed from then: no lateness, but a poll delay as long as
+// the stop.
+func TestStopShowsAsIngressPollDelay(t *testing.T) {
 	e, hosts := star(t, nil, time.Millisecond, time.Millisecond)
 	e.ask("stats", fields{"reset": true})
 	const stopped = 80 * time.Millisecond
@@ -101,17 +102,18 @@ func TestStandstillShowsAsReadGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats := e.ask("stats", nil)
-	gap, slowest := stats["read_gap"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
-	t.Logf("slowest round trip %v; read gap %v; lateness %v", slowest, gap, stats["lateness"])
-	// The echo that was the first to wait came some 10 ms after the emulator stood still, or later where the machine is busy.
+	delay, slowest := stats["ingress_poll_delay"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
+	t.Logf("slowest round trip %v; ingress poll delay %v; lateness %v", slowest, delay, stats["lateness"])
+	// The echo that was the first to wait came some 10 ms after the emulator was stopped, or later where the machine is
+	// busy.
 	if slowest < stopped/2 {
 		t.Errorf("the slowest round trip took %v: no echo waited", slowest)
 	}
-	if longest := time.Duration(gap["max_ns"].(float64)); longest < slowest-20*time.Millisecond {
-		t.Errorf("the longest gap is %v, with a round trip of %v", longest, slowest)
+	if longest := time.Duration(delay["max_ns"].(float64)); longest < slowest-20*time.Millisecond {
+		t.Errorf("the longest poll delay is %v, with a round trip of %v", longest, slowest)
 	}
-	if median := time.Duration(gap["p50_ns"].(float64)); median > 5*time.Millisecond {
-		t.Errorf("the median gap is %v: sleeping counts as looking away", median)
+	if median := time.Duration(delay["p50_ns"].(float64)); median > 5*time.Millisecond {
+		t.Errorf("the median poll delay is %v: sleeping counts as delay", median)
 	}
 }
 
@@ -128,7 +130,7 @@ func TestSelfTestOfTheKernelsTAPs(t *testing.T) {
 }
 
 // The request is the open file, so it ends with the process; a kernel without the device is no fault.
-func TestProcessorsAreKeptAwake(t *testing.T) {
+func TestIdleCoresAreKeptInTheirShallowestState(t *testing.T) {
 	const device = "/dev/cpu_dma_latency"
 	hello := startEmulator(t).ask("hello", nil)
 	files := fmt.Sprintf("/proc/%v/fd", hello["pid"])
@@ -148,7 +150,7 @@ func TestProcessorsAreKeptAwake(t *testing.T) {
 	}
 }
 
-// A partition stops the traffic between its sets, and the others' not; afterwards it flows as before.
+// A partition stops the traffic between its sets and no other; afterwards it flows as before.
 func TestPartitionAndHeal(t *testing.T) {
 	e, hosts := star(t, nil, 0, 0, 0)
 	reachable := func(a, b int) bool {
@@ -156,7 +158,7 @@ func TestPartitionAndHeal(t *testing.T) {
 		return result.Pairs[0].MedianNS != nil
 	}
 	if !reachable(0, 1) {
-		t.Fatal("unreachable to begin with")
+		t.Fatal("unreachable before the partition")
 	}
 	e.ask("partition", fields{"sets": [][]string{{"h0"}, {"h1"}}})
 	if reachable(0, 1) || !reachable(0, 2) || !reachable(1, 2) {
@@ -164,12 +166,13 @@ func TestPartitionAndHeal(t *testing.T) {
 	}
 	e.ask("heal", nil)
 	if !reachable(0, 1) {
-		t.Error("the partition goes on")
+		t.Error("the partition did not end")
 	}
 }
 
-// Ten per cent of loss each way, of probes that cross two lossy directions: 19 % of them are lost, and the emulator has counted just those.
-func TestLossIsAsAskedAndCounted(t *testing.T) {
+// Ten per cent of loss each way, of probes that cross two lossy directions: 19 % of them are lost, and the emulator has
+// counted just those.
+func TestLossIsAsConfiguredAndCounted(t *testing.T) {
 	e, hosts := star(t, nil, 0, 0)
 	direction := fields{"loss": fields{"model": "independent", "ratio": 0.1}, "seed": 1}
 	measure(t, hosts, fields{"probes": 1})
@@ -287,7 +290,7 @@ func TestDriverDeathLeavesNothing(t *testing.T) {
 	e, hosts := star(t, nil, 0, 0)
 	for _, h := range hosts {
 		if !h.hasInterface() {
-			t.Fatalf("%s has no interface to begin with", h.name)
+			t.Fatalf("%s has no interface at first", h.name)
 		}
 	}
 	// The terminal's Ctrl-C and hang-up go to the whole process group: it must survive them.
@@ -360,7 +363,7 @@ func TestRemovedPortFreesTheNameAtOnce(t *testing.T) {
 	}
 }
 
-func TestInterfaceAsAsked(t *testing.T) {
+func TestInterfaceAsConfigured(t *testing.T) {
 	e := startEmulator(t)
 	h := startHost(t, 0)
 	e.ask("add_port", fields{"name": "p", "pid": h.pid(), "ifname": h.ifName, "mac": "02:00:00:00:00:07", "mtu": 9000})
@@ -407,7 +410,7 @@ func TestFiftyHosts(t *testing.T) {
 	lost := 0
 	for _, pair := range result.Pairs {
 		lost += pair.Lost
-		if pair.MedianNS == nil || *pair.MedianNS < (4*time.Millisecond-mostEarly).Nanoseconds() {
+		if pair.MedianNS == nil || *pair.MedianNS < (4*time.Millisecond-maxEarly).Nanoseconds() {
 			t.Errorf("got %+v", pair)
 		}
 	}

@@ -13,8 +13,8 @@ const (
 
 const icmpHeaderBytes = 8
 
-// mark is what a probe's payload starts with, so that replies are told from other ICMP traffic: a number drawn for the run, the pair
-// and the probe.
+// mark is at the start of a probe's payload and identifies its reply: a random number of the run, the pair and the
+// probe.
 type mark struct {
 	run   uint64
 	pair  uint32
@@ -71,7 +71,7 @@ func checksum(message []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// payloadFill makes the rest of the payload recognizable in a capture.
+// payloadFill is a pattern that is easy to recognize in a capture.
 func payloadFill(bytesWanted int) []byte {
 	return bytes.Repeat([]byte("rtt."), bytesWanted/4+1)[:bytesWanted]
 }

@@ -13,7 +13,7 @@ import (
 type Result struct {
 	Pairs      []PairResult `json:"pairs"`       // each unordered pair once, in the order of the hosts
 	FrameBytes int          `json:"frame_bytes"` // length of each probe and reply as a TAP shows it
-	IntervalNS int64        `json:"interval_ns"` // between two probes of a pair, as it was
+	IntervalNS int64        `json:"interval_ns"` // between two probes of a pair, as used
 }
 
 // PairResult is one pair; A sent. Of a pair that never answered, Sent and Lost count the warm-up.
@@ -27,12 +27,12 @@ type PairResult struct {
 	Error     string  `json:"error,omitempty"`
 }
 
-// Measure carries out a request. Pairs that do not answer are data, not an error; a namespace that cannot be entered, a
+// Measure carries out a request. Pairs that do not answer are data, not an error. A namespace that cannot be entered, a
 // socket that cannot be opened and a payload that does not fit a frame are errors.
 func Measure(r Request) (Result, error) {
 	var nonce [8]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
-		return Result{}, fmt.Errorf("draw a number for the run: %w", err)
+		return Result{}, fmt.Errorf("draw a nonce: %w", err)
 	}
 	interval, probers := plan(&r, binary.BigEndian.Uint64(nonce[:]))
 	defer func() {
@@ -64,7 +64,7 @@ func Measure(r Request) (Result, error) {
 	return result, nil
 }
 
-// plan makes a prober for every host but the last, and gives every pair its own moment within the interval.
+// plan makes a prober for every host but the last, and spreads the pairs evenly over the interval.
 func plan(r *Request, nonce uint64) (time.Duration, []*prober) {
 	n := len(r.Hosts)
 	count := n * (n - 1) / 2

@@ -12,10 +12,10 @@ import (
 	"containernet-env/link_emulator/netns"
 )
 
-// icmpFilter is the socket option ICMP_FILTER of raw(7): a mask of ICMP types that are not wanted.
+// icmpFilter is the socket option ICMP_FILTER of raw(7): a mask of the ICMP types to drop.
 const icmpFilter = 1
 
-// prober sends the probes of one host and takes the replies, on a thread of its own.
+// prober sends the probes of one host and receives the replies, on a thread of its own.
 type prober struct {
 	request  *Request
 	host     Host
@@ -29,7 +29,7 @@ type prober struct {
 	control  [256]byte
 }
 
-// open makes the raw socket inside the host's namespace; it stays of that namespace.
+// open opens the raw socket inside the host's namespace; the socket stays in that namespace.
 func (p *prober) open() error {
 	p.message = append(make([]byte, icmpHeaderBytes), payloadFill(p.request.PayloadBytes)...)
 	err := netns.Do(p.host.PID, -1, func() (err error) {
@@ -58,7 +58,7 @@ func (p *prober) close() {
 	}
 }
 
-// run probes until every pair is over.
+// run probes until every pair is done.
 func (p *prober) run(start time.Time) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -84,7 +84,8 @@ func (p *prober) run(start time.Time) error {
 	}
 }
 
-// send sends one probe. That the network refuses it (interface down, no route yet) is a lost probe; that it cannot be sent at all is an error.
+// send sends one probe. A probe that the network refuses (interface down, no route yet) is lost; one that is too long
+// is an error.
 func (p *prober) send(to *pair, probe uint32, start time.Time) error {
 	mark{run: p.nonce, pair: to.index, probe: probe}.encode(p.message)
 	address := &unix.SockaddrInet4{Addr: to.to.IP.As4()}
@@ -102,7 +103,7 @@ func (p *prober) send(to *pair, probe uint32, start time.Time) error {
 	return nil
 }
 
-// receive waits for replies until the time wake and takes those that have come.
+// receive waits for replies until the time wake and reads those that have come.
 func (p *prober) receive(start time.Time, wake time.Duration) error {
 	timeout := unix.NsecToTimespec(max(wake-time.Since(start), 0).Nanoseconds())
 	fds := []unix.PollFd{{Fd: int32(p.socket), Events: unix.POLLIN}}
@@ -115,7 +116,8 @@ func (p *prober) receive(start time.Time, wake time.Duration) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			// EAGAIN: that was all. Others report an earlier ICMP error (RFC 1122 section 4.2.3.9), which shows as a loss.
+			// EAGAIN: that was all. Others report an earlier ICMP error (RFC 1122 section 4.2.3.9), which shows as a
+			// loss.
 			return nil
 		}
 		at := now(start)

@@ -2,13 +2,10 @@ package rtt
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"containernet-env/link_emulator/refusal"
 )
 
 const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]`
@@ -24,24 +21,23 @@ func TestParseDefaults(t *testing.T) {
 }
 
 func TestParseRefusals(t *testing.T) {
-	for input, field := range map[string]string{
-		`[]`: "",
-		`{}`: "hosts",
+	for input, said := range map[string]string{
+		`[]`: "cannot unmarshal array",
+		`{}`: "hosts: got 0, allowed: 2 to 256",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"}]}`:                                            "hosts",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}]}`:       "hosts[1].name",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.1"}]}`:       "hosts[1].ip",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:     "hosts[1].ip",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.999"}]}`:     "10.0.0.999",
 		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"::1"}]}`:            "hosts[1].ip",
-		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`:     "hosts[0].pid",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: "hosts[0].x",
-		`{` + twoHosts + `,"probes":0}`:         "probes",
+		`{"hosts":[{"name":"a","pid":"x","ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`:     "hosts.pid",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1","x":1},{"name":"b","pid":2,"ip":"10.0.0.2"}]}`: `unknown field "x"`,
+		`{` + twoHosts + `,"probes":0}`:         "probes: got 0, allowed: 1 to 10000",
 		`{` + twoHosts + `,"payload_bytes":15}`: "payload_bytes",
-		`{` + twoHosts + `,"interval":10}`:      "interval",
+		`{` + twoHosts + `,"interval":10}`:      `unknown field "interval"`,
 	} {
 		_, err := Parse([]byte(input))
-		var refused *refusal.Error
-		if !errors.As(err, &refused) || refused.Field != field {
-			t.Errorf("%s: got %v, want a refusal of field %q", input, err, field)
+		if err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: got %v, want a refusal that says %q", input, err, said)
 		}
 	}
 }

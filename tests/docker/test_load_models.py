@@ -78,8 +78,8 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
         assert float(row["Service_50%"]) <= float(row["50%"]), row
     # A constant rate: exactly as many requests as it makes.
     assert (leader["RequestCount"], results[0]["requests"], results[0]["ok"]) == ("200", 200, 200)
-    assert results[0]["asked"]["target"] == "leader"
-    assert (member["Target"], results[1]["asked"]["target"]) == ("etcd2", "10.0.0.252:2379")
+    assert results[0]["configured"]["targetLeader"] is True
+    assert (member["Target"], results[1]["configured"]["targetMember"]) == ("etcd2", "10.0.0.252:2379")
     assert (mixed["TestType"], mixed["KeySize"], mixed["ValueSize"], mixed["Consistency"]) == ("mixed", "8", "256", "l")
     assert results[2]["by_operation"]["put"]["ok"] > 50 < results[2]["by_operation"]["range"]["ok"]
     # 6 ms to a member: a serializable read goes no further.
@@ -95,7 +95,7 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
     assert [prefix[column] for column in asked] == ["read", "s", "-", "prefix data/0000000", "-", "values"]
     assert [result["ok"] for result in results[6:]] == [50] * 3
     for result in results[7:]:
-        assert result["asked"]["verify"] and result["asked"]["key_space"] == 100 and result["empty"] == 0
-    assert (results[7]["asked"]["span_keys"], results[7]["asked"]["limit"]) == (20, 5)
-    assert (results[8]["asked"]["key"], results[8]["asked"]["prefix"]) == ("data/0000000", True)
+        assert result["configured"]["verify"] and result["configured"]["keySpace"] == 100 and result["empty"] == 0
+    assert (results[7]["configured"]["spanKeys"], results[7]["configured"]["limit"]) == (20, 5)
+    assert (results[8]["configured"]["key"], results[8]["configured"]["prefix"]) == ("data/0000000", True)
     assert left_over(before) == {}

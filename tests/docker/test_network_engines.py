@@ -16,10 +16,9 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
-from containernet_env.containernet import select
+from containernet_env.containernet import select, testbed_network
 from containernet_env.containernet.docker import new_run_id
 from containernet_env.containernet.network import Containernet
-from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.fidelity.rtt import measure_rtt
 from containernet_env.hosts import engine, netns
 from containernet_env.hosts.limits import cgroups_of
@@ -72,7 +71,7 @@ def make_plan(tmp_path: Path, which: EngineChoice, switches: SwitchesChoice) -> 
 
 
 @contextmanager
-def network(plan: Plan) -> Iterator[TestbedNetwork]:
+def network(plan: Plan) -> Iterator[testbed_network.TestbedNetwork]:
     before = snapshot()
     net = select.create(plan)
     try:
@@ -163,7 +162,7 @@ def test_links_hold_what_was_asked_and_change_while_it_runs(net: Any, plan: Plan
         net.set_rate("etcd1", "s1", None)
         held = net.link_between("etcd1", "s1").read_back()
         assert (held.a_to_b.rate_bps, held.b_to_a.rate_bps) == (None, None)
-    seen = net.link_statistics(anew=True)["links"]
+    seen = net.link_statistics(reset=True)["links"]
     assert set(seen) == {f"{host.name}-s1" for host in plan.hosts}
     assert seen["etcd1-s1"]["a_to_b"]["frames"] > 20
     assert net.link_statistics()["links"]["etcd1-s1"]["a_to_b"]["frames"] < 20
@@ -193,7 +192,7 @@ def test_cables_and_partitions(net: Any) -> None:
         net.partition([["etcd1"], ["etcd2", "etcd3"]])
     except RunError as error:
         # cls_u32 or act_gact is missing here; nothing stays parted.
-        if "talking to the kernel" not in str(error) or net.engine_name == "builtin":
+        if "talking to the kernel" not in str(error) or net.backend_name == "builtin":
             raise
     else:
         assert not answers(one, two, "10.0.0.252")
@@ -257,4 +256,4 @@ def test_both_are_networks_of_mininet(net: Any) -> None:
 
     assert isinstance(net, Mininet)
     assert [host.name for host in net.hosts] == ["etcd1", "etcd2", "etcd3", "benchmark"]
-    assert isinstance(net, Containernet) == (net.engine_name == "builtin")
+    assert isinstance(net, Containernet) == (net.backend_name == "builtin")

@@ -62,7 +62,7 @@ def test_a_run_says_what_it_ran_on(config: Path, tiny: Path, tmp_path: Path) -> 
     assert {(row["Error"], row["Hosts"], row["Links"]) for row in found} == {("-", "containernet", "tclink")}, output
     record = json.loads(next((tmp_path / "out.runs").glob("*.json")).read_text())
     assert record["engine"] == record["plan"]["engine"] == "containernet"
-    assert "Mininet" in record["engine_version"]
+    assert "Mininet" in record["backend_version"]
     assert record["links"] == "tclink"
     assert record["limits"]["etcd1"]["memory_bytes"] == 256 << 20
     assert record["limits"]["etcd1"]["cpu_quota_us"] == 50_000

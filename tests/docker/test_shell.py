@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +102,34 @@ def test_a_refused_change_of_a_link_ends_it_with_a_status() -> None:
         done = shell(line, "etcd1 echo not reached")
         assert done.returncode == 2, done.stdout + done.stderr
         assert "not reached" not in done.stdout
+
+
+def test_it_measures_and_records_without_programs_in_the_hosts(tmp_path: Path) -> None:
+    recording = tmp_path / "etcd1.pcap"
+    done = shell(
+        "iperf etcd1 etcd2 1",
+        f"capture etcd1 {recording}",
+        "etcd1 ping -c 3 -i 0.2 etcd2",
+        "capture stop",
+        "jitter etcd1 s1 500us",
+        "links",
+        "pingpair",
+        "help capture",
+        f"capture etcd2 {tmp_path / 'short.pcap'} 0.5",
+        "iperfudp 10M etcd1 etcd2",
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "iperfudp is not offered" in done.stderr
+    goodput = re.search(r"etcd1 -> etcd2: ([0-9.]+) Mbit/s over 1\.\d s \(TCP cubic\)", done.stdout)
+    assert goodput is not None, done.stdout
+    assert 50 < float(goodput[1]) < 1100, done.stdout
+    frames = re.search(rf"etcd1: (\d+) frames in {recording}", done.stdout)
+    assert frames is not None, done.stdout
+    assert int(frames[1]) >= 6
+    assert recording.stat().st_size > 24 + 6 * (16 + 98)
+    first = next(line for line in done.stdout.splitlines() if line.startswith("etcd1-eth0 <-> s1-eth"))
+    assert re.search(r"  up  both ways: delay 3ms, jitter 0\.5ms|500us \(uniform\), rate 1000 Mbit/s", first), first
+    assert "Without SECONDS it goes on until" in done.stdout
 
 
 class Session:
@@ -191,3 +220,20 @@ def test_the_documents_calls_work_from_outside(session: Session) -> None:
     session.wait_for("time=12")
     os.write(session._terminal, b"\x03")  # Ctrl-C ends the command, not the session
     session.wait_for("containernet> ")
+
+
+def test_no_command_ends_the_session(session: Session) -> None:
+    for line, said in (
+        ("iperf etcd1 etcd2 1", "Mbit/s over 1."),
+        ("iperf etcd1 nobody", "*** 'nobody' is no host"),
+        ("iperfudp", "*** iperfudp is not offered"),
+        ("delay etcd1 s1 10", "*** "),
+        ("switch nosuch stop", "invalid switch"),
+        ("x nobody", "*** KeyError: 'nobody'"),
+        ("pingpair", "0% dropped"),
+        ("help jitter", "let a link's delay vary"),
+        ("links", "benchmark-eth0 <-> s1-eth"),
+        ("xterm etcd1", ""),
+    ):
+        session.type(line)
+        assert said in session.wait_for("containernet> "), line

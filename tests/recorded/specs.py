@@ -1,6 +1,6 @@
 """What was asked of the links whose ``tc`` output stands in tc.json, and how it is recorded.
 
-tc.json was recorded on the kernel of the vm ring, which records it anew in each run and compares.
+tc.json was recorded on the kernel of the vm ring, which records it again in each run and compares.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network.interface import Interface
 from containernet_env.network.kernel import tc
-from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.kernel.tc import VethLink
 
 FILE = Path(__file__).with_name("tc.json")
 MS, MBIT = 10**6, 10**6
@@ -52,8 +53,9 @@ def record() -> dict[str, dict[str, Any]]:
     recorded = {}
     with ThrowawayNamespace() as one, ThrowawayNamespace() as two:
         for name, spec in SPECS.items():
-            link = VethLink("recorded", End("rec0", one.pid), End("rec1", two.pid), LinkSpec())
-            link.make("02:00:00:00:09:01", "02:00:00:00:09:02", 1500)
+            ends = (Interface(one.pid, "rec0", "02:00:00:00:09:01"), Interface(two.pid, "rec1", "02:00:00:00:09:02"))
+            link = VethLink("recorded", ends, LinkSpec())
+            link.make()
             link.apply(LinkSpec(spec, DirectionSpec()))
             qdiscs = netns.run(one.pid, ["tc", "-j", "qdisc", "show", "dev", "rec0"]).stdout
             classes = netns.run(one.pid, ["tc", "class", "show", "dev", "rec0"]).stdout

@@ -16,8 +16,10 @@ from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.link import LinkSpec
-from containernet_env.network.emulator.process import EmulatedLink, LinkEmulator, default_binary
-from containernet_env.network.kernel.tc import End, VethLink
+from containernet_env.network.emulator.link import EmulatedLink
+from containernet_env.network.emulator.process import LinkEmulator, default_binary
+from containernet_env.network.interface import Interface
+from containernet_env.network.kernel.tc import VethLink
 from containernet_env.network.select import kernel_has_netem, ovs_problem
 
 ADDRESSES = ("10.9.0.1", "10.9.0.2")
@@ -81,6 +83,12 @@ def namespaces() -> Iterator[tuple[int, int]]:
         yield one.pid, two.pid
 
 
+def ends_in(pids: tuple[int, int]) -> tuple[Interface, Interface]:
+    """The ends of a link between two namespaces."""
+    one, two = (Interface(*end) for end in zip(pids, INTERFACES, MACS, strict=True))
+    return one, two
+
+
 def bring_up(pids: tuple[int, int]) -> None:
     """Addresses on both ends."""
     for pid, interface, address in zip(pids, INTERFACES, ADDRESSES, strict=True):
@@ -91,9 +99,8 @@ def bring_up(pids: tuple[int, int]) -> None:
 def veth(spec: LinkSpec) -> Iterator[tuple[VethLink, tuple[int, int]]]:
     """A link by HTB and netem, up and with addresses."""
     with namespaces() as pids:
-        ends = [End(interface, pid) for interface, pid in zip(INTERFACES, pids, strict=True)]
-        link = VethLink("test", ends[0], ends[1], spec)
-        link.make(*MACS, 1500)
+        link = VethLink("test", ends_in(pids), spec)
+        link.make()
         link.apply(spec)
         bring_up(pids)
         yield link, pids
@@ -107,9 +114,8 @@ def emulated(spec: LinkSpec) -> Iterator[tuple[EmulatedLink, tuple[int, int]]]:
     with namespaces() as pids:
         try:
             emulator.start()
-            link = EmulatedLink(emulator, "test", ({"port": "one"}, {"port": "two"}), spec)
-            for port, pid, interface, mac in zip(("one", "two"), pids, INTERFACES, MACS, strict=True):
-                link.add_port(port, pid, interface, mac, 1500)
+            link = EmulatedLink(emulator, "test", ends_in(pids), spec)
+            link.make()
             link.apply(spec)
             bring_up(pids)
             yield link, pids

@@ -96,7 +96,7 @@ def test_a_seed_repeats_the_same_losses() -> None:
         for seed in (7, None, 7):
             link.apply(LinkSpec(DirectionSpec(loss=IndependentLoss(0.1), seed=seed), DirectionSpec()))
             runs.append(received(pids))
-        link.change_directions({"a_to_b": {"seed": 7}})  # the seed that it has: begins anew all the same
+        link.change_directions({"a_to_b": {"seed": 7}})  # the seed that it has: restarts all the same
         runs.append(received(pids))
     assert runs[0] == runs[2] == runs[3]
     assert runs[0] != runs[1]

@@ -63,18 +63,16 @@ def test_a_default_for_the_queue_limit_is_held_and_stays(make: Maker) -> None:
         link, _ = made
         assert link.read_back().a_to_b.queue_frames == 2345
         assert link.read_back().b_to_a.queue_frames == 207
-        link.intf1 = object()
-        link.change(link.intf1, rate_bps=50 * MBIT)
+        link.change(link.ends[0], rate_bps=50 * MBIT)
         assert link.read_back().a_to_b.queue_frames == 2345
-        link.change(link.intf1, queue_frames=77)
+        link.change(link.ends[0], queue_frames=77)
         assert link.read_back().a_to_b.queue_frames == 77
 
 
 @pytest.mark.parametrize("make", [EMULATOR, NETEM])
 def test_a_change_of_one_value_keeps_the_others(make: Maker) -> None:
     with make(LinkSpec.symmetric(3 * MS, 100 * MBIT)) as (link, _):
-        link.intf1 = object()
-        link.change(link.intf1, delay_ns=20 * MS)
+        link.change(link.ends[0], delay_ns=20 * MS)
         asked = LinkSpec(DirectionSpec(20 * MS, 100 * MBIT), DirectionSpec(3 * MS, 100 * MBIT))
         assert link.spec == asked
         check_held("test", asked, link.read_back(), tc.DELAY_TOLERANCE_NS)

@@ -160,7 +160,7 @@ def test_what_the_links_saw(net: Containernet) -> None:
     h1, h2, h3 = net.hosts
     for _ in range(10):
         assert reach(h1, h2)
-    seen = net.link_statistics(anew=True)
+    seen = net.link_statistics(reset=True)
     assert set(seen["links"]) == {"h1-s1", "h2-s1", "h3-s1"}
     for side in ("a_to_b", "b_to_a"):
         assert seen["links"]["h1-s1"][side]["frames"] >= 10

@@ -12,8 +12,8 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
+from containernet_env.network import leftovers
 from containernet_env.network.kernel import ovs
-from containernet_env.runs import clean
 from tests.root.network import machine_interfaces, needs_ovs, needs_root
 
 pytestmark = [pytest.mark.root, needs_root, needs_ovs]
@@ -48,10 +48,10 @@ def test_what_a_killed_network_left_is_removed_and_nothing_else() -> None:
                 assert driver.stdout.readline() == b"up\n"
                 bridges = [bridge.name for bridge in ovs.list_ours()]
                 assert len(bridges) == 2
-                assert clean.remove_bridges() == ()  # in use
+                assert leftovers.remove_bridges() == ()  # in use
             finally:
                 os.killpg(driver.pid, signal.SIGKILL)
-        assert clean.remove_bridges() == tuple(f"bridge {name}" for name in bridges)
+        assert leftovers.remove_bridges() == tuple(f"bridge {name}" for name in bridges)
         assert not [name for name in machine_interfaces() if name.startswith("0b0b0b")]
         assert ovs.vsctl("list-br").split() == ["theirs0"]
     finally:

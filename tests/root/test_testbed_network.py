@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.progress import SilentReporter
 from containernet_env.config import load_config
 from containernet_env.containernet.network import Containernet
 from containernet_env.fidelity.rtt import Tolerance
@@ -21,6 +20,7 @@ from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
 from tests.root.network import keywords_of, needs_emulator, needs_root
@@ -57,7 +57,7 @@ def bed_of(config: Config, **kinds: Any) -> Iterator[PlainHosts]:
     """A testbed with its hosts, before its network."""
     plan = build_plan(config, None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
     images = Images(etcd="none", benchmark="none")
-    testbed = PlainHosts(plan, images, SilentReporter(), port=0, tolerance=Tolerance())
+    testbed = PlainHosts(plan, images, Silent(), port=0, tolerance=Tolerance())
     try:
         testbed._start_hosts()
         yield testbed

@@ -49,8 +49,16 @@ def check(result: Any) -> None:
     assert not problems, problems
 
 
+def check_request(path: str, body: Any) -> None:
+    """Fail unless ``body`` is what the schema allows that follows from the server's own table of parameters."""
+    schema = json.loads((DOCS / "benchmark-request.schema.json").read_text(encoding="utf-8"))
+    schema["anyOf"] = [{"$ref": f"#/$defs/{path.rpartition('/')[2]}"}]
+    problems = [error.message for error in Draft202012Validator(schema).iter_errors(body)]
+    assert not problems, problems
+
+
 def result(*words: str, **changes: Any) -> dict[str, Any]:
-    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__behind"); valid."""
+    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__fell_behind"); valid."""
     made = deepcopy(next(found for asked, found in results().items() if all(word in asked for word in words)))
     for path, value in changes.items():
         *parents, name = path.split("__")

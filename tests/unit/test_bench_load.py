@@ -95,10 +95,10 @@ def test_both_tools_are_asked_for_the_same():
     for cell in plan.cells(3):
         asked = [
             {word for word in plan.command(tool, cell, 70, "h:1,h:2", programs)[1:] if "timeout" not in word}
-            for tool in (plan.OURS, plan.GRPC, plan.ETCD)
+            for tool in (plan.OURS, plan.ETCD)
         ]
-        own = {"--output=json", "--transport=grpc", "--precise", "--require-found"}
-        assert asked[0] - own == asked[1] - own == asked[2] - own
+        own = {"--output=json", "--precise", "--require-found"}
+        assert asked[0] - own == asked[1] - own
         assert {"--total=70", "--endpoints=h:1,h:2", f"--conns={cell.conns}"} <= asked[0]
 
 
@@ -126,7 +126,7 @@ def test_each_tool_spells_a_number_in_its_own_way():
         b"\x80\x01" + bytes(6),
         b"\x80\x80\x01" + bytes(5),
     ]
-    assert plan.outermost_keys(plan.GRPC, 63) == (b"00000000", b"00000010")
+    assert plan.outermost_keys(plan.OURS, 63) == (b"00000000", b"00000010")
     # In the order of bytes 191 comes last, not 199: it is 382 there, and the first byte of that is the largest.
     assert plan.outermost_keys(plan.ETCD, 200) == (bytes(8), b"\xfe\x02" + bytes(6))
 
@@ -175,7 +175,7 @@ def run_of(cluster, operation="put", tool=plan.OURS):
     return run_once(tool, plan.Cell(1, 1, 1, operation, 500), 500, 3, cluster, programs)
 
 
-@pytest.mark.parametrize("tool", [plan.OURS, plan.GRPC, plan.ETCD])
+@pytest.mark.parametrize("tool", [plan.OURS, plan.ETCD])
 def test_a_run_that_the_store_agrees_with_is_a_sample(cluster, tool):
     cluster.rises = cluster.writes = 500
     cluster.outermost = plan.outermost_keys(tool, 500)
@@ -254,14 +254,14 @@ PERF = """
 \tffffffff81 tcp_sendmsg_locked
 \tffffffff82 ksys_write
 \tffffffff83 entry_SYSCALL_64_after_hwframe
-\t           4 containernet-env/benchmark_image/internal/direct.write
+\t           4 containernet-env/benchmark_image/internal/transport.write
 
 \tffffffff81 do_epoll_wait
 \tffffffff83 __x64_sys_epoll_pwait
 
 \t         100 runtime.memmove
 \t         101 containernet-env/benchmark_image/internal/h2.(*Conn).Feed
-\t         102 containernet-env/benchmark_image/internal/direct.(*loop).feed
+\t         102 containernet-env/benchmark_image/internal/transport.(*loop).feed
 
 \t         100 runtime.mallocgc
 """

@@ -11,10 +11,12 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError
 from containernet_env.load.request import request_of
-from containernet_env.load.server import RESULT_SCHEMA, BenchmarkServer, lateness_of
+from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
+from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
-from tests.unit.answers import benchmarks, check, closed_loop, open_loop, results, schema
+from tests.unit.answers import benchmarks, check, check_request, closed_loop, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
 WRITE = Scenario(
@@ -28,7 +30,8 @@ TIMED = {"total": None, "duration_ns": 1_500_000_000}
 
 def asked(scenario: Scenario) -> dict[str, Any]:
     """What the server is asked for beyond what every scenario asks."""
-    body = request_of(scenario, ENDPOINTS, 1800.0)[1]
+    path, body = request_of(scenario, ENDPOINTS, 1800.0)
+    check_request(path, body)
     always = {"endpoints", "clients", "conns", "requestTimeout", "runTimeout", "keySize"}
     return {name: value for name, value in body.items() if name not in always}
 
@@ -83,6 +86,8 @@ def test_writes_have_their_order_of_keys_and_every_load_its_deadline() -> None:
     zipfian = asked(replace(WRITE, keys="zipfian", zipf_exponent=Decimal("1.2")))
     assert (zipfian["keyOrder"], zipfian["zipfExponent"]) == ("zipfian", 1.2)
     assert request_of(replace(READ, request_timeout_ns=10**9), ENDPOINTS, 9.0)[1]["requestTimeout"] == 1.0
+    assert asked(replace(READ, stall_timeout_ns=0)) == asked(READ) | {"stallTimeout": 0.0}
+    assert "stallTimeout" not in asked(READ)
 
 
 def test_reads_of_spans_ask_for_what_the_file_says() -> None:
@@ -121,23 +126,26 @@ def test_a_mixed_load_writes_the_values_of_the_data_set() -> None:
     assert "seed" not in body and "seed" not in asked(Dataset().load)
 
 
+def findings(result: dict[str, Any]) -> list[str]:
+    return [finding.text for finding in load_findings(LoadResult.from_json(result))]
+
+
 def test_lateness_is_told_with_its_cause() -> None:
-    assert lateness_of(closed_loop()) is None
-    assert lateness_of(open_loop()) is None
-    late = {"schedule__behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
-    told = lateness_of(open_loop(**late, schedule__unsent=7, schedule__clients_short=True))
-    assert told == (
+    assert findings(closed_loop()) == findings(open_loop()) == []
+    late = {"schedule__fell_behind": True, "schedule__worst_lag_s": 0.8, "schedule__late": 1200}
+    assert findings(open_loop(**late, schedule__unsent=7, schedule__clients_short=True)) == [
         "behind its schedule: 1,200 requests started late, by up to 0.800 s; 7 were never sent; all clients were busy"
+    ]
+    assert findings(open_loop(**late, schedule__generator_late=3))[1] == (
+        "the generator itself was too slow for 3 requests: their figures are not the store's"
     )
-    own = lateness_of(open_loop(**late, schedule__late_own=3))
-    assert own is not None and "the generator itself was too slow for 3" in own
 
 
 def test_the_examples_in_the_documentation_are_what_the_schema_allows() -> None:
     assert {result["operation"] for result in results().values()} == {"put", "range", "mixed", "txn"}
     for result in results().values():
         check(result)
-    assert schema()["properties"]["schema"] == {"const": RESULT_SCHEMA}
+    assert schema()["properties"]["schema"] == {"const": SCHEMA}
 
 
 class Answering:
@@ -157,11 +165,14 @@ def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answe
     server = BenchmarkServer(Answering(status, answer))
     outcome = server.run("/benchmark/write", {}, 1.0)
     if status == 200:
-        assert (outcome.result, outcome.error) == (answer, None)
+        assert (outcome.load, outcome.error) == (LoadResult.from_json(answer), None)
     elif status == 500:
-        assert (outcome.result, outcome.error) == (answer["result"], answer["error"])
+        assert (outcome.load, outcome.error) == (
+            answer["result"] and LoadResult.from_json(answer["result"]),
+            answer["error"],
+        )
     else:
-        assert outcome.result is None
+        assert outcome.load is None
         assert outcome.error == f"HTTP {status}: {answer['error']}"
 
 
@@ -173,11 +184,11 @@ def test_every_documented_answer_of_a_benchmark_is_understood(status: int, answe
 def test_a_result_of_another_version_is_refused(status: int, changes: dict[str, Any] | None, got: str) -> None:
     result = closed_loop() | changes if changes is not None else {"ok": 5}
     server = BenchmarkServer(Answering(status, result if status == 200 else {"error": "3 failed", "result": result}))
-    with pytest.raises(RunError, match=f"a result {got}; version {RESULT_SCHEMA} is read here.*build.sh"):
+    with pytest.raises(RunError, match=f"a result {got}; version {SCHEMA} is read here.*build.sh"):
         server.run("/benchmark/write", {}, 1.0)
 
 
 def test_a_failed_benchmark_without_figures_has_its_error_only() -> None:
     server = BenchmarkServer(Answering(500, {"error": "no member could be reached", "result": None}))
     outcome = server.run("/benchmark/write", {}, 1.0)
-    assert (outcome.result, outcome.error) == (None, "HTTP 500: no member could be reached")
+    assert (outcome.load, outcome.error) == (None, "HTTP 500: no member could be reached")

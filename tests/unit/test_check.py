@@ -14,6 +14,7 @@ from containernet_env.cli import check, schema
 from containernet_env.cli.render import render_plan, render_summary
 from containernet_env.config import load_config
 from containernet_env.config.export import schema_of
+from containernet_env.config.meanings import MEANINGS
 from containernet_env.config.reader import read_document
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
 from containernet_env.plan.build import build_plan
@@ -136,6 +137,24 @@ def test_the_exported_schema_is_current(kind):
     result = CliRunner().invoke(schema.command, [kind])
     assert result.exit_code == 0
     assert SCHEMAS[kind].read_text() == result.output, f"run: containernet-env schema {kind} > {SCHEMAS[kind]}"
+
+
+def test_editors_get_a_description_of_every_key():
+    used = set()
+    for kind in SCHEMAS:
+        schema = schema_of(kind)
+        for model, value in {"": schema, **schema["$defs"]}.items():
+            for key, member in value.get("properties", {}).items():
+                name = f"{model}.{key}" if f"{model}.{key}" in MEANINGS else key
+                assert "meaning" not in member
+                if name in MEANINGS:
+                    used.add(name)
+                    assert member["description"].startswith(MEANINGS[name]), name
+                else:
+                    assert model == "RawLoad" and member["description"], name
+    assert used == set(MEANINGS)
+    node = schema_of("config")["$defs"]["RawNode"]["properties"]
+    assert node["ip"]["description"] == "IPv4 address of the host: an IPv4 address such as 10.0.0.251"
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

@@ -55,6 +55,21 @@ class Net:
             "loss 1.5% between etcd1 and s1, both ways",
         ),
         (
+            "jitter etcd1 s1 1ms",
+            ("set_jitter", "etcd1", "s1", "1ms", ("distribution", "uniform"), ("one_way", False)),
+            "jitter 1ms (uniform) between etcd1 and s1, both ways",
+        ),
+        (
+            "jitter s1 etcd1 500us normal one-way",
+            ("set_jitter", "s1", "etcd1", "500us", ("distribution", "normal"), ("one_way", True)),
+            "jitter 500us (normal) from s1 to etcd1",
+        ),
+        (
+            "jitter etcd1 s1 0",
+            ("set_jitter", "etcd1", "s1", None, ("distribution", "uniform"), ("one_way", False)),
+            "jitter 0 between etcd1 and s1, both ways",
+        ),
+        (
             "partition etcd1 | etcd2 etcd3",
             ("partition", [["etcd1"], ["etcd2", "etcd3"]]),
             "parted: etcd1 | etcd2 etcd3",
@@ -77,6 +92,9 @@ def test_what_a_line_does(line: str, call: tuple[Any, ...], said: str) -> None:
         "link etcd1 s1 sideways",
         "delay etcd1 10ms",
         "delay etcd1 s1 10 ms",
+        "jitter etcd1 1ms",
+        "jitter etcd1 s1 1ms pareto",
+        "jitter etcd1 s1 normal",
         "rate etcd1 s1 fast",
         "rate etcd1 s1 nan",
         "loss etcd1 s1 1",

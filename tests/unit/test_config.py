@@ -270,25 +270,39 @@ def test_every_problem_is_reported_at_once_in_the_files_order(tmp_path):
       {"ip": "10.0.7.2", "mem": "1g", "cpus": 1, "bandwidth": 1, "link_delay": "1s"}
     ]"""
     assert list(problems(tmp_path, text)) == [
+        "$[0].bandwidth",
         "$[0].ip",
         "$[0].mem",
         "$[0].cpus",
         "$[0].bandwith",
         "$[0].link_delay",
-        "$[0].bandwidth",
-        "$[1].mem",
         "$[1].cpus",
         "$[1].bandwidth",
         "$[1].link_delay",
+        "$[1].mem",
         "$[2].ip",
         "$[3].ip",
     ]
 
 
 def test_the_message_is_one_block_with_a_line_per_problem(tmp_path):
-    path = write(tmp_path, [node(cpus=0), node(ip="10.0.0.2", link_delay="x")])
+    path = write(tmp_path, json.dumps([node(cpus=0), node(ip="10.0.0.2", link_delay="3 ms")], indent=1))
     with pytest.raises(ConfigError) as caught:
         load_config(path)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == f"{path} is refused:"
-    assert [line.split(":")[0] for line in lines[1:]] == ["  $[0].cpus", "  $[1].link_delay"]
+    assert str(caught.value).splitlines() == [
+        f"{path} is refused:",
+        '  line 5, column 11, $[0].cpus: is out of range; got 0; allowed: a number such as 1, 0.5 or "2", '
+        'from 0.01 to 1024, or "unlimited"',
+        "  line 14, column 17, $[1].link_delay: is not a delay, no space between number and unit: "
+        'write "3ms"; got "3 ms"; allowed: a number with s, ms, us or ns such as "3ms", from 0 to 10s',
+    ]
+
+
+def test_a_list_of_very_many_problems_is_cut(tmp_path):
+    nodes = [dict.fromkeys(("ip", "mem", "cpus", "bandwidth", "link_delay"))] * 60
+    path = write(tmp_path, nodes)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert len(caught.value.problems) == 300
+    assert len(str(caught.value).splitlines()) == 202
+    assert str(caught.value).endswith("  and 100 more")

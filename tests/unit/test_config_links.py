@@ -10,11 +10,12 @@ import pytest
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.config import Config
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.results.rows import bandwidths_mbps, link_delays_ms
+from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one
 
 MS, MBIT = 10**6, 10**6
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
@@ -77,12 +78,17 @@ def test_the_clients_link(tmp_path):
     assert config.client.link == LinkSpec(DirectionSpec(), DirectionSpec(7 * MS))
 
 
+def shown(config: Config) -> tuple[str, str]:
+    links = [node.link for node in config.nodes]
+    return each_or_one([delay_ms(link) for link in links]), each_or_one([bandwidth_mbps(link) for link in links])
+
+
 def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
     link = {"to_switch": {"delay": "1.5ms", "bandwidth": 10}, "from_switch": {"delay": "2ms", "bandwidth": "unlimited"}}
     config = load(tmp_path, {"link": link})
-    assert (link_delays_ms(config), bandwidths_mbps(config)) == ("1.5/2", "10/unlimited")
+    assert shown(config) == ("1.5/2", "10/unlimited")
     config = load(tmp_path, OWN)
-    assert (link_delays_ms(config), bandwidths_mbps(config)) == ("3", "100")
+    assert shown(config) == ("3", "100")
 
 
 def test_the_plan_holds_every_value(tmp_path):
@@ -132,8 +138,8 @@ def test_the_plan_holds_every_value(tmp_path):
         (
             {**OWN, "link": {"jitter": {"value": "0ms"}}},
             [
-                ("$.nodes[0].link.jitter.value", "is no jitter at all"),
                 ("$.nodes[0].link.jitter.distribution", "is missing"),
+                ("$.nodes[0].link.jitter.value", "is no jitter at all"),
             ],
         ),
         (
@@ -146,9 +152,9 @@ def test_the_plan_holds_every_value(tmp_path):
         ),
         ({**OWN, "link": {"loss": {"good_to_bad_ratio": 2}}},
          [
-             ("$.nodes[0].link.loss.good_to_bad_ratio", "is out of range"),
              ("$.nodes[0].link.loss.model", "is missing"),
              ("$.nodes[0].link.loss.bad_to_good_ratio", "is missing"),
+             ("$.nodes[0].link.loss.good_to_bad_ratio", "is out of range"),
          ]),
     ],
 )  # fmt: skip
@@ -159,13 +165,13 @@ def test_problems_are_told_with_their_place(tmp_path, host, expected):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("loss", "1%", "is not a number"),
+        ("loss", "1%", "is not a number, a number without a unit: write 0.01"),
         ("loss", None, "is not a number"),
         ("loss", 1.5, "is out of range"),
         ("loss", True, "is not a number"),
         ("jitter", "1ms", "is not an object"),
         ("queue", 0, "is out of range"),
-        ("queue", "5", "is not a queue limit"),
+        ("queue", "5", "is not a queue limit, a number without quotes: write 5"),
         ("queue", "0b", "is out of range"),
         ("queue", 1.5, "is not a queue limit"),
         ("seed", -1, "is negative"),

@@ -69,7 +69,9 @@ def test_what_looks_like_a_comment_in_a_string_is_text():
         ("[1, // one\n 2, // two\n]", "line 2, column 3: has a comma with nothing after it"),
         ("[1 2]", "line 1, column 4: is not JSON: expecting ',' delimiter; got 2]"),
         ("[1] [2]", "line 1, column 5: has more text after the end of the JSON value"),
-        ("", "line 1, column 1: is not JSON: expecting value; got the end of the file"),
+        ("", "file: is empty; got 0 bytes; allowed: one JSON value"),
+        (" \n", "file: is empty; got 2 bytes; allowed: one JSON value"),
+        ("// x", "line 1, column 5: is not JSON: expecting value; got the end of the file"),
         ("[1, /* open", "line 1, column 5: comment is never closed"),
         ("['a']", "line 1, column 2: is not JSON: expecting value; got 'a']"),
         ("[01]", "line 1, column 3"),
@@ -77,7 +79,9 @@ def test_what_looks_like_a_comment_in_a_string_is_text():
         ('["a\nb"]', "line 1, column 4: is not JSON: invalid control character"),
         ("[" * 100_000, "nested too deeply"),
         ("[" * 50 + "]" * 50, "nested too deeply"),
-        (b"[\xff]", "byte 1: is not UTF-8 text; got 0xff"),
+        (b"[\xff]", "line 1, column 2: is not UTF-8 text; got 0xff"),
+        (b'\xef\xbb\xbf["\xc3\xa4",\n "\xc3\xa4\xff"]', "line 2, column 4: is not UTF-8 text; got 0xff"),
+        (b"\x89PNG\r\n", "line 1, column 1: is not UTF-8 text; got 0x89"),
         (b" " * (MAX_FILE_BYTES + 1), "is too large"),
     ],
 )
@@ -99,11 +103,11 @@ def test_a_directory_is_refused(tmp_path):
 def test_keys_given_twice_and_numbers_that_are_none_are_all_found(tmp_path):
     text = '{"a": {"b": 1, "b": 2}, "c": [NaN, -Infinity, 1e99999999999999999999999], "d e": ' + "9" * 5000 + "}"
     assert [problem.split(";")[0] for problem in refusal(tmp_path, text)] == [
-        "$.a.b: is given more than once",
-        "$.c[0]: is not a number",
-        "$.c[1]: is not a number",
-        "$.c[2]: is not a number",
-        '$["d e"]: is not a number',
+        "line 1, column 16, $.a.b: is given more than once",
+        "line 1, column 31, $.c[0]: is not a number",
+        "line 1, column 36, $.c[1]: is not a number",
+        "line 1, column 47, $.c[2]: is not a number",
+        'line 1, column 82, $["d e"]: is not a number',
     ]
 
 
@@ -118,3 +122,10 @@ def test_values_are_shown_short_and_printable():
     assert render("\x9b") == r'"\x9b"'
     assert len(render("x" * 1000)) == 60
     assert json_path(("nodes", 0, "odd key")) == '$.nodes[0]["odd key"]'
+
+
+@given(JSON)
+def test_the_beginning_of_any_value_is_shown(value):
+    whole = json.dumps(value, ensure_ascii=False)
+    if whole.isprintable():
+        assert render(value) == (whole if len(whole) <= 60 else f"{whole[:57]}...")

@@ -18,13 +18,14 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer, ControlClient
-from containernet_env.network.emulator.process import (
+from containernet_env.network.emulator.link import (
     EmulatedLink,
-    LinkEmulator,
     changed_fields,
     direction_from_json,
     direction_to_json,
 )
+from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.interface import Interface, SwitchPort
 
 
 class Emulator:
@@ -80,12 +81,12 @@ def test_answers_find_their_requests_in_any_order(emulator: Emulator) -> None:
     assert answers == {"one": {"is": 1}, "two": {"is": 2}}
 
 
-def test_a_refusal_is_an_error_that_names_the_operation_and_the_field(emulator: Emulator) -> None:
+def test_a_refusal_is_an_error_that_names_the_operation_and_the_reason(emulator: Emulator) -> None:
     answers: dict[str, Any] = {}
     thread = ask(emulator, "add_link", answers, "x")
-    emulator.send(id=emulator.request()["id"], ok=False, error="no such port", field="a.port")
+    emulator.send(id=emulator.request()["id"], ok=False, error="a.port: no such port")
     thread.join(5)
-    assert answers["x"] == "link emulator: add_link: no such port (a.port)"
+    assert answers["x"] == "link emulator: add_link: a.port: no such port"
 
 
 def test_no_answer_in_time_is_an_error_and_a_late_one_is_nobodys(emulator: Emulator) -> None:
@@ -256,7 +257,7 @@ def test_a_default_limit_is_sent_where_none_is_asked_for() -> None:
 
 
 def test_a_change_names_the_seed_only_where_it_changes() -> None:
-    # Naming it would begin the draws anew.
+    # Naming it would restart the draws.
     held = DirectionSpec(3_000_000, seed=7)
     assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
     assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
@@ -280,14 +281,15 @@ class _Recorder(LinkEmulator):
         return Answer(self.held, 1)
 
 
-def test_naming_the_seed_of_a_direction_begins_its_draws_anew_and_no_others() -> None:
+def test_naming_the_seed_of_a_direction_restarts_its_draws_and_no_others() -> None:
     recorder = _Recorder()
-    link = EmulatedLink(recorder, "d1-s1", ({"port": "d1"}, {"switch": "s1"}), LinkSpec())
+    link = EmulatedLink(recorder, "d1-s1", (Interface(1, "e0", None, "d1"), SwitchPort("e1", "s1")), LinkSpec())
     seeded = DirectionSpec(3_000_000, loss=IndependentLoss(0.5), seed=7)
     link.apply(LinkSpec(seeded, seeded))
     link.change_directions({"a_to_b": {"seed": 7}})
     link.change_directions({"a_to_b": {"delay_ns": 5_000_000}, "b_to_a": {"delay_ns": 5_000_000}})
-    _, restart, change = (fields for _, fields in recorder.requests)
+    made, restart, change = (fields for _, fields in recorder.requests)
+    assert (made["a"], made["b"]) == ({"port": "d1"}, {"switch": "s1"})
     assert restart["a_to_b"]["seed"] == 7
     assert "seed" not in restart["b_to_a"]
     assert "seed" not in change["a_to_b"]

@@ -10,7 +10,9 @@ from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.keywords import link_spec
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.interface import Interface
+from containernet_env.network.kernel.tc import VethLink
+from containernet_env.network.link import check_held
 
 MS = 10**6
 
@@ -91,7 +93,6 @@ def test_every_value_that_is_not_held_is_an_error() -> None:
 def test_values_out_of_range_are_usage_errors_where_users_give_them() -> None:
     with pytest.raises(UsageError, match="rate_bps must be 1000"):
         link_spec({"bw": 0.0005}, {}, {}, "link d1-s1")
-    link = ShapedLink("d1-s1", LinkSpec.symmetric(MS))
-    link.intf1 = object()
+    link = VethLink("d1-s1", (Interface(1, "e0"), Interface(1, "e1")), LinkSpec.symmetric(MS))
     with pytest.raises(UsageError, match="link d1-s1: uniform jitter"):
-        link.change(link.intf1, jitter=Jitter("uniform", 2 * MS))
+        link.change(link.ends[0], jitter=Jitter("uniform", 2 * MS))

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from containernet_env.model.link_statistics import emulator_counters, own_losses, since, veth_counters
+from containernet_env.model.link_statistics import LinkStatistics, emulator_counters, since, veth_counters
 
 README = Path(__file__).resolve().parents[2] / "link_emulator" / "README.md"
 
@@ -43,19 +43,19 @@ def test_the_emulators_statistics() -> None:
     assert counted["links"]["etcd1-s1"]["b_to_a"]["lateness"]["buckets"] == [[5, 1]]
     assert "buckets" not in counted["lateness"]  # their sum is in the directions'
     assert counters["switches"]["s1"]["invalid_source"] == 0
-    gaps = (counters["read_gap"], counters["ports"]["etcd1"]["read_gap"])
+    gaps = (counters["ingress_poll_delay"], counters["ports"]["etcd1"]["ingress_poll_delay"])
     assert all({"count", "p50_ns", "p99_ns", "max_ns"} <= set(gap) for gap in gaps)
     assert counters["at_ns"] == 5
 
 
 def test_every_loss_that_nobody_asked_for_is_told() -> None:
     counters = emulator_counters(stats_example(), 5)
-    assert list(own_losses(counters)) == []
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == []
     link, port = counters["links"]["etcd1-s1"], counters["ports"]["etcd1"]
     link["a_to_b"]["drops"] |= {"loss": 1, "queue": 1, "cut": 1, "down": 1, "partition": 1, "oversize": 1, "buffers": 3}
     link["b_to_a"]["drops"] |= {"device": 4, "error": 5}
     port["tap_drops"] = {"queue": 7, "receive": 8}
-    assert list(own_losses(counters)) == [
+    assert [text for _, _, text in LinkStatistics(counters).own_losses()] == [
         "link etcd1-s1: 3 frames from its first node lost, since the emulator had no memory left",
         "link etcd1-s1: 4 frames to its first node lost, since the kernel had no room for them",
         "link etcd1-s1: 5 frames to its first node lost, since the kernel refused them",
@@ -63,7 +63,7 @@ def test_every_loss_that_nobody_asked_for_is_told() -> None:
         "etcd1: 8 frames lost after the link, since the host's network stack did not take them",
     ]
     port["tap_drops"] = None
-    assert len(list(own_losses(counters))) == 3
+    assert len([text for _, _, text in LinkStatistics(counters).own_losses()]) == 3
 
 
 def test_the_kernels_counters_and_their_difference() -> None:
@@ -79,5 +79,5 @@ def test_the_kernels_counters_and_their_difference() -> None:
     link["stats64"]["tx"] = {"bytes": 1500, "packets": 14, "errors": 0, "dropped": 1}
     now = since(before, veth_counters(link, [{"kind": "htb", "root": True, "drops": 6}]))
     assert (now["frames"], now["bytes"], now["drops"]) == (4, 500, {"queue_or_loss": 2, "device": 0})
-    # The qdisc was made anew in between.
+    # The qdisc was replaced in between.
     assert since(before, veth_counters(link, [{"root": True, "drops": 3}]))["drops"]["queue_or_loss"] == 3

@@ -23,7 +23,7 @@ from containernet_env.base.errors import MissingRequirementError, RunError, Usag
 from containernet_env.config import load_config
 from containernet_env.containernet import select
 from containernet_env.containernet.original.links import keywords
-from containernet_env.hosts import engine, netns
+from containernet_env.hosts import container, engine, netns
 from containernet_env.hosts.engine import OurContainer
 from containernet_env.hosts.limits import Limits
 from containernet_env.model import containernet_rules as original_rules
@@ -333,14 +333,13 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
     for name in modules:
         monkeypatch.delitem(sys.modules, name, raising=False)
     module = importlib.import_module(ours)
-    host_module = sys.modules["containernet_env.containernet.original.host"]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # No interrupt of the constructors: these run where the fake kernel is.
     monkeypatch.setattr("mininet.link.makeIntfPair", lambda *args, **options: None)
-    monkeypatch.setattr(host_module, "cgroups_of", lambda pid: None)
+    monkeypatch.setattr(container, "cgroups_of", lambda pid: None)
     held = Limits(100_000, 100_000, 512 << 20, None)
-    monkeypatch.setattr(host_module, "read_limits", lambda groups: held)
-    monkeypatch.setattr(host_module, "limit_swap", lambda groups, *limits: swap_limits.append(limits))
+    monkeypatch.setattr(container, "read_limits", lambda groups: held)
+    monkeypatch.setattr(container, "limit_swap", lambda groups, *limits: swap_limits.append(limits))
     swap_limits.clear()
     monkeypatch.setattr(engine, "list_ours", lambda run=None: [])
     monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
@@ -386,16 +385,15 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -
     # Some engines drop the limit of swap on cgroup v2.
     assert swap_limits == [(512 << 20, 512 << 20)]
     assert host.alive
-    assert (net.engine_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
-    assert net.engine_version.startswith("3.0 (Mininet ")
+    assert (net.backend_name, net.hosts_kind, net.links_kind) == ("containernet", "containernet", "tclink")
+    assert net.backend_version.startswith("3.0 (Mininet ")
 
 
 def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(
     original: Original, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net, plan = original(plan_of()), plan_of()
-    module = sys.modules["containernet_env.containernet.original.host"]
-    monkeypatch.setattr(module, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
+    monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
         net.add_host(plan.hosts[0], "image:tag", ["start-etcd"])
 

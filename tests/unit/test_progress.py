@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from containernet_env.base.progress import ScenarioReport
 from containernet_env.cli import progress
-from containernet_env.cli.progress import TerminalReporter
+from containernet_env.cli.progress import MatrixTime, TerminalProgress
+from containernet_env.model.findings import Finding
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.plan.plan import PlannedScenario
+from tests.unit.answers import closed_loop
+
+WRITE = Scenario(name="w", type="write", total=10_000, clients=10, conns=2, key_size=8, val_size=256, key_space=10_000)
+TIMED = Scenario(
+    name="timed",
+    type="write",
+    duration_ns=60 * 10**9,
+    rate=Decimal(500),
+    clients=10,
+    conns=2,
+    key_size=8,
+    val_size=256,
+    key_space=1000,
+)
 
 
 class Clock:
@@ -29,42 +48,71 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_without_a_terminal_a_long_scenario_says_how_far_it_is(clock: Clock) -> None:
+def planned(scenario: Scenario, estimated_s: float = 60.0) -> PlannedScenario:
+    return PlannedScenario(ScheduledScenario(scenario, 1), False, estimated_s)
+
+
+def ended(scenario: Scenario, seconds: float, **result: object) -> ScenarioOutcome:
+    load = LoadResult.from_json(closed_loop(**result))
+    return ScenarioOutcome(ScheduledScenario(scenario, 1), "t", 1, seconds=seconds, load=load)
+
+
+def test_without_a_terminal_a_long_scenario_says_how_far_it_and_the_matrix_are(clock: Clock) -> None:
     output = StringIO()
-    reporter = TerminalReporter(Console(file=output, width=200))
-    reporter.scenario_started(1, 2, "w", 10_000, None)
+    terminal = TerminalProgress(Console(file=output, width=200))
+    terminal.matrix_started([planned(WRITE), planned(TIMED)])
+    terminal.scenario_started(planned(WRITE))
     for _ in range(4):
         clock.now += 5
-        reporter.scenario_progress(3000, 12)
-    reporter.scenario_started(2, 2, "timed", None, 60.0)
+        terminal.scenario_progress(3000, 12)
+    terminal.scenario_ended(ended(WRITE, 30.0))
+    terminal.scenario_started(planned(TIMED))
     clock.now += 20
-    reporter.scenario_progress(10_000, 0)
-    clock.now += 50
-    reporter.scenario_progress(35_000, 0)
-    assert output.getvalue().splitlines() == [
-        "[1/2] w: 3,000 of 10,000, 200/s, 12 failed, about 35 s left",
-        "[2/2] timed: 20 of 60 s, 500/s, about 40 s left",
-        "[2/2] timed: 60 of 60 s, 500/s, about 0.0 s left",
+    terminal.scenario_progress(10_000, 0)
+    lines = output.getvalue().splitlines()
+    assert lines[0] == "[1/2] w: 3,000 of 10,000, 200/s, 12 failed, about 35 s left (all scenarios: 105 s)"
+    # The first took half of what was expected: so will the second.
+    assert lines[2] == "[2/2] timed: 20 of 60 s, 500/s, about 40 s left (all scenarios: 10 s)"
+
+
+def test_on_a_terminal_a_duration_moves_the_live_lines_by_its_time(clock: Clock) -> None:
+    output = StringIO()
+    terminal = TerminalProgress(Console(file=output, width=120, force_terminal=True))
+    terminal.matrix_started([planned(TIMED), planned(WRITE)])
+    terminal.scenario_started(planned(TIMED))
+    clock.now += 20
+    terminal.scenario_progress(10_000, 3)
+    terminal.close()
+    assert "20 of 60 s" in output.getvalue()
+    assert "500/s, 3 failed" in output.getvalue()
+    assert "all 2 scenarios" in output.getvalue()
+    assert "about 100 s left" in output.getvalue()
+
+
+def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_found(clock: Clock) -> None:
+    output = StringIO()
+    terminal = TerminalProgress(Console(file=output, width=200))
+    terminal.matrix_started([planned(WRITE)] * 2)
+    for failed in (0, 200):
+        terminal.scenario_started(planned(WRITE))
+        outcomes = {"ok": 1000 - failed, "failed": failed, "unknown": 0, "unsent": 0}
+        terminal.scenario_ended(ended(WRITE, 2.0, ok=1000 - failed, failed=failed, outcomes=outcomes))
+    whole, partly = output.getvalue().splitlines()
+    assert partly == f"{whole.replace('[1/2]', '[2/2]')}  200 requests in no percentile"
+    finding = Finding("link_lateness", "warning", "frames were late")
+    terminal.scenario_ended(
+        ScenarioOutcome(ScheduledScenario(WRITE, 1), "t", 1, findings=(finding,), error="not run: x")
+    )
+    assert [line.strip() for line in output.getvalue().splitlines()[2:]] == [
+        "[3/2] w  not run: x",
+        "note       w: frames were late",
     ]
 
 
-def test_on_a_terminal_a_duration_moves_the_live_line_by_its_time(clock: Clock) -> None:
-    output = StringIO()
-    reporter = TerminalReporter(Console(file=output, width=120, force_terminal=True))
-    reporter.scenario_started(1, 1, "timed", None, 60.0)
-    clock.now += 20
-    reporter.scenario_progress(10_000, 3)
-    reporter.close()
-    assert "20 of 60 s" in output.getvalue()
-    assert "500/s, 3 failed" in output.getvalue()
-
-
-def test_the_line_of_a_scenario_says_what_its_percentiles_leave_out(clock: Clock) -> None:
-    output = StringIO()
-    reporter = TerminalReporter(Console(file=output, width=200))
-    reporter.scenario_started(1, 1, "w", 10_000, None)
-    for left_out in (0, 1200):
-        figures = ScenarioReport("w", 1, 2.0, 100.0, p50_s=0.01, p99_s=None, errors=0, left_out=left_out, error=None)
-        reporter.scenario_ended(figures)
-    whole, partly = output.getvalue().splitlines()
-    assert partly == f"{whole}  1,200 requests in no percentile"
+def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:
+    times = MatrixTime([10.0, 20.0, 30.0])
+    assert (times.count, times.number, times.left_s(0.0), times.whole_s) == (3, 1, 60.0, 60.0)
+    assert times.left_s(15.0) == 45.0
+    times.ended(20.0)
+    assert (times.number, times.left_s(0.0), times.done_s, times.whole_s) == (2, 100.0, 20.0, 120.0)
+    assert times.left_s(500.0) == 0.0

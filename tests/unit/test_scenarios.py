@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
-from containernet_env.config import scenario_schema
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.selection import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
 
 OPEN_LOOP = DEFAULT_SCENARIOS.with_name("open-loop.json")
-GO_SPEC = Path(__file__).resolve().parents[2] / "benchmark_image" / "internal" / "spec" / "spec.go"
 
 
 def test_the_default_matrix_is_the_documented_one():
@@ -76,6 +72,9 @@ def test_names_of_open_loops_say_rate_and_length(tmp_path):
 
 
 def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
+    file = write(tmp_path, {"scenarios": [writes(load=LOAD | {"stallTimeout": "0s"})]})
+    (stalling,) = load_scenarios(file).scenarios
+    assert (stalling.name, stalling.stall_timeout_ns) == ("write-leader-10x1x1-stallnever-4B-64B", 0)
     block = writes(load=LOAD | {"timeout": "5s"}, keys=["sequential", "shuffled", "zipfian"], zipfExponent=2)
     assert names_of(tmp_path, block | {"keySpace": 7}, writes(load=LOAD | {"timeout": "20s"})) == [
         "write-leader-10x1x1-timeout5s-4B-64B-of7",
@@ -181,11 +180,11 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
     ("value", "path", "got", "allowed"),
     [
         ([], "$", "[]", "an object with the keys dataset, scenarios"),
-        ({}, "$.scenarios", None, "Blocks"),
+        ({}, "$.scenarios", None, "a list of 1 to 1000 blocks"),
         ({"scenarios": []}, "$.scenarios", "0 entries", "at least 1"),
         ({"scenarios": [writes()], "more": 1}, "$.more", "1", "dataset, scenarios"),
         ({"scenarios": [5]}, "$.scenarios[0]", "5", "an object"),
-        ({"scenarios": [{}]}, "$.scenarios[0].type", None, '"write" or "read"'),
+        ({"scenarios": [{"load": LOAD}]}, "$.scenarios[0].type", None, '"write" or "read"'),
         ({"scenarios": [writes(type="put")]}, "$.scenarios[0].type", '"put"', '"write" or "read"'),
         ({"scenarios": [writes(type=5)]}, "$.scenarios[0].type", "5", '"write" or "read"'),
         ({"scenarios": [writes(load=[])]}, "$.scenarios[0].load", "0 entries", "at least 1"),
@@ -258,6 +257,12 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(load=OPEN, keys="uniform")]}, "$.scenarios[0].keySpace", None, "uniform ones are drawn"),
         ({"scenarios": [reads(keySpace=5)]}, "$.scenarios[0].keySpace", "5", "type, load, target, keys"),
         ({"scenarios": [writes(load=LOAD | {"timeout": "0s"})]}, "$.scenarios[0].load.timeout", '"0s"', "3600s"),
+        (
+            {"scenarios": [writes(load=LOAD | {"stallTimeout": "10us"})]},
+            "$.scenarios[0].load.stallTimeout",
+            '"10us"',
+            "at least 1ms",
+        ),
         ({"scenarios": [reads(verify=1)]}, "$.scenarios[0].verify", "1", "true or false"),
         ({"scenarios": [reads(spanKeys=0)]}, "$.scenarios[0].spanKeys", "0", "from 1 to"),
         ({"scenarios": [reads(spanKeys=[5, 10_001])]}, "$.scenarios[0].spanKeys", "[5, 10001]", "at most dataset.keys"),
@@ -352,30 +357,6 @@ def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
         "$.scenarios[1].q",
         "$.z",
     ]
-
-
-def bounds_of_the_server():
-    """The numbers of spec.go's constants, by name."""
-    found = re.findall(
-        r"^\t(M[a-z]+[A-Z]\w+) += ([0-9_.]+(?: << [0-9]+)?)(?: //.*)?$", GO_SPEC.read_text(), re.MULTILINE
-    )
-    values = ((name, value.partition(" << ")) for name, value in found)
-    return {name: float(number.replace("_", "")) * 2 ** int(shift or 0) for name, (number, _, shift) in values}
-
-
-def test_no_bound_is_wider_than_the_benchmark_servers():
-    ours = {
-        "MaxClients": scenario_schema.CLIENTS_MAX,
-        "MaxConns": scenario_schema.CONNS_MAX,
-        "MaxTotal": scenario_schema.REQUESTS_MAX,
-        "MaxKeySize": scenario_schema.KEY_MAX_BYTES,
-        "MaxValSize": scenario_schema.VALUE_MAX_BYTES,
-        "MinRate": float(scenario_schema.RATE_MIN),
-        "MaxRate": scenario_schema.RATE_MAX,
-        "MaxZipf": scenario_schema.ZIPF_MAX,
-    }
-    theirs = bounds_of_the_server()
-    assert ours == {name: theirs[name] for name in ours}
 
 
 @pytest.mark.parametrize(

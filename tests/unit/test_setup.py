@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from containernet_env import setup
 from containernet_env.base import assets, sources
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.progress import SilentReporter
 from containernet_env.cli import setup as cli_setup
+from containernet_env.runs.progress import Silent
 from containernet_env.setup import missing
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
@@ -34,7 +34,7 @@ def test_nothing_missing_is_ready_and_does_nothing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(setup, "_Work", None)
     assert setup.is_ready()
     assert setup.ready_images() == IMAGES
-    assert setup.set_up(SilentReporter()) is False
+    assert setup.set_up(Silent()) is False
 
 
 def test_everything_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ def test_set_up_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking(monkeypatch, Missing(packages=("mininet",)))
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(MissingRequirementError, match=r"needs root\n.*sudo"):
-        setup.set_up(SilentReporter())
+        setup.set_up(Silent())
 
 
 def test_disk_is_only_asked_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_nothing_to_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.output.startswith("Set-up: nothing to do (")
 
 
-def test_the_verb_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_follows_replaces_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     lacking(monkeypatch, Missing(required=IMAGES))
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda path, argv: became.append(argv))

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+import requests
+from docker.errors import DockerException
 
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
@@ -38,6 +40,7 @@ def lonely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(dockerd, "_PID_FILE", tmp_path / "docker.pid")
     monkeypatch.setattr(dockerd, "service_commands", list)
     monkeypatch.setattr(engine, "is_reachable", lambda: (tmp_path / "answers").exists())
+    monkeypatch.setattr(engine, "listens", lambda: (tmp_path / "answers").exists())
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return tmp_path
 
@@ -113,11 +116,21 @@ def test_flags_that_the_configuration_file_has_are_not_given_twice(
     assert "--bridge=none" in how
 
 
+def living(folder: Path) -> subprocess.Popen[bytes]:
+    """A process that its pid file and its name say is a dockerd."""
+    named = folder / "dockerd"
+    named.symlink_to(shutil.which("sleep") or "/bin/sleep")
+    process = subprocess.Popen([named, "60"])
+    (folder / "docker.pid").write_text(str(process.pid))
+    deadline = time.monotonic() + 5
+    # The kernel closes the pipe that tells of the new program before it gives the process its name.
+    while not dockerd._runs(folder / "docker.pid") and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return process
+
+
 def test_one_that_is_starting_already_is_waited_for(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    starting = lonely / "dockerd"
-    starting.symlink_to(shutil.which("sleep") or "/bin/sleep")
-    process = subprocess.Popen([starting, "60"])
-    (lonely / "docker.pid").write_text(str(process.pid))
+    process = living(lonely)
     monkeypatch.setattr(dockerd, "find", lambda: "/nowhere/dockerd")
     answer = threading.Timer(0.2, (lonely / "answers").touch)
     answer.start()
@@ -127,6 +140,49 @@ def test_one_that_is_starting_already_is_waited_for(lonely: Path, monkeypatch: p
         answer.join()
         process.kill()
         process.wait()
+
+
+def refuse_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dockerd, "find", lambda: pytest.fail("a second engine was about to be started"))
+    monkeypatch.setattr(dockerd, "_START_DEADLINE_S", 0.2)
+
+
+def test_no_second_one_is_started_beside_one_that_lives_and_is_silent(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_start(monkeypatch)
+    process = living(lonely)
+    try:
+        with pytest.raises(MissingRequirementError, match=r"does not answer(.|\n)*no second one"):
+            dockerd.start(lambda text: None)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_no_second_one_is_started_where_something_accepts_connections(
+    lonely: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_start(monkeypatch)
+    monkeypatch.setattr(engine, "listens", lambda: True)
+
+    def late() -> bool:
+        raise engine.EngineUnusableError(requests.exceptions.ReadTimeout("read timed out"))
+
+    monkeypatch.setattr(engine, "is_reachable", late)
+    with pytest.raises(MissingRequirementError, match=r"something listens(.|\n)*no second one"):
+        dockerd.ensure_running()
+
+
+def test_an_engine_that_the_sdk_cannot_use_is_told_at_once(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_to_start(monkeypatch)
+
+    def unusable() -> bool:
+        raise engine.EngineUnusableError(DockerException("Not supported URL scheme http+docker"))
+
+    monkeypatch.setattr(engine, "is_reachable", unusable)
+    with pytest.raises(MissingRequirementError, match=r"URL scheme http\+docker(.|\n)*setup\.py pins"):
+        dockerd.ensure_running()
 
 
 def test_death_for_another_reason_shows_its_last_lines(lonely: Path, monkeypatch: pytest.MonkeyPatch) -> None:

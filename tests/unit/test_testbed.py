@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.progress import SilentReporter
 from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
 from containernet_env.fidelity.rtt import ProbeHost, Tolerance, measure
@@ -18,6 +17,7 @@ from containernet_env.model.topology import RttExpectation
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
@@ -34,14 +34,14 @@ class FakeNet:
         self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
 
-    def carrier_facts(self) -> dict[str, Any]:
+    def link_backend_facts(self) -> dict[str, Any]:
         return self.hello
 
     def on_event(self, handler: Any) -> None:
         self.hear = handler
 
 
-class Notes(SilentReporter):
+class Notes(Silent):
     """Keeps what the user is told."""
 
     def __init__(self) -> None:
@@ -58,7 +58,12 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     told: list[str] = []
     made: Any = Testbed(
-        plan, Images(etcd="e", benchmark="b"), Notes(), port=0, tolerance=Tolerance(), on_failure=told.append
+        plan,
+        Images(etcd="e", benchmark="b"),
+        Notes(),
+        port=0,
+        tolerance=Tolerance(),
+        on_event=lambda kind, text, subject=None: told.append(text) if kind == "network_failed" else None,
     )
     made.told = told
     return made
@@ -122,7 +127,7 @@ def test_what_the_emulator_did_not_get_is_told(
     bed.net.hello = hello
     bed._check_emulator()
     assert bed.realtime is realtime
-    assert bed._reporter.notes == notes
+    assert bed._progress.notes == notes
 
 
 def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:

@@ -43,23 +43,23 @@ type route struct {
 }
 
 func (h *Handler) routes() map[string]route {
-	return map[string]route{
-		"/benchmark/write":  {http.MethodPost, h.benchmark(spec.Put)},
-		"/benchmark/read":   {http.MethodPost, h.benchmark(spec.Range)},
-		"/benchmark/mixed":  {http.MethodPost, h.benchmark(spec.Mixed)},
-		"/benchmark/txn":    {http.MethodPost, h.benchmark(spec.Txn)},
+	routes := map[string]route{
 		"/benchmark/cancel": {http.MethodPost, h.cancel},
 		"/progress":         {http.MethodGet, h.progress},
 		"/progress/stream":  {http.MethodGet, h.stream},
 		"/healthz":          {http.MethodGet, h.health},
 	}
+	for _, operation := range spec.Operations {
+		routes[operation.Path()] = route{http.MethodPost, h.benchmark(operation)}
+	}
+	return routes
 }
 
 // ServeHTTP implements http.Handler. Every answer is JSON, or one JSON object for each line.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route, known := h.routes()[r.URL.Path]
 	if !known {
-		h.answer(w, http.StatusNotFound, Refusal{
+		h.answer(w, http.StatusNotFound, spec.Problem{
 			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
 			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; GET /progress, /progress/stream, /healthz",
 		})
@@ -67,17 +67,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != route.method {
 		w.Header().Set("Allow", route.method)
-		h.answer(w, http.StatusMethodNotAllowed, Refusal{
+		h.answer(w, http.StatusMethodNotAllowed, spec.Problem{
 			Message: fmt.Sprintf("%s does not take %.20s", r.URL.Path, r.Method),
 			Allowed: route.method,
 		})
 		return
 	}
 	if r.URL.RawQuery != "" {
-		h.answer(w, http.StatusBadRequest, Refusal{
+		h.answer(w, http.StatusBadRequest, spec.Problem{
 			Message: "the URL has a query: fields stand in the body",
 			Field:   "query",
-			Got:     clip(r.URL.RawQuery),
+			Got:     spec.Clip(r.URL.RawQuery),
 		})
 		return
 	}
@@ -86,20 +86,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, refusal := readBody(w, r)
+		body, status, problem := readBody(w, r)
 		var s *spec.Spec
-		if refusal == nil {
-			s, refusal = ParseBody(operation, body)
+		if problem == nil {
+			status = http.StatusBadRequest
+			s, problem = spec.ParseBody(operation, body)
 		}
-		if refusal != nil {
-			h.answer(w, refusal.status, refusal)
+		if problem != nil {
+			h.answer(w, status, problem)
 			return
 		}
 		// The context ends when the caller goes away or the server is told to end.
 		outcome, err := h.Runner.Run(r.Context(), s)
 		switch {
 		case errors.Is(err, errBusy):
-			h.answer(w, http.StatusConflict, Refusal{Message: err.Error()})
+			h.answer(w, http.StatusConflict, spec.Problem{Message: err.Error()})
 		case err != nil:
 			h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
 		case outcome.Problem != "":
@@ -111,28 +112,28 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 	}
 }
 
-// readBody reads the body whatever its content type: curl -d calls JSON a form.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
+// readBody reads the body whatever its content type: curl -d calls JSON a form. With a problem comes the status of the
+// answer.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, problem *spec.Problem) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
-		return nil, &Refusal{Message: fmt.Sprintf("bound the time for the body: %v", err), status: http.StatusInternalServerError}
+		return nil, http.StatusInternalServerError, &spec.Problem{Message: fmt.Sprintf("bound the time for the body: %v", err)}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			return nil, &Refusal{
+			return nil, http.StatusRequestEntityTooLarge, &spec.Problem{
 				Message: fmt.Sprintf("the body is larger than %d bytes", MaxBody),
 				Allowed: fmt.Sprintf("at most %d bytes", MaxBody),
-				status:  http.StatusRequestEntityTooLarge,
 			}
 		}
-		return nil, &Refusal{Message: fmt.Sprintf("read the body: %v", err), status: http.StatusBadRequest}
+		return nil, http.StatusBadRequest, &spec.Problem{Message: fmt.Sprintf("read the body: %v", err)}
 	}
 	// With the deadline still set, a benchmark that takes longer would look like a caller that went away.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
-		return nil, &Refusal{Message: fmt.Sprintf("lift the time limit: %v", err), status: http.StatusInternalServerError}
+		return nil, http.StatusInternalServerError, &spec.Problem{Message: fmt.Sprintf("lift the time limit: %v", err)}
 	}
-	return body, nil
+	return body, http.StatusOK, nil
 }
 
 func (h *Handler) cancel(w http.ResponseWriter, _ *http.Request) {

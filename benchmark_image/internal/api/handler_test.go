@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/client"
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 // asClient makes the test program behave as benchmark-client, so that no other program is needed.
@@ -40,6 +40,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+const (
+	seedRead  = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}`
+	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}`
+)
 
 // start serves the interface with the test program as the client.
 func start(t *testing.T) (url string, h *Handler) {
@@ -101,7 +106,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/benchmark/read?clients=5", seedRead, 400, `"field":"query"`},
 		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
 		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
-		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"0..1048576 bytes"`},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"an integer in 0..1048576 bytes"`},
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := send(t, c.method, url+c.path, c.body)
@@ -274,9 +279,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"missing":       {"", "no such file"},
 		"crash":         {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 3"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 4"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
-		"lies":          {`echo '{"schema":3,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"lies":          {`echo '{"schema":4,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,17 +302,23 @@ func TestClientsThatMisbehave(t *testing.T) {
 
 func TestABenchmarkIsBoundedByDefault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "client")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$@\" >&2\n"), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$@\" >&2\ncat >&2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	url, _ := startWith(t, path)
 	for body, want := range map[string]string{
-		`{"endpoints":"a:1"}`:                    " --run-timeout=24h0m0s ",
-		`{"endpoints":"a:1","runTimeout":86400}`: " --run-timeout=24h0m0s ",
-		`{"endpoints":"a:1","runTimeout":0.5}`:   " --run-timeout=500ms ",
+		`{"endpoints":"a:1"}`:                    `"runTimeout":86400`,
+		`{"endpoints":"a:1","runTimeout":86400}`: `"runTimeout":86400`,
+		`{"endpoints":"a:1","runTimeout":0.5}`:   `"runTimeout":0.5`,
 	} {
-		if _, _, answer := send(t, "POST", url+"/benchmark/write", body); !strings.Contains(string(answer), want) {
-			t.Errorf("%s: the client is called with %s, want %q", body, answer, want)
+		_, _, answer := send(t, "POST", url+"/benchmark/write", body)
+		var failed failure
+		if err := json.Unmarshal(answer, &failed); err != nil {
+			t.Fatal(err)
+		}
+		const begin = `: run --output=json --progress=json {"operation":"put","endpoints":"a:1",`
+		if !strings.Contains(failed.Message, begin) || !strings.Contains(failed.Message, want) {
+			t.Errorf("%s: the client is given %s, want %q", body, failed.Message, want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	// The client keeps this limit itself; this is for one that does not get to it.
 	ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
 	defer cancel()
-	j := &job{operation: s.Operation, total: s.Total * len(s.StepList()), started: time.Now(), cancel: cancel}
+	j := &job{operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
 	r.mu.Lock()
 	if r.current != nil {
 		r.mu.Unlock()
@@ -128,8 +128,12 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 }
 
 func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
-	args := append([]string{"--output=json", "--progress=json"}, s.Args()...)
-	command := exec.CommandContext(ctx, r.Client, args...)
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		return Outcome{Problem: fmt.Sprintf("describe the benchmark: %v", err)}
+	}
+	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json")
+	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{progress: &j.progress}
 	command.Stdout, command.Stderr = stdout, stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"containernet-env/benchmark_image/internal/spec"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if h.streams.Add(1) > maxStreams {
 		h.streams.Add(-1)
-		h.answer(w, http.StatusTooManyRequests, Refusal{
+		h.answer(w, http.StatusTooManyRequests, spec.Problem{
 			Message: fmt.Sprintf("%d callers follow the progress already", maxStreams),
 			Allowed: fmt.Sprintf("at most %d streams", maxStreams),
 		})

@@ -1,5 +1,5 @@
-// Package client is the command line of benchmark-client: it turns flags into a Spec, runs the load and
-// prints the report.
+// Package client is the command line of benchmark-client: it turns flags, or what benchmark-server writes, into a Spec, runs
+// the load and prints the report.
 package client
 
 import (
@@ -31,8 +31,6 @@ type display struct {
 	progress string // none or json
 	precise  bool
 	sample   bool
-
-	transport string // a key of Transports or of elsewhere
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every
@@ -44,9 +42,6 @@ type runError struct{ error }
 func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {
-		if Transports[d.transport] == nil {
-			return runError{become(elsewhere[d.transport], args)}
-		}
 		ok, err := run(ctx, s, d, stdout, stderr)
 		failed = !ok
 		return err
@@ -88,31 +83,45 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 	// Not cobra's own: setting its text takes templates into the program, and those keep every method of every type in it.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version and end")
 
-	common := spec.Default(spec.Put)
 	var shown display
 	flags := root.PersistentFlags()
-	commonFlags(flags, &common, &shown)
+	addParameters(flags, spec.Put, true)
+	displayFlags(flags, &shown)
 	refuseGlobal(flags)
 
-	finish := func(c *cobra.Command, s *spec.Spec) error {
-		takeCommon(s, &common, c.Flags().Changed("total"))
+	finish := func(s *spec.Spec) error {
 		if shown.output != "text" && shown.output != "json" {
 			return fmt.Errorf("--output: got %q, allowed: text or json", shown.output)
 		}
 		if shown.progress != "none" && shown.progress != "json" {
 			return fmt.Errorf("--progress: got %q, allowed: none or json", shown.progress)
 		}
-		if Transports[shown.transport] == nil && elsewhere[shown.transport] == "" {
-			return fmt.Errorf("--transport: got %q, allowed: h2 or grpc", shown.transport)
-		}
 		if problem := s.Validate(); problem != nil {
 			return errors.New(problem.FlagError())
 		}
 		return action(s, shown)
 	}
-	root.AddCommand(putCommand(finish), rangeCommand(finish), mixedCommand(finish), txnCommand(finish))
+	for _, operation := range spec.Operations {
+		c := &cobra.Command{Use: string(operation), Args: cobra.NoArgs}
+		addParameters(c.Flags(), operation, false)
+		details[operation](c)
+		c.RunE = func(c *cobra.Command, args []string) error {
+			s, err := parsed(operation, c.Flags(), args)
+			if err != nil {
+				return err
+			}
+			return finish(s)
+		}
+		root.AddCommand(c)
+	}
+	root.AddCommand(runCommand(finish))
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	return root
+}
+
+// details complete the commands by what only the command line has.
+var details = map[spec.Operation]func(*cobra.Command){
+	spec.Put: putCommand, spec.Range: rangeCommand, spec.Mixed: mixedCommand, spec.Txn: txnCommand,
 }
 
 // refuseGlobal registers the flags of etcd's tool that have no effect here, so that asking for one is an

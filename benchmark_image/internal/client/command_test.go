@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 func call(t *testing.T, args ...string) (status int, stdout, stderr string) {
@@ -30,17 +30,12 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"txn-put", "unknown command"},
 		{"put extra", "unknown command"},
 		{"put --nonsense", "unknown flag"},
-		{"put --rate 0.01", "--rate: got 0.01, allowed: 0 (a closed loop) or 0.1..1000000 requests/s"},
+		{"put --rate 0.01", "--rate: got 0.01, allowed: a number: 0 (a closed loop) or 0.1..1000000 requests/s"},
 		{"put --rate NaN", "--rate"},
 		{"put --arrival burst", "poisson"},
 		{"put --duration 2s --total 5", "either a duration or a total"},
-		{"put --duration 1h --rate 100000", "at most 10000000 requests in all steps together"},
-		{"put --duration 10h --steps clients=1,2,3", "at most 86400 seconds in all steps together"},
-		{"put --steps 1,2", "neither rate="},
-		{"put --steps clients=1.5", "1.5 clients"},
-		{"put --steps rate=1,x", "not a number"},
-		{"put --steps rate=1 --rate 5", "not together"},
-		{"put --warmup soon", "neither a number of requests nor a duration"},
+		{"put --duration 1h --rate 100000", "at most 10000000 requests, these would be 360000000"},
+		{"put --warmup soon", "allowed: an integer in 0..10000000; allowed: a duration such as 1.5s"},
 		{"put --warmup -5", "--warmup"},
 		{"put --target-member b:1 --endpoints a:1", "one of the endpoints a:1"},
 		{"put --target-member a:1 --endpoints a:1 --target-leader", "either"},
@@ -74,11 +69,16 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"put --endpoints http://a:1", "scheme"},
 		{"put --output xml", "--output"},
 		{"put --progress bar", "--progress"},
-		{"put --transport http", "--transport: got \"http\", allowed: h2 or grpc"},
 		{"put --key-size 2 --total 3845", "--key-size: got 2, allowed: at least 3 bytes"},
 		{"range", "KEY"},
 		{"range a b c", "arg"},
 		{"range b a", "END"},
+		{"range a b --from-key", "one of END, --from-key and --prefix"},
+		{"range a b --prefix", "one of END, --from-key and --prefix"},
+		{"range a --from-key --prefix", "one of END, --from-key and --prefix"},
+		{"range k --key-prefix p", "--key-prefix: got \"p\", allowed: only together with a key size"},
+		{"run --clients 5", "--clients: run takes it from standard input"},
+		{"run put", "unknown command"},
 		{"range k --consistency x", "--consistency"},
 	} {
 		status, stdout, stderr := call(t, strings.Fields(c.args)...)
@@ -108,42 +108,69 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-// TestArgsParseToTheirSpec holds the contract between the two programs.
-func TestArgsParseToTheirSpec(t *testing.T) {
-	put, span, prefix, cycle := spec.Default(spec.Put), spec.Default(spec.Range), spec.Default(spec.Range), spec.Default(spec.Range)
-	put.Endpoints, put.Conns, put.Clients, put.Total = []string{"10.0.0.1:1", "[::1]:2"}, 3, 4, 5
-	put.TargetLeader, put.Seed, put.KeySize, put.KeySpace, put.ValSize = true, 6, 7, 8, 9
-	put.Sequential, put.Prefix = true, "-p q"
-	put.RequestTimeout, put.DialTimeout, put.RunTimeout = 1500*time.Millisecond, time.Second, 90*time.Second
-	span.Key, span.End, span.Consistency, span.Limit, span.KeysOnly = "--conns=3", "-z\n", "s", 12, true
-	prefix.Key, prefix.KeyIsPrefix, prefix.CountOnly = "", true, true
-	cycle.KeySize, cycle.KeySpace, cycle.Prefix, cycle.RequireFound = 8, 100, "p", true
-	known, spans := spec.Default(spec.Range), spec.Default(spec.Mixed)
-	known.Key, known.KeyIsPrefix, known.KeySize, known.KeySpace, known.Prefix, known.ValSize, known.Verify = "-p0", true, 4, 100, "-p", 9, true
-	spans.KeySpace, spans.SpanKeys, spans.Verify = 100, 7, true
-	cycle.SpanKeys, cycle.Limit = 3, 2
-	from := spec.Default(spec.Range)
-	from.Key, from.FromKey = "ключ", true
-	open, steps, mixed := spec.Default(spec.Put), spec.Default(spec.Put), spec.Default(spec.Mixed)
-	open.Total, open.Duration, open.Rate, open.Arrival, open.WarmupDuration = 0, 1500*time.Millisecond, 123.5, spec.Poisson, 2*time.Second
-	open.Endpoints, open.TargetMember = []string{"a:1", "b:1"}, "b:1"
-	steps.Steps, steps.WarmupRequests = spec.Steps{Kind: spec.StepRate, Values: []float64{100, 0.5, 1e6}}, 77
-	mixed.PutRatio, mixed.Verify, mixed.RequireFound, mixed.KeyOrder, mixed.ZipfExponent = 0.125, true, true, spec.Zipfian, 1.25
-	mixed.ValSize, mixed.KeySpace, mixed.Prefix, mixed.Consistency = 100, 50, "m/", "s"
-	txn := put
-	txn.Operation = spec.Txn
-	for _, want := range []spec.Spec{spec.Default(spec.Put), put, span, prefix, cycle, from, open, steps, mixed, txn, known, spans} {
-		if problem := want.Validate(); problem != nil {
+// TestTheServersSpecIsReadFromStandardInput holds the contract between the two programs; package spec tests the form.
+func TestTheServersSpecIsReadFromStandardInput(t *testing.T) {
+	want := spec.Default(spec.Range)
+	want.Key, want.End, want.RunTimeout = "k", spec.AllKeys, 90*time.Second
+	encoded, err := json.Marshal(&want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for input, problem := range map[string]string{
+		string(encoded): "", "": "it is empty", `{"operation":"put"}`: "endpoints is missing",
+		string(encoded) + strings.Repeat(" ", spec.MaxEncoded): "larger than 131072 bytes",
+	} {
+		var got *spec.Spec
+		root := command("dev", func(s *spec.Spec, d display) error { got = s; return nil })
+		root.SetArgs([]string{"run", "--output=json", "--progress=json"})
+		root.SetIn(strings.NewReader(input))
+		switch err := root.Execute(); {
+		case problem != "":
+			if err == nil || !strings.Contains(err.Error(), problem) {
+				t.Errorf("%.100q: %v, want %q", input, err, problem)
+			}
+		case err != nil || !reflect.DeepEqual(*got, want):
+			t.Errorf("%s\n got  %+v, %v\n want %+v", input, got, err, want)
+		}
+	}
+}
+
+// TestFlagsMakeTheSpecThatABodyMakes has each flag of the commands and the parameter of the body that it stands for.
+func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
+	for _, c := range []struct {
+		args      string
+		operation spec.Operation
+		body      string
+	}{
+		{"put --endpoints 10.0.0.1:1,[::1]:2 --conns 3 --clients 4 --total 5 --target-leader --seed 6 --key-size 7 --key-space-size 8 --val-size 9 " +
+			"--sequential-keys --prefix=-p --request-timeout 1.5s --dial-timeout 1s --run-timeout 90s", spec.Put,
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"keySize":7,"keySpace":8,"valSize":9,
+			"sequentialKeys":true,"keyPrefix":"-p","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`},
+		{"--endpoints a:1,b:1 txn --duration 1500ms --rate 123.5 --arrival poisson --warmup 2s --target-member b:1 --key-space-size 9", spec.Txn,
+			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2,"targetMember":"b:1","keySpace":9}`},
+		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found --key-order zipfian --zipf-exponent 1.25 " +
+			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7", spec.Mixed,
+			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
+			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`},
+		{"range --endpoints a:1 --limit 12 --keys-only --consistency s -- --conns=3 -z", spec.Range,
+			`{"endpoints":"a:1","limit":12,"keysOnly":true,"consistency":"s","key":"--conns=3","endRange":"-z"}`},
+		{"range --endpoints a:1 k --from-key --count-only", spec.Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000","countOnly":true}`},
+		{"range --endpoints a:1 --prefix", spec.Range, `{"endpoints":"a:1","key":"","prefix":true}`},
+		{"range --endpoints a:1 p0 --prefix --key-size 4 --key-space-size 100 --key-prefix p --val-size 9 --verify", spec.Range,
+			`{"endpoints":"a:1","key":"p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"p","valSize":9,"verify":true}`},
+	} {
+		want, problem := spec.ParseBody(c.operation, []byte(c.body))
+		if problem != nil {
 			t.Fatal(problem)
 		}
 		var got *spec.Spec
 		root := command("dev", func(s *spec.Spec, _ display) error { got = s; return nil })
-		root.SetArgs(want.Args())
+		root.SetArgs(strings.Fields(c.args))
 		root.SetOut(io.Discard)
 		if err := root.Execute(); err != nil {
-			t.Errorf("%q: %v", want.Args(), err)
-		} else if !reflect.DeepEqual(*got, want) {
-			t.Errorf("%q\n got  %+v\n want %+v", want.Args(), *got, want)
+			t.Errorf("%s: %v", c.args, err)
+		} else if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\n got  %+v\n want %+v", c.args, *got, *want)
 		}
 	}
 }

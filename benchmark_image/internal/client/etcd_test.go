@@ -55,19 +55,17 @@ func TestAgainstEtcd(t *testing.T) {
 
 // TestFailedPutsAreNotInTheStore fills a store. etcd says that its space is exceeded of puts that it has applied too.
 func TestFailedPutsAreNotInTheStore(t *testing.T) {
-	for name := range Transports {
-		endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
-		status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000", "--target-leader",
-			"--transport="+name, "--endpoints="+endpoint, "--dial-timeout=30s")
-		if status != ExitFailed || result.Codes["ResourceExhausted"] < 100 {
-			t.Fatalf("%s: status %d, codes %v, stderr %s", name, status, result.Codes, stderr)
-		}
-		stored := strings.Count(contents(t, endpoint), "\n") - 1
-		if o := result.Outcomes; stored < o.OK || stored > o.OK+o.Unknown {
-			t.Errorf("%s: %+v, but the store has %d keys", name, o, stored)
-		}
-		t.Logf("%s: %+v, %d keys in the store", name, result.Outcomes, stored)
+	endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
+	status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000", "--target-leader",
+		"--endpoints="+endpoint, "--dial-timeout=30s")
+	if status != ExitFailed || result.Codes["ResourceExhausted"] < 100 {
+		t.Fatalf("status %d, codes %v, stderr %s", status, result.Codes, stderr)
 	}
+	stored := strings.Count(contents(t, endpoint), "\n") - 1
+	if o := result.Outcomes; stored < o.OK || stored > o.OK+o.Unknown {
+		t.Errorf("%+v, but the store has %d keys", o, stored)
+	}
+	t.Logf("%+v, %d keys in the store", result.Outcomes, stored)
 }
 
 // TestALostQuorumEndsAMixedLoad: the member that is left still answers serializable reads.
@@ -83,17 +81,15 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name := range Transports {
-		start := time.Now()
-		status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s", "--request-timeout=300ms",
-			"--run-timeout=20s", "--transport="+name, "--endpoints="+endpoints[0])...)
-		put, read := result.ByOperation["put"], result.ByOperation["range"]
-		if took := time.Since(start); status != ExitFailed || took > 10*time.Second || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" {
-			t.Errorf("%s: status %d after %v: %s", name, status, took, stderr)
-		}
-		if put.OK != 0 || put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
-			t.Errorf("%s: puts %d ok, %d failed, %d unknown; ranges %d ok, %d failed", name, put.OK, put.Failed, put.Unknown, read.OK, read.Failed)
-		}
+	start := time.Now()
+	status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s", "--request-timeout=300ms",
+		"--run-timeout=20s", "--endpoints="+endpoints[0])...)
+	put, read := result.ByOperation["put"], result.ByOperation["range"]
+	if took := time.Since(start); status != ExitFailed || took > 10*time.Second || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" {
+		t.Errorf("status %d after %v: %s", status, took, stderr)
+	}
+	if put.OK != 0 || put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
+		t.Errorf("puts %d ok, %d failed, %d unknown; ranges %d ok, %d failed", put.OK, put.Failed, put.Unknown, read.OK, read.Failed)
 	}
 }
 

@@ -2,6 +2,9 @@ package client
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -9,152 +12,170 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-// finisher checks and runs what the flags of a command made.
-type finisher func(*cobra.Command, *spec.Spec) error
-
-func commonFlags(flags *pflag.FlagSet, s *spec.Spec, d *display) {
-	flags.Var(&endpointsValue{&s.Endpoints}, "endpoints", "members, comma-separated host:port, in member order")
-	flags.IntVar(&s.Conns, "conns", s.Conns,
-		"TCP connections; connection j leads to member j mod n; at least one for each member is opened")
-	flags.IntVar(&s.Clients, "clients", s.Clients,
-		"clients, each with one request under way at most; client i uses connection i mod conns")
-	loadFlags(flags, s)
-	flags.BoolVar(&s.TargetLeader, "target-leader", false, "send everything to the member that leads, also when that changes")
-	flags.StringVar(&s.TargetMember, "target-member", "", "send everything to this one of the endpoints")
-	flags.Int64Var(&s.Seed, "seed", 0, "seed of the schedule, of the order of the keys and of the values")
-	flags.DurationVar(&s.RequestTimeout, "request-timeout", s.RequestTimeout, "deadline of each request")
-	flags.DurationVar(&s.DialTimeout, "dial-timeout", s.DialTimeout,
-		"deadline for opening the connections and finding the leader")
-	flags.DurationVar(&s.RunTimeout, "run-timeout", 0, "end the run early after this time (0 is no limit)")
-	flags.StringVar(&d.transport, "transport", "h2",
-		"what carries the requests: h2 (of this program, needs little of the processor) or grpc (grpc-go)")
+func displayFlags(flags *pflag.FlagSet, d *display) {
 	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
 	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
 	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
 	flags.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
 }
 
-func loadFlags(flags *pflag.FlagSet, s *spec.Spec) {
-	flags.Float64Var(&s.Rate, "rate", 0,
-		"open loop: intended starts per second over all clients, latency counts from those (0 is a closed loop)")
-	flags.StringVar(&s.Arrival, "arrival", s.Arrival, "intended starts of an open loop: constant or poisson")
-	flags.DurationVar(&s.Duration, "duration", 0, "send requests for so long, instead of a total number")
-	flags.Var(&stepsValue{&s.Steps}, "steps",
-		"several loads, one after the other: rate=R1,R2,... or clients=N1,N2,...; each has the total or the duration")
-	flags.Var(&warmupValue{s}, "warmup", "a load ahead that is left out of the figures: a number of requests, or a duration")
-	flags.StringVar(&s.KeyOrder, "key-order", "", "sequential, shuffled (each key once before any a second time), uniform or zipfian")
-	flags.Float64Var(&s.ZipfExponent, "zipf-exponent", s.ZipfExponent, "exponent of --key-order zipfian")
+// parameterFlag is the flag of one parameter, or of several of which one takes the value.
+type parameterFlag struct {
+	parameters []*spec.Parameter
+	given      *spec.Parameter
+	text       string
 }
 
-// takeCommon copies what the flags of all commands ask for.
-func takeCommon(s, common *spec.Spec, totalGiven bool) {
-	s.Endpoints, s.Conns, s.Clients, s.Seed = common.Endpoints, common.Conns, common.Clients, common.Seed
-	s.Rate, s.Arrival, s.Steps, s.Duration = common.Rate, common.Arrival, common.Steps, common.Duration
-	s.WarmupRequests, s.WarmupDuration = common.WarmupRequests, common.WarmupDuration
-	s.KeyOrder, s.ZipfExponent = common.KeyOrder, common.ZipfExponent
-	s.TargetLeader, s.TargetMember = common.TargetLeader, common.TargetMember
-	s.RequestTimeout, s.DialTimeout, s.RunTimeout = common.RequestTimeout, common.DialTimeout, common.RunTimeout
-	if s.Duration != 0 && !totalGiven {
-		s.Total = 0
-	}
-}
+func (f *parameterFlag) String() string { return f.text }
 
-func putCommand(finish finisher) *cobra.Command {
-	s := spec.Default(spec.Put)
-	c := &cobra.Command{
-		Use:   "put",
-		Short: "Measure writes",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return finish(c, &s) },
-	}
-	flags := c.Flags()
-	flags.IntVar(&s.Total, "total", s.Total, "total number of put requests")
-	writeFlags(flags, &s)
-	refuse(flags, "compact-interval", "0", "compaction during a run is not supported")
-	refuse(flags, "compact-index-delta", "1000", "compaction during a run is not supported")
-	refuseSwitch(flags, "check-hashkv", "the hash of the store is not computed")
-	return c
-}
-
-func txnCommand(finish finisher) *cobra.Command {
-	s := spec.Default(spec.Txn)
-	c := &cobra.Command{
-		Use:   "txn",
-		Short: "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and fail otherwise",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return finish(c, &s) },
-	}
-	flags := c.Flags()
-	flags.IntVar(&s.Total, "total", s.Total, "total number of transactions")
-	writeFlags(flags, &s)
-	return c
-}
-
-func rangeCommand(finish finisher) *cobra.Command {
-	s := spec.Default(spec.Range)
-	c := &cobra.Command{
-		Use:   "range KEY [END]",
-		Short: "Measure reads of a key, a span of keys, or of generated keys in turn (--key-size N instead of KEY)",
-		Args:  cobra.MaximumNArgs(2),
-	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			s.Key = args[0]
+// Type is for the help; pflag's own name of booleans is one that it does not show.
+func (f *parameterFlag) Type() string {
+	var kinds []string
+	for _, p := range f.parameters {
+		kind := string(p.Kind())
+		switch p.Kind() {
+		case spec.KindBoolean:
+			kind = "bool"
+		case spec.KindSeconds:
+			kind = "duration"
 		}
-		if len(args) > 1 {
-			if s.End = args[1]; s.End == "" {
-				return errors.New("END: got an empty key: leave it out to read one key, or give --from-key")
+		kinds = append(kinds, kind)
+	}
+	return strings.Join(kinds, "|")
+}
+
+// Set implements pflag.Value.
+func (f *parameterFlag) Set(text string) error {
+	var problems []error
+	for _, p := range f.parameters {
+		var ignored spec.Spec
+		err := p.SetText(&ignored, text)
+		if err == nil {
+			f.given, f.text = p, text
+			return nil
+		}
+		problems = append(problems, err)
+	}
+	return errors.New(oneLine(errors.Join(problems...).Error()))
+}
+
+// addParameters registers flags for the parameters of an operation, or for those that all commands share.
+func addParameters(flags *pflag.FlagSet, operation spec.Operation, shared bool) {
+	defaults := spec.Default(operation)
+	for _, p := range spec.Parameters {
+		if p.Shared() != shared || !p.Of(operation) || p.Argument() {
+			continue
+		}
+		name, usage := p.FlagOf(operation), p.Usage
+		if known := flags.Lookup(name); known != nil {
+			value := known.Value.(*parameterFlag)
+			value.parameters = append(value.parameters, p)
+			known.Usage += "; or " + usage
+			continue
+		}
+		if bounds := p.Bounds(); bounds != "" {
+			usage += ": " + bounds
+			if p.Unit == "s" || p.Unit == "bytes" {
+				usage += " " + p.Unit
 			}
 		}
-		return finish(c, &s)
+		if p.Default != "" {
+			usage += " (default " + p.Default + ")"
+		}
+		flags.Var(&parameterFlag{parameters: []*spec.Parameter{p}}, name, usage)
+		flag := flags.Lookup(name)
+		if p.Default == "" {
+			flag.DefValue = p.Text(&defaults)
+		}
+		if p.Kind() == spec.KindBoolean {
+			flag.NoOptDefVal = "true"
+		}
 	}
-	flags := c.Flags()
-	flags.IntVar(&s.Total, "total", s.Total, "total number of range requests")
-	readFlags(flags, &s)
-	flags.Int64Var(&s.Limit, "limit", 0, "largest number of keys in an answer (0 is no limit)")
-	flags.BoolVar(&s.CountOnly, "count-only", false, "ask only for the number of keys")
-	flags.BoolVar(&s.KeysOnly, "keys-only", false, "ask only for the keys")
-	flags.BoolVar(&s.KeyIsPrefix, "prefix", false, "read all keys that start with KEY")
-	flags.BoolVar(&s.FromKey, "from-key", false, "read all keys from KEY on")
-	flags.IntVar(&s.KeySize, "key-size", 0,
-		"bytes of each generated key, as put --sequential-keys makes them; beside KEY, those that --verify is to find")
-	flags.IntVar(&s.KeySpace, "key-space-size", 0, "number of different generated keys (0: as many as requests)")
-	flags.StringVar(&s.Prefix, "key-prefix", "", "prefix of each generated key")
-	flags.IntVar(&s.ValSize, "val-size", s.ValSize, "bytes of each value that put wrote, for --verify")
-	refuseSwitch(flags, "stream", "streamed ranges are not supported")
-	refuseSwitch(flags, "paginate", "paginated ranges are not supported")
-	return c
 }
 
-func mixedCommand(finish finisher) *cobra.Command {
-	s := spec.Default(spec.Mixed)
-	c := &cobra.Command{
-		Use:   "mixed",
-		Short: "Measure writes and reads of the same generated keys, in random order",
+// parsed gives the Spec that the flags and the arguments of an operation's command ask for.
+func parsed(operation spec.Operation, flags *pflag.FlagSet, args []string) (*spec.Spec, error) {
+	s := spec.Default(operation)
+	var err error
+	given := make(map[string]bool)
+	flags.Visit(func(flag *pflag.Flag) {
+		if f, ok := flag.Value.(*parameterFlag); ok {
+			err = errors.Join(err, f.given.SetText(&s, f.text))
+			given[f.given.Name] = true
+		}
+	})
+	s.Complete(func(name string) bool { return given[name] })
+	if operation != spec.Range {
+		return &s, err
+	}
+	if len(args) > 0 {
+		s.Key = args[0]
+	}
+	fromKey := flags.Changed("from-key") && flags.Lookup("from-key").Value.String() == "true"
+	switch {
+	case len(args) > 1 && args[1] == "":
+		return nil, errors.New("END: got an empty key: leave it out to read one key, or give --from-key")
+	case len(args) > 1 && fromKey, fromKey && s.KeyIsPrefix, len(args) > 1 && s.KeyIsPrefix:
+		return nil, errors.New("END: one of END, --from-key and --prefix is allowed")
+	case len(args) > 1:
+		s.End = args[1]
+	case fromKey:
+		s.End = spec.AllKeys
+	}
+	return &s, err
+}
+
+func putCommand(c *cobra.Command) {
+	c.Short = "Measure writes"
+	refuse(c.Flags(), "compact-interval", "0", "compaction during a run is not supported")
+	refuse(c.Flags(), "compact-index-delta", "1000", "compaction during a run is not supported")
+	refuseSwitch(c.Flags(), "check-hashkv", "the hash of the store is not computed")
+}
+
+func rangeCommand(c *cobra.Command) {
+	c.Use, c.Args = "range KEY [END]", cobra.MaximumNArgs(2)
+	c.Short = "Measure reads of a key, a span of keys, or of generated keys in turn (--key-size N instead of KEY)"
+	c.Flags().Bool("from-key", false, "read all keys from KEY on")
+	refuseSwitch(c.Flags(), "stream", "streamed ranges are not supported")
+	refuseSwitch(c.Flags(), "paginate", "paginated ranges are not supported")
+}
+
+func mixedCommand(c *cobra.Command) {
+	c.Short = "Measure writes and reads of the same generated keys, in random order"
+}
+
+func txnCommand(c *cobra.Command) {
+	c.Short = "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and fail otherwise"
+}
+
+// runCommand is for benchmark-server: all that tells what to measure comes from standard input.
+func runCommand(finish func(*spec.Spec) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: `Measure what a JSON object on standard input describes: the body of an HTTP request and its "operation"`,
 		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return finish(c, &s) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			var given error
+			c.Flags().Visit(func(flag *pflag.Flag) {
+				if _, ok := flag.Value.(*parameterFlag); ok {
+					given = fmt.Errorf("--%s: run takes it from standard input", flag.Name)
+				}
+			})
+			if given != nil {
+				return given
+			}
+			encoded, err := io.ReadAll(io.LimitReader(c.InOrStdin(), spec.MaxEncoded+1))
+			if err != nil {
+				return fmt.Errorf("read standard input: %w", err)
+			}
+			if len(encoded) > spec.MaxEncoded {
+				return fmt.Errorf("standard input is larger than %d bytes", spec.MaxEncoded)
+			}
+			s, problem := spec.Decode(encoded)
+			if problem != nil {
+				return fmt.Errorf("standard input: %w", problem)
+			}
+			return finish(s)
+		},
 	}
-	flags := c.Flags()
-	flags.IntVar(&s.Total, "total", s.Total, "total number of requests")
-	flags.Float64Var(&s.PutRatio, "ratio", s.PutRatio, "share of the puts, 0..1")
-	writeFlags(flags, &s)
-	readFlags(flags, &s)
-	return c
-}
-
-func writeFlags(flags *pflag.FlagSet, s *spec.Spec) {
-	flags.IntVar(&s.KeySize, "key-size", s.KeySize, "bytes of each key, the prefix not included")
-	flags.IntVar(&s.ValSize, "val-size", s.ValSize, "bytes of each value")
-	flags.IntVar(&s.KeySpace, "key-space-size", 0, "number of different keys (0: as many as requests)")
-	flags.BoolVar(&s.Sequential, "sequential-keys", false, "as --key-order sequential; the default is shuffled")
-	flags.StringVar(&s.Prefix, "prefix", "", "prefix of each key")
-}
-
-func readFlags(flags *pflag.FlagSet, s *spec.Spec) {
-	flags.StringVar(&s.Consistency, "consistency", s.Consistency, "linearizable (l) or serializable (s)")
-	flags.BoolVar(&s.RequireFound, "require-found", false, "count an answer without a key as a failure")
-	flags.BoolVar(&s.Verify, "verify", false,
-		"count an answer as a failure that does not hold what a put with the same seed and sizes wrote, or any other key; "+
-			"range also wants every key to be there")
-	flags.IntVar(&s.SpanKeys, "span-keys", 0, "read so many generated keys at once, from the next one on (0: that one)")
 }

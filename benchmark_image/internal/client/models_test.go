@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 func callJSON(t *testing.T, args ...string) (status int, result report.Result, stderr string) {
@@ -19,6 +20,16 @@ func callJSON(t *testing.T, args ...string) (status int, result report.Result, s
 	}
 	reporttest.Check(t, []byte(stdout))
 	return status, result, stderr
+}
+
+// configured reads what a result says of the load.
+func configured(t *testing.T, result report.Result) *spec.Spec {
+	t.Helper()
+	s, problem := spec.ParseBody(spec.Operation(result.Operation), result.Configured)
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	return s
 }
 
 func waitUntil(t *testing.T, condition func() bool) {
@@ -40,7 +51,7 @@ func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
 	if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 || o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
 		t.Errorf("status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
 	}
-	if !result.Schedule.Behind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil || result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
+	if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil || result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
 		t.Errorf("%+v, codes %v", *result.Schedule, result.Codes)
 	}
 }
@@ -90,41 +101,35 @@ func TestDurations(t *testing.T) {
 		if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 || result.TotalS > 5 {
 			t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests, sent, result.TotalS, stderr)
 		}
-		if result.Asked.Total != nil || *result.Asked.DurationS != 0.3 || (result.Schedule == nil) != (result.Asked.RatePerS == nil) {
-			t.Errorf("%q: asked %+v", args, result.Asked)
+		if made := configured(t, result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
+			t.Errorf("%q: configured %s", args, result.Configured)
 		}
 	}
 }
 
-func TestStepsAndWarmup(t *testing.T) {
+func TestAWarmupIsInNoFigure(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-	status, result, stderr := callJSON(t, "put", endpoint, "--total=100", "--steps=clients=1,4,2", "--warmup=50")
-	if status != ExitOK || len(result.Steps) != 3 || result.OK != 300 || result.Requests != 300 || result.Clients != 4 || result.Warmup.OK != 50 {
+	status, result, stderr := callJSON(t, "put", endpoint, "--total=100", "--clients=4", "--warmup=50")
+	if status != ExitOK || result.OK != 100 || result.Requests != 100 || result.Clients != 4 || result.Warmup.OK != 50 {
 		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
 	}
-	if got := cluster.Members[0].Requests.Load(); got != 350 || len(cluster.Keys()) != 100 {
+	if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 100 {
 		t.Errorf("%d requests wrote %d keys", got, len(cluster.Keys()))
 	}
-	sum, rows := 0, 0
-	for i, step := range result.Steps {
-		sum += step.OK
-		if step.Clients != []int{1, 4, 2}[i] || step.ResponseTime.Count != 100 || step.RateOffered != nil {
-			t.Errorf("step %d: %+v", i, step)
-		}
-	}
+	rows := 0
 	for _, row := range result.Timeline {
 		rows += row.OK
 	}
-	if sum != result.OK || rows != result.OK {
-		t.Errorf("the steps have %d, the timeline %d of %d", sum, rows, result.OK)
+	if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
+		t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
 	}
-	status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--steps=rate=100,400", "--warmup=50ms", "--clients=4")
-	if status != ExitOK || len(result.Steps) != 2 || *result.Steps[0].RateOffered != 100 || result.Steps[1].Requests != 40 || result.RateOffered != nil || result.Warmup.OK != 5 {
+	status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
+	if status != ExitOK || *result.RateOffered != 400 || result.Requests != 40 || result.Warmup.OK != 20 {
 		t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
 	}
-	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--steps=rate=1000,2000", "--clients=4")
-	if status != ExitOK || !strings.Contains(stdout, "Step 2 of 2: 4 clients, 2000 requests/sec\n\nSummary:") || !strings.Contains(stdout, "99.9% in -\n") {
+	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
+	if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout, "99.9% in -\n") {
 		t.Errorf("status %d, stdout %s", status, stdout)
 	}
 }
@@ -162,7 +167,32 @@ func TestTargetMember(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
 	endpoints := cluster.Endpoints()
 	status, result, stderr := callJSON(t, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","), "--target-member="+endpoints[1])
-	if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 || len(result.Endpoints) != 3 || result.Asked.Target != endpoints[1] {
+	if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 || len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
 		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
+	}
+}
+
+// TestAStalledRunIsEndedWhenItWasToldTo has a member that answers nothing any more.
+func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		ended bool
+	}{
+		{[]string{"--total=1000", "--stall-timeout=300ms"}, true},
+		{[]string{"--duration=1500ms", "--stall-timeout=300ms"}, true},
+		{[]string{"--duration=1500ms"}, false}, // a failover is measured through
+		{[]string{"--total=20", "--stall-timeout=0"}, false},
+	} {
+		cluster := etcdtest.Start(t, 1)
+		cluster.Members[0].Hang()
+		args := append([]string{"put", "--request-timeout=100ms", "--clients=2", "--endpoints=" + cluster.Members[0].Endpoint}, c.args...)
+		_, result, _ := callJSON(t, args...)
+		reason := ""
+		if result.Reason != nil {
+			reason = *result.Reason
+		}
+		if got := reason == "no request succeeded for 300ms"; got != c.ended {
+			t.Errorf("%q: reason %q after %.1f s", args, reason, result.TotalS)
+		}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// The program shares the processors with the cluster that it measures: with half of them it needs about a
+// The program shares the cores with the cluster that it measures: with half of them it needs about a
 // fifth less time per request than with two, and gets more requests answered, because idle threads do not
 // look for work. GOMAXPROCS and GOGC in the environment go first.
-const shareOfProcessors = 2
+const shareOfCores = 2
 
 // garbage is how much the heap may grow between two collections, in percent: it is small anyway.
 const garbage = 400
@@ -23,7 +23,7 @@ func Process(version string) {
 		debug.SetGCPercent(garbage)
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/shareOfProcessors))
+		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/shareOfCores))
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

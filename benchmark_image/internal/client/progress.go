@@ -3,48 +3,23 @@ package client
 import (
 	"encoding/json"
 	"io"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
 )
 
-// progress follows the steps of a benchmark.
+// progress follows the run that is measured.
 type progress struct {
-	mu     sync.Mutex
-	total  int       // requests in all steps; 0: not known
-	before [2]int    // done and failed in the steps that are over
-	run    *load.Run // the step under way; nil: none
-}
-
-// expect tells how many requests all steps will have; 0 if that is not known.
-func (p *progress) expect(total int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.total = total
-}
-
-// start tells that a step begins, after the end of the one before it.
-func (p *progress) start(run *load.Run) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.run != nil {
-		done, failed := p.run.Progress()
-		p.before[0] += done
-		p.before[1] += failed
-	}
-	p.run = run
+	total atomic.Int64             // requests; 0: not known
+	run   atomic.Pointer[load.Run] // nil: it has not begun
 }
 
 func (p *progress) now() report.Progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := report.Progress{Done: p.before[0], Total: p.total, Errors: p.before[1]}
-	if p.run != nil {
-		done, failed := p.run.Progress()
-		now.Done += done
-		now.Errors += failed
+	now := report.Progress{Total: int(p.total.Load())}
+	if run := p.run.Load(); run != nil {
+		now.Done, now.Errors = run.Progress()
 	}
 	return now
 }

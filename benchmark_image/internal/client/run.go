@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"containernet-env/benchmark_image/internal/membership"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd"
+	"containernet-env/benchmark_image/internal/transport"
 )
 
 // run measures what s asks for and prints the report. It returns false when something failed; the error
@@ -50,15 +51,18 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 
 func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *report.Result {
 	b := &benchmark{spec: s, setting: report.Setting{
-		Operation: string(s.Operation),
-		Endpoints: s.Endpoints,
-		Asked:     asked(s),
+		Operation:  string(s.Operation),
+		Endpoints:  s.Endpoints,
+		Clients:    s.Clients,
+		Rate:       s.Rate,
+		Requests:   s.Total,
+		Configured: s.Body(),
 	}}
 	if d.progress == "json" {
 		stop := showProgress(&b.progress, stderr)
 		defer stop()
 	}
-	transport, err := Transports[d.transport](ctx, membership.Options{
+	connections, err := transport.Open(ctx, etcd.Protocol{}, transport.Options{
 		Endpoints:      s.Members(),
 		Conns:          s.Conns,
 		TargetLeader:   s.TargetLeader,
@@ -70,18 +74,22 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		if ctx.Err() != nil {
 			b.setting.Reason = context.Cause(ctx).Error()
 		}
-		return b.report(nil)
+		return report.New(b.setting)
 	}
-	defer transport.Close()
-	b.setting.Connections, b.setting.Leader = transport.Connections(), transport.Leader()
-	b.run(ctx, transport)
-	if missing := transport.Unreachable(); len(missing) > 0 && b.setting.Reason == "" {
+	defer connections.Close()
+	b.setting.Connections, b.setting.Leader = connections.Connections(), connections.Leader()
+	b.run(ctx, connections)
+	if missing := connections.Unreachable(); len(missing) > 0 && b.setting.Reason == "" {
 		b.setting.Reason = "not every member could be reached when the run started: " + oneLine(errors.Join(missing...).Error())
 	}
-	if err := transport.Astray(); err != nil && b.setting.Reason == "" {
+	if err := connections.LeaderLost(); err != nil && b.setting.Reason == "" {
 		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())
 	}
-	return b.report(transport.LeaderChanges())
+	result := report.New(b.setting)
+	for _, change := range connections.LeaderChanges() {
+		result.AddLeaderChange(change.At, change.Leader)
+	}
+	return result
 }
 
 func print(result *report.Result, d display, stdout io.Writer) error {

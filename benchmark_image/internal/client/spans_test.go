@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"containernet-env/benchmark_image/internal/etcdtest"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
 // spanCalls are reads of the 200 keys that TestSpansAreVerified writes.
@@ -28,74 +28,72 @@ var spanCalls = map[string][]string{
 	"spans, may lack": {"mixed", "--span-keys=30"},
 }
 
-// TestSpansAreVerified holds, for both transports, that a right answer is right, and that a wrong one is not.
+// TestSpansAreVerified holds that a right answer is right, and that a wrong one is not.
 func TestSpansAreVerified(t *testing.T) {
-	for transport := range Transports {
-		cluster := etcdtest.Start(t, 1)
-		member := cluster.Members[0]
-		common := []string{"--total=100", "--clients=3", "--key-size=4", "--key-space-size=200", "--val-size=50", "--seed=5",
-			"--transport=" + transport, "--endpoints=" + member.Endpoint}
-		if status, _, stderr := callJSON(t, append(common, "put", "--total=200", "--prefix=d/")...); status != ExitOK {
-			t.Fatal(stderr)
+	cluster := etcdtest.Start(t, 1)
+	member := cluster.Members[0]
+	common := []string{"--total=100", "--clients=3", "--key-size=4", "--key-space-size=200", "--val-size=50", "--seed=5",
+		"--endpoints=" + member.Endpoint}
+	if status, _, stderr := callJSON(t, append(common, "put", "--total=200", "--prefix=d/")...); status != ExitOK {
+		t.Fatal(stderr)
+	}
+	read := func(args []string) (failed int, errors map[string]int) {
+		prefix := map[string]string{"range": "--key-prefix=d/", "mixed": "--prefix=d/"}[args[0]]
+		status, result, stderr := callJSON(t, slices.Concat(args, common, []string{"--verify", prefix})...)
+		if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed || result.Outcomes.Failed != result.Failed {
+			t.Errorf("%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status, result.Failed, result.Outcomes, result.Codes, stderr)
 		}
-		read := func(args []string) (failed int, errors map[string]int) {
-			prefix := map[string]string{"range": "--key-prefix=d/", "mixed": "--prefix=d/"}[args[0]]
-			status, result, stderr := callJSON(t, slices.Concat(args, common, []string{"--verify", prefix})...)
-			if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed || result.Outcomes.Failed != result.Failed {
-				t.Errorf("%s, %q: status %d, %d failed, outcomes %+v, codes %v, %s", transport, args, status, result.Failed, result.Outcomes, result.Codes, stderr)
-			}
-			if !result.Asked.Verify || (result.Asked.Key == nil) != (result.Asked.KeyOrder != nil) || *result.Asked.KeySpace != 200 {
-				t.Errorf("%s, %q: asked %+v", transport, args, *result.Asked)
-			}
-			return result.Failed, result.Errors
+		if made := configured(t, result); !made.Verify || made.Named() != (made.KeyOrder == "") || made.KeySpace != 200 {
+			t.Errorf("%q: configured %s", args, result.Configured)
 		}
-		for name, args := range spanCalls {
-			if failed, errors := read(args); failed > 0 {
-				t.Errorf("%s, %s: of right answers %d failed: %v", transport, name, failed, errors)
+		return result.Failed, result.Errors
+	}
+	for name, args := range spanCalls {
+		if failed, errors := read(args); failed > 0 {
+			t.Errorf("%s: of right answers %d failed: %v", name, failed, errors)
+		}
+	}
+	for name, spoil := range map[string]func(*etcdserverpb.RangeResponse){
+		"the last key is missing": func(a *etcdserverpb.RangeResponse) {
+			a.Count--
+			a.Kvs = a.Kvs[:max(len(a.Kvs)-1, 0)]
+		},
+		"a value is another one": func(a *etcdserverpb.RangeResponse) {
+			for _, kv := range a.Kvs[min(1, len(a.Kvs)):] {
+				kv.Value = append(slices.Clone(kv.Value[:max(len(kv.Value)-1, 0)]), '-')
+			}
+		},
+		"two keys in the wrong order": func(a *etcdserverpb.RangeResponse) {
+			if len(a.Kvs) > 1 {
+				a.Kvs[0], a.Kvs[1] = a.Kvs[1], a.Kvs[0]
+			}
+		},
+		"a key of others": func(a *etcdserverpb.RangeResponse) {
+			if len(a.Kvs) > 1 {
+				a.Kvs[1] = &mvccpb.KeyValue{Key: append(slices.Clone(a.Kvs[0].Key), '0'), Value: a.Kvs[1].Value}
+			}
+		},
+		"more is said": func(a *etcdserverpb.RangeResponse) { a.More = !a.More },
+	} {
+		member.Spoil.Store(&spoil)
+		for reads, args := range spanCalls {
+			// What the answer that is spoilt holds: one key has no order, and a count no key.
+			alike := map[string]bool{
+				"the last key is missing":     reads == "spans, may lack",
+				"a value is another one":      strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
+				"two keys in the wrong order": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
+				"a key of others":             strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
+			}[name]
+			if failed, errors := read(args); (failed == 0) != alike {
+				t.Errorf("%s, %s: %d failed: %v", reads, name, failed, errors)
 			}
 		}
-		for name, spoil := range map[string]func(*etcdserverpb.RangeResponse){
-			"the last key is missing": func(a *etcdserverpb.RangeResponse) {
-				a.Count--
-				a.Kvs = a.Kvs[:max(len(a.Kvs)-1, 0)]
-			},
-			"a value is another one": func(a *etcdserverpb.RangeResponse) {
-				for _, kv := range a.Kvs[min(1, len(a.Kvs)):] {
-					kv.Value = append(slices.Clone(kv.Value[:max(len(kv.Value)-1, 0)]), '-')
-				}
-			},
-			"two keys in the wrong order": func(a *etcdserverpb.RangeResponse) {
-				if len(a.Kvs) > 1 {
-					a.Kvs[0], a.Kvs[1] = a.Kvs[1], a.Kvs[0]
-				}
-			},
-			"a key of others": func(a *etcdserverpb.RangeResponse) {
-				if len(a.Kvs) > 1 {
-					a.Kvs[1] = &mvccpb.KeyValue{Key: append(slices.Clone(a.Kvs[0].Key), '0'), Value: a.Kvs[1].Value}
-				}
-			},
-			"more is said": func(a *etcdserverpb.RangeResponse) { a.More = !a.More },
-		} {
-			member.Spoil.Store(&spoil)
-			for reads, args := range spanCalls {
-				// What the answer that is spoilt holds: one key has no order, and a count no key.
-				alike := map[string]bool{
-					"the last key is missing":     reads == "spans, may lack",
-					"a value is another one":      strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
-					"two keys in the wrong order": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
-					"a key of others":             strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
-				}[name]
-				if failed, errors := read(args); (failed == 0) != alike {
-					t.Errorf("%s, %s, %s: %d failed: %v", transport, reads, name, failed, errors)
-				}
-			}
-			member.Spoil.Store(nil)
-		}
-		cluster.Set("d/000A-", nil)
-		for reads, want := range map[string]bool{"all keys": false, "a prefix": false, "a named span": false, "a named key": true, "single keys": true, "spans of one": true} {
-			if failed, errors := read(spanCalls[reads]); (failed == 0) != want {
-				t.Errorf("%s, %s, with a key of others: %d failed: %v", transport, reads, failed, errors)
-			}
+		member.Spoil.Store(nil)
+	}
+	cluster.Set("d/000A-", nil)
+	for reads, want := range map[string]bool{"all keys": false, "a prefix": false, "a named span": false, "a named key": true, "single keys": true, "spans of one": true} {
+		if failed, errors := read(spanCalls[reads]); (failed == 0) != want {
+			t.Errorf("%s, with a key of others: %d failed: %v", reads, failed, errors)
 		}
 	}
 }

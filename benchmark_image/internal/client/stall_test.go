@@ -29,8 +29,8 @@ func checkStall(result report.Result, stderr string) (problems []string) {
 	expect("all are ok", result.OK == 2000 && result.Outcomes.Unsent == 0)
 	expect("the rate is 500/s", *result.RateOffered == 500 && math.Abs(*result.RateAchieved-500) < 25)
 	s := result.Schedule
-	expect("the schedule was left for about a second", s.Behind && s.WorstLagS > 0.8 && s.WorstLagS < 1.2 && s.Late > 300 && s.Late < 650)
-	expect("that is not by the generator", s.ClientsShort && s.LateOwn <= 20)
+	expect("the schedule was left for about a second", s.FellBehind && s.WorstLagS > 0.8 && s.WorstLagS < 1.2 && s.Late > 300 && s.Late < 650)
+	expect("that is not by the generator", s.ClientsShort && s.GeneratorLate <= 20)
 	expect("stderr says so", strings.Contains(stderr, "the schedule was not kept") && strings.Contains(stderr, "all clients were busy"))
 	fewest := 1000
 	for _, row := range result.Timeline[:4] {

@@ -3,8 +3,6 @@ package h2
 import (
 	"bytes"
 	"testing"
-
-	"containernet-env/benchmark_image/internal/wire"
 )
 
 // steady makes the bytes of a member's answers in the steady state, for streams 1, 3, ...
@@ -22,7 +20,7 @@ func steady(t testing.TB, calls int) (settings []byte, answers [][]byte) {
 func TestCallsDoNotAllocate(t *testing.T) {
 	const runs = 1000
 	settings, answers := steady(t, 2*runs+2)
-	c := NewConn("m:1", Options{})
+	c := NewConn("m:1", methods, Options{})
 	if err := c.Feed(settings); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +30,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	s.Owner = ignore{}
 	i := 0
 	call := func() {
-		c.Start(&s, wire.Put, wire.AppendPutHead(AppendPrefix(head[:0]), key, value), value)
+		c.Start(&s, put, append(AppendPrefix(head[:0]), key...), value)
 		c.Wrote(len(c.Output()))
 		if err := c.Feed(answers[i]); err != nil || s.Active() {
 			t.Fatal(err)
@@ -49,25 +47,6 @@ func TestCallsDoNotAllocate(t *testing.T) {
 
 type ignore struct{}
 
+func (ignore) Feed([]byte) error          { return nil }
+func (ignore) End() error                 { return nil }
 func (ignore) Finished(*Stream, *Failure) {}
-
-func BenchmarkCall(b *testing.B) {
-	settings, answers := steady(b, b.N)
-	c := NewConn("m:1", Options{})
-	if err := c.Feed(settings); err != nil {
-		b.Fatal(err)
-	}
-	var head [64]byte
-	key, value := []byte("key"), []byte("value")
-	var s Stream
-	s.Owner = ignore{}
-	b.ReportAllocs()
-	b.ResetTimer()
-	for i := range b.N {
-		c.Start(&s, wire.Put, wire.AppendPutHead(AppendPrefix(head[:0]), key, value), value)
-		c.Wrote(len(c.Output()))
-		if err := c.Feed(answers[i]); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

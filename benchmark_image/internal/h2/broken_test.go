@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc/codes"
-
-	"containernet-env/benchmark_image/internal/wire"
 )
 
 // TestBrokenConnections has what a member must not do.
@@ -75,7 +72,7 @@ func TestBrokenConnections(t *testing.T) {
 	} {
 		p := newPeer(t, Options{Window: defaultWindow})
 		var got outcomes
-		p.start(&Stream{Owner: &got}, wire.Put, 10, 0)
+		p.start(&Stream{Owner: &got}, put, 10, 0)
 		if name == "more than the window" {
 			p.conn.consumed, p.conn.receiveLeft = 0, 1000 // as if the updates were under way
 		}
@@ -90,7 +87,7 @@ func TestBrokenConnections(t *testing.T) {
 		if got := p.written(); got != "GOAWAY" {
 			t.Errorf("%s: the connection writes %q", name, got)
 		}
-		p.conn.Lost(codes.Unavailable, fault.Error())
+		p.conn.Lost(fault.Error())
 		if last := got.failures[len(got.failures)-1]; len(got.failures) != 1 || last == nil || !last.Unknown {
 			t.Errorf("%s: outcomes %v", name, got.failures)
 		}
@@ -102,7 +99,7 @@ func TestMembersThatSpeakSomethingElse(t *testing.T) {
 		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1", "\x15\x03\x03\x00\x02\x02\x0a": "TLS", "\x15\x03\x01\x00\x02\x02\x46\x00\x00\x00": "TLS",
 		"SSH-2.0-OpenSSH_9\r\n": "does not begin with SETTINGS", "": "closes new connections",
 	} {
-		c := NewConn("m:1", Options{})
+		c := NewConn("m:1", methods, Options{})
 		err := c.Feed([]byte(sent))
 		if err == nil {
 			err = c.EOF()

@@ -2,12 +2,12 @@ package h2
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc/codes"
 
-	"containernet-env/benchmark_image/internal/wire"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Options are for tests; the zero value is right for everything else.
@@ -63,11 +63,12 @@ type Conn struct {
 	broken   bool
 }
 
-// NewConn starts a connection: its first output is there at once. authority is the member's host:port.
-func NewConn(authority string, options Options) *Conn {
+// NewConn starts a connection: its first output is there at once. authority is the member's host:port, and methods are the
+// paths that Start knows by their index.
+func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
-		headers: newRequestHeaders(authority), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
+		headers: newRequestHeaders(authority, methods), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
 		peerMaxStreams: math.MaxUint32, sendWindow: defaultWindow,
 	}
 	if options.Window == 0 {
@@ -127,14 +128,14 @@ func (c *Conn) Wrote(n int) {
 
 // Start sends a request; CanStart must have said that it may. The message is head and then tail; head
 // begins with AppendPrefix. head may be reused at once, tail must stay as it is until the call is over.
-func (c *Conn) Start(s *Stream, call wire.Call, head, tail []byte) {
+func (c *Conn) Start(s *Stream, method int, head, tail []byte) {
 	id := uint32(c.nextID)
 	c.nextID += 2
-	s.reset(c, id, call)
+	s.reset(c, id)
 	c.streams.add(s)
 	binary.BigEndian.PutUint32(head[1:messagePrefix], uint32(len(head)+len(tail)-messagePrefix))
 
-	block := c.headers.block(call)
+	block := c.headers.block(method)
 	// The largest block, with an authority of the longest host name, is far below the smallest MAX_FRAME_SIZE.
 	c.out = appendFrameHeader(c.out, len(block), frameHeaders, flagEndHeaders, id)
 	c.out = append(c.out, block...)
@@ -262,23 +263,23 @@ func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *Failu
 
 // Lost ends all calls under way because nothing can be read or written any more. Requests of which a part
 // had not yet been written did not happen.
-func (c *Conn) Lost(code codes.Code, reason string) {
+func (c *Conn) Lost(reason string) {
 	c.broken = true
 	for s := c.streams.take(func(*Stream) bool { return true }); s != nil; {
 		next := s.next
 		unknown := s.allWritten && s.end <= c.written
 		c.release(s)
-		s.Owner.Finished(s, &Failure{Code: code, Text: reason, Unknown: unknown})
+		s.Owner.Finished(s, &Failure{Code: store.Unavailable, Text: reason, Unknown: unknown})
 		s = next
 	}
 }
 
 // Leave adds to the output that the client ends the connection, because of an error or, if err is nil,
 // because it is done.
-func (c *Conn) Leave(err *ConnError) {
+func (c *Conn) Leave(err error) {
 	code := NoError
-	if err != nil {
-		code = err.Code
+	if fault := new(ConnError); errors.As(err, &fault) {
+		code = fault.Code
 	}
 	c.out = appendFrameHeader(c.out, 8, frameGoAway, 0, 0)
 	c.out = binary.BigEndian.AppendUint32(c.out, 0)

@@ -6,29 +6,31 @@ import (
 	"strings"
 
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc/codes"
 
-	"containernet-env/benchmark_image/internal/wire"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // userAgent names this program to the member.
 const userAgent = "containernet-env-load"
 
-// requestHeaders keeps the header block of each call ready. Header fields go into the member's table once,
-// after which a block is the same few bytes for all requests of a call.
+// requestHeaders keeps the header block of each method ready. Header fields go into the member's table once,
+// after which a block is the same few bytes for all requests of a method.
 type requestHeaders struct {
 	authority string
+	methods   []string // their paths
 	encoder   *hpack.Encoder
 	buffer    bytes.Buffer
-	ready     [wire.Calls][]byte
-	sent      [wire.Calls]bool // a block of this call has put its path into the table
+	ready     [][]byte // by method
+	sent      []bool   // by method: a block has put its path into the table
 }
 
 // tableSize is the default size of the table (RFC 9113 section 6.5.2), in bytes.
 const tableSize = 4096
 
-func newRequestHeaders(authority string) *requestHeaders {
-	h := &requestHeaders{authority: authority}
+func newRequestHeaders(authority string, methods []string) *requestHeaders {
+	h := &requestHeaders{
+		authority: authority, methods: methods, ready: make([][]byte, len(methods)), sent: make([]bool, len(methods)),
+	}
 	h.encoder = hpack.NewEncoder(&h.buffer)
 	h.limit(tableSize)
 	return h
@@ -38,8 +40,8 @@ func newRequestHeaders(authority string) *requestHeaders {
 // change with each request: then none is used.
 func (h *requestHeaders) limit(size uint32) {
 	needed := uint32(0)
-	for call := range wire.Calls {
-		for _, field := range h.fields(call) {
+	for method := range h.methods {
+		for _, field := range h.fields(method) {
 			needed += field.Size()
 		}
 	}
@@ -49,14 +51,15 @@ func (h *requestHeaders) limit(size uint32) {
 	}
 	h.encoder.SetMaxDynamicTableSizeLimit(use)
 	h.encoder.SetMaxDynamicTableSize(use)
-	h.ready, h.sent = [wire.Calls][]byte{}, [wire.Calls]bool{}
+	clear(h.ready)
+	clear(h.sent)
 }
 
-func (h *requestHeaders) fields(call wire.Call) []hpack.HeaderField {
+func (h *requestHeaders) fields(method int) []hpack.HeaderField {
 	return []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: call.Method()},
+		{Name: ":path", Value: h.methods[method]},
 		{Name: ":authority", Value: h.authority},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "user-agent", Value: userAgent},
@@ -65,22 +68,22 @@ func (h *requestHeaders) fields(call wire.Call) []hpack.HeaderField {
 }
 
 // block gives the header block of the next request, which must be sent.
-func (h *requestHeaders) block(call wire.Call) []byte {
-	if block := h.ready[call]; block != nil {
+func (h *requestHeaders) block(method int) []byte {
+	if block := h.ready[method]; block != nil {
 		return block
 	}
 	h.buffer.Reset()
-	for _, field := range h.fields(call) {
+	for _, field := range h.fields(method) {
 		// A bytes.Buffer takes everything.
 		_ = h.encoder.WriteField(field)
 	}
 	block := h.buffer.Bytes()
-	if h.sent[call] {
-		h.ready[call] = bytes.Clone(block)
+	if h.sent[method] {
+		h.ready[method] = bytes.Clone(block)
 	} else {
 		// This block changes the table, and with it the numbers of the fields in all blocks.
-		h.ready = [wire.Calls][]byte{}
-		h.sent[call] = true
+		clear(h.ready)
+		h.sent[method] = true
 	}
 	return block
 }
@@ -115,35 +118,35 @@ func isGRPC(contentType string) bool {
 }
 
 // codeOfHTTP translates the status of an answer that is not gRPC (gRPC's doc/http-grpc-status-mapping.md).
-func codeOfHTTP(status string) codes.Code {
+func codeOfHTTP(status string) store.Code {
 	switch status {
 	case "400":
-		return codes.Internal
+		return store.Internal
 	case "401":
-		return codes.Unauthenticated
+		return store.Unauthenticated
 	case "403":
-		return codes.PermissionDenied
+		return store.PermissionDenied
 	case "404":
-		return codes.Unimplemented
+		return store.Unimplemented
 	case "429", "502", "503", "504":
-		return codes.Unavailable
+		return store.Unavailable
 	}
-	return codes.Unknown
+	return store.Unknown
 }
 
 // codeOfReset translates the error code of RST_STREAM (gRPC's doc/PROTOCOL-HTTP2.md, section Errors).
-func codeOfReset(code ErrorCode) codes.Code {
+func codeOfReset(code ErrorCode) store.Code {
 	switch code {
 	case RefusedStream:
-		return codes.Unavailable
+		return store.Unavailable
 	case Cancel:
-		return codes.Canceled
+		return store.Canceled
 	case EnhanceYourCalm:
-		return codes.ResourceExhausted
+		return store.ResourceExhausted
 	case InadequateSecurity:
-		return codes.PermissionDenied
+		return store.PermissionDenied
 	}
-	return codes.Internal
+	return store.Internal
 }
 
 // unescape undoes the percent encoding of grpc-message; what is not a valid escape stays as it is.

@@ -5,9 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc/codes"
 
-	"containernet-env/benchmark_image/internal/wire"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 func TestLimitsOfTheMember(t *testing.T) {
@@ -21,7 +20,7 @@ func TestLimitsOfTheMember(t *testing.T) {
 		if !p.conn.CanStart() {
 			t.Errorf("call %d cannot start", i)
 		}
-		p.start(&all[i], wire.Put, 1, 0)
+		p.start(&all[i], put, 1, 0)
 	}
 	if p.conn.CanStart() {
 		t.Error("three calls at once, two are allowed")
@@ -47,7 +46,7 @@ func TestGoAwaySplitsTheCalls(t *testing.T) {
 		if i >= 40 {
 			all[i].Owner = &refused
 		}
-		p.start(&all[i], wire.Put, 1, 0)
+		p.start(&all[i], put, 1, 0)
 	}
 	p.must(p.framer.WriteGoAway(79, http2.ErrCodeEnhanceYourCalm, nil))
 	p.must(p.feed())
@@ -55,7 +54,7 @@ func TestGoAwaySplitsTheCalls(t *testing.T) {
 		t.Errorf("%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures), p.conn.Active())
 	}
 	for _, f := range refused.failures {
-		if f.Unknown || f.Code != codes.Unavailable || !strings.Contains(f.Text, "ENHANCE_YOUR_CALM") {
+		if f.Unknown || f.Code != store.Unavailable || !strings.Contains(f.Text, "ENHANCE_YOUR_CALM") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -73,8 +72,8 @@ func TestNumbersOfStreamsEnd(t *testing.T) {
 	var got outcomes
 	var first, last Stream
 	first.Owner, last.Owner = &got, &got
-	p.start(&first, wire.Put, 1, 0)
-	p.start(&last, wire.Put, 1, 0)
+	p.start(&first, put, 1, 0)
+	p.start(&last, put, 1, 0)
 	if p.conn.CanStart() || !p.conn.Closing() {
 		t.Error("a stream after the last number")
 	}

@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-
-	"containernet-env/benchmark_image/internal/wire"
 )
 
 // peer is the member's side of a connection, written with an implementation that is not ours.
@@ -27,7 +25,7 @@ type peer struct {
 }
 
 func newPeer(t testing.TB, o Options, settings ...http2.Setting) *peer {
-	p := &peer{t: t, conn: NewConn("member:2379", o)}
+	p := &peer{t: t, conn: NewConn("member:2379", methods, o)}
 	p.framer = http2.NewFramer(&p.toConn, nil)
 	p.framer.AllowIllegalWrites = true
 	p.encoder = hpack.NewEncoder(&p.block)
@@ -120,15 +118,39 @@ func (p *peer) end(id uint32)            { p.headers(id, true, "grpc-status", "0
 func (p *peer) data(id uint32, b []byte) { p.must(p.framer.WriteData(id, false, b)) }
 func (p *peer) answer(id uint32)         { p.begin(id); p.data(id, message(okAnswer)); p.end(id) }
 
-// okAnswer is a RangeResponse with revision 7 and count 3.
-var okAnswer = []byte{0x0a, 2, 0x18, 7, 0x20, 3}
+// methods are the paths that the tests call.
+var methods = []string{"/package.Service/Put", "/package.Service/Get", "/package.Service/Txn", "/package.Other/Status", "/package.Other/List"}
+
+const put, get, txn, status = 0, 1, 2, 3
+
+var (
+	okAnswer = []byte("good")
+	// What an owner cannot read: it says so at once, or at the end.
+	brokenAnswer, shortAnswer = []byte("b\xffd"), []byte("shor\xfe")
+)
 
 func message(b []byte) []byte { return append([]byte{0, 0, 0, byte(len(b) >> 8), byte(len(b))}, b...) }
 
-// outcomes keeps how calls ended, and may start others.
+// outcomes keeps what came of calls and how they ended, and may start others.
 type outcomes struct {
+	body     []byte
 	failures []*Failure
 	again    func(*Stream)
+}
+
+func (o *outcomes) Feed(b []byte) error {
+	o.body = append(o.body, b...)
+	if bytes.IndexByte(b, 0xff) >= 0 {
+		return errors.New("a broken byte")
+	}
+	return nil
+}
+
+func (o *outcomes) End() error {
+	if bytes.HasSuffix(o.body, []byte{0xfe}) {
+		return errors.New("cut off")
+	}
+	return nil
 }
 
 func (o *outcomes) Finished(s *Stream, f *Failure) {
@@ -139,8 +161,8 @@ func (o *outcomes) Finished(s *Stream, f *Failure) {
 }
 
 // start sends a request whose message has the given length, at least that of the prefix.
-func (p *peer) start(s *Stream, call wire.Call, head, tail int) {
+func (p *peer) start(s *Stream, method int, head, tail int) {
 	b := append(AppendPrefix(nil), bytes.Repeat([]byte("h"), head)...)
-	p.conn.Start(s, call, b, bytes.Repeat([]byte("t"), tail))
+	p.conn.Start(s, method, b, bytes.Repeat([]byte("t"), tail))
 	clear(b)
 }

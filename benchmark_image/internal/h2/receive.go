@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/grpc/codes"
+	"containernet-env/benchmark_image/internal/store"
 )
 
 // Feed takes what was read from the member. Owners of calls that end are told before it returns, and may
@@ -268,7 +268,7 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	switch {
 	case h.size > maxHeaderList:
 		c.leaveStream(s, ends, Cancel, &Failure{
-			Code: codes.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes", maxHeaderList), Unknown: true,
+			Code: store.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes", maxHeaderList), Unknown: true,
 		})
 	case s.headersSeen && !ends:
 		c.fail(s, ProtocolError, internal("the member sends HEADERS twice"))
@@ -281,7 +281,7 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 		c.leaveStream(s, ends, Cancel, &Failure{Code: codeOfHTTP(h.status), Text: text, Unknown: true, Answered: true})
 	case !isGRPC(h.contentType):
 		text := fmt.Sprintf("content-type %.100q instead of application/grpc", h.contentType)
-		c.leaveStream(s, ends, Cancel, &Failure{Code: codes.Unknown, Text: text, Unknown: true})
+		c.leaveStream(s, ends, Cancel, &Failure{Code: store.Unknown, Text: text, Unknown: true})
 	case ends: // an answer of trailers only
 		c.end(s, s.outcome(h))
 	default:
@@ -410,7 +410,7 @@ func (c *Conn) onGoAway(id uint32, payload []byte) error {
 	for s := c.streams.take(func(s *Stream) bool { return s.id > last }); s != nil; {
 		next := s.next
 		c.release(s)
-		s.Owner.Finished(s, &Failure{Code: codes.Unavailable, Text: text})
+		s.Owner.Finished(s, &Failure{Code: store.Unavailable, Text: text})
 		s = next
 	}
 	return nil

@@ -8,15 +8,12 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"google.golang.org/grpc/codes"
-
-	"containernet-env/benchmark_image/internal/wire"
 )
 
 func TestRequestsReachTheMember(t *testing.T) {
 	for _, table := range [][]uint32{nil, {0}, {100}, {1000}, {65536}, {0, 4096}, {4096, 0}} {
 		p := newPeer(t, Options{})
-		calls := []wire.Call{wire.Put, wire.Put, wire.Range, wire.Put, wire.Range, wire.Txn, wire.Status, wire.Status, wire.Put}
+		calls := []int{put, put, get, put, get, txn, status, status, put}
 		next := 0
 		for round := range 2 {
 			if round == 1 {
@@ -33,7 +30,7 @@ func TestRequestsReachTheMember(t *testing.T) {
 			p.frames(func(f http2.Frame) {
 				switch f := f.(type) {
 				case *http2.MetaHeadersFrame:
-					want := fmt.Sprintf("POST http %s member:2379 application/grpc trailers", calls[next%len(calls)].Method())
+					want := fmt.Sprintf("POST http %s member:2379 application/grpc trailers", methods[calls[next%len(calls)]])
 					value := func(name string) string {
 						for _, field := range f.Fields {
 							if field.Name == name {
@@ -66,7 +63,7 @@ func TestRequestsReachTheMember(t *testing.T) {
 
 func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 	for name, end := range map[string]func(*peer, *Stream) bool{
-		"lost":      func(p *peer, _ *Stream) bool { p.conn.Lost(codes.Unavailable, "gone"); return false },
+		"lost":      func(p *peer, _ *Stream) bool { p.conn.Lost("gone"); return false },
 		"cancelled": func(p *peer, s *Stream) bool { return p.conn.Cancel(s) },
 		"answered": func(p *peer, _ *Stream) bool {
 			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "13")
@@ -82,7 +79,7 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 		p := newPeer(t, Options{})
 		var got outcomes
 		blocked := &Stream{Owner: &got}
-		p.start(blocked, wire.Put, 0, 100_000)
+		p.start(blocked, put, 0, 100_000)
 		p.written()
 		if unknown := end(p, blocked); unknown || len(got.failures) == 1 && got.failures[0].Unknown {
 			t.Errorf("%s: the request may have happened", name)
@@ -99,11 +96,11 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 	p.written()
 	var got outcomes
 	first, second := &Stream{Owner: &got}, &Stream{Owner: &got}
-	p.start(first, wire.Put, 10, 0)
+	p.start(first, put, 10, 0)
 	n := len(p.conn.Output())
-	p.start(second, wire.Put, 10, 0)
+	p.start(second, put, 10, 0)
 	p.conn.Wrote(n + 5)
-	p.conn.Lost(codes.Unavailable, "gone")
+	p.conn.Lost("gone")
 	if len(got.failures) != 2 || got.failures[0].Unknown == got.failures[1].Unknown {
 		t.Errorf("one of two requests was written: %+v", got.failures)
 	}

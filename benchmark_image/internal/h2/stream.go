@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"strconv"
 
-	"google.golang.org/grpc/codes"
-
-	"containernet-env/benchmark_image/internal/wire"
+	"containernet-env/benchmark_image/internal/store"
 )
 
-// Owner is told when a call is over.
+// Owner reads the answer to a call, and is told when the call is over.
 type Owner interface {
+	// Feed takes the next piece of the answer, which is valid only during the call. An error ends the call.
+	Feed(b []byte) error
+	// End is called when all of the answer was fed. An error ends the call.
+	End() error
 	// Finished is called once for each started stream that is not cancelled: failure is nil when the member
-	// answered with OK, and the answer is then in the stream. The stream may be started again at once.
+	// answered with OK, and all of the answer was fed. The stream may be started again at once.
 	Finished(s *Stream, failure *Failure)
 }
 
 // Failure is the outcome of a call that did not succeed.
 type Failure struct {
-	Code codes.Code
+	Code store.Code
 	Text string
 	// Unknown tells that the member has the request as a whole, and has not said in terms of HTTP/2 that it leaves
 	// it alone: it may have been carried out.
@@ -32,8 +34,7 @@ type Failure struct {
 // Stream carries one call after the other. Its zero value with an Owner is ready for Start; it must not
 // be copied or changed while a call is under way.
 type Stream struct {
-	Owner  Owner
-	Reader wire.Reader
+	Owner Owner
 
 	conn *Conn
 	id   uint32 // 0: no call is under way
@@ -68,12 +69,11 @@ func AppendPrefix(b []byte) []byte { return append(b, 0, 0, 0, 0, 0) }
 func (s *Stream) unsent() int { return len(s.head) + len(s.tail) }
 
 // reset prepares a call.
-func (s *Stream) reset(c *Conn, id uint32, call wire.Call) {
+func (s *Stream) reset(c *Conn, id uint32) {
 	s.conn, s.id, s.next = c, id, nil
 	s.window, s.allWritten = c.peerInitialWindow, false
 	s.receiveLeft, s.consumed = int64(c.window), 0
 	s.headersSeen, s.prefixLength, s.messageLeft, s.messages = false, 0, 0, 0
-	s.Reader.Reset(call)
 }
 
 // receive takes the payload of a DATA frame. It returns nil or why the stream has failed.
@@ -92,14 +92,14 @@ func (s *Stream) receive(b []byte) *Failure {
 		}
 		n := int(min(int64(len(b)), s.messageLeft))
 		if n > 0 {
-			if err := s.Reader.Feed(b[:n]); err != nil {
+			if err := s.Owner.Feed(b[:n]); err != nil {
 				return internal("the answer cannot be read: %v", err)
 			}
 			b = b[n:]
 			s.messageLeft -= int64(n)
 		}
 		if s.messageLeft == 0 {
-			if err := s.Reader.End(); err != nil {
+			if err := s.Owner.End(); err != nil {
 				return internal("the answer cannot be read: %v", err)
 			}
 			s.prefixLength = 0
@@ -135,14 +135,14 @@ func (s *Stream) outcome(h *answerHeaders) *Failure {
 
 func refusal(h *answerHeaders) *Failure {
 	n, err := strconv.ParseUint(h.grpcStatus, 10, 32)
-	if err != nil || n > uint64(codes.Unauthenticated) {
-		return &Failure{Code: codes.Unknown, Text: fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), Unknown: true}
+	if err != nil || n > uint64(store.Unauthenticated) {
+		return &Failure{Code: store.Unknown, Text: fmt.Sprintf("grpc-status is %.20q", h.grpcStatus), Unknown: true}
 	}
-	return &Failure{Code: codes.Code(n), Text: unescape(h.grpcMessage), Unknown: true, Answered: true}
+	return &Failure{Code: store.Code(n), Text: unescape(h.grpcMessage), Unknown: true, Answered: true}
 }
 
 func internal(format string, args ...any) *Failure {
-	return &Failure{Code: codes.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
+	return &Failure{Code: store.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
 }
 
 // streams finds streams by their number: a chained hash table, because Go's maps allocate now and then.

@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-
-	"containernet-env/benchmark_image/internal/wire"
 )
 
 func TestSendWindows(t *testing.T) {
 	p := newPeer(t, Options{}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	var got outcomes
 	large, small := &Stream{Owner: &got}, &Stream{Owner: &got}
-	p.start(large, wire.Put, 95, 99_900) // 100000 bytes with the prefix
-	p.start(small, wire.Put, 3, 0)
+	p.start(large, put, 95, 99_900) // 100000 bytes with the prefix
+	p.start(small, put, 3, 0)
 	received, frames := map[uint32]int{}, 0
 	ended := map[uint32]bool{}
 	var content []byte
@@ -72,7 +70,7 @@ func TestSendWindows(t *testing.T) {
 func TestReceiveWindows(t *testing.T) {
 	p := newPeer(t, Options{Window: 100_000})
 	var got outcomes
-	p.start(&Stream{Owner: &got}, wire.Put, 10, 0)
+	p.start(&Stream{Owner: &got}, put, 10, 0)
 	p.written()
 	p.begin(1)
 	const size = 1_000_000

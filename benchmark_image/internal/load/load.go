@@ -62,6 +62,6 @@ type Targeter interface {
 // CheckCounts; Done gets the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called
-	// once for each part of a benchmark (its warm-up, its steps), one after the other, over the same connections.
+	// for the warm-up, if there is one, and then for what is measured, over the same connections.
 	Drive(ctx context.Context, clients int, run *Run)
 }

@@ -2,50 +2,20 @@ package load
 
 import (
 	"errors"
-	"strings"
 	"time"
+
+	"containernet-env/benchmark_image/internal/store"
 )
 
-// Code is a gRPC status code (google.golang.org/grpc/codes), or CodeCheck.
-type Code uint8
+// Code says why a request failed.
+type Code = store.Code
 
 // The codes that are named in this package.
 const (
-	CodeOK        Code = 0
-	CodeUnknown   Code = 2
-	codeExhausted Code = 8
-
-	// CodeCheck marks an answer that came, but does not hold what it must.
-	CodeCheck Code = 17
+	CodeOK      = store.OK
+	CodeUnknown = store.Unknown
+	CodeCheck   = store.Check
 )
-
-var codeNames = [...]string{
-	"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
-	"ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
-	"DataLoss", "Unauthenticated", "Check",
-}
-
-// String gives the name that gRPC has for the code.
-func (c Code) String() string {
-	if int(c) < len(codeNames) {
-		return codeNames[c]
-	}
-	return codeNames[CodeUnknown]
-}
-
-// didNotHappen are the codes with which etcd refuses a request before it has any effect.
-const didNotHappen = 1<<3 | 1<<5 | 1<<6 | 1<<7 | 1<<9 | 1<<11 | 1<<12 | 1<<16
-
-// Refused tells whether a member that answers a request with this code and text says that it did not carry it out. It
-// must not be asked about what a client made of the loss of an answer. ResourceExhausted is both: 'too many requests'
-// comes before a request is proposed, and 'database space exceeded' also after it was applied (etcd's
-// server/etcdserver/v3_server.go, and quotaApplierV3 in apply/apply.go).
-func Refused(code Code, text string) bool {
-	if code == codeExhausted {
-		return strings.Contains(text, "too many requests")
-	}
-	return code <= CodeCheck && didNotHappen>>code&1 == 1
-}
 
 // Outcome is how a request ended.
 type Outcome uint8
@@ -62,7 +32,7 @@ const (
 // CallError is a request without a good answer, as a transport reports it.
 type CallError struct {
 	Code    Code
-	Unknown bool // the request may have been carried out all the same; Refused judges what a member said itself
+	Unknown bool // the request may have been carried out all the same
 	Text    string
 }
 
@@ -79,8 +49,8 @@ var ErrNotSent = errors.New("not sent before the end of the run")
 // ErrNotFound is the outcome of a read that found no key although one was required.
 var ErrNotFound = errors.New("no key found")
 
-// ErrNotThere is the outcome of a transaction that changed nothing, because the key did not hold the value that it must.
-var ErrNotThere = &WrongAnswerError{"a transaction found another value than the one that was written, or none, and changed nothing"}
+// ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not hold the value that it must.
+var ErrCompareFailed = &WrongAnswerError{"a transaction found another value than the one that was written, or none, and changed nothing"}
 
 // classify tells the outcome and the code of a request that ended with err. An error that says nothing
 // about itself leaves open what happened.
@@ -137,7 +107,7 @@ func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record
 // Outcome tells how the request ended.
 func (r Record) Outcome() Outcome { return Outcome(r.bits >> outcomeShift & 7) }
 
-// Code is the gRPC code of the outcome.
+// Code is the code of the outcome.
 func (r Record) Code() Code { return Code(r.bits >> codeShift & 31) }
 
 // Kind tells which call the request made.

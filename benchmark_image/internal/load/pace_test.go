@@ -206,7 +206,7 @@ func (f manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
 	for client := range clients {
 		ready <- client
 	}
-	run.Rested(0)
+	run.NoteIdle(0)
 	for clients > 0 {
 		var client int
 		select {
@@ -214,7 +214,7 @@ func (f manyPerGoroutine) Drive(_ context.Context, clients int, run *Run) {
 		default:
 			begin := time.Now()
 			client = <-ready
-			run.Rested(time.Since(begin))
+			run.NoteIdle(time.Since(begin))
 		}
 		switch request, more := run.Ask(client, wake); {
 		case !more:

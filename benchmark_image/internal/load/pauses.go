@@ -3,8 +3,8 @@ package load
 import "time"
 
 // pauses are the times in which the process did not run although it had something to do: it was stopped, or the machine
-// was busy with others. A goroutine that wants to run every so often tells, because whatever else the process
-// does, it waits for nothing but the processor.
+// was busy with others. A goroutine that wants to run periodically tells, because whatever else the process
+// does, it waits for nothing but a core.
 type pauses struct {
 	expected time.Duration // when it is to run next; 0: it has not begun
 	known    []pause       // in order, without those before the latest start that was asked for

@@ -29,9 +29,9 @@ func (r *rests) forget(start time.Duration) {
 	}
 }
 
-// few tells whether the transport had something to do for most of the time from a start until now. Starts must not fall from
+// mostlyBusy tells whether the transport had something to do for most of the time from a start until now. Starts must not fall from
 // one call to the next.
-func (r *rests) few(start, now time.Duration) bool {
+func (r *rests) mostlyBusy(start, now time.Duration) bool {
 	r.forget(start)
 	if len(r.marks) == 0 {
 		return false

@@ -23,6 +23,7 @@ type Options struct {
 type Run struct {
 	options Options
 	epoch   time.Time
+	beganNs int64
 	records records
 	slots   []slot
 	tally   tally
@@ -64,6 +65,7 @@ type Result struct {
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Epoch   time.Time
+	BeganNs int64 // the same moment on CLOCK_MONOTONIC, which all programs of a machine share
 }
 
 // NewRun prepares a run. The clock starts with Attack.
@@ -88,7 +90,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch = time.Now()
+	r.epoch, r.beganNs = time.Now(), monotonicNs()
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -127,6 +129,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
 		Epoch:   r.epoch,
+		BeganNs: r.beganNs,
 	}
 }
 
@@ -179,13 +182,13 @@ func (r *Run) beat(over <-chan struct{}) {
 	}
 }
 
-// Planned tells whether starts are planned: only then does Rested count.
+// Planned tells whether starts are planned: only then does NoteIdle count.
 func (r *Run) Planned() bool { return r.options.Pacer.Planned() }
 
-// Rested tells that the transport had nothing to do for so long until now, because all that is under way waits for the
+// NoteIdle tells that the transport had nothing to do for so long until now, because all that is under way waits for the
 // members. A late request for whose lateness it had something to do most of the time is late because of the transport. One
 // that calls this must do so at its start too; one that does not know its rests never calls it.
-func (r *Run) Rested(d time.Duration) {
+func (r *Run) NoteIdle(d time.Duration) {
 	now := r.elapsed()
 	r.waiting.rest(now-d, now)
 }

@@ -258,31 +258,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
-	for _, c := range []struct {
-		code Code
-		text string
-		want bool
-	}{
-		{3, "etcdserver: key is not provided", true},
-		{7, "etcdserver: permission denied", true},
-		{8, "etcdserver: too many requests", true},
-		{8, "etcdserver: mvcc: database space exceeded", false}, // also when the put was applied
-		{11, "etcdserver: mvcc: required revision has been compacted", true},
-		{4, "context deadline exceeded", false},
-		{10, "", false},
-		{14, "etcdserver: request timed out", false},
-		{14, "etcdserver: leader changed", false},
-		{2, "etcdserver: too many requests", false},
-		{CodeCheck, "", false},
-		{200, "", false},
-	} {
-		if got := Refused(c.code, c.text); got != c.want {
-			t.Errorf("%v: %s: %v, want %v", c.code, c.text, got, c.want)
-		}
-	}
-}
-
 func TestRecordsKeepTheirFields(t *testing.T) {
 	for _, kind := range []Kind{Put, Range, Txn} {
 		for outcome := range Abandoned + 1 {

@@ -44,7 +44,7 @@ func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, w
 	number := w.next
 	w.next++
 	if start <= now {
-		own := now-start > LateAfter && (w.pauses.cover(start, now) || w.rests.few(start, now))
+		own := now-start > LateAfter && (w.pauses.cover(start, now) || w.rests.mostlyBusy(start, now))
 		return claim{number: number, start: start, own: own}, true
 	}
 	w.rests.forget(now)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -8,10 +9,10 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// Figures are what one load measured, or several together. The latency fields are response times, over the requests
-// that succeeded, and null in JSON when none did.
+// Figures are what was measured. The latency fields are response times, over the requests that succeeded, and null in JSON
+// when none did.
 type Figures struct {
-	Requests  int      `json:"requests"` // asked for
+	Requests  int      `json:"requests"` // configured
 	Done      int      `json:"done"`     // ok + failed
 	OK        int      `json:"ok"`
 	Failed    int      `json:"failed"`    // every other outcome, also of requests that may have happened
@@ -19,7 +20,7 @@ type Figures struct {
 	Abandoned int      `json:"abandoned"` // under way when the run ended early
 	Outcomes  Outcomes `json:"outcomes"`
 
-	TotalS       float64  `json:"total_s"` // from the first start to the last outcome, of each step
+	TotalS       float64  `json:"total_s"` // from the first start to the last outcome
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
@@ -32,7 +33,7 @@ type Figures struct {
 	Errors map[string]int `json:"errors"` // requests that failed by the text of their error
 	Codes  map[string]int `json:"codes"`  // and by the name of their gRPC code
 
-	RateOffered  *float64                `json:"rate_offered_per_s"`  // null: a closed loop, or different steps
+	RateOffered  *float64                `json:"rate_offered_per_s"`  // null: a closed loop
 	RateAchieved *float64                `json:"rate_achieved_per_s"` // started within the schedule; null: a closed loop
 	Schedule     *Schedule               `json:"schedule"`            // null: a closed loop
 	ResponseTime *Distribution           `json:"response_time"`       // from the intended start
@@ -56,14 +57,14 @@ type Outcomes struct {
 
 // Schedule tells how an open loop kept its schedule.
 type Schedule struct {
-	Behind       bool        `json:"behind"` // some requests were late or never sent
-	WorstLagS    float64     `json:"worst_lag_s"`
-	Late         int         `json:"late"`          // requests that started more than load.LateAfter after their intended start
-	LateOwn      int         `json:"late_own"`      // those of them that the generator itself made late
-	Unsent       int         `json:"unsent"`        // as in the outcomes
-	OwnLateness  *OwnFigures `json:"own_lateness"`  // of the requests that had a free client; null if none had
-	LateAfterS   float64     `json:"late_after_s"`  // load.LateAfter
-	ClientsShort bool        `json:"clients_short"` // some were late because all clients waited for members
+	FellBehind    bool        `json:"fell_behind"` // some requests were late or never sent
+	WorstLagS     float64     `json:"worst_lag_s"`
+	Late          int         `json:"late"`           // requests that started more than load.LateAfter after their intended start
+	GeneratorLate int         `json:"generator_late"` // those of them that the generator itself made late
+	Unsent        int         `json:"unsent"`         // as in the outcomes
+	OwnLateness   *OwnFigures `json:"own_lateness"`   // of the requests that had a free client; null if none had
+	LateAfterS    float64     `json:"late_after_s"`   // load.LateAfter
+	ClientsShort  bool        `json:"clients_short"`  // some were late because all clients waited for members
 }
 
 // OwnFigures tell how long after the intended start requests were sent although a client was free.
@@ -82,42 +83,39 @@ type ByOperation struct {
 	ServiceTime  *Distribution `json:"service_time"`
 }
 
-func newFigures(parts []Part, mixed bool, rows int) Figures {
-	f := Figures{Errors: map[string]int{}, Codes: map[string]int{}}
-	most := 0
-	for _, part := range parts {
-		most += len(part.Run.Records)
+func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figures {
+	f := Figures{
+		Requests: requests,
+		Failed:   run.Failed,
+		Empty:    run.Empty,
+		TotalS:   run.Took.Seconds(),
+		Errors:   map[string]int{},
+		Codes:    map[string]int{},
+		series:   seconds(run.Epoch, run.Records),
 	}
-	all := newSamples(most)
+	maps.Copy(f.Errors, run.Errors)
+	all := newSamples(len(run.Records))
 	kinds := map[load.Kind]*samples{load.Put: newSamples(0), load.Range: newSamples(0)}
-	for _, part := range parts {
-		f.Requests += part.Requests
-		f.Failed += part.Run.Failed
-		f.Empty += part.Run.Empty
-		f.TotalS += part.Run.Took.Seconds()
-		for text, n := range part.Run.Errors {
-			f.Errors[text] += n
+	for _, record := range run.Records {
+		if record.Outcome() == load.NotSent {
+			continue
 		}
-		for _, record := range part.Run.Records {
-			if record.Outcome() == load.NotSent {
-				continue
-			}
-			all.add(record)
-			if mixed {
-				kinds[record.Kind()].add(record)
-			}
-			if record.Done() && !record.OK() {
-				f.Codes[record.Code().String()]++
-			}
+		all.add(record)
+		if mixed {
+			kinds[record.Kind()].add(record)
 		}
-		f.series = append(f.series, seconds(part.Run.Epoch, part.Run.Records)...)
+		if record.Done() && !record.OK() {
+			f.Codes[record.Code().String()]++
+		}
 	}
 	all.sort()
 	f.sorted = all.response
 	f.OK, f.Abandoned = len(all.response), all.abandoned
 	f.Done = f.OK + f.Failed
 	f.Outcomes = Outcomes{OK: f.OK, Failed: all.failed, Unknown: all.unknown}
-	f.setSchedule(parts, all)
+	if rate > 0 {
+		f.setSchedule(run, rate, all)
+	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
 	if f.OK > 0 {
 		f.summarize()
@@ -127,7 +125,7 @@ func newFigures(parts []Part, mixed bool, rows int) Figures {
 	if mixed {
 		f.ByOperation = map[string]*ByOperation{"put": kinds[load.Put].figures(), "range": kinds[load.Range].figures()}
 	}
-	f.TimelineIntervalS, f.Timeline = timeline(parts, rows)
+	f.TimelineIntervalS, f.Timeline = timeline(run)
 	return f
 }
 
@@ -136,7 +134,7 @@ type samples struct {
 	response, service          []time.Duration
 	own                        []time.Duration // lateness of requests that had a free client
 	failed, unknown, abandoned int
-	sent, late, lateOwn        int
+	sent, late, generatorLate  int
 	worstLag                   time.Duration
 }
 
@@ -164,7 +162,7 @@ func (s *samples) add(record load.Record) {
 	if record.Late() {
 		s.late++
 		if record.Own() {
-			s.lateOwn++
+			s.generatorLate++
 		}
 	}
 	if record.Waited() {
@@ -185,35 +183,21 @@ func (s *samples) figures() *ByOperation {
 }
 
 // setSchedule compares what an open loop was to do with what it did.
-func (f *Figures) setSchedule(parts []Part, all *samples) {
-	if len(parts) == 0 || parts[0].Rate == 0 {
-		return
-	}
-	due, inTime, scheduled := 0, 0, 0.0
-	same := true
-	for _, part := range parts {
-		due += part.Run.Due
-		scheduled += float64(part.Run.Due) / part.Rate
-		inTime += startedInTime(part.Run)
-		same = same && part.Rate == parts[0].Rate
-	}
-	f.Outcomes.Unsent = max(due-all.sent, 0)
-	if same {
-		f.RateOffered = &parts[0].Rate
-	}
+func (f *Figures) setSchedule(run *load.Result, rate float64, all *samples) {
+	f.Outcomes.Unsent = max(run.Due-all.sent, 0)
 	achieved := 0.0
-	if due > 0 {
-		achieved = float64(inTime) / scheduled
+	if run.Due > 0 {
+		achieved = float64(startedInTime(run)) / (float64(run.Due) / rate)
 	}
-	f.RateAchieved = &achieved
+	f.RateOffered, f.RateAchieved = &rate, &achieved
 	f.Schedule = &Schedule{
-		Behind:       all.late > 0 || f.Outcomes.Unsent > 0,
-		WorstLagS:    all.worstLag.Seconds(),
-		Late:         all.late,
-		LateOwn:      all.lateOwn,
-		Unsent:       f.Outcomes.Unsent,
-		LateAfterS:   load.LateAfter.Seconds(),
-		ClientsShort: all.late > all.lateOwn,
+		FellBehind:    all.late > 0 || f.Outcomes.Unsent > 0,
+		WorstLagS:     all.worstLag.Seconds(),
+		Late:          all.late,
+		GeneratorLate: all.generatorLate,
+		Unsent:        f.Outcomes.Unsent,
+		LateAfterS:    load.LateAfter.Seconds(),
+		ClientsShort:  all.late > all.generatorLate,
 	}
 	if n := len(all.own); n > 0 {
 		f.Schedule.OwnLateness = &OwnFigures{
@@ -224,7 +208,7 @@ func (f *Figures) setSchedule(parts []Part, all *samples) {
 
 // startedInTime is how many requests were started before the schedule was over. What is left of it then is sent later or
 // never; how long the answers take is another matter.
-func startedInTime(run load.Result) int {
+func startedInTime(run *load.Result) int {
 	n := 0
 	for _, record := range run.Records {
 		if record.Outcome() != load.NotSent && record.Start+record.Lag() <= run.LastDue+load.LateAfter {

@@ -3,7 +3,6 @@ package report
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -129,8 +128,7 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 	}).Attack(t.Context(), transport)
 	run.Due = 110 // as if ten had never been sent
-	parts := []Part{{Requests: 110, Clients: 1, Rate: 10_000, Run: run}}
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Asked: &Asked{Target: "cluster"}}, 110, parts)
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
 	// 100 = 14*7 + 2: two more of the first two.
 	if want := (Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}); r.Outcomes != want {
 		t.Errorf("got %+v, want %+v", r.Outcomes, want)
@@ -166,7 +164,7 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 			Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 		}).Attack(t.Context(), answers(answer))
 		run.Due += due
-		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}}, 200, []Part{{Requests: 200, Clients: 1, Rate: 2000, Run: run}}).RateAchieved
+		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 2000, Requests: 200, Run: &run}).RateAchieved
 	}
 	for name, c := range map[string]struct {
 		answer    func(*load.Request)
@@ -204,36 +202,21 @@ func (a answers) Drive(_ context.Context, _ int, run *load.Run) {
 }
 
 func TestTimelinesAreBounded(t *testing.T) {
-	start := time.Unix(1000, 0)
-	part := func(after, took time.Duration) Part {
-		return Part{Run: load.Result{Epoch: start.Add(after), Took: took}}
-	}
 	for _, c := range []struct {
-		parts          []Part
-		rows, interval int
-		want           int
+		took           time.Duration
+		interval, want int
 	}{
-		{nil, 10, 1, 0},
-		{[]Part{part(0, 100*time.Millisecond)}, 10, 1, 1},
-		{[]Part{part(0, 10*time.Second)}, 10, 1, 10},
-		{[]Part{part(0, 10*time.Second+1)}, 10, 2, 6},
-		{[]Part{part(0, 24*time.Hour)}, maxRows, 24, 3600},
-		{[]Part{part(0, time.Second), part(5*time.Second, time.Second)}, 10, 1, 6},
+		{0, 1, 0},
+		{100 * time.Millisecond, 1, 1},
+		{10 * time.Second, 1, 10},
+		{10*time.Second + 1, 1, 11},
+		{maxRows * time.Second, 1, maxRows},
+		{maxRows*time.Second + 1, 2, maxRows/2 + 1},
+		{24 * time.Hour, 24, 3600},
 	} {
-		interval, rows := timeline(c.parts, c.rows)
+		interval, rows := timeline(&load.Result{Took: c.took})
 		if interval != c.interval || len(rows) != c.want {
-			t.Errorf("%+v: %d rows of %d s, want %d of %d s", c.parts, len(rows), interval, c.want, c.interval)
+			t.Errorf("%v: %d rows of %d s, want %d of %d s", c.took, len(rows), interval, c.want, c.interval)
 		}
-	}
-}
-
-func TestErrorsOfAllStepsAreAdded(t *testing.T) {
-	part := Part{Requests: 30, Clients: 1, Run: measured(t, load.ClosedLoop{Total: 30}, 30)}
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}}, 60, []Part{part, part})
-	if r.Failed != 20 || r.Errors["no"] != 20 || r.OK != 40 || len(r.Steps) != 2 || r.Steps[0].OK != 20 || r.Note() != "" {
-		t.Errorf("%+v", r)
-	}
-	if err := errors.New(r.Problem()); err.Error() != "20 of 60 requests failed (20 times: no), of which 20 may have happened" {
-		t.Error(err)
 	}
 }

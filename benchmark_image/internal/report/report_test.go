@@ -156,7 +156,7 @@ func measured(t *testing.T, pacer load.Pacer, total int) load.Result {
 
 func TestFiguresComeFromTheRecords(t *testing.T) {
 	run := measured(t, load.ClosedLoop{Total: 30}, 30)
-	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1"}, 30, []Part{{Requests: 30, Clients: 1, Run: run}})
+	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1", Requests: 30, Run: &run})
 	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
 		t.Errorf("%+v", r)
 	}
@@ -173,7 +173,7 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 }
 
 func TestRequestsThatWereCutOffAreNamed(t *testing.T) {
-	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "the run timeout of 1s was reached"}, 0, nil)
+	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "the run timeout of 1s was reached"})
 	r.Abandoned, r.Outcomes.Unknown = 100, 100
 	if want := "the run timeout of 1s was reached; 100 requests were cut off by the end and may have happened"; r.Problem() != want {
 		t.Errorf("problem %q, want %q", r.Problem(), want)
@@ -181,17 +181,17 @@ func TestRequestsThatWereCutOffAreNamed(t *testing.T) {
 }
 
 func TestJSONOfARunWithoutAnswers(t *testing.T) {
-	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "cancelled"}, 5, nil)
+	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "cancelled", Requests: 5})
 	encoded, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":3,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled",` +
+	const want = `{"schema":4,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
 		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
 		`"total_s":0,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
 		`"requests_per_s":0,"percentiles_s":null,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
 		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
-		`"asked":null,"warmup":null,"leader_changes":[],"steps":null}`
+		`"configured":null,"warmup":null,"leader_changes":[]}`
 	if string(encoded) != want {
 		t.Errorf("got  %s\nwant %s", encoded, want)
 	}

@@ -3,54 +3,36 @@
 package report
 
 import (
+	"encoding/json"
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// Schema is the version of the JSON form of Result. All fields of version 1 still have the same meaning.
-const Schema = 3
+// Schema is the version of the JSON form of Result.
+const Schema = 4
 
-// Result is what a benchmark measured: the figures of all its steps together and, if there are several, of each.
+// Result is what a benchmark measured.
 type Result struct {
 	Schema      int      `json:"schema"`
 	Operation   string   `json:"operation"` // put, range, mixed or txn
 	Connections int      `json:"connections"`
-	Clients     int      `json:"clients"` // the most of all steps
+	Clients     int      `json:"clients"`
 	Endpoints   []string `json:"endpoints"`
-	Leader      *string  `json:"leader"` // when the connections were opened
-	Reason      *string  `json:"reason"` // why the run is not what was asked for; null if it is
+	Leader      *string  `json:"leader"`   // when the connections were opened
+	Reason      *string  `json:"reason"`   // why the run is not what was configured; null if it is
+	BeganNs     *int64   `json:"began_ns"` // the start of what was measured, on CLOCK_MONOTONIC; null if nothing was
 
 	Figures
 
-	Asked         *Asked         `json:"asked"`
-	Warmup        *Warmup        `json:"warmup"`         // null if none was asked for
-	LeaderChanges []LeaderChange `json:"leader_changes"` // moves of the load
-	Steps         []Step         `json:"steps"`          // null if only one load was asked for
+	Configured    json.RawMessage `json:"configured"`     // the body of an HTTP request for the same load, defaults filled in
+	Warmup        *Warmup         `json:"warmup"`         // null if none was configured
+	LeaderChanges []LeaderChange  `json:"leader_changes"` // moves of the load
+
+	epoch time.Time // of the run
 }
 
-// Asked is what a benchmark was asked to do, for the record.
-type Asked struct {
-	Total     *int     `json:"total"` // of each step; null: bounded by the duration
-	DurationS *float64 `json:"duration_s"`
-	RatePerS  *float64 `json:"rate_per_s"` // null: a closed loop, or steps of the rate
-	Arrival   *string  `json:"arrival"`    // null: a closed loop
-	Target    string   `json:"target"`     // cluster, leader or the address of one member
-	Seed      int64    `json:"seed"`
-	KeyOrder  *string  `json:"key_order"` // null: keys are not generated
-	KeySpace  *int     `json:"key_space"`
-	PutRatio  *float64 `json:"put_ratio"` // null: all requests are of one kind
-	Verify    bool     `json:"verify"`
-	Key       *string  `json:"key"`       // null: keys are generated
-	EndRange  *string  `json:"end_range"` // null: keys are generated
-	Prefix    bool     `json:"prefix"`
-	SpanKeys  *int     `json:"span_keys"` // null: one generated key, or a named span
-	Limit     *int64   `json:"limit"`     // null: none
-	KeysOnly  bool     `json:"keys_only"`
-	CountOnly bool     `json:"count_only"`
-}
-
-// Warmup is the load ahead of the first step, which is in no other figure.
+// Warmup is the load ahead of what is measured; it is in no other figure.
 type Warmup struct {
 	OK        int     `json:"ok"`
 	Failed    int     `json:"failed"`    // did not happen
@@ -61,14 +43,8 @@ type Warmup struct {
 
 // LeaderChange is a move of the load to another leader.
 type LeaderChange struct {
-	AtS    float64 `json:"at_s"` // since the start of the first step
+	AtS    float64 `json:"at_s"` // since the start
 	Leader string  `json:"leader"`
-}
-
-// Step is one of several loads.
-type Step struct {
-	Clients int `json:"clients"`
-	Figures
 }
 
 // Progress is one line of benchmark-client --progress json.
@@ -78,47 +54,43 @@ type Progress struct {
 	Errors int `json:"errors"`
 }
 
-// Setting is what a report says about a run beside its records.
+// Setting is what New makes a result of.
 type Setting struct {
 	Operation   string
 	Connections int
 	Endpoints   []string
+	Clients     int
+	Rate        float64 // 0: a closed loop
+	Requests    int     // configured, or by the schedule; 0: bounded by a duration only
 	Leader      string
 	Reason      string
-	Asked       *Asked
+	Configured  json.RawMessage
 	Warmup      *load.Result
+	Run         *load.Result // nil: nothing was measured
 }
 
-// Part is one load of a benchmark.
-type Part struct {
-	Requests int // asked for; 0: bounded by its duration only
-	Clients  int
-	Rate     float64 // 0: a closed loop
-	Run      load.Result
-}
-
-// New computes the figures. Without parts nothing was measured.
-func New(setting Setting, asked int, parts []Part) *Result {
+// New computes the figures.
+func New(setting Setting) *Result {
 	r := &Result{
 		Schema:        Schema,
 		Operation:     setting.Operation,
 		Connections:   setting.Connections,
+		Clients:       setting.Clients,
 		Endpoints:     setting.Endpoints,
 		Leader:        optional(setting.Leader),
 		Reason:        optional(setting.Reason),
-		Asked:         setting.Asked,
+		Configured:    setting.Configured,
 		LeaderChanges: []LeaderChange{},
 	}
-	mixed := setting.Operation == "mixed"
-	r.Figures = newFigures(parts, mixed, maxRows)
-	r.Requests = max(asked, r.Requests)
-	for _, part := range parts {
-		r.Clients = max(r.Clients, part.Clients)
-		if len(parts) > 1 {
-			rows := max(maxRows/len(parts), minRows)
-			r.Steps = append(r.Steps, Step{part.Clients, newFigures([]Part{part}, mixed, rows)})
-		}
+	run, rate := setting.Run, setting.Rate
+	if run == nil {
+		run, rate = &load.Result{}, 0
 	}
+	r.epoch = run.Epoch
+	if run.BeganNs > 0 {
+		r.BeganNs = &run.BeganNs
+	}
+	r.Figures = newFigures(run, setting.Requests, rate, setting.Operation == "mixed")
 	if w := setting.Warmup; w != nil {
 		all := newSamples(len(w.Records))
 		for _, record := range w.Records {
@@ -131,10 +103,10 @@ func New(setting Setting, asked int, parts []Part) *Result {
 	return r
 }
 
-// AddLeaderChange records a move of the load at the given time.
-func (r *Result) AddLeaderChange(at time.Time, leader string, parts []Part) {
-	if len(parts) > 0 {
-		r.LeaderChanges = append(r.LeaderChanges, LeaderChange{at.Sub(parts[0].Run.Epoch).Seconds(), leader})
+// AddLeaderChange records a move of the load at the given time; one ahead of what is measured has no place.
+func (r *Result) AddLeaderChange(at time.Time, leader string) {
+	if !r.epoch.IsZero() {
+		r.LeaderChanges = append(r.LeaderChanges, LeaderChange{at.Sub(r.epoch).Seconds(), leader})
 	}
 }
 

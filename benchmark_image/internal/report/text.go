@@ -25,22 +25,11 @@ type TextOptions struct {
 }
 
 // Text writes the report in the form of etcd's benchmark tool. There, percentiles that a small number of
-// requests cannot tell apart are left out; here all are given. What etcd's tool does not know comes after it in each
-// step: all percentiles with the number of requests and '-' where that is too small, open loops, steps and mixed loads.
+// requests cannot tell apart are left out; here all are given. What etcd's tool does not know comes after it: all
+// percentiles with the number of requests and '-' where that is too small, open loops and mixed loads.
 func (r *Result) Text(w io.Writer, options TextOptions) error {
 	var b strings.Builder
-	if len(r.Steps) == 0 {
-		r.Figures.text(&b, options)
-	}
-	for i := range r.Steps {
-		step := &r.Steps[i]
-		fmt.Fprintf(&b, "\nStep %d of %d: %d clients", i+1, len(r.Steps), step.Clients)
-		if step.RateOffered != nil {
-			fmt.Fprintf(&b, ", %g requests/sec", *step.RateOffered)
-		}
-		b.WriteString("\n")
-		step.text(&b, options)
-	}
+	r.Figures.text(&b, options)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
 		fmt.Fprintf(&b, "\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed, w.Unknown, w.Abandoned)
 	}
@@ -93,12 +82,10 @@ func (r *Figures) writeLeftOut(b *strings.Builder) {
 // writeSchedule tells how an open loop kept its schedule.
 func (r *Figures) writeSchedule(b *strings.Builder, number string) {
 	b.WriteString("\nSchedule:\n")
-	if r.RateOffered != nil {
-		fmt.Fprintf(b, "  Offered:\t"+number+" requests/sec\n", *r.RateOffered)
-	}
+	fmt.Fprintf(b, "  Offered:\t"+number+" requests/sec\n", *r.RateOffered)
 	fmt.Fprintf(b, "  Achieved:\t"+number+" requests/sec\n", *r.RateAchieved)
 	fmt.Fprintf(b, "  Worst lag:\t"+number+" secs.\n", r.Schedule.WorstLagS)
-	fmt.Fprintf(b, "  Late:\t%d, of these by the generator itself: %d\n", r.Schedule.Late, r.Schedule.LateOwn)
+	fmt.Fprintf(b, "  Late:\t%d, of these by the generator itself: %d\n", r.Schedule.Late, r.Schedule.GeneratorLate)
 	fmt.Fprintf(b, "  Never sent:\t%d\n", r.Schedule.Unsent)
 	writeDistribution(b, "Response time, from the intended start", r.ResponseTime, number)
 	writeDistribution(b, "Service time, from the actual start", r.ServiceTime, number)
@@ -200,10 +187,10 @@ func (r *Figures) errorsByCount() []string {
 // Note says in one line what makes the figures of a good run less than they seem; empty if nothing does.
 func (r *Result) Note() string {
 	var parts []string
-	if r.Schedule != nil && r.Schedule.Behind {
+	if r.Schedule != nil && r.Schedule.FellBehind {
 		parts = append(parts, fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; "+
 			"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
-			r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.LateOwn, r.Schedule.LateOwn, r.Schedule.Unsent))
+			r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate, r.Schedule.GeneratorLate, r.Schedule.Unsent))
 	}
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
 		parts = append(parts, fmt.Sprintf("of %d requests of the warm-up %d failed and %d may have happened",
@@ -212,7 +199,7 @@ func (r *Result) Note() string {
 	return strings.Join(parts, "; ")
 }
 
-// Problem says in one line why the benchmark is not what was asked for; empty if it is.
+// Problem says in one line why the benchmark is not what was configured; empty if it is.
 func (r *Result) Problem() string {
 	var parts []string
 	if r.Reason != nil {

@@ -7,12 +7,8 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// Bounds of the number of rows in a timeline. A run of more seconds than maxRows gets longer intervals; several steps
-// share the rows, but each may have minRows.
-const (
-	maxRows = 3600
-	minRows = 60
-)
+// maxRows is how many rows a timeline may have; a run of more seconds gets longer intervals.
+const maxRows = 3600
 
 // Row is what came to an end within one interval of a run.
 type Row struct {
@@ -26,23 +22,16 @@ type Row struct {
 	MaxS         *float64 `json:"max_s"`
 }
 
-// timeline gives a row for each interval from the start of the first part to the end of the last, also where nothing
-// came to an end.
-func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
-	timeline = []Row{}
-	if len(parts) == 0 {
-		return 1, timeline
-	}
-	epoch := parts[0].Run.Epoch
-	last := parts[len(parts)-1].Run
-	whole := last.Epoch.Sub(epoch) + last.Took
-	widest := time.Duration(rows) * time.Second
+// timeline gives a row for each interval from the start of the run to its end, also where nothing came to an end.
+func timeline(run *load.Result) (intervalS int, timeline []Row) {
+	const widest = maxRows * time.Second
+	whole := run.Took
 	intervalS = max(int((whole+widest-1)/widest), 1)
 	interval := time.Duration(intervalS) * time.Second
 	n := int((whole + interval - 1) / interval)
 	timeline = make([]Row, n)
 	counts := make([]int, n)
-	eachSent(parts, epoch, interval, n, func(at int, record load.Record) {
+	eachSent(run, interval, n, func(at int, record load.Record) {
 		switch record.Outcome() {
 		case load.OK:
 			counts[at]++
@@ -56,7 +45,7 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 	for i, count := range counts {
 		latencies[i] = make([]time.Duration, 0, count)
 	}
-	eachSent(parts, epoch, interval, n, func(at int, record load.Record) {
+	eachSent(run, interval, n, func(at int, record load.Record) {
 		if record.OK() {
 			latencies[at] = append(latencies[at], record.Latency())
 		}
@@ -76,13 +65,10 @@ func timeline(parts []Part, rows int) (intervalS int, timeline []Row) {
 }
 
 // eachSent calls visit for each request that was sent, with the number of the interval, below n, in which it ended or was cut off.
-func eachSent(parts []Part, epoch time.Time, interval time.Duration, n int, visit func(at int, record load.Record)) {
-	for _, part := range parts {
-		offset := part.Run.Epoch.Sub(epoch)
-		for _, record := range part.Run.Records {
-			if record.Outcome() != load.NotSent {
-				visit(min(int((offset+record.End())/interval), n-1), record)
-			}
+func eachSent(run *load.Result, interval time.Duration, n int, visit func(at int, record load.Record)) {
+	for _, record := range run.Records {
+		if record.Outcome() != load.NotSent {
+			visit(min(int(record.End()/interval), n-1), record)
 		}
 	}
 }

@@ -8,15 +8,12 @@ import (
 )
 
 // Named tells whether a range names the key or the span that it reads, in each request the same.
-func (s *Spec) Named() bool { return s.Key != "" || s.End != "" || s.FromKey || s.KeyIsPrefix }
+func (s *Spec) Named() bool { return s.Key != "" || s.End != "" || s.KeyIsPrefix }
 
 // Span gives the key of a named range and the end of its span, in the form of etcd's API: empty for a single key.
 func (s *Spec) Span() (key, end []byte) {
-	switch {
-	case s.KeyIsPrefix:
+	if s.KeyIsPrefix {
 		return prefixSpan(s.Key)
-	case s.FromKey:
-		return []byte(s.Key), toTheLastKey
 	}
 	return []byte(s.Key), []byte(s.End)
 }
@@ -32,7 +29,7 @@ func (s *Spec) Known() (first, last uint64) {
 			return n, n + 1
 		}
 		return 0, 0
-	case bytes.Equal(end, toTheLastKey):
+	case string(end) == AllKeys:
 		return before(key), uint64(s.KeySpace)
 	}
 	return before(key), before(end)
@@ -45,15 +42,11 @@ func (s *Spec) withinPrefix() bool {
 	}
 	_, end := s.Span()
 	_, most := prefixSpan(s.Prefix)
-	if !strings.HasPrefix(s.Key, s.Prefix) || bytes.Equal(end, toTheLastKey) {
+	if !strings.HasPrefix(s.Key, s.Prefix) || string(end) == AllKeys {
 		return false
 	}
 	return bytes.Compare(end, most) <= 0
 }
-
-// toTheLastKey is the end of a span that etcd's API (rpc.proto, RangeRequest.range_end) reads as 'all keys
-// from the first one on'.
-var toTheLastKey = []byte{0}
 
 // prefixSpan gives the span that holds the keys with a prefix: its end is the prefix with the last byte
 // that can be raised raised by one.
@@ -66,7 +59,7 @@ func prefixSpan(prefix string) (key, end []byte) {
 		}
 	}
 	if prefix == "" {
-		return []byte{0}, toTheLastKey
+		return []byte{0}, []byte(AllKeys)
 	}
-	return []byte(prefix), toTheLastKey
+	return []byte(prefix), []byte(AllKeys)
 }

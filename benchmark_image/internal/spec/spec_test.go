@@ -71,7 +71,7 @@ func TestValidateNamesTheProblem(t *testing.T) {
 		{Put, func(s *Spec) { s.Conns = -1 }, "conns", "--conns", "1..10000"},
 		{Put, func(s *Spec) { s.Total = 0 }, "total", "--total", "1..10000000"},
 		{Put, func(s *Spec) { s.Seed = -1 }, "seed", "--seed", "0.."},
-		{Put, func(s *Spec) { s.KeySpace = -1 }, "keySpace", "--key-space-size", "0.."},
+		{Put, func(s *Spec) { s.KeySpace = -1 }, "keySpace", "--key-space-size", "1..1000000000"},
 		{Put, func(s *Spec) { s.KeySize = 0 }, "keySize", "--key-size", "1..1024"},
 		{Put, func(s *Spec) { s.ValSize = -1 }, "valSize", "--val-size", "0..1048576"},
 		{Put, func(s *Spec) { s.KeySize, s.Total = 1, 63 }, "keySize", "--key-size", "at least 2 bytes"},
@@ -83,11 +83,11 @@ func TestValidateNamesTheProblem(t *testing.T) {
 		{Range, func(s *Spec) { s.Key = "a\x00" }, "key", "KEY", "zero"},
 		{Range, func(s *Spec) { s.End = "k" }, "endRange", "END", "after"},
 		{Range, func(s *Spec) { s.End = "a" }, "endRange", "END", "after"},
-		{Range, func(s *Spec) { s.End, s.FromKey = "z", true }, "endRange", "END", "one of"},
+		{Range, func(s *Spec) { s.End, s.KeyIsPrefix = "z", true }, "endRange", "END", "either"},
 		{Range, func(s *Spec) { s.Consistency = "x" }, "consistency", "--consistency", "serializable"},
 		{Range, func(s *Spec) { s.Limit = -1 }, "limit", "--limit", "0"},
-		{Range, func(s *Spec) { s.CountOnly, s.KeysOnly = true, true }, "keysOnly", "--keys-only", "--count-only"},
-		{Range, func(s *Spec) { s.KeySize = -1 }, "keySize", "--key-size", "no size"},
+		{Range, func(s *Spec) { s.CountOnly, s.KeysOnly = true, true }, "keysOnly", "--keys-only", "count"},
+		{Range, func(s *Spec) { s.KeySize = -1 }, "keySize", "--key-size", "1..1024"},
 		{Range, func(s *Spec) { s.KeySize = 8 }, "keySize", "--key-size", "either"},
 		{Range, func(s *Spec) { s.KeySpace = 8 }, "keySpace", "--key-space-size", "together"},
 		{Range, func(s *Spec) { s.Key, s.KeySize, s.KeySpace = "", 2, 3845 }, "keySize", "--key-size", "at least 3"},
@@ -102,7 +102,7 @@ func TestValidateNamesTheProblem(t *testing.T) {
 			t.Errorf("%s: a bad %s is accepted", c.operation, c.field)
 			continue
 		}
-		if problem.Field != c.field || problem.Flag != c.flag || !strings.Contains(problem.Allowed, c.allowed) {
+		if problem.Field != c.field || !strings.HasPrefix(problem.FlagError(), c.flag+": got ") || !strings.Contains(problem.Allowed, c.allowed) {
 			t.Errorf("%s: a bad %s gives %+v, want flag %s and allowed with %q", c.operation, c.field, problem, c.flag, c.allowed)
 		}
 	}
@@ -112,6 +112,33 @@ func TestSecondsThatNoDurationHolds(t *testing.T) {
 	for in, want := range map[float64]time.Duration{0.001: time.Millisecond, 60: time.Minute, 1e300: 1<<63 - 1, 1e10: 1<<63 - 1, -1e300: 1<<63 - 1} {
 		if got := Seconds(in); got != want {
 			t.Errorf("Seconds(%g) = %d, want %d", in, got, want)
+		}
+	}
+}
+
+func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Spec)
+		want   time.Duration
+	}{
+		{func(*Spec) {}, 61 * time.Second},
+		{func(s *Spec) { s.RequestTimeout = 100 * time.Millisecond }, 200 * time.Millisecond},
+		{func(s *Spec) { s.RequestTimeout, s.Rate = 5*time.Second, 10 }, 7500 * time.Millisecond},
+		{func(s *Spec) { s.Duration, s.Total = time.Second, 0 }, 0},
+		{func(s *Spec) { s.StallTimeout = 0 }, 0},
+		{func(s *Spec) { s.Duration, s.Total, s.StallTimeout = time.Second, 0, 3*time.Second }, 3 * time.Second},
+	} {
+		s := Default(Put)
+		stall := s.StallTimeout
+		c.change(&s)
+		s.Complete(func(name string) bool {
+			return name == "total" && s.Total > 0 || name == "stallTimeout" && s.StallTimeout != stall
+		})
+		if s.StallTimeout != c.want {
+			t.Errorf("%+v: got %v, want %v", s, s.StallTimeout, c.want)
+		}
+		if problem := s.Validate(); problem != nil {
+			t.Error(problem)
 		}
 	}
 }

@@ -2,140 +2,118 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// Problem is one value that cannot be used. Field is the name in the HTTP interface; the command line
-// calls the same thing Flag.
-type Problem struct {
-	Field   string
-	Flag    string
-	Got     any
-	Allowed string
-}
-
-// Error names the field as the HTTP interface does.
-func (p *Problem) Error() string { return p.text(p.Field) }
-
-// FlagError names the field as the command line does.
-func (p *Problem) FlagError() string { return p.text(p.Flag) }
-
-func (p *Problem) text(name string) string {
-	return fmt.Sprintf("%s: got %v, allowed: %s", name, quoted(p.Got), p.Allowed)
-}
-
-func quoted(v any) string {
-	if text, ok := v.(string); ok {
-		return fmt.Sprintf("%.200q", text)
-	}
-	return fmt.Sprint(v)
-}
-
-// Validate returns the first problem of s, nil if there is none.
+// Validate returns the first problem of s, nil if there is none: first what each parameter allows by itself, then the
+// rules about several of them.
 func (s *Spec) Validate() *Problem {
 	if err := checkEndpoints(s.Endpoints); err != nil {
-		return &Problem{"endpoints", "--endpoints", JoinEndpoints(s.Endpoints), "a comma-separated list of host:port; " + err.Error()}
+		return s.problem(paramEndpoints, "a comma-separated list of host:port; "+err.Error())
 	}
-	if p := s.validateCommon(); p != nil {
-		return p
-	}
-	for _, check := range []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateKeyOrder} {
-		if p := check(); p != nil {
-			return p
+	for _, p := range Parameters {
+		if p.Of(s.Operation) {
+			if problem := p.check(s); problem != nil {
+				return problem
+			}
 		}
 	}
-	switch s.Operation {
-	case Put, Txn:
-		return s.validatePut()
-	case Mixed:
-		return s.validateMixed()
+	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateKeyOrder, s.validateKeySpace}
+	if s.Operation == Range {
+		rules[len(rules)-1] = s.validateRange
 	}
-	return s.validateRange()
-}
-
-func (s *Spec) validateCommon() *Problem {
-	for _, n := range []struct {
-		field, flag string
-		got         int64
-		min, max    int64
-	}{
-		{"clients", "--clients", int64(s.Clients), 1, MaxClients},
-		{"conns", "--conns", int64(s.Conns), 1, MaxConns},
-		{"warmupRequests", "--warmup", int64(s.WarmupRequests), 0, MaxTotal},
-		{"seed", "--seed", s.Seed, 0, MaxSeed},
-		{"keySpace", "--key-space-size", int64(s.KeySpace), 0, MaxKeySpace},
-	} {
-		if n.got < n.min || n.got > n.max {
-			return &Problem{n.field, n.flag, n.got, fmt.Sprintf("an integer in %d..%d", n.min, n.max)}
-		}
-	}
-	for _, d := range []struct {
-		field, flag string
-		got         time.Duration
-		max         time.Duration
-		zero        bool
-	}{
-		{"requestTimeout", "--request-timeout", s.RequestTimeout, MaxReqTimeout, false},
-		{"dialTimeout", "--dial-timeout", s.DialTimeout, MaxDialTimeout, false},
-		{"runTimeout", "--run-timeout", s.RunTimeout, MaxRunTimeout, true},
-		{"duration", "--duration", s.Duration, MaxRunTimeout, true},
-		{"warmupDuration", "--warmup", s.WarmupDuration, MaxRunTimeout, true},
-	} {
-		if d.zero && d.got == 0 {
-			continue
-		}
-		if d.got < MinTimeout || d.got > d.max {
-			return &Problem{d.field, d.flag, d.got.Seconds(),
-				fmt.Sprintf("%v..%v seconds", MinTimeout.Seconds(), d.max.Seconds())}
+	for _, rule := range rules {
+		if problem := rule(); problem != nil {
+			return problem
 		}
 	}
 	return nil
 }
 
-func (s *Spec) validatePut() *Problem {
-	if p := s.validateValues(); p != nil {
-		return p
+// validateLoad checks how many requests there are, when they start, and what they may take altogether.
+func (s *Spec) validateLoad() *Problem {
+	if s.Duration > 0 && s.Total > 0 {
+		return s.problem(paramDuration, "either a duration or a total")
 	}
-	return s.validateKeySpace()
+	if s.Duration == 0 && s.Total == 0 {
+		return s.problem(paramTotal, paramTotal.Allowed())
+	}
+	if s.Arrival != Constant && s.Rate == 0 {
+		return s.problem(paramArrival, "only together with a rate: a closed loop has no arrivals")
+	}
+	if requests := s.Rate * s.Duration.Seconds(); requests > MaxTotal {
+		return s.problem(paramDuration, fmt.Sprintf("at most %d requests, these would be %.0f", MaxTotal, requests))
+	}
+	if seconds := float64(s.Total) / s.Rate; s.Rate > 0 && seconds > MaxRunTimeout.Seconds() {
+		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", MaxRunTimeout.Seconds(), seconds))
+	}
+	return nil
+}
+
+func (s *Spec) validateWarmup() *Problem {
+	if s.WarmupRequests > 0 && s.WarmupDuration > 0 {
+		return s.problem(paramWarmupDuration, "either a number of requests or a duration")
+	}
+	if s.Rate*s.WarmupDuration.Seconds() > MaxTotal {
+		return s.problem(paramWarmupDuration, fmt.Sprintf("at most %d requests", MaxTotal))
+	}
+	if s.Rate > 0 && float64(s.WarmupRequests)/s.Rate > MaxRunTimeout.Seconds() {
+		return s.problem(paramWarmupRequests, fmt.Sprintf("at most %v seconds", MaxRunTimeout.Seconds()))
+	}
+	return nil
+}
+
+func (s *Spec) validateTarget() *Problem {
+	if s.TargetMember == "" {
+		return nil
+	}
+	if s.TargetLeader {
+		return s.problem(paramTargetMember, "either one member or the leader")
+	}
+	if !slices.Contains(s.Endpoints, s.TargetMember) {
+		return s.problem(paramTargetMember, "one of the endpoints "+Clip(strings.Join(s.Endpoints, ", ")))
+	}
+	return nil
+}
+
+func (s *Spec) validateKeyOrder() *Problem {
+	if s.Sequential && s.KeyOrder != "" && s.KeyOrder != Sequential {
+		return s.problem(paramKeyOrder, "not together with sequential keys")
+	}
+	if s.ZipfExponent != DefaultZipfExponent && s.KeyOrder != Zipfian {
+		return s.problem(paramZipfExponent, "only together with the key order zipfian")
+	}
+	drawn := s.KeyOrder == Uniform || s.KeyOrder == Zipfian || s.Operation != Put
+	if s.KeySize > 0 && s.KeySpace == 0 && s.Duration > 0 && drawn {
+		return s.problem(paramKeySpace, "a number of keys: a duration does not tell how many there are")
+	}
+	return nil
 }
 
 // validateKeySpace checks that keys of KeySize bytes can tell all keys of the key space apart.
 func (s *Spec) validateKeySpace() *Problem {
-	if s.KeySize < 1 || s.KeySize > MaxKeySize {
-		return &Problem{"keySize", "--key-size", s.KeySize, fmt.Sprintf("1..%d bytes", MaxKeySize)}
-	}
-	if len(s.Prefix) > MaxKeyText {
-		return &Problem{"keyPrefix", "--prefix", len(s.Prefix), fmt.Sprintf("at most %d bytes", MaxKeyText)}
+	if s.KeySize == 0 {
+		return s.problem(paramKeySize, paramKeySize.Allowed())
 	}
 	if room := keys.Room(s.KeySize); s.DistinctKeys() > room {
-		return &Problem{"keySize", "--key-size", s.KeySize, fmt.Sprintf(
-			"at least %d bytes: %d bytes make %d different keys and %d are needed",
-			keys.MinSize(s.DistinctKeys()), s.KeySize, room, s.DistinctKeys())}
+		return s.problem(paramKeySize, fmt.Sprintf("at least %d bytes: %d bytes make %d different keys and %d are needed",
+			keys.MinSize(s.DistinctKeys()), s.KeySize, room, s.DistinctKeys()))
 	}
 	return nil
 }
 
 func (s *Spec) validateRange() *Problem {
-	if p := s.validateReads(); p != nil {
-		return p
-	}
-	if s.Limit < 0 {
-		return &Problem{"limit", "--limit", s.Limit, "0 (no limit) or more"}
-	}
 	if s.CountOnly && s.KeysOnly {
-		return &Problem{"keysOnly", "--keys-only", true, "not together with --count-only"}
+		return s.problem(paramKeysOnly, "not together with a count only")
 	}
 	if s.ValSize != Default(Range).ValSize && !s.Verify {
-		return &Problem{"valSize", "--val-size", s.ValSize, "only together with verify: a read does not choose the size of values"}
+		return s.problem(paramValSize, "only together with verify: a read does not choose the size of values")
 	}
 	if s.KeySize > 0 && !s.Named() {
-		if p := s.validateKeySpace(); p != nil {
-			return p
-		}
-		return s.validateSpanKeys()
+		return s.validateKeySpace()
 	}
 	if p := s.validateNoGenerated(); p != nil {
 		return p
@@ -146,39 +124,28 @@ func (s *Spec) validateRange() *Problem {
 	return s.validateKnown()
 }
 
-// validateSpanKeys follows validateKeySpace.
-func (s *Spec) validateSpanKeys() *Problem {
-	if s.SpanKeys < 0 || s.SpanKeys > MaxKeySpace {
-		return &Problem{"spanKeys", "--span-keys", s.SpanKeys, fmt.Sprintf("0 (one key) or an integer in 1..%d", MaxKeySpace)}
-	}
-	return nil
-}
-
 // validateNoGenerated refuses, in a range that names what it reads, what is about generated keys. Those that tell which
 // keys were written go together with Verify.
 func (s *Spec) validateNoGenerated() *Problem {
-	if s.KeySize < 0 {
-		return &Problem{"keySize", "--key-size", s.KeySize, "no size, or one of generated keys"}
-	}
 	if s.KeySize > 0 && !s.Verify {
-		return &Problem{"keySize", "--key-size", s.KeySize,
-			"either a key to read, or the size of generated keys; both only together with verify, to tell what was written"}
+		return s.problem(paramKeySize,
+			"either a key to read, or the size of generated keys; both only together with verify, to tell what was written")
 	}
 	if s.KeySize == 0 {
 		switch {
 		case s.Prefix != "":
-			return &Problem{"keyPrefix", "--key-prefix", clipped(s.Prefix), "only together with a key size"}
+			return s.problem(paramKeyPrefix, "only together with a key size")
 		case s.Verify:
-			return &Problem{"verify", "--verify", true, "only together with a key size: what was written is known of generated keys"}
+			return s.problem(paramVerify, "only together with a key size: what was written is known of generated keys")
 		case s.KeySpace > 0:
-			return &Problem{"keySpace", "--key-space-size", s.KeySpace, "only together with a key size"}
+			return s.problem(paramKeySpace, "only together with a key size")
 		}
 	}
 	if s.KeyOrder != "" {
-		return &Problem{"keyOrder", "--key-order", s.KeyOrder, "only together with a key size, and without a key"}
+		return s.problem(paramKeyOrder, "only together with a key size, and without a key")
 	}
 	if s.SpanKeys != 0 {
-		return &Problem{"spanKeys", "--span-keys", s.SpanKeys, "only together with a key size, and without a key"}
+		return s.problem(paramSpanKeys, "only together with a key size, and without a key")
 	}
 	return nil
 }
@@ -186,44 +153,37 @@ func (s *Spec) validateNoGenerated() *Problem {
 // validateKnown checks that it is known what a named key or span must hold.
 func (s *Spec) validateKnown() *Problem {
 	if s.KeySpace == 0 {
-		return &Problem{"keySpace", "--key-space-size", s.KeySpace, "how many keys were written, where a key is read and verified"}
+		return s.problem(paramKeySpace, "how many keys were written, where a key is read and verified")
 	}
 	if p := s.validateKeySpace(); p != nil {
 		return p
 	}
 	if !s.withinPrefix() {
-		return &Problem{"verify", "--verify", true, fmt.Sprintf(
-			"only of keys that all start with the prefix %.200q of those that were written: what others may have written is not known", s.Prefix)}
+		return s.problem(paramVerify, fmt.Sprintf(
+			"only of keys that all start with the prefix %.200q of those that were written: what others may have written is not known", s.Prefix))
 	}
 	if first, last := s.Known(); first == last {
-		return &Problem{"key", "KEY", clipped(s.Key), fmt.Sprintf("at least one of the keys %.200q to %.200q, which were written",
-			keys.Append([]byte(s.Prefix), 0, s.KeySize), keys.Append([]byte(s.Prefix), uint64(s.KeySpace)-1, s.KeySize))}
+		return s.problem(paramKey, fmt.Sprintf("at least one of the keys %.200q to %.200q, which were written",
+			keys.Append([]byte(s.Prefix), 0, s.KeySize), keys.Append([]byte(s.Prefix), uint64(s.KeySpace)-1, s.KeySize)))
 	}
 	return nil
 }
 
 func (s *Spec) validateSpan() *Problem {
-	if s.Key == "" && !s.KeyIsPrefix {
-		return &Problem{"key", "KEY", "", "a key of at least 1 byte, or a key size and a key space"}
-	}
-	if len(s.Key) > MaxKeyText || strings.Contains(s.Key, "\x00") {
-		return &Problem{"key", "KEY", s.Key, fmt.Sprintf("at most %d bytes, none of them zero", MaxKeyText)}
-	}
-	if len(s.End) > MaxKeyText || strings.Contains(s.End, "\x00") {
-		return &Problem{"endRange", "END", s.End, fmt.Sprintf("at most %d bytes, none of them zero", MaxKeyText)}
-	}
-	ends := 0
-	for _, set := range []bool{s.End != "", s.FromKey, s.KeyIsPrefix} {
-		if set {
-			ends++
-		}
-	}
-	if ends > 1 {
-		return &Problem{"endRange", "END", s.End, "one of END, --from-key and --prefix"}
-	}
-	if s.End != "" && s.End <= s.Key {
-		return &Problem{"endRange", "END", s.End, fmt.Sprintf(
-			"a key that sorts after the key %.200q: the end of a range is not part of it", s.Key)}
+	switch {
+	case s.Key == "" && !s.KeyIsPrefix:
+		return s.problem(paramKey, "a key of at least 1 byte, or a key size and a key space")
+	case strings.Contains(s.Key, "\x00"):
+		return s.problem(paramKey, paramKey.Allowed())
+	case s.End != "" && s.KeyIsPrefix:
+		return s.problem(paramEndRange, "either the end of a span or a prefix")
+	case s.End == "" || s.End == AllKeys:
+		return nil
+	case strings.Contains(s.End, "\x00"):
+		return s.problem(paramEndRange, paramEndRange.Allowed())
+	case s.End <= s.Key:
+		return s.problem(paramEndRange, fmt.Sprintf(
+			"a key that sorts after the key %.200q: the end of a range is not part of it", s.Key))
 	}
 	return nil
 }

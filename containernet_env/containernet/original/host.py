@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,10 @@ from mininet.node import Docker as ContainernetDocker
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
+from containernet_env.hosts.container import Container
 from containernet_env.hosts.engine import ExitState
-from containernet_env.hosts.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits
-from containernet_env.hosts.options import log_config
+from containernet_env.hosts.limits import Limits
+from containernet_env.hosts.options import ContainerOptions, log_config
 from containernet_env.hosts.processes import SENTINEL
 from containernet_env.plan.plan import HostPlan
 
@@ -60,8 +60,6 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         # Its constructor sets dnameprefix and dcli, which are properties here that need these.
         self._run_id = run_id
         self._labels = engine.labels(run_id, name)
-        self._asked = plan
-        self._pidfd: int | None = None
         self._shell_wanted = False
         self._terminal: int | None = None
         self._ends: list[threading.Thread] = []
@@ -81,7 +79,15 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             cap_add=[],
             **params,
         )
-        self._adopt()
+        options = ContainerOptions(
+            mem_limit=plan.memory_bytes,
+            memswap_limit=plan.memswap_bytes,
+            cpu_period=plan.cpu_period_us,
+            cpu_quota=plan.cpu_quota_us,
+            logs=True,
+        )
+        self.container = Container(name, options, self.did)
+        self.container.adopt(max(0, self.pid or 0))
 
     # --- what its constructor sets --------------------------------------------------------------------------------
 
@@ -163,50 +169,25 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
-    def _adopt(self) -> None:
-        """See that the first process runs, and within its limits."""
-        with suppress(ProcessLookupError):
-            self._pidfd = os.pidfd_open(self.pid) if self.pid and self.pid > 0 else None
-        if self.alive:
-            try:
-                limit_swap(cgroups_of(self.pid), self._asked.memory_bytes, self._asked.memswap_bytes)
-                self._check_limits(self.limits())
-            except RunError:
-                if self.alive:
-                    raise
-        if not self.alive:
-            state = engine.wait_ended(self.did, self.name)
-            raise RunError(f"its first process ended at once with exit code {state.exit_code}: {self.logs(5)}")
-
-    def _check_limits(self, held: Limits) -> None:
-        asked = {
-            "cpu_quota_us": self._asked.cpu_quota_us,
-            "cpu_period_us": self._asked.cpu_period_us,
-            "memory_bytes": self._asked.memory_bytes,
-        }
-        if held.memswap_bytes is not None:
-            asked["memswap_bytes"] = self._asked.memswap_bytes
-        check_limits(asked, held)
-
     def wait_up(self, deadline_s: float) -> None:
         """See ``testbed_network.TestbedHost``; the constructor has waited."""
 
     @property
     def alive(self) -> bool:
         """Whether the container's first process runs."""
-        return self._pidfd is not None and not select.select([self._pidfd], [], [], 0)[0]
+        return self.container.alive
 
     def exit_state(self) -> ExitState:
         """How the first process ended, once the engine has noticed."""
-        return ExitState(None, False) if self.alive else engine.wait_ended(self.did, self.name)
+        return self.container.exit_state()
 
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote."""
-        return _plain(engine.logs_of(self.did, self.name, tail))
+        return self.container.logs(tail)
 
     def limits(self) -> Limits:
         """See ``testbed_network.TestbedHost``."""
-        return read_limits(cgroups_of(self.pid))
+        return self.container.limits()
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -218,10 +199,8 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
             end.join(_END_TIMEOUT_S)
         self._close_terminal()
         self.cleanup()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
         self.d_client.close()
+        self.container.close()
 
 
 def _plain(text: str) -> str:

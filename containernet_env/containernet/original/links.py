@@ -16,8 +16,8 @@ from containernet_env.model.chance import IndependentLoss
 from containernet_env.model.containernet_rules import needs_netem, refusal
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.queues import queue_frames
-from containernet_env.network.interface import parse_address
-from containernet_env.network.kernel.tc import End, VethLink, clear_direction, delay_room_frames
+from containernet_env.network.interface import Interface, parse_address
+from containernet_env.network.kernel.tc import VethLink, clear_direction, delay_room_frames
 
 
 def keywords(direction: DirectionSpec) -> dict[str, Any]:
@@ -68,19 +68,20 @@ class CheckedInterface(TCIntf):  # type: ignore[misc]
 
 
 class OriginalLink(VethLink):
-    """One TCLink between two nodes, with what our own links by the kernel can do beside it."""
+    """A TCLink between two nodes as a link of the network: with what our own links by the kernel can do beside it."""
 
     # TCIntf.bwCmds
     class_id = "5:1"
 
     def __init__(self, name: str, link: Any, spec: LinkSpec) -> None:
-        ends = [End(intf.name, intf.node.pid) for intf in (link.intf1, link.intf2)]
-        super().__init__(name, ends[0], ends[1], spec)
-        self.intf1, self.intf2 = link.intf1, link.intf2
+        one, two = self._tc_interfaces = (link.intf1, link.intf2)
+        super().__init__(
+            name, (Interface(one.node.pid, one.name, one.mac), Interface(two.node.pid, two.name, two.mac)), spec
+        )
         self._made = True
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``LinkImplementation``. Its qdiscs are made anew: frames that wait or travel are lost.
+        """See ``ShapedLink``. Its qdiscs are replaced: frames that wait or travel are lost.
 
         Where ``tc`` fails, the link is made as it was before.
         """
@@ -98,7 +99,7 @@ class OriginalLink(VethLink):
         return at_ns
 
     def _shape(self, spec: LinkSpec) -> None:
-        for end, intf, direction in ((self.end1, self.intf1, spec.a_to_b), (self.end2, self.intf2, spec.b_to_a)):
+        for end, intf, direction in zip(self._interfaces, self._tc_interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
             # It returns early where nothing is asked, and the old limits would stay.
             clear_direction(end)
             # up=None: it would plug a cable in that was pulled.
@@ -106,5 +107,5 @@ class OriginalLink(VethLink):
 
     def limit_segments(self) -> None:
         """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
-        for end in (self.end1, self.end2):
-            netns.ip_batch(end.pid, [f"link set dev {end.interface} gso_max_segs 1"])
+        for end in self._interfaces:
+            netns.ip_batch(end.pid, [f"link set dev {end.name} gso_max_segs 1"])

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
-from docker.errors import APIError
 from mininet.link import TCLink
 from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
 from mininet.net import Containernet as OriginalContainernet
 
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
+from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.original.host import OriginalHost
 from containernet_env.containernet.original.links import CheckedInterface, OriginalLink, keywords
@@ -27,17 +27,18 @@ from containernet_env.containernet.original.switches import NamespacedBridge, Ow
 from containernet_env.hosts import engine
 from containernet_env.model.choices import SwitchKind
 from containernet_env.model.link import LinkSpec
+from containernet_env.network.fabric import Fabric, KernelFabric
 from containernet_env.network.interface import NAME_MAX, derive_mac, enter_neighbours
+from containernet_env.network.leftovers import remove_interfaces
 from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
-from containernet_env.runs.clean import remove_interfaces
 
 
 class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     """See ``TestbedNetwork``. ``switches``: "ovs" is its OVSBridge, "bridge" its LinuxBridge. Needs root."""
 
-    engine_name = "containernet"
-    engine_version = f"{CONTAINERNET_VERSION} (Mininet {VERSION})"
+    backend_name = "containernet"
+    backend_version = f"{CONTAINERNET_VERSION} (Mininet {VERSION})"
     hosts_kind = "containernet"
     links_kind = "tclink"
 
@@ -46,6 +47,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
             raise MissingRequirementError("networks and containers can only be made by root", "Run it with sudo.")
         self.run_id = run_id
         self.switches_kind = switches
+        self.fabric: Fabric = KernelFabric()
         self._numbers = itertools.count()
         # Its constructors ask the engine and the kernel for things and then take note of them. On this thread no
         # signal interrupts one, so that `stop` knows all there is once it has ended.
@@ -57,7 +59,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     # --- bringing it up -------------------------------------------------------------------------------------------
 
     @property
-    def carrier(self) -> str:
+    def link_backend(self) -> str:
         """See ``testbed_network.TestbedNetwork``."""
         return f"Containernet's TCLink on its {'OVSBridge' if self.switches_kind == 'ovs' else 'LinuxBridge'}"
 
@@ -106,7 +108,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
                 params2=keywords(spec.b_to_a),
             )
             made = OriginalLink(name, link, spec)
-            self.links[self.links.index(link)] = made
+            self.links[self.links.index(link)] = NetworkLink(made, link.intf1, link.intf2)
             made.limit_segments()
 
     def _interface_name(self, node: str) -> str:
@@ -125,7 +127,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         for switch in self.switches:
             switch.check(intf.name for intf in switch.intfList() if intf.link is not None)
         for link in self.links:
-            link.check()
+            link.held.check()
 
     def _carry_out(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return self._worker.submit(call, *args, **options).result()
@@ -134,12 +136,16 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         """See ``TestbedNetwork``; from outside, since its own way needs `arp` and NET_ADMIN in the containers."""
         ends = [host.defaultIntf() for host in self.hosts]
         for own in ends:
-            enter_neighbours(own, ends)
+            others = [(end.ip, end.mac) for end in ends if end is not own]
+            enter_neighbours(own.node.pid, own.name, others)
 
     def on_event(self, handler: EventHandler) -> None:
         """See ``testbed_network.TestbedNetwork``; the kernel carries the links, and tells nothing."""
 
-    def carrier_facts(self) -> Mapping[str, Any]:
+    def link_backend_log(self) -> None:
+        """See ``TestbedNetwork``."""
+
+    def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return {}
 
@@ -149,6 +155,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         """See ``testbed_network.TestbedNetwork``."""
         problems: list[str] = []
         self._worker.shutdown(wait=True, cancel_futures=True)
+        _attempt("captures", self.stop_captures, problems)
         # By their label: also one that failed half-way. Their links go with their namespaces.
         _attempt("containers", self._remove_containers, problems)
         for host in self.hosts:
@@ -167,14 +174,12 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
 def _translated(what: str) -> Iterator[None]:
     """Raise as ``RunError`` what its classes raise: plain exceptions, the SDK's, and even an exit of the program."""
     try:
-        yield
+        with engine.refusals("the engine refused"):
+            yield
     except RunError as error:
         raise RunError(f"{what}: {error}") from error
     except ContainernetEnvError:
         raise
-    except (APIError, *engine.UNREACHABLE) as error:
-        reason = getattr(error, "explanation", None) or error
-        raise RunError(f"{what}: the engine refused: {reason}") from error
     except (Exception, SystemExit) as error:
         raise RunError(f"{what}: {type(error).__name__}: {error}") from error
 

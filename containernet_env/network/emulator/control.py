@@ -89,8 +89,7 @@ class ControlClient:
         finally:
             self._pending.pop(number, None)
         if not reply.get("ok"):
-            field = f" ({reply['field']})" if reply.get("field") else ""
-            raise RunError(f"link emulator: {op}: {reply.get('error', 'refused without a reason')}{field}")
+            raise RunError(f"link emulator: {op}: {reply.get('error', 'refused without a reason')}")
         return Answer(dict(reply.get("result") or {}), int(reply.get("at_ns", 0)))
 
     @property

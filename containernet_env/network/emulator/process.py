@@ -1,4 +1,4 @@
-"""Links carried out by the project's own link emulator: one process with a TAP in each host's namespace."""
+"""The process of the project's own link emulator, which has a TAP in each host's namespace."""
 
 from __future__ import annotations
 
@@ -7,67 +7,24 @@ import socket
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.link_statistics import link_counters
 from containernet_env.network.emulator.control import Answer, ControlClient
-from containernet_env.network.link import EventHandler, ShapedLink, check_held
+from containernet_env.network.link import EventHandler
 
 _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
+# It prints a line where something is wrong; never one for each frame.
+_LOG_LINES = 1000
 
 
 def default_binary() -> Path:
     """The emulator that the set-up has built. Raises ``MissingRequirementError`` where it has not."""
     return programs.path("link-emulator")
-
-
-def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
-    """One direction as the control protocol has it, all fields given: its names are those of the spec."""
-    fields = asdict(direction)
-    usual = fields.pop("default_queue_frames")
-    if direction.queue_frames is None and direction.queue_bytes is None:
-        fields["queue_frames"] = usual
-    return fields
-
-
-def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
-    """What the emulator says it holds; its counters are left out."""
-    jitter, loss = value.get("jitter"), value.get("loss")
-    return DirectionSpec(
-        int(value["delay_ns"]),
-        value.get("rate_bps"),
-        value.get("queue_frames"),
-        value.get("queue_bytes"),
-        None if jitter is None else Jitter(jitter["distribution"], int(jitter["ns"]), bool(jitter["reorder"])),
-        None if loss is None else _loss_from_json(loss),
-        value.get("seed"),
-    )
-
-
-def _loss_from_json(value: Mapping[str, Any]) -> Loss:
-    values = {key: item for key, item in value.items() if key != "model"}
-    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
-    return kinds[value["model"]](**values)
-
-
-def changed_fields(held: DirectionSpec, wanted: DirectionSpec, restart: bool = False) -> dict[str, Any]:
-    """One direction for ``set_link``: all but a seed that stays, since naming it begins the draws anew.
-
-    ``restart``: they are to begin anew, whether the seed stays or not.
-    """
-    fields = direction_to_json(wanted)
-    if wanted.seed == held.seed and not restart:
-        del fields["seed"]
-    return fields
 
 
 class LinkEmulator:
@@ -82,7 +39,7 @@ class LinkEmulator:
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
-        self._said: deque[str] = deque(maxlen=20)
+        self._said: deque[str] = deque(maxlen=_LOG_LINES)
         self._listener: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -151,6 +108,11 @@ class LinkEmulator:
             self._process.kill()
             self._process.wait(_END_DEADLINE_S)
 
+    @property
+    def log(self) -> str:
+        """What it printed, the last lines of it."""
+        return "".join(f"{line}\n" for line in list(self._said))
+
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
         with process.stderr as lines:
@@ -178,78 +140,3 @@ class LinkEmulator:
             if self._listener is not None:
                 self._listener.join(_END_DEADLINE_S)
         return f": {self._said[-1]}" if self._said else ""
-
-
-class EmulatedLink(ShapedLink):
-    """A link inside the emulator; its ends are TAPs in hosts' namespaces or ports of the emulator's switches.
-
-    ``ends`` are the two ends as the protocol names them, such as {"port": "d1-eth0"} or {"switch": "s1"}.
-    """
-
-    def __init__(
-        self, emulator: LinkEmulator, name: str, ends: tuple[dict[str, str], dict[str, str]], spec: LinkSpec
-    ) -> None:
-        super().__init__(name, spec)
-        self._emulator = emulator
-        self._ends = ends
-        self._made = False
-        self._ports: list[str] = []
-
-    def add_port(self, port: str, pid: int, ifname: str, mac: str, mtu: int) -> None:
-        """Make the TAP of one end; it stays down until it is brought up. Taken away by ``clear``."""
-        self._emulator.call("add_port", name=port, pid=pid, ifname=ifname, mac=mac, mtu=mtu)
-        self._ports.append(port)
-
-    def apply(self, spec: LinkSpec) -> int:
-        """See ``LinkImplementation``: both directions change between two frames, at one moment."""
-        return self.apply_change(spec, {})
-
-    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
-        """See ``ShapedLink``: naming a seed begins the draws of that direction anew, the same seed too."""
-        if self._made:
-            a_to_b, b_to_a = (
-                changed_fields(getattr(self.spec, side), getattr(spec, side), "seed" in changes.get(side, {}))
-                for side in ("a_to_b", "b_to_a")
-            )
-            answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
-        else:
-            answer = self._emulator.ask(
-                "add_link",
-                name=self.name,
-                a=self._ends[0],
-                b=self._ends[1],
-                a_to_b=direction_to_json(spec.a_to_b),
-                b_to_a=direction_to_json(spec.b_to_a),
-            )
-            self._made = True
-        check_held(self.name, spec, self.read_back())
-        self.spec = spec
-        return answer.at_ns
-
-    def read_back(self) -> LinkSpec:
-        """See ``LinkImplementation``."""
-        held = self._emulator.call("read_link", name=self.name)
-        return LinkSpec(direction_from_json(held["a_to_b"]), direction_from_json(held["b_to_a"]))
-
-    def statistics(self) -> dict[str, Any]:
-        """See ``ShapedLink``."""
-        return link_counters(self._emulator.call("read_link", name=self.name))
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """The emulator's names of the ends that are TAPs."""
-        return tuple(end["port"] for end in self._ends if "port" in end)
-
-    def set_up(self, up: bool) -> int:
-        """See ``ShapedLink``."""
-        return self._emulator.ask("link_state", name=self.name, up=up).at_ns
-
-    def clear(self) -> None:
-        """See ``LinkImplementation``. Nothing is asked of an emulator that has ended: all of it is gone then."""
-        if self._emulator.pid is not None:
-            if self._made:
-                self._emulator.call("remove_link", name=self.name)
-            for port in self._ports:
-                self._emulator.call("remove_port", name=port)
-        self._made = False
-        self._ports.clear()

@@ -65,7 +65,7 @@ def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list
     """The commands that turn what ``old`` (commands of ``tc ... add``) made into what ``new`` would make.
 
     A bandwidth that both have holds all the while. What waits or travels is lost only where netem takes the place of
-    a plain queue or the other way round. ``None`` where the root is another and everything has to be made anew.
+    a plain queue or the other way round. ``None`` where the root is another and everything has to be rebuilt.
     """
     if not old or len(old) != len(new) or _shape(old[0]) != _shape(new[0]):
         return None

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts import netns, owner
+from containernet_env.hosts import owner
+from containernet_env.network.interface import delete_interface
 
 _TIMEOUT_S = 10
 _NOT_RUNNING = "database connection failed"
-_MACHINE = 1  # a process in the machine's own network namespace, where Open vSwitch's interfaces have to be
+MACHINE = 1  # a process in the machine's own network namespace, where Open vSwitch's interfaces have to be
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,8 @@ def remove_bridge(name: str) -> None:
     ports = vsctl("list-ports", name).split() if name in (bridge.name for bridge in list_ours()) else []
     vsctl("--if-exists", "del-br", name)
     for port in ports:
-        try:
-            netns.ip_batch(_MACHINE, [f"link delete dev {port}"])
-        except RunError as error:
-            # Gone with the namespace of its other end, or with another bridge's port.
-            if "Cannot find device" not in str(error):
-                raise
+        # It may have gone with the namespace of its other end, or with another bridge's port.
+        delete_interface(MACHINE, port)
 
 
 def list_ours() -> list[OurBridge]:

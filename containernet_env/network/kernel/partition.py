@@ -6,11 +6,11 @@ partition begins does not arrive. Senders are known by their Ethernet addresses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
-from containernet_env.network.kernel.tc import End
+from containernet_env.network.interface import Interface
 
 
 def part_lines(interface: str, macs: Sequence[str], parted: bool) -> list[str]:
@@ -31,19 +31,19 @@ class KernelPartition:
     """The partition of one network, and how to end it."""
 
     def __init__(self) -> None:
-        self._parted: set[End] = set()
+        self._parted: set[Interface] = set()
 
-    def part(self, sets: Sequence[Mapping[End, str]]) -> None:
-        """Keep these sets apart, in place of an earlier partition; each maps interfaces of hosts to their addresses.
+    def part(self, sets: Sequence[Sequence[Interface]]) -> None:
+        """Keep these sets of hosts' interfaces apart, in place of an earlier partition.
 
         One host after the other, some milliseconds apart; at an error nothing stays parted. Raises ``RunError``.
         """
         stale = self._parted - {end for members in sets for end in members}
         try:
             for number, members in enumerate(sets):
-                others = [mac for other, ends in enumerate(sets) if other != number for mac in ends.values()]
+                others = [str(end.mac) for other, ends in enumerate(sets) if other != number for end in ends]
                 for end in members:
-                    lines = part_lines(end.interface, others, end in self._parted)
+                    lines = part_lines(end.name, others, end in self._parted)
                     self._parted.add(end)
                     _batch(end, lines)
             self._heal(stale)
@@ -55,11 +55,11 @@ class KernelPartition:
         """End the partition; without one, nothing."""
         self._heal(set(self._parted))
 
-    def _heal(self, ends: set[End]) -> None:
+    def _heal(self, ends: set[Interface]) -> None:
         for end in ends:
             self._parted.discard(end)
             try:
-                _batch(end, [f"qdisc delete dev {end.interface} clsact"])
+                _batch(end, [f"qdisc delete dev {end.name} clsact"])
             except RunError as error:
                 # The host has ended, its link was removed, or the partition failed before it was there.
                 gone = ("Cannot find device", "cannot enter the network namespace", "Invalid handle", "No such file")
@@ -67,5 +67,5 @@ class KernelPartition:
                     raise
 
 
-def _batch(end: End, lines: Sequence[str]) -> None:
+def _batch(end: Interface, lines: Sequence[str]) -> None:
     netns.run(end.pid, ["tc", "-batch", "-"], input="".join(f"{line}\n" for line in lines))

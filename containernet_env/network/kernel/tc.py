@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from containernet_env.base.errors import RunError, UsageError
@@ -21,6 +21,7 @@ from containernet_env.model.chance import Jitter, Loss
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import since, veth_counters
 from containernet_env.model.queues import queue_frames
+from containernet_env.network.interface import MTU_BYTES, Interface, delete_interface
 from containernet_env.network.kernel import netem
 from containernet_env.network.link import ShapedLink, check_held
 
@@ -45,14 +46,6 @@ _RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _MTU_BURST_BYTES = 1600
 _BURST_S = 0.00025
 _QUANTUM_MIN_BYTES, _QUANTUM_MAX_BYTES = 1514, 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """One end of a veth pair: its name, and a process in whose network namespace it is."""
-
-    interface: str
-    pid: int
 
 
 def burst_bytes(rate_bps: int) -> int:
@@ -170,14 +163,14 @@ def _class_rate_bps(classes: str, class_id: str) -> int:
     return int(found[0][1]) * _RATE_UNITS[found[0][2]]
 
 
-def _tc(end: End, *words: str) -> str:
+def _tc(end: Interface, *words: str) -> str:
     return netns.run(end.pid, ["tc", *words]).stdout
 
 
-def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
+def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpec | None = None) -> None:
     """Make what ``end`` sends be like ``direction``; ``held`` is what it is like, ``None`` where that is not known."""
-    commands = tc_commands(end.interface, direction)
-    changes = netem.in_place(tc_commands(end.interface, held), commands) if held is not None else None
+    commands = tc_commands(end.name, direction)
+    changes = netem.in_place(tc_commands(end.name, held), commands) if held is not None else None
     if changes is None:
         clear_direction(end)
         changes = commands
@@ -185,61 +178,58 @@ def apply_direction(end: End, direction: DirectionSpec, held: DirectionSpec | No
         _tc(end, *command)
 
 
-def clear_direction(end: End) -> None:
+def clear_direction(end: Interface) -> None:
     """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
     if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
-        _tc(end, "qdisc", "delete", "dev", end.interface, "root")
+        _tc(end, "qdisc", "delete", "dev", end.name, "root")
 
 
-def read_direction(end: End, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:
+def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:
     """What the kernel holds for what ``end`` sends; ``asked``, ``class_id``: see ``direction_from_tc``."""
-    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.interface), asked, class_id)
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, class_id)
 
 
-def _qdiscs(end: End, *options: str) -> list[dict[str, Any]]:
-    output = _tc(end, *options, "-j", "qdisc", "show", "dev", end.interface)
+def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:
+    output = _tc(end, *options, "-j", "qdisc", "show", "dev", end.name)
     return list(json.loads(output)) if output.strip() else []
 
 
 class VethLink(ShapedLink):
-    """A veth pair between two namespaces; ``end1`` and ``end2`` belong to ``intf1`` and ``intf2``.
-
-    ``class_id`` is what HTB's only class is called on both ends.
-    """
+    """See ``ShapedLink``: a veth pair between two namespaces. ``class_id`` is what HTB's only class is called."""
 
     class_id = _CLASS
 
-    def __init__(self, name: str, end1: End, end2: End, spec: LinkSpec) -> None:
-        super().__init__(name, spec)
-        self.end1, self.end2 = end1, end2
+    def __init__(self, name: str, ends: tuple[Interface, Interface], spec: LinkSpec) -> None:
+        super().__init__(name, ends, spec)
+        self._interfaces = ends
         self._made = False
         self._applied = False
         self._counted_from: dict[str, dict[str, Any]] = {}
 
-    def make(self, mac1: str, mac2: str, mtu: int) -> None:
-        """Create the pair, each end where it belongs: neither is ever seen in the machine's own namespace.
+    def make(self) -> None:
+        """See ``ShapedLink``: neither end is ever seen in the machine's own namespace, unless it belongs there.
 
         One segment at a time goes over it: netem would delay, lose and count up to 64 KiB of a flow as one frame.
         """
-        one, two = self.end1, self.end2
+        one, two = self._interfaces
         self._made = True
         netns.ip_batch(
             one.pid,
             [
-                f"link add name {one.interface} address {mac1} mtu {mtu} gso_max_segs 1 type veth "
-                f"peer name {two.interface} address {mac2} mtu {mtu} gso_max_segs 1 netns {two.pid}"
+                f"link add name {one.name} address {one.mac} mtu {MTU_BYTES} gso_max_segs 1 type veth "
+                f"peer name {two.name} address {two.mac} mtu {MTU_BYTES} gso_max_segs 1 netns {two.pid}"
             ],
         )
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``LinkImplementation``; raises at the first ``tc`` error.
+        """See ``ShapedLink``; raises at the first ``tc`` error.
 
         One direction after the other, some milliseconds apart; the time is when both had changed. Frames that wait or
         travel stay unless a qdisc of another kind is needed. Where ``tc`` fails, the link is made as it was before.
         """
         held = self.spec if self._applied else None
-        for end, direction in ((self.end1, spec.a_to_b), (self.end2, spec.b_to_a)):
-            tc_commands(end.interface, direction)  # refuses before anything is changed
+        for end, direction in zip(self._interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
+            tc_commands(end.name, direction)  # refuses before anything is changed
         self._applied = False
         try:
             self._apply(spec, held)
@@ -255,8 +245,9 @@ class VethLink(ShapedLink):
         return at_ns
 
     def _apply(self, spec: LinkSpec, held: LinkSpec | None) -> None:
-        apply_direction(self.end1, spec.a_to_b, held.a_to_b if held is not None else None)
-        apply_direction(self.end2, spec.b_to_a, held.b_to_a if held is not None else None)
+        one, two = self._interfaces
+        apply_direction(one, spec.a_to_b, held.a_to_b if held is not None else None)
+        apply_direction(two, spec.b_to_a, held.b_to_a if held is not None else None)
 
     def check(self) -> None:
         """Raise ``RunError`` unless the kernel holds what was last asked for."""
@@ -264,13 +255,13 @@ class VethLink(ShapedLink):
         check_held(self.name, self.spec, self.read_back(), delay_tolerance_ns(longest_ns), RATE_TOLERANCE_RATIO)
 
     def read_back(self) -> LinkSpec:
-        """See ``LinkImplementation``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        """See ``ShapedLink``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
+        one, two = self._interfaces
         return LinkSpec(
-            read_direction(self.end1, self.spec.a_to_b, self.class_id),
-            read_direction(self.end2, self.spec.b_to_a, self.class_id),
+            read_direction(one, self.spec.a_to_b, self.class_id), read_direction(two, self.spec.b_to_a, self.class_id)
         )
 
-    def count_anew(self) -> None:
+    def reset_counters(self) -> None:
         """Let ``statistics`` count from now on."""
         self._counted_from = {}
         now = self.statistics()
@@ -280,8 +271,8 @@ class VethLink(ShapedLink):
         """See ``ShapedLink``."""
         counters: dict[str, Any] = {}
         up = True
-        for side, end in (("a_to_b", self.end1), ("b_to_a", self.end2)):
-            output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.interface]).stdout
+        for side, end in zip(("a_to_b", "b_to_a"), self._interfaces, strict=True):
+            output = netns.run(end.pid, ["ip", "-s", "-j", "link", "show", "dev", end.name]).stdout
             shown = next(entry for entry in json.loads(output) if entry)
             up = up and "LOWER_UP" in shown["flags"]
             now = veth_counters(shown, _qdiscs(end, "-s"))
@@ -290,19 +281,19 @@ class VethLink(ShapedLink):
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``: the second end is set down, the first loses its carrier and keeps its addresses."""
-        netns.ip_batch(self.end2.pid, [f"link set dev {self.end2.interface} {'up' if up else 'down'}"])
+        self._interfaces[1].set_up(up)
         return time.monotonic_ns()
 
     def clear(self) -> None:
-        """See ``LinkImplementation``: one end takes the other with it."""
+        """See ``ShapedLink``: one end takes the other with it."""
         if not self._made:
             return
         self._made = False
-        for end in (self.end1, self.end2):
+        for end in self._interfaces:
             try:
-                netns.ip_batch(end.pid, [f"link delete dev {end.interface}"])
-                return
+                if delete_interface(end.pid, end.name):
+                    return
             except RunError as error:
-                # Gone with its namespace, or with the other end.
-                if "Cannot find device" not in str(error) and "cannot enter the network namespace" not in str(error):
+                # Gone with its namespace.
+                if "cannot enter the network namespace" not in str(error):
                     raise

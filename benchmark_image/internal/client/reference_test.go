@@ -1,0 +1,113 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/grpcref"
+)
+
+// throughGRPCGo runs a load as the program does, but through the reference.
+func throughGRPCGo(t *testing.T, args ...string) (result *report.Result) {
+	t.Helper()
+	root := command("test", func(s *spec.Spec, _ display) error {
+		connections, err := grpcref.Open(s.Endpoints[0], s.Conns)
+		if err != nil {
+			return err
+		}
+		defer connections.Close()
+		b := &benchmark{spec: s}
+		b.run(t.Context(), connections)
+		result = report.New(b.setting)
+		return nil
+	})
+	root.SetArgs(args)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// contents is the revision of a store, and each key with its version and value.
+func contents(t *testing.T, endpoint string) string {
+	t.Helper()
+	connection, err := grpcref.Dial(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	all, err := etcdserverpb.NewKVClient(connection).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "revision %d, %d keys\n", all.Header.Revision, all.Count)
+	for _, kv := range all.Kvs {
+		fmt.Fprintf(&b, "%q version %d: %q\n", kv.Key, kv.Version, kv.Value)
+	}
+	return b.String()
+}
+
+// TestTheReferenceLeavesTheSameStore runs the same loads through our transport and through grpc-go, each against a real server of
+// its own.
+func TestTheReferenceLeavesTheSameStore(t *testing.T) {
+	ours, _ := startEtcd(t)
+	reference, _ := startEtcd(t)
+	for _, load := range []string{
+		"put --total=3000 --clients=60 --conns=7 --sequential-keys --val-size=100",
+		"put --total=900 --clients=20 --conns=2 --key-size=5 --prefix=again/ --key-space-size=300",
+		"put --total=30 --clients=10 --conns=2 --key-size=3 --prefix=large/ --val-size=700000 --seed=5",
+		"put --total=10 --val-size=0 --prefix=empty/",
+		"txn --total=3000 --clients=60 --conns=7 --sequential-keys --val-size=100",
+		"txn --total=30 --clients=10 --conns=2 --key-size=3 --prefix=large/ --val-size=700000 --seed=5",
+		"range --total=4000 --clients=60 --conns=7 --key-size=8 --key-space-size=3000 --require-found",
+		"range --total=500 --clients=5 --consistency=s large/000 large/00z --require-found --limit=3",
+		"range --total=50 again/ --prefix --keys-only --require-found",
+	} {
+		args := append(strings.Fields(load), "--dial-timeout=30s")
+		if status, _, stderr := call(t, append(args, "--endpoints="+ours)...); status != ExitOK {
+			t.Errorf("%s: %s", load, stderr)
+		}
+		if result := throughGRPCGo(t, append(args, "--endpoints="+reference)...); result.OK != result.Requests {
+			t.Errorf("%s through grpc-go: %d ok: %v", load, result.OK, result.Errors)
+		}
+	}
+	got, want := contents(t, ours), contents(t, reference)
+	if got != want || !strings.HasPrefix(got, "revision 6971, 3340 keys\n") {
+		t.Errorf("ours leaves %.200s\ngrpc-go leaves %.200s", got, want)
+	}
+}
+
+// TestTransactions writes only what holds the value that it must.
+func TestTransactions(t *testing.T) {
+	endpoint, _ := startEtcd(t)
+	keys := []string{"--total=500", "--clients=20", "--conns=3", "--key-size=4", "--val-size=100", "--endpoints=" + endpoint, "--dial-timeout=30s"}
+	missing, _, _ := callJSON(t, append(keys, "txn")...)
+	put, _, _ := callJSON(t, append(keys, "put")...)
+	before := contents(t, endpoint)
+	if missing != ExitFailed || put != ExitOK || !strings.HasPrefix(before, "revision 501, 500 keys\n") {
+		t.Fatalf("status %d and %d: %.200s", missing, put, before)
+	}
+	status, result, stderr := callJSON(t, append(keys, "txn", "--seed=1")...)
+	if status != ExitFailed || result.Outcomes.Failed != 500 || result.Codes["Check"] != 500 || contents(t, endpoint) != before {
+		t.Errorf("with another seed: status %d, %+v, stderr %s", status, result.Outcomes, stderr)
+	}
+	if other := throughGRPCGo(t, append(keys, "txn", "--seed=1")...); other.Codes["Check"] != 500 || contents(t, endpoint) != before {
+		t.Errorf("with another seed through grpc-go: %v", other.Codes)
+	}
+	status, result, stderr = callJSON(t, append(keys, "txn", "--warmup=10")...)
+	after := strings.NewReplacer("revision 501", "revision 1011", "version 1", "version 2").Replace(before)
+	got := strings.ReplaceAll(contents(t, endpoint), "version 3", "version 2") // of those that the warm-up wrote
+	if status != ExitOK || result.OK != 500 || result.Operation != "txn" || got != after {
+		t.Errorf("status %d, %+v, stderr %s; the store: %.200s", status, result.Outcomes, stderr, got)
+	}
+}

@@ -1,0 +1,135 @@
+// Command contract writes what follows from the table of parameters in package spec: the JSON Schema of the requests, the
+// tables of fields in the documentation, and the Python module that the driver makes requests with.
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"containernet-env/benchmark_image/internal/spec"
+)
+
+//go:generate go run .
+
+// The files that are written, from this directory.
+const (
+	schemaFile = "../../../docs/benchmark-request.schema.json"
+	docsFile   = "../../../docs/http-api.md"
+	pythonFile = "../../../containernet_env/model/load_contract.py"
+)
+
+const howToMake = "`go generate ./...` in benchmark_image"
+
+func main() {
+	if err := write(); err != nil {
+		fmt.Fprintf(os.Stderr, "contract: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func write() error {
+	files, err := generated()
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generated gives the content of each file.
+func generated() (map[string]string, error) {
+	docs, err := os.ReadFile(docsFile)
+	if err != nil {
+		return nil, err
+	}
+	withTables, err := replaceTables(string(docs))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{schemaFile: schema(), pythonFile: python(), docsFile: withTables}, nil
+}
+
+var fieldTable = regexp.MustCompile(`(?s)<!-- FIELDS of (\w+) -->\n.*?<!-- END OF FIELDS -->\n`)
+
+// replaceTables puts new tables between the marks of the documentation: one for what all operations have, and one for the
+// rest of each operation.
+func replaceTables(docs string) (string, error) {
+	tables := map[string]string{"all": table(func(p *spec.Parameter) bool { return len(p.Operations) == len(spec.Operations) })}
+	for _, operation := range spec.Operations {
+		tables[operation.Name()] = table(func(p *spec.Parameter) bool {
+			return len(p.Operations) < len(spec.Operations) && p.Of(operation)
+		})
+	}
+	found := 0
+	docs = fieldTable.ReplaceAllStringFunc(docs, func(old string) string {
+		name := fieldTable.FindStringSubmatch(old)[1]
+		found++
+		return fmt.Sprintf("<!-- FIELDS of %s -->\n%s<!-- END OF FIELDS -->\n", name, tables[name])
+	})
+	if found != len(tables) {
+		return "", fmt.Errorf("%s has the marks of %d tables, there are %d", docsFile, found, len(tables))
+	}
+	return docs, nil
+}
+
+var quotedText = regexp.MustCompile(`"[^"]+"`)
+
+func table(has func(*spec.Parameter) bool) string {
+	var b strings.Builder
+	b.WriteString("| field | type | unit | range | default | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, p := range spec.Parameters {
+		if !has(p) {
+			continue
+		}
+		allowed := []string{}
+		for _, text := range []string{p.Bounds(), p.Rule} {
+			if text != "" {
+				allowed = append(allowed, text)
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", p.Name, jsonType(p), p.Unit,
+			quotedText.ReplaceAllString(strings.Join(allowed, "; "), "`$0`"), shownDefault(p), p.Usage)
+	}
+	return strings.ReplaceAll(b.String(), "  ", " ")
+}
+
+func jsonType(p *spec.Parameter) string {
+	if p.Kind() == spec.KindSeconds {
+		return "number"
+	}
+	return string(p.Kind())
+}
+
+// shownDefault is empty where a parameter that is not given has no value.
+func shownDefault(p *spec.Parameter) string {
+	defaults := spec.Default(p.Operations[0])
+	switch {
+	case p.Required:
+		return "required"
+	case p.Default != "":
+		return p.Default
+	case p.Optional && p.Name != "total":
+		return ""
+	case p.Kind() == spec.KindText && p.Choices == nil:
+		return "empty"
+	}
+	return fmt.Sprintf("`%s`", encoded(p.Value(&defaults)))
+}
+
+// description is a sentence on the parameter.
+func description(p *spec.Parameter) string {
+	text := p.Usage
+	if p.Unit == "s" || p.Unit == "bytes" {
+		text += " (" + p.Unit + ")"
+	}
+	if p.Rule != "" {
+		text += "; " + p.Rule
+	}
+	return text
+}

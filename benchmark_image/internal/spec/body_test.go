@@ -1,0 +1,316 @@
+package spec
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	seedRead  = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}`
+	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}`
+)
+
+func TestBodiesBecomeSpecs(t *testing.T) {
+	read, refusal := ParseBody(Range, []byte(seedRead))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if read.Endpoints[0] != "10.0.0.251:2379" || read.Clients != 5 || read.Conns != 5 || read.Total != 1000 ||
+		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute || read.RunTimeout != 0 {
+		t.Errorf("%+v", read)
+	}
+	write, refusal := ParseBody(Put, []byte(seedWrite))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential || write.DistinctKeys() != 1000 {
+		t.Errorf("%+v", write)
+	}
+	cycle, refusal := ParseBody(Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
+		"requestTimeout":0.25,"runTimeout":30,"dialTimeout":2,"seed":7,"consistency":"s","targetLeader":true} `))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if len(cycle.Endpoints) != 2 || cycle.KeySize != 8 || cycle.KeySpace != 500 || !cycle.RequireFound || cycle.Seed != 7 ||
+		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second || cycle.DialTimeout != 2*time.Second {
+		t.Errorf("%+v", cycle)
+	}
+	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
+		"zipfExponent":1.5,"ratio":0.25,"verify":true,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if open.Total != 0 || open.Duration != 2500*time.Millisecond || open.Rate != 100.5 || open.Arrival != "poisson" || open.KeyOrder != "zipfian" ||
+		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond || open.TargetMember != "b:2" || open.Prefix != "p/" {
+		t.Errorf("%+v", open)
+	}
+	prefix, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`))
+	if refusal != nil || !prefix.KeyIsPrefix || prefix.Limit != 5 || !prefix.KeysOnly || prefix.WarmupRequests != 10 {
+		t.Errorf("%+v, %v", prefix, refusal)
+	}
+	all, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","endRange":"\u0000"}`))
+	if refusal != nil || all.End != AllKeys {
+		t.Errorf("%+v, %v", all, refusal)
+	}
+}
+
+func TestBodiesThatAreRefused(t *testing.T) {
+	const put, read = Put, Range
+	for _, c := range []struct {
+		operation Operation
+		body      string
+		field     string
+		message   string
+	}{
+		{put, ``, "", "empty"},
+		{put, ` `, "", "empty"},
+		{put, `null`, "", "starts with"},
+		{put, `[]`, "", "starts with"},
+		{put, `"x"`, "", "starts with"},
+		{put, `{`, "", "EOF"},
+		{put, `{"endpoints":"a:1"`, "", "EOF"},
+		{put, `{"endpoints":"a:1",}`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1"} {}`, "", "follows"},
+		{put, `{"endpoints":"a:1"}x`, "", "follows"},
+		{put, `{endpoints:"a:1"}`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1" // comment` + "\n}", "", "not one JSON object"},
+		{put, "{\"endpoints\":\"a\xff:1\"}", "", "UTF-8"},
+		{put, `clients=5`, "", "not one JSON object"},
+		{put, `{"endpoints":"a:1","total":1,"total":2}`, "total", "twice"},
+		{put, `{"endpoints":"a:1","Total":1}`, "Total", "not a field"},
+		{put, `{"endpoints":"a:1","nonsense":{"deep":[1]}}`, "nonsense", "not a field"},
+		{put, `{}`, "endpoints", "missing"},
+		{put, `{"endpoints":""}`, "endpoints", "host:port"},
+		{put, `{"endpoints":"a:1,a:1"}`, "endpoints", "twice"},
+		{put, `{"endpoints":"10.0.0.999:1"}`, "endpoints", "IP address"},
+		{put, `{"endpoints":["a:1"]}`, "endpoints", "a string"},
+		{put, `{"endpoints":null}`, "endpoints", "a string"},
+		{put, `{"endpoints":"a:1","clients":"5"}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":5.5}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":null}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":1e30}`, "clients", "an integer"},
+		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
+		{put, `{"endpoints":"a:1","conns":-1}`, "conns", "1..10000"},
+		{put, `{"endpoints":"a:1","total":10000001}`, "total", "1..10000000"},
+		{put, `{"endpoints":"a:1","seed":-1}`, "seed", "0.."},
+		{put, `{"endpoints":"a:1","keySize":0}`, "keySize", "1..1024"},
+		{put, `{"endpoints":"a:1","keySize":1,"total":63}`, "keySize", "at least 2 bytes"},
+		{put, `{"endpoints":"a:1","keySpace":0}`, "keySpace", "1.."},
+		{put, `{"endpoints":"a:1","valSize":-1}`, "valSize", "0..1048576"},
+		{put, `{"endpoints":"a:1","sequentialKeys":"yes"}`, "sequentialKeys", "true or false"},
+		{put, `{"endpoints":"a:1","targetLeader":1}`, "targetLeader", "true or false"},
+		{put, `{"endpoints":"a:1","requestTimeout":0}`, "requestTimeout", "0.001..3600"},
+		{put, `{"endpoints":"a:1","requestTimeout":1e300}`, "requestTimeout", "0.001..3600"},
+		{put, `{"endpoints":"a:1","requestTimeout":"60s"}`, "requestTimeout", "a number of seconds"},
+		{put, `{"endpoints":"a:1","runTimeout":0}`, "runTimeout", "0.001..86400"},
+		{put, `{"endpoints":"a:1","runTimeout":-3}`, "runTimeout", "0.001..86400"},
+		{put, `{"endpoints":"a:1","key":"foo"}`, "key", "POST /benchmark/read"},
+		{put, seedRead, "key", "POST /benchmark/read"},
+		{read, seedWrite, "sequentialKeys", "POST /benchmark/write"},
+		{read, `{"endpoints":"a:1","sequentialKeys":true,"nonsense":1}`, "sequentialKeys", "POST /benchmark/write"},
+		{read, `{"endpoints":"a:1"}`, "key", "missing"},
+		{read, `{"endpoints":"a:1","key":""}`, "key", "at least 1 byte"},
+		{read, `{"endpoints":"a:1","key":5}`, "key", "a string"},
+		{read, `{"endpoints":"a:1","key":"\ud800"}`, "key", "Unicode"},
+		{read, `{"endpoints":"a:1","key":"a\u0000"}`, "key", "zero"},
+		{read, `{"endpoints":"a:1","key":"k","endRange":"a"}`, "endRange", "sorts after"},
+		{read, `{"endpoints":"a:1","key":"k","consistency":"x"}`, "consistency", "serializable"},
+		{read, `{"endpoints":"a:1","key":"k","keySize":8}`, "keySize", "either"},
+		{read, `{"endpoints":"a:1","key":"k","keySpace":8}`, "keySize", "missing"},
+		{read, `{"endpoints":"a:1","keySize":8,"spanKeys":0}`, "spanKeys", "1..1000000000"},
+		{read, `{"endpoints":"a:1","keySize":8,"spanKeys":1000000001}`, "spanKeys", "1..1000000000"},
+		{read, `{"endpoints":"a:1","key":"k","spanKeys":5}`, "spanKeys", "only together with a key size"},
+		{put, `{"endpoints":"a:1","spanKeys":5}`, "spanKeys", "POST /benchmark/"},
+		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "only together with a key size"},
+		{read, `{"endpoints":"a:1","key":"k","verify":true,"keySize":8}`, "keySpace", "how many keys were written"},
+		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9,"keyPrefix":"q"}`, "verify", "start with the prefix"},
+		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9}`, "key", "at least one of the keys"},
+		{put, `{"endpoints":"a:1","rate":0.01}`, "rate", "0.1.."},
+		{put, `{"endpoints":"a:1","rate":"5"}`, "rate", "a number"},
+		{put, `{"endpoints":"a:1","rate":1e999}`, "rate", "a number"},
+		{put, `{"endpoints":"a:1","arrival":"burst"}`, "arrival", "poisson"},
+		{put, `{"endpoints":"a:1","duration":5,"total":5}`, "duration", "either"},
+		{put, `{"endpoints":"a:1","duration":0}`, "duration", "0.001.."},
+		{put, `{"endpoints":"a:1","duration":1e300}`, "duration", "0.001.."},
+		{put, `{"endpoints":"a:1","duration":86400,"rate":1000}`, "duration", "10000000 requests"},
+		{put, `{"endpoints":"a:1","steps":"clients=1,2"}`, "steps", "not a field"},
+		{put, `{"endpoints":"a:1","operation":"put"}`, "operation", "not a field"},
+		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
+		{put, `{"endpoints":"a:1","warmupDuration":-1}`, "warmupDuration", "0.001.."},
+		{put, `{"endpoints":"a:1","targetMember":"b:1"}`, "targetMember", "a:1"},
+		{put, `{"endpoints":"a:1","targetMember":""}`, "targetMember", "one of the endpoints"},
+		{put, `{"endpoints":"a:1","keyOrder":"random"}`, "keyOrder", "zipfian"},
+		{put, `{"endpoints":"a:1","zipfExponent":0}`, "zipfExponent", "more than 0"},
+		{put, `{"endpoints":"a:1","ratio":0.5}`, "ratio", "POST /benchmark/mixed"},
+		{Mixed, `{"endpoints":"a:1","ratio":-0.5}`, "ratio", "0..1"},
+		{Mixed, `{"endpoints":"a:1","key":"k"}`, "key", "POST /benchmark/read"},
+		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "key size"},
+		{put, `{"endpoints":"a:1","arrival":"poisson"}`, "arrival", "closed loop"},
+		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
+		{read, `{"endpoints":"a:1","keySize":8,"valSize":64}`, "valSize", "verify"},
+		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
+		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
+		{read, `{"endpoints":"a:1","keySize":1,"keySpace":63}`, "keySize", "at least 2 bytes"},
+	} {
+		s, refusal := ParseBody(c.operation, []byte(c.body))
+		if refusal == nil {
+			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
+			continue
+		}
+		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message, "\n") {
+			t.Errorf("%s %s: field %q, %q; want field %q and %q",
+				c.operation, c.body, refusal.Field, refusal.Message, c.field, c.message)
+		}
+	}
+}
+
+func TestRefusalsStaySmall(t *testing.T) {
+	huge := strings.Repeat("x", 60_000)
+	for _, body := range []string{
+		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` + huge + `"}`, `"` + huge + `"`,
+		`{"endpoints":"a:1","key":"k","clients":"` + huge + `"}`,
+	} {
+		_, refusal := ParseBody(Range, []byte(body))
+		if refusal == nil {
+			t.Fatalf("%.60s is accepted", body)
+		}
+		encoded, err := json.Marshal(refusal)
+		if err != nil || len(encoded) > 2000 {
+			t.Errorf("the refusal of %.60s has %d bytes (%v)", body, len(encoded), err)
+		}
+	}
+}
+
+func FuzzParseBody(f *testing.F) {
+	for _, body := range []string{seedRead, seedWrite, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`, `{"a":{"b":[1,{}]}}`, `{"endpoints":"a:1","seed":1e400}`} {
+		f.Add([]byte(body), true)
+		f.Add([]byte(body), false)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, write bool) {
+		operation := Range
+		if write {
+			operation = Put
+		}
+		s, refusal := ParseBody(operation, body)
+		if refusal != nil {
+			if refusal.Message == "" {
+				t.Errorf("%q: refusal %+v", body, refusal)
+			}
+			if _, err := json.Marshal(refusal); err != nil {
+				t.Errorf("%q: %v", body, err)
+			}
+			return
+		}
+		if problem := s.Validate(); problem != nil {
+			t.Errorf("%q is accepted with %v", body, problem)
+		}
+		if !json.Valid(body) {
+			t.Errorf("%q is accepted and not JSON", body)
+		}
+		checkEncoding(t, *s)
+	})
+}
+
+// checkEncoding checks that what one program hands to the other, and what a result keeps, describe the same load.
+func checkEncoding(t *testing.T, want Spec) {
+	t.Helper()
+	encoded, err := json.Marshal(&want)
+	if err != nil || len(encoded) > MaxEncoded {
+		t.Fatalf("%d bytes, %v", len(encoded), err)
+	}
+	got, problem := Decode(encoded)
+	if problem != nil {
+		t.Fatalf("%s: %v", encoded, problem)
+	}
+	if !reflect.DeepEqual(*got, want) {
+		t.Errorf("%s\n got  %+v\n want %+v", encoded, *got, want)
+	}
+	body := want.Body()
+	again, problem := ParseBody(want.Operation, body)
+	if problem != nil {
+		t.Fatalf("%s: %v", body, problem)
+	}
+	if again.Order() != want.Order() || again.DistinctKeys() != want.DistinctKeys() {
+		t.Errorf("%s has other keys than %+v", body, want)
+	}
+}
+
+// TestEncodedSpecsAreDecoded has each parameter with a value other than its default.
+func TestEncodedSpecsAreDecoded(t *testing.T) {
+	specs := map[Operation][]string{
+		Put: {
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"keySize":7,"keySpace":8,"valSize":9,
+				"sequentialKeys":true,"keyPrefix":"-p q","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
+			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
+			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
+		},
+		Range: {
+			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
+			`{"endpoints":"a:1","key":"","prefix":true,"countOnly":true}`,
+			`{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
+			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,"verify":true}`,
+			`{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`,
+		},
+		Mixed: {
+			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian","zipfExponent":1.25,"valSize":100,"keySpace":50,
+				"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
+			`{"endpoints":"a:1","ratio":0}`,
+		},
+		Txn: {`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform"}`, `{"endpoints":"a:1"}`},
+	}
+	unchanged := make(map[string]bool)
+	for _, p := range Parameters {
+		unchanged[p.Name] = true
+	}
+	for operation, bodies := range specs {
+		for _, body := range bodies {
+			s, problem := ParseBody(operation, []byte(body))
+			if problem != nil {
+				t.Fatalf("%s: %v", body, problem)
+			}
+			checkEncoding(t, *s)
+			defaults := Default(operation)
+			for _, p := range Parameters {
+				if p.Value(s) != p.Value(&defaults) {
+					delete(unchanged, p.Name)
+				}
+			}
+		}
+	}
+	if len(unchanged) > 0 {
+		t.Errorf("no test changes %v", unchanged)
+	}
+}
+
+// TestTheLargestSpecFits has the largest texts, of characters that JSON escapes.
+func TestTheLargestSpecFits(t *testing.T) {
+	s := Default(Range)
+	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02", MaxKeyText), 1024, 1, true
+	s.Prefix, s.Endpoints = "\x01", nil
+	for i := range MaxEndpoints {
+		label := strings.Repeat(string(rune('a'+i%26)), 62)
+		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b", 60)+string(rune('a'+i/26))+":65535")
+	}
+	if encoded, err := json.Marshal(&s); err != nil || len(encoded)+6*MaxKeyText > MaxEncoded || checkEndpoints(s.Endpoints) != nil {
+		t.Errorf("%d bytes, %v", len(encoded), err)
+	}
+}
+
+func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
+	for encoded, want := range map[string]string{
+		`{"endpoints":"a:1"}`:                               "operation: got",
+		`{"operation":"get","endpoints":"a:1"}`:             `one of [\"put\" `,
+		`{"operation":"put","operation":"put"}`:             "twice",
+		`{"operation":"put","endpoints":"a:1","key":"k"}`:   "belongs to POST /benchmark/read",
+		`{"operation":"put","endpoints":"a:1","conns":0}`:   "1..10000",
+		`{"operation":"put","endpoints":"a:1","keySize":0}`: "1..1024",
+		`{"operation":"put","endpoints":"a:1"} 1`:           "follows",
+	} {
+		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(), strings.ReplaceAll(want, `\"`, `"`)) {
+			t.Errorf("%s: %+v, %v", encoded, s, problem)
+		}
+	}
+}

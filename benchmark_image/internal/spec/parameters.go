@@ -1,0 +1,320 @@
+package spec
+
+import (
+	"time"
+
+	"containernet-env/benchmark_image/internal/store/etcd"
+)
+
+// The two consistencies of a range, named as in etcd's benchmark tool.
+const (
+	Linearizable = "l"
+	Serializable = "s"
+)
+
+// The arrivals of an open loop.
+const (
+	Constant = "constant"
+	Poisson  = "poisson"
+)
+
+// The orders in which generated keys are used.
+const (
+	Sequential = "sequential" // one after the other
+	Shuffled   = "shuffled"   // each once, in random order, before any a second time
+	Uniform    = "uniform"    // drawn, each as probable as the others
+	Zipfian    = "zipfian"    // drawn, the first ones much more often
+)
+
+// Spec is one benchmark. The zero value is not valid: start from Default. What each field means, and its bounds, is in
+// the table of parameters.
+type Spec struct {
+	Operation Operation
+	Endpoints []string
+	Conns     int
+	Clients   int
+	Total     int           // 0 if Duration is set
+	Duration  time.Duration // 0 if Total is set
+
+	Rate    float64 // 0: a closed loop
+	Arrival string
+
+	WarmupRequests int // at most one of the two is set
+	WarmupDuration time.Duration
+
+	TargetLeader bool
+	TargetMember string // empty: all
+	Seed         int64
+
+	RequestTimeout time.Duration
+	DialTimeout    time.Duration
+	RunTimeout     time.Duration // 0: no limit
+	StallTimeout   time.Duration // 0: never
+
+	KeySize      int    // 0 in a range that names its key, but for Verify
+	KeySpace     int    // 0: as many as requests
+	KeyOrder     string // empty: Sequential for ranges, Shuffled otherwise
+	ZipfExponent float64
+	ValSize      int
+	Sequential   bool
+	Prefix       string // in front of every generated key
+
+	PutRatio float64
+
+	Key          string // of a range, or the first one of its span
+	End          string // empty: only Key; AllKeys: all from Key on
+	KeyIsPrefix  bool   // all keys that start with Key
+	Consistency  string
+	Limit        int64
+	CountOnly    bool
+	KeysOnly     bool
+	RequireFound bool
+	Verify       bool
+	SpanKeys     int // 0: one key
+}
+
+// DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
+const DefaultZipfExponent = 0.99
+
+// DefaultTotal is the number of requests where neither a number nor a duration is given.
+const DefaultTotal = 10_000
+
+// Default gives the values of etcd's benchmark tool, but for the key space: its default of one key makes
+// every put write the same key, here 0 stands for as many different keys as there are requests.
+func Default(operation Operation) Spec {
+	s := Spec{
+		Operation:      operation,
+		Endpoints:      []string{etcd.DefaultEndpoint},
+		Conns:          1,
+		Clients:        1,
+		Total:          DefaultTotal,
+		Arrival:        Constant,
+		ZipfExponent:   DefaultZipfExponent,
+		RequestTimeout: time.Minute,
+		DialTimeout:    10 * time.Second,
+		ValSize:        8,
+	}
+	if operation != Range {
+		s.KeySize = 8
+	}
+	if operation.Reads() {
+		s.Consistency = Linearizable
+	}
+	if operation == Mixed {
+		s.PutRatio = 0.5
+	}
+	s.StallTimeout = s.defaultStall()
+	return s
+}
+
+// Bounds that rules refer to as well. They keep a typing error from exhausting the machine's memory or file descriptors.
+const (
+	MaxEndpoints  = 100
+	MaxTotal      = 10_000_000
+	MaxKeySpace   = 1_000_000_000
+	MaxKeyText    = 4096
+	MaxRunTimeout = 24 * time.Hour
+)
+
+const (
+	day         = 86_400 // seconds
+	millisecond = 0.001
+)
+
+var (
+	writes = []Operation{Put, Mixed, Txn}
+	reads  = []Operation{Range, Mixed}
+)
+
+// Parameters is the table of all parameters, in the order in which they are documented.
+var Parameters []*Parameter
+
+func parameter(p Parameter) *Parameter {
+	if p.Operations == nil {
+		p.Operations = Operations
+	}
+	Parameters = append(Parameters, &p)
+	return &p
+}
+
+var (
+	paramEndpoints = parameter(Parameter{
+		Name: "endpoints", Flag: "endpoints", Required: true,
+		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
+		at: func(s *Spec) any { return &s.Endpoints },
+	})
+	_ = parameter(Parameter{
+		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
+		Usage: "clients, each with one request under way at most; client i uses connection i mod conns",
+		at:    func(s *Spec) any { return &s.Clients },
+	})
+	_ = parameter(Parameter{
+		Name: "conns", Flag: "conns", Unit: "TCP connections", Min: 1, Max: 10_000,
+		Usage: "TCP connections; connection j leads to member j mod n; at least one for each member is opened",
+		at:    func(s *Spec) any { return &s.Conns },
+	})
+	paramTotal = parameter(Parameter{
+		Name: "total", Flag: "total", Unit: "requests", Min: 1, Max: MaxTotal, Optional: true,
+		Usage: "number of requests",
+		at:    func(s *Spec) any { return &s.Total },
+	})
+	paramDuration = parameter(Parameter{
+		Name: "duration", Flag: "duration", Unit: "s", Min: millisecond, Max: day, Optional: true,
+		Usage: "send requests for so long, instead of a total number", Rule: "not together with `total`",
+		at: func(s *Spec) any { return &s.Duration },
+	})
+	paramRate = parameter(Parameter{
+		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: 1_000_000, Zero: "a closed loop",
+		Usage: "open loop: intended starts per second over all clients, latency counts from those",
+		at:    func(s *Spec) any { return &s.Rate },
+	})
+	paramArrival = parameter(Parameter{
+		Name: "arrival", Flag: "arrival", Choices: []string{Constant, Poisson},
+		Usage: "intended starts of an open loop", Rule: "only together with a rate",
+		at: func(s *Spec) any { return &s.Arrival },
+	})
+	paramWarmupRequests = parameter(Parameter{
+		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
+		Usage: "requests of a load ahead, which is in none of the figures",
+		at:    func(s *Spec) any { return &s.WarmupRequests },
+	})
+	paramWarmupDuration = parameter(Parameter{
+		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
+		Usage: "duration of a load ahead, which is in none of the figures", Rule: "not together with `warmupRequests`",
+		at: func(s *Spec) any { return &s.WarmupDuration },
+	})
+	_ = parameter(Parameter{
+		Name: "targetLeader", Flag: "target-leader",
+		Usage: "send everything to the member that leads, also when that changes",
+		at:    func(s *Spec) any { return &s.TargetLeader },
+	})
+	paramTargetMember = parameter(Parameter{
+		Name: "targetMember", Flag: "target-member", Form: "one of the endpoints", Optional: true,
+		Usage: "send everything to this member, whoever leads", Rule: "not together with `targetLeader`",
+		at: func(s *Spec) any { return &s.TargetMember },
+	})
+	_ = parameter(Parameter{
+		Name: "seed", Flag: "seed", Max: 1<<53 - 1, // the largest integer that every JSON reader keeps exactly
+		Usage: "seed of the schedule, of the order of the keys and of the values",
+		at:    func(s *Spec) any { return &s.Seed },
+	})
+	paramKeySize = parameter(Parameter{
+		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
+		Usage: "size of each generated key, its prefix not included; with a key to read, of those that verify is to find",
+		Rule:  "enough for `keySpace` different keys",
+		at:    func(s *Spec) any { return &s.KeySize },
+	})
+	paramKeySpace = parameter(Parameter{
+		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests",
+		Usage: "number of different generated keys",
+		at:    func(s *Spec) any { return &s.KeySpace },
+	})
+	paramKeyOrder = parameter(Parameter{
+		Name: "keyOrder", Flag: "key-order", Choices: []string{Sequential, Shuffled, Uniform, Zipfian}, Optional: true,
+		Default: "shuffled; reads: sequential",
+		Usage:   "order of the generated keys; shuffled: each key once before any a second time",
+		at:      func(s *Spec) any { return &s.KeyOrder },
+	})
+	paramZipfExponent = parameter(Parameter{
+		Name: "zipfExponent", Flag: "zipf-exponent", Max: 10, Open: true,
+		Usage: "exponent of the key order zipfian", Rule: "only together with the key order zipfian",
+		at: func(s *Spec) any { return &s.ZipfExponent },
+	})
+	paramKeyPrefix = parameter(Parameter{
+		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
+		Usage: "prefix of each generated key",
+		at:    func(s *Spec) any { return &s.Prefix },
+	})
+	paramValSize = parameter(Parameter{
+		Name: "valSize", Flag: "val-size", Unit: "bytes", Max: 1 << 20, // below etcd's own limit of 1.5 MiB a request
+		Usage: "size of each value; of reads, the one that was written", Rule: "of reads only together with `verify`",
+		at: func(s *Spec) any { return &s.ValSize },
+	})
+	_ = parameter(Parameter{
+		Name: "requestTimeout", Flag: "request-timeout", Unit: "s", Min: millisecond, Max: 3600,
+		Usage: "deadline of each request",
+		at:    func(s *Spec) any { return &s.RequestTimeout },
+	})
+	_ = parameter(Parameter{
+		Name: "dialTimeout", Flag: "dial-timeout", Unit: "s", Min: millisecond, Max: 600,
+		Usage: "deadline for opening the connections and finding the leader",
+		at:    func(s *Spec) any { return &s.DialTimeout },
+	})
+	_ = parameter(Parameter{
+		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true, Default: "86400; of the commands: none",
+		Usage: "end the run early after this time",
+		at:    func(s *Spec) any { return &s.RunTimeout },
+	})
+	paramStallTimeout = parameter(Parameter{
+		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
+		Default: "1.1 request timeouts, and with a rate the time of 20 requests more; with a duration 0",
+		Usage:   "end the run when no request, or none of a kind, has succeeded for so long",
+		at:      func(s *Spec) any { return &s.StallTimeout },
+	})
+
+	_ = parameter(Parameter{
+		Name: "sequentialKeys", Flag: "sequential-keys", Operations: writes,
+		Usage: "the same as the key order sequential",
+		at:    func(s *Spec) any { return &s.Sequential },
+	})
+	paramKey = parameter(Parameter{
+		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText, Form: "1..4096 bytes of Unicode text, none of them zero",
+		Default: "required, unless there is keySize",
+		Usage:   "the key to read, or the first one of a span", Rule: "together with `keySize` only for `verify`",
+		at: func(s *Spec) any { return &s.Key },
+	})
+	paramEndRange = parameter(Parameter{
+		Name: "endRange", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
+		Form:  `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): all keys from key on`,
+		Usage: "end of the span, which is not part of it",
+		at:    func(s *Spec) any { return &s.End },
+	})
+	_ = parameter(Parameter{
+		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
+		Usage: "read all keys that start with the key, which may be empty then",
+		at:    func(s *Spec) any { return &s.KeyIsPrefix },
+	})
+	_ = parameter(Parameter{
+		Name: "limit", Flag: "limit", Unit: "keys", Operations: []Operation{Range}, Zero: "no limit",
+		Usage: "largest number of keys in an answer",
+		at:    func(s *Spec) any { return &s.Limit },
+	})
+	_ = parameter(Parameter{
+		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
+		Usage: "ask only for the number of keys",
+		at:    func(s *Spec) any { return &s.CountOnly },
+	})
+	paramKeysOnly = parameter(Parameter{
+		Name: "keysOnly", Flag: "keys-only", Operations: []Operation{Range},
+		Usage: "ask only for the keys", Rule: "not together with `countOnly`",
+		at: func(s *Spec) any { return &s.KeysOnly },
+	})
+	_ = parameter(Parameter{
+		Name: "ratio", Flag: "ratio", Operations: []Operation{Mixed}, Max: 1,
+		Usage: "share of the puts",
+		at:    func(s *Spec) any { return &s.PutRatio },
+	})
+	_ = parameter(Parameter{
+		Name: "consistency", Flag: "consistency", Operations: reads, Choices: []string{Linearizable, Serializable},
+		Form:  `"l" (linearizable) or "s" (serializable)`,
+		Usage: "consistency of the reads",
+		at:    func(s *Spec) any { return &s.Consistency },
+	})
+	_ = parameter(Parameter{
+		Name: "requireFound", Flag: "require-found", Operations: reads,
+		Usage: "an answer without a key is a failed request",
+		at:    func(s *Spec) any { return &s.RequireFound },
+	})
+	paramVerify = parameter(Parameter{
+		Name: "verify", Flag: "verify", Operations: reads,
+		Usage: "an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key; " +
+			"range also wants every key to be there",
+		Rule: "of ranges only together with `keySize`; with `key` also with `keySpace`",
+		at:   func(s *Spec) any { return &s.Verify },
+	})
+	paramSpanKeys = parameter(Parameter{
+		Name: "spanKeys", Flag: "span-keys", Unit: "keys", Operations: reads, Min: 1, Max: MaxKeySpace, Optional: true,
+		Usage: "read so many generated keys at once, from the next one on", Rule: "only with `keySize`, and without `key`",
+		at: func(s *Spec) any { return &s.SpanKeys },
+	})
+)

@@ -1,0 +1,113 @@
+// Package etcd speaks with etcd for a load: gRPC over HTTP/2, and the few calls of etcd's API that a load consists of. No
+// other package knows these, but for tests.
+package etcd
+
+import (
+	"strings"
+
+	"containernet-env/benchmark_image/internal/h2"
+	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/etcd/wire"
+)
+
+// DefaultEndpoint is where a member on this machine serves clients unless it was told otherwise.
+const DefaultEndpoint = "127.0.0.1:2379"
+
+// Protocol implements store.Protocol.
+type Protocol struct {
+	HTTP2 h2.Options // for tests
+}
+
+// Name implements store.Protocol.
+func (Protocol) Name() string { return "HTTP/2" }
+
+// NewConn implements store.Protocol.
+func (p Protocol) NewConn(member string) store.Conn {
+	return conn{h2.NewConn(member, wire.Methods[:], p.HTTP2)}
+}
+
+// NewCall implements store.Protocol.
+func (Protocol) NewCall(owner store.Owner) store.Call {
+	c := &call{owner: owner}
+	c.stream.Owner = c
+	return c
+}
+
+// conn implements store.Conn.
+type conn struct{ *h2.Conn }
+
+// Start implements store.Conn. A large value is sent from where it is.
+func (c conn) Start(room store.Call, r *store.Request, scratch []byte) []byte {
+	to := room.(*call)
+	method, head, tail := wire.Range, h2.AppendPrefix(scratch[:0]), []byte(nil)
+	switch r.Operation {
+	case store.Put:
+		method, head, tail = wire.Put, wire.AppendPutHead(head, r.Key, r.Value), r.Value
+	case store.Get, store.Scan:
+		head = wire.AppendRange(head, r)
+	case store.Transaction:
+		method, head, tail = wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Value), r.Value
+	case store.Status:
+		method = wire.Status
+	case store.Locate:
+		method, to.wanted = wire.MemberList, r.Leader
+	}
+	to.reader.Visitor = r.Visitor
+	to.reader.Reset(method)
+	c.Conn.Start(&to.stream, int(method), head, tail)
+	return head[:0]
+}
+
+// Cancel implements store.Conn.
+func (c conn) Cancel(room store.Call) (unknown bool) { return c.Conn.Cancel(&room.(*call).stream) }
+
+// call implements store.Call and h2.Owner.
+type call struct {
+	owner  store.Owner
+	stream h2.Stream
+	reader wire.Reader
+	wanted uint64 // the member that Locate asks for
+}
+
+// Answer implements store.Call.
+func (c *call) Answer() *store.Answer { return &c.reader.Answer }
+
+// Endpoint implements store.Call.
+func (c *call) Endpoint() (string, error) {
+	list, err := c.reader.Members()
+	if err != nil {
+		return "", err
+	}
+	return advertised(list, c.wanted)
+}
+
+// Feed implements h2.Owner.
+func (c *call) Feed(b []byte) error { return c.reader.Feed(b) }
+
+// End implements h2.Owner.
+func (c *call) End() error { return c.reader.End() }
+
+// Finished implements h2.Owner.
+func (c *call) Finished(_ *h2.Stream, f *h2.Failure) {
+	if f == nil {
+		c.owner.Finished(nil)
+		return
+	}
+	unknown := f.Unknown && !(f.Answered && refused(f.Code, f.Text))
+	c.owner.Finished(&store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown})
+}
+
+// didNotHappen are the codes with which etcd refuses a request before it has any effect.
+const didNotHappen = 1<<store.InvalidArgument | 1<<store.NotFound | 1<<store.AlreadyExists | 1<<store.PermissionDenied |
+	1<<store.FailedPrecondition | 1<<store.OutOfRange | 1<<store.Unimplemented | 1<<store.Unauthenticated
+
+// refused tells whether a member that answers a request with this code and text says that it did not carry it out. It
+// must not be asked about what a client made of the loss of an answer. ResourceExhausted is both: 'too many requests'
+// comes before a request is proposed, and 'database space exceeded' also after it was applied (etcd's
+// server/etcdserver/v3_server.go, and quotaApplierV3 in apply/apply.go).
+func refused(code store.Code, text string) bool {
+	if code == store.ResourceExhausted {
+		return strings.Contains(text, "too many requests")
+	}
+	return didNotHappen>>code&1 == 1
+}

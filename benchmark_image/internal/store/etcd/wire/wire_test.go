@@ -1,0 +1,249 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+func decode[M proto.Message](t *testing.T, encoded []byte, m M) M {
+	t.Helper()
+	if err := proto.Unmarshal(encoded, m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func encode(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	encoded, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+func TestRequestsAreThoseOfTheAPI(t *testing.T) {
+	for _, size := range []int{0, 1, 127, 128, 20_000} {
+		key, value := bytes.Repeat([]byte("k"), size), bytes.Repeat([]byte("v"), size)
+		put := decode(t, append(AppendPutHead(nil, key, value), value...), &etcdserverpb.PutRequest{})
+		if want := (&etcdserverpb.PutRequest{Key: key, Value: value}); !proto.Equal(put, want) {
+			t.Errorf("%d bytes: put %v", size, put)
+		}
+		txn := decode(t, append(AppendRewriteHead(nil, key, value), value...), &etcdserverpb.TxnRequest{})
+		wanted := &etcdserverpb.TxnRequest{
+			Compare: []*etcdserverpb.Compare{{
+				Target: etcdserverpb.Compare_VALUE, Key: key, TargetUnion: &etcdserverpb.Compare_Value{Value: value},
+			}},
+			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
+				RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
+			}}},
+		}
+		if !proto.Equal(txn, wanted) {
+			t.Errorf("%d bytes: txn %v", size, txn)
+		}
+		for flags := range 8 {
+			s := store.Request{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0, CountOnly: flags&4 > 0}
+			got := decode(t, AppendRange(nil, &s), &etcdserverpb.RangeRequest{})
+			want := &etcdserverpb.RangeRequest{
+				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly, CountOnly: s.CountOnly,
+			}
+			if !proto.Equal(got, want) {
+				t.Errorf("%+v: range %v", s, got)
+			}
+		}
+	}
+}
+
+// read feeds an answer in pieces of the given size.
+func read(r *Reader, call Call, encoded []byte, piece int) error {
+	r.Reset(call)
+	for len(encoded) > 0 {
+		n := min(piece, len(encoded))
+		if err := r.Feed(encoded[:n]); err != nil {
+			return err
+		}
+		encoded = encoded[n:]
+	}
+	return r.End()
+}
+
+// visited is what a visitor saw.
+type visited []string
+
+func (v *visited) Visit(key, value []byte) { *v = append(*v, string(key), string(value)) }
+
+func TestAnswersInPieces(t *testing.T) {
+	header := &etcdserverpb.ResponseHeader{ClusterId: math.MaxUint64, MemberId: math.MaxUint64 - 1, Revision: 1 << 40, RaftTerm: 3}
+	value := bytes.Repeat([]byte("x"), 300)
+	var kvs []*mvccpb.KeyValue
+	for range 3 {
+		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 5, Value: value, Lease: -1})
+	}
+	for _, c := range []struct {
+		call    Call
+		message proto.Message
+		want    store.Answer
+	}{
+		{Put, &etcdserverpb.PutResponse{Header: header, PrevKv: kvs[0]}, store.Answer{}},
+		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200}, store.Answer{Keys: 3, Count: 200, More: true}},
+		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{{}, {Key: []byte("k")}}, Count: 2}, store.Answer{Keys: 2, Count: 2}},
+		{Range, &etcdserverpb.RangeResponse{Header: header}, store.Answer{}},
+		{Txn, &etcdserverpb.TxnResponse{Header: header, Succeeded: true, Responses: []*etcdserverpb.ResponseOp{{}}}, store.Answer{Succeeded: true}},
+		{Txn, &etcdserverpb.TxnResponse{Header: header}, store.Answer{}},
+		{Status, &etcdserverpb.StatusResponse{Header: header, Version: "3.7.3", Leader: math.MaxUint64, Errors: []string{"e"}}, store.Answer{Leader: math.MaxUint64}},
+	} {
+		c.want.Member, c.want.Revision, c.want.Term = header.MemberId, header.Revision, header.RaftTerm
+		encoded := encode(t, c.message)
+		for piece := 1; piece <= len(encoded); piece++ {
+			var seen, want visited
+			r := Reader{Visitor: &seen}
+			if err := read(&r, c.call, encoded, piece); err != nil {
+				t.Fatalf("%v in pieces of %d bytes: %v", c.message, piece, err)
+			}
+			if found, ok := c.message.(*etcdserverpb.RangeResponse); ok {
+				for _, kv := range found.Kvs {
+					want.Visit(kv.Key, kv.Value)
+				}
+			}
+			if r.Answer != c.want || !slices.Equal(seen, want) {
+				t.Fatalf("%v in pieces of %d bytes: %+v, keys and values %q", c.message, piece, r.Answer, seen)
+			}
+		}
+		for short := 1; short < len(encoded); short++ {
+			var r Reader
+			// What is cut off after a field looks complete to every reader.
+			if err := read(&r, c.call, encoded[:short], short); (err != nil) != (proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface()) != nil) {
+				t.Errorf("%v cut off after %d bytes: %v", c.message, short, err)
+			}
+		}
+	}
+}
+
+// FuzzReader holds that pieces make no difference, and that what protobuf's own reader accepts is accepted
+// with the same figures.
+func FuzzReader(f *testing.F) {
+	f.Add(encode(f, &etcdserverpb.RangeResponse{
+		Header: &etcdserverpb.ResponseHeader{Revision: 9}, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: []byte("v")}}, Count: 1,
+	}), uint64(1))
+	f.Add([]byte{0x0a, 0x02, 0x18, 0x80}, uint64(2))
+	f.Fuzz(func(t *testing.T, encoded []byte, seed uint64) {
+		var seenWhole, seenPieces visited
+		whole, pieces := Reader{Visitor: &seenWhole}, Reader{Visitor: &seenPieces}
+		wholeErr := read(&whole, Range, encoded, max(len(encoded), 1))
+		random := rand.New(rand.NewPCG(seed, 0))
+		pieces.Reset(Range)
+		var err error
+		for rest := encoded; len(rest) > 0 && err == nil; {
+			n := random.IntN(len(rest)) + 1
+			err = pieces.Feed(rest[:n])
+			rest = rest[n:]
+		}
+		if err == nil {
+			err = pieces.End()
+		}
+		if (err == nil) != (wholeErr == nil) {
+			t.Fatalf("in one piece: %v, in pieces: %v", wholeErr, err)
+		}
+		if err != nil {
+			return
+		}
+		if whole.Answer != pieces.Answer || !slices.Equal(seenWhole, seenPieces) {
+			t.Fatalf("in one piece: %+v %q, in pieces: %+v %q", whole.Answer, seenWhole, pieces.Answer, seenPieces)
+		}
+		var message etcdserverpb.RangeResponse
+		if proto.Unmarshal(encoded, &message) != nil {
+			return
+		}
+		var want visited
+		for _, kv := range message.Kvs {
+			want.Visit(kv.Key, kv.Value)
+		}
+		if !slices.Equal(seenWhole, want) {
+			t.Fatalf("%v: keys and values %q", &message, seenWhole)
+		}
+		if message.Count != whole.Answer.Count || int64(len(message.Kvs)) != whole.Answer.Keys ||
+			message.More != whole.Answer.More || message.GetHeader().GetRevision() != whole.Answer.Revision {
+			t.Fatalf("%v read as %+v", &message, whole.Answer)
+		}
+	})
+}
+
+type ignore struct{}
+
+func (ignore) Visit(_, _ []byte) {}
+
+func TestReadingDoesNotAllocate(t *testing.T) {
+	var kvs []*mvccpb.KeyValue
+	for i := range 100 {
+		kvs = append(kvs, &mvccpb.KeyValue{Key: fmt.Appendf(nil, "key%d", i), Value: make([]byte, 10*i)})
+	}
+	encoded := encode(t, &etcdserverpb.RangeResponse{
+		Header: &etcdserverpb.ResponseHeader{MemberId: 1 << 60, Revision: 9}, Kvs: kvs, More: true, Count: 1000,
+	})
+	r := Reader{Visitor: ignore{}}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := read(&r, Range, encoded, 7); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestMembersAreRead(t *testing.T) {
+	encoded, err := proto.Marshal(&etcdserverpb.MemberListResponse{
+		Header: &etcdserverpb.ResponseHeader{MemberId: 5, Revision: 9},
+		Members: []*etcdserverpb.Member{
+			{ID: 1 << 63, Name: "a", PeerURLs: []string{"http://p:1"}, ClientURLs: []string{"http://c:1", "https://d:2"}},
+			{ID: 7, Name: "b", IsLearner: true},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Member{{ID: 1 << 63, Name: "a", ClientURLs: []string{"http://c:1", "https://d:2"}}, {ID: 7, Name: "b"}}
+	for piece := 1; piece <= len(encoded); piece++ {
+		var r Reader
+		r.Reset(Range)
+		r.Reset(MemberList)
+		for at := 0; at < len(encoded); at += piece {
+			if err := r.Feed(encoded[at:min(at+piece, len(encoded))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Members(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("in pieces of %d: %+v, %v", piece, got, err)
+		}
+	}
+	for length := range encoded {
+		var r Reader
+		r.Reset(MemberList)
+		if err := r.Feed(encoded[:length]); err != nil {
+			t.Fatal(err)
+		}
+		// A cut between two fields cannot be seen here: gRPC's own length tells.
+		if got, err := r.Members(); err == nil && len(got) == len(want) {
+			t.Errorf("the first %d bytes read as all", length)
+		}
+	}
+	var r Reader
+	r.Reset(MemberList)
+	if err := r.Feed(make([]byte, maxMemberList+1)); !errors.Is(err, ErrLength) {
+		t.Errorf("an answer that is too long: %v", err)
+	}
+}

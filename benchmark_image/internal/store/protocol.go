@@ -1,0 +1,64 @@
+package store
+
+// Protocol speaks with the members of one kind of store. It has no state: any number of goroutines may use it.
+type Protocol interface {
+	// Name is that of what goes over a connection, for messages.
+	Name() string
+	// NewConn starts a connection to a member, of which host:port is given. Its first output is there at once.
+	NewConn(member string) Conn
+	// NewCall makes room for one request at a time, on any connection of this protocol. owner is told how each ends.
+	NewCall(owner Owner) Call
+}
+
+// Call is the room for one request at a time: who starts one request after the other in the same Call allocates nothing.
+type Call interface {
+	// Answer is valid when a request has succeeded, until the next one starts.
+	Answer() *Answer
+	// Endpoint is the answer to Locate, as host:port, or what the store says instead.
+	Endpoint() (string, error)
+}
+
+// Owner is told when a request is over.
+type Owner interface {
+	// Finished is called once for each request that was started and not cancelled: failure is nil when the member
+	// answered well. The Call may be started again at once, from within.
+	Finished(failure *Failure)
+}
+
+// Conn is the protocol on one connection. It does no input or output of its own: it is fed with what was read and
+// leaves behind what is to be written. It keeps no time: the loop cancels a request at its deadline. No method
+// blocks, and none but NewConn allocates in the steady state. It belongs to one goroutine.
+type Conn interface {
+	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at once.
+	Ready() bool
+	// CanStart tells whether Start may be called now. It may become true within Feed.
+	CanStart() bool
+	// Start sends a request. scratch is an array to encode it in, which may grow and is returned; it is not kept.
+	Start(call Call, request *Request, scratch []byte) []byte
+	// Cancel gives up a request that is under way, without telling its owner. unknown tells that the member may carry
+	// it out all the same. A connection on which nothing else can be started then is Closing from now on.
+	Cancel(call Call) (unknown bool)
+
+	// Feed takes what was read. Owners of requests that end are told before it returns, and may start others from
+	// there. After an error the connection must be given up: Leave, then Lost.
+	Feed(b []byte) error
+	// EOF takes that the member has closed the connection, and says in which way that is an error; nil if it was at
+	// its end anyway. Lost must follow.
+	EOF() error
+	// Output is what is to be written, valid until the next call of another method.
+	Output() []byte
+	// Wrote takes the first n bytes off the output.
+	Wrote(n int)
+
+	// Active is the number of requests under way.
+	Active() int
+	// Answered tells whether the member has ever answered a request on this connection.
+	Answered() bool
+	// Closing tells that nothing can be started any more, while what is under way may still be answered.
+	Closing() bool
+	// Leave adds to the output that the client ends the connection, because of an error from Feed or, if err is nil,
+	// because it is done.
+	Leave(err error)
+	// Lost fails all that is under way as Unavailable: nothing can be read or written any more.
+	Lost(reason string)
+}

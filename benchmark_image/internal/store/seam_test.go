@@ -1,0 +1,122 @@
+package store
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module   = "containernet-env/benchmark_image/"
+	etcd     = module + "internal/store/etcd"
+	root     = "../.."
+	etcdPath = "internal/store/etcd/"
+)
+
+// marksOfEtcd are what a source that knows etcd's API or its port has in it.
+var marksOfEtcd = []string{"etcdserverpb", "mvccpb", "protowire", "2379"}
+
+// choosers are the packages that say which store a load is for.
+var choosers = []string{"internal/client", "internal/spec"}
+
+// breaks tells how a source, named by its path in the module, breaks the rule that etcd is known in its own package only.
+func breaks(path string, source []byte) (problems []string) {
+	path = filepath.ToSlash(path)
+	if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, etcdPath) {
+		return nil
+	}
+	for _, mark := range marksOfEtcd {
+		if strings.Contains(string(source), mark) {
+			problems = append(problems, "has "+mark+" in it")
+		}
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ImportsOnly)
+	if err != nil {
+		return append(problems, err.Error())
+	}
+	folder := path[:max(strings.LastIndexByte(path, '/'), 0)]
+	for _, spec := range file.Imports {
+		imported, _ := strconv.Unquote(spec.Path.Value)
+		ofEtcd := imported == etcd && !slices.Contains(choosers, folder) || strings.HasPrefix(imported, etcd+"/")
+		foreign := strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")
+		if ofEtcd || foreign || imported == module+"internal/h2" {
+			problems = append(problems, "imports "+imported)
+		}
+	}
+	return problems
+}
+
+// TestNothingElseKnowsEtcd holds the rule over the sources of the module.
+func TestNothingElseKnowsEtcd(t *testing.T) {
+	files := 0
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		source, err := os.ReadFile(filepath.Join(root, path))
+		files++
+		for _, problem := range breaks(path, source) {
+			t.Errorf("%s %s: only %s may", path, problem, etcdPath)
+		}
+		return err
+	})
+	if err != nil || files < 50 {
+		t.Errorf("%d files: %v", files, err)
+	}
+}
+
+// TestTheRuleCanBeBroken names sources that break it, and some that do not.
+func TestTheRuleCanBeBroken(t *testing.T) {
+	for _, c := range []struct {
+		path, source string
+		want         bool
+	}{
+		{"internal/transport/x.go", "package x\n\nconst path = \"/etcdserverpb.KV/Put\"", true},
+		{"internal/transport/x.go", "package x\n\nimport _ \"" + etcd + "\"", true},
+		{"internal/client/x.go", "package x\n\nimport _ \"" + etcd + "\"", false},
+		{"internal/client/x.go", "package x\n\nimport _ \"" + etcd + "/wire\"", true},
+		{"internal/client/x.go", "package x\n\nimport _ \"google.golang.org/grpc/codes\"", true},
+		{"internal/load/x.go", "package x\n\nimport _ \"" + module + "internal/h2\"", true},
+		{"main.go", "package x\n\nvar port = 2379", true},
+		{"internal/transport/x_test.go", "package x\n\nimport _ \"go.etcd.io/etcd/api/v3/etcdserverpb\"", false},
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/h2\"", false},
+		{"internal/store/x.go", "package x\n\nimport _ \"time\"", false},
+	} {
+		if got := breaks(c.path, []byte(c.source)); (len(got) > 0) != c.want {
+			t.Errorf("%s: %q: %q", c.path, c.source, got)
+		}
+	}
+}
+
+// TestTheProgramsAreWithoutGRPCGo looks at what is linked into them: grpc-go alone doubles the memory of the client.
+func TestTheProgramsAreWithoutGRPCGo(t *testing.T) {
+	dependencies := func(name string) []string {
+		list := exec.Command("go", "list", "-deps", name)
+		list.Dir = root
+		out, err := list.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	grpc := func(name string) bool { return strings.HasPrefix(name, "google.golang.org/grpc") }
+	client, server := dependencies("./cmd/benchmark-client"), dependencies("./cmd/benchmark-server")
+	if slices.ContainsFunc(client, grpc) || slices.ContainsFunc(server, grpc) {
+		t.Error("grpc-go is linked into a program")
+	}
+	for _, unwanted := range []string{"google.golang.org/protobuf/proto", "net/http"} {
+		if slices.Contains(client, unwanted) {
+			t.Errorf("%s is linked into the client", unwanted)
+		}
+	}
+	if reference := dependencies("./" + etcdPath + "grpcref"); !slices.ContainsFunc(reference, grpc) {
+		t.Error("grpc-go is not found where it is")
+	}
+}

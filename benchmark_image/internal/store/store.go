@@ -1,0 +1,54 @@
+// Package store is what a load knows of the store that it measures: requests, answers, and the protocol that carries them
+// over one connection. The event loop in package transport drives a protocol and knows no store; a package below this one
+// implements the protocol of one store, and alone knows its API.
+package store
+
+// Operation is what a request asks of a store.
+type Operation uint8
+
+// The operations. A load consists of the first four; a store that lacks one of them fails it as Unimplemented.
+const (
+	Put         Operation = iota // write Key
+	Get                          // read Key
+	Scan                         // read the keys from Key on, before End
+	Transaction                  // write Value to Key if it holds Value already, and nothing otherwise
+	Status                       // which member answers, and which one leads
+	Locate                       // where clients reach the member Leader
+)
+
+// Request is one request. Its slices belong to the caller: a protocol neither changes nor keeps them, but reads them
+// until the call is over.
+type Request struct {
+	Operation Operation
+
+	Key   []byte
+	Value []byte // of Put and Transaction
+	End   []byte // of Scan: the first key that is not asked for; one zero byte: there is none
+
+	Limit        int64 // of Scan: the largest number of keys in the answer; 0: no limit
+	Serializable bool  // of Get and Scan: the member may answer from what it has, without asking the others
+	KeysOnly     bool  // of Get and Scan: no values
+	CountOnly    bool  // of Get and Scan: neither keys nor values
+
+	Visitor Visitor // of Get and Scan: sees what is found; nil: nobody does
+
+	Leader uint64 // of Locate: a member, as an Answer to Status names it
+}
+
+// Visitor sees the keys of an answer with their values, in order. Both are valid only during the call.
+type Visitor interface {
+	Visit(key, value []byte)
+}
+
+// Answer is what is kept of the answer to a request. A field that the store does not tell is zero.
+type Answer struct {
+	Keys      int64 // of Get and Scan: how many keys the answer holds
+	Count     int64 // of Get and Scan: how many keys there are, with those that Limit or CountOnly leaves out
+	More      bool  // of Scan: Limit left out keys
+	Succeeded bool  // of Transaction: Key held Value
+
+	Revision int64  // of the store, when it answered
+	Term     uint64 // of the leader's election
+	Member   uint64 // that answered; 0 is none
+	Leader   uint64 // of Status: the member that leads; 0: none does
+}

@@ -1,0 +1,256 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// handshake bounds one attempt to connect, in which TCP's first retransmission comes after 1 s.
+const handshake = 3 * time.Second
+
+// The pause between two attempts to connect doubles from the first to the longest, each give or take a fifth.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = time.Second
+	pauseJitter  = 0.2
+)
+
+// conn is a connection to a member that is opened again when it is lost. All but the fields in the first
+// block belong to the loop's goroutine.
+type conn struct {
+	member    string
+	lastError atomic.Pointer[error]
+	isReady   atomic.Bool
+	accepted  atomic.Bool   // TCP's part is done
+	opened    chan struct{} // closed when it is ready for the first time
+
+	loop     *loop
+	link     *link // nil: none, or an attempt to connect is under way
+	wasReady bool
+	failures int  // attempts since a member answered
+	failing  bool // the latest attempt failed: requests fail at once
+	waiting  list // of jobs that cannot start yet
+}
+
+// link is one TCP connection of a conn. There are two of one conn while the older one waits for its last answers.
+type link struct {
+	fd         int
+	token      int32
+	generation int32
+	conn       *conn
+	protocol   store.Conn
+	dirty      bool // in the loop's list of links with output
+	again      bool // in the loop's list of links with more input
+	stuck      bool // the socket takes no more for now
+	dead       bool
+}
+
+func (l *loop) newConn(member string) *conn {
+	return &conn{member: member, loop: l, opened: make(chan struct{}), waiting: list{which: inQueue}}
+}
+
+// connect starts an attempt.
+func (c *conn) connect() {
+	ctx, cancel := context.WithTimeout(c.loop.dialing, handshake)
+	start := c.loop.now()
+	go func() {
+		defer cancel()
+		fd, err := dial(ctx, c.loop.dialer, c.member)
+		if !c.loop.poller.post(func() { c.dialed(fd, err, start) }) && err == nil {
+			_ = unix.Close(fd) // nothing was written to it
+		}
+	}()
+}
+
+// dial gives a connected socket that Go's poller knows nothing of.
+func dial(ctx context.Context, dialer *net.Dialer, member string) (fd int, err error) {
+	connection, err := dialer.DialContext(ctx, "tcp", member)
+	if err != nil {
+		return -1, err
+	}
+	defer func() {
+		// The copy stays open.
+		_ = connection.Close()
+	}()
+	raw, err := connection.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	copyErr := raw.Control(func(original uintptr) {
+		fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if copyErr != nil {
+		return -1, copyErr
+	}
+	return fd, err
+}
+
+func (c *conn) dialed(fd int, err error, start time.Duration) {
+	if err != nil {
+		c.attemptFailed(errors.New(cause(err)))
+		return
+	}
+	l := c.loop
+	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member)}
+	if err := l.addLink(k); err != nil {
+		_ = unix.Close(fd)
+		c.attemptFailed(err)
+		return
+	}
+	c.link = k
+	c.accepted.Store(true)
+	l.markDirty(k)
+	if k.protocol.Ready() {
+		c.becameReady()
+		return
+	}
+	l.after(start+handshake-l.now(), func() {
+		if !k.dead && !k.protocol.Ready() {
+			l.lose(k, l.errSpeech)
+		}
+	})
+}
+
+var errNoAnswer = errors.New("the member does not answer")
+
+// cause leaves out the address that Go puts in front of what went wrong.
+func cause(err error) string {
+	if operation := new(net.OpError); errors.As(err, &operation) {
+		err = operation.Err
+	}
+	return err.Error()
+}
+
+// becameReady lets the jobs go that wait.
+func (c *conn) becameReady() {
+	c.failing = false
+	c.isReady.Store(true)
+	c.loop.readyConns++
+	if !c.wasReady {
+		c.wasReady = true
+		close(c.opened) // who waits for it asks isReady next
+	}
+	c.startWaiting()
+	c.loop.resume(c)
+}
+
+// startWaiting starts as many jobs as the member allows.
+func (c *conn) startWaiting() {
+	for c.waiting.first != nil && c.link != nil && c.link.protocol.CanStart() {
+		j := c.waiting.first
+		c.waiting.remove(j)
+		j.queued = false
+		c.start(j)
+	}
+}
+
+func (c *conn) start(j *job) {
+	l := c.loop
+	j.link = c.link
+	l.scratch = c.link.protocol.Start(j.call, j.task.request(), l.scratch)
+	l.markDirty(c.link)
+}
+
+// submit sends a job's request as soon as the member allows it. It returns false when there is no
+// connection and the latest attempt to open one failed.
+func (c *conn) submit(j *job, timeout time.Duration) bool {
+	ready := c.isReady.Load()
+	if !ready && c.failing {
+		return false
+	}
+	j.conn = c
+	c.loop.schedule(j, timeout)
+	if ready && c.waiting.first == nil && c.link.protocol.CanStart() {
+		c.start(j)
+		return true
+	}
+	j.queued = true
+	c.waiting.append(j)
+	return true
+}
+
+// patience is how many connections in a row the member may close in order, before it answered anything,
+// until requests fail at once.
+const patience = 2
+
+// leave takes the conn off a link that is lost or, if orderly, takes no more requests, and gets another one.
+func (c *conn) leave(k *link, err error, orderly bool) {
+	if c.link != k {
+		return
+	}
+	c.link = nil
+	if c.isReady.Swap(false) {
+		c.loop.readyConns--
+		c.loop.noteDown()
+	}
+	switch {
+	case k.protocol.Answered() || orderly && k.protocol.Active() > 0: // calls that are left are calls that the member has taken
+		c.failures = 0
+		c.connect()
+	case orderly && c.failures < patience:
+		c.retry()
+	default:
+		c.attemptFailed(err)
+	}
+}
+
+// attemptFailed fails the jobs that wait for the connection, and tries again later. A connection that is lost
+// before it carried an answer is such an attempt too, or a member that closes each one would keep the loop busy.
+func (c *conn) attemptFailed(err error) {
+	c.lastError.Store(&err)
+	c.failing = true
+	if c.loop.dialing.Err() != nil {
+		return
+	}
+	c.retry()
+	for c.waiting.first != nil {
+		j := c.waiting.first
+		c.waiting.remove(j)
+		j.queued = false
+		c.loop.deadlines.remove(j)
+		j.task.finished(c.failure())
+	}
+}
+
+// retry connects after a pause.
+func (c *conn) retry() {
+	pause := min(longestPause, firstPause<<min(c.failures, 10))
+	c.failures++
+	jitter := 1 + pauseJitter*(2*rand.Float64()-1)
+	c.loop.after(time.Duration(float64(pause)*jitter), c.connect)
+}
+
+// failure is the outcome of a request for which there is no connection.
+func (c *conn) failure() *store.Failure {
+	text := "there is no connection"
+	if last := c.lastError.Load(); last != nil {
+		text = (*last).Error()
+	}
+	return &store.Failure{Code: store.Unavailable, Text: text}
+}
+
+// wait returns when the connection is ready, or at the end of ctx with what went wrong.
+func (c *conn) wait(ctx context.Context) error {
+	select {
+	case <-c.opened:
+		return nil
+	case <-ctx.Done():
+	}
+	reason := errNoAnswer
+	if last := c.lastError.Load(); last != nil {
+		reason = *last
+	} else if c.accepted.Load() {
+		reason = c.loop.errSpeech
+	}
+	return fmt.Errorf("%s: %w", c.member, reason)
+}

@@ -1,0 +1,280 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// pauseAfterLoss is how long clients of a lost connection wait before their next request, which would fail
+// at once: they would use up the requests that are left within moments, while others carry on.
+const pauseAfterLoss = 100 * time.Millisecond
+
+// drive is a load that the loop carries.
+type drive struct {
+	run       *load.Run
+	transport *Transport
+	clients   []client
+	live      int // clients that are not finished
+	over      bool
+	planned   bool
+	done      chan struct{}
+	wake      func(client int) // made once: a method value is allocated
+	what      store.Request    // that starts now: one for all clients
+
+	downSince time.Duration // when no connection was ready any more; 0: one is, or has answered since
+}
+
+// state is what a client does.
+type state uint8
+
+const (
+	busy   state = iota // its request is under way
+	idle                // the start of its next request is yet to come
+	paused              // its connection is lost
+	over
+)
+
+// client is one of the clients of a load.
+type client struct {
+	job     job
+	drive   *drive
+	number  int
+	state   state
+	current *load.Request
+	wrong   error // what is wrong with the keys and values of the answer
+}
+
+func newDrive(t *Transport, clients int, run *load.Run) *drive {
+	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{}), wake: t.loop.poller.wake}
+	for i := range d.clients {
+		c := &d.clients[i]
+		c.drive, c.number = d, i
+		c.job.task, c.job.call = c, t.loop.protocol.NewCall(&c.job)
+	}
+	return d
+}
+
+// begin starts all clients.
+func (d *drive) begin(l *loop) {
+	l.drive = d
+	if d.planned = d.run.Planned(); d.planned {
+		d.run.NoteIdle(0)
+	}
+	if l.readyConns == 0 {
+		l.noteDown()
+	}
+	for i := range d.clients {
+		if !d.over {
+			d.clients[i].next()
+		}
+	}
+}
+
+// abandon cuts off what is under way.
+func (d *drive) abandon(l *loop) {
+	if d.over {
+		return
+	}
+	d.over = true
+	for i := range d.clients {
+		c := &d.clients[i]
+		if c.state == busy && c.current != nil {
+			err := load.ErrNotSent
+			if l.withdraw(&c.job) {
+				err = load.ErrAbandoned
+			}
+			d.run.Done(c.current, 0, err)
+		}
+		c.state = over
+	}
+	d.end(l)
+}
+
+func (d *drive) end(l *loop) {
+	d.over = true
+	l.drive = nil
+	close(d.done)
+}
+
+// operations says what a request asks of the store; a range of one key is a Get.
+var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: store.Scan, load.Txn: store.Transaction}
+
+// request implements task. What it gives is valid until the next call for any client.
+func (c *client) request() *store.Request {
+	r, what := c.current, &c.drive.what
+	*what = store.Request{
+		Operation: operations[r.Kind], Key: r.Key, Value: r.Value, End: r.End,
+		Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
+	}
+	if what.Operation == store.Scan && len(r.End) == 0 {
+		what.Operation = store.Get
+	}
+	c.wrong = nil
+	if r.Checked() {
+		what.Visitor = c
+	}
+	return what
+}
+
+// Visit implements store.Visitor.
+func (c *client) Visit(key, value []byte) {
+	if c.wrong == nil {
+		c.wrong = c.current.Check(key, value)
+	}
+}
+
+// judge tells what is wrong with the answer that has been read.
+func (c *client) judge() error {
+	answer := c.job.call.Answer()
+	if c.wrong == nil {
+		c.wrong = c.current.CheckCounts(answer.Keys, answer.Count, answer.More)
+	}
+	if c.current.Kind == load.Txn && !answer.Succeeded {
+		c.wrong = load.ErrCompareFailed
+	}
+	return c.wrong
+}
+
+// finished implements task.
+func (c *client) finished(failure *store.Failure) {
+	if failure == nil {
+		c.drive.run.Done(c.current, c.job.call.Answer().Count, c.judge())
+		c.next()
+		return
+	}
+	c.fail(failure)
+	if failure.Code != store.Unavailable || !c.pause() {
+		c.next()
+	}
+}
+
+func (c *client) fail(failure *store.Failure) {
+	text := describe(c.job.conn.member, failure, c.drive.transport.options.RequestTimeout)
+	c.drive.run.Done(c.current, 0, &load.CallError{Code: failure.Code, Unknown: failure.Unknown, Text: text})
+}
+
+// next sends the client's next request.
+func (c *client) next() {
+	d := c.drive
+	for {
+		c.state, c.current = busy, nil
+		request, more := d.run.Ask(c.number, d.wake)
+		switch {
+		case !more:
+			c.state = over
+			if d.live--; d.live == 0 && !d.over {
+				d.end(d.transport.loop)
+			}
+			return
+		case request == nil:
+			c.state = idle
+			return
+		}
+		c.current = request
+		target := d.transport.target(c.number, request.Number)
+		if target.submit(&c.job, d.transport.options.RequestTimeout) {
+			return
+		}
+		c.job.conn = target
+		c.fail(target.failure())
+		if c.pause() {
+			return
+		}
+	}
+}
+
+// pause holds the client back if its connection cannot be used. A client whose requests go round the connections
+// goes on as long as there is another one.
+func (c *client) pause() bool {
+	d, conn := c.drive, c.job.conn
+	if !conn.failing || d.transport.rotate && conn.loop.readyConns > 0 {
+		return false
+	}
+	c.state, c.current = paused, nil
+	conn.loop.after(pauseAfterLoss, func() {
+		if c.state == paused {
+			c.next()
+		}
+	})
+	return true
+}
+
+// awake lets the clients go on whose requests are to start now.
+func (l *loop) awake(clients []int) {
+	for _, number := range clients {
+		if l.drive != nil && l.drive.clients[number].state == idle {
+			l.drive.clients[number].next()
+		}
+	}
+}
+
+// resume wakes the clients that pause because of a connection that is ready again.
+func (l *loop) resume(c *conn) {
+	if l.drive == nil {
+		return
+	}
+	for i := range l.drive.clients {
+		if p := &l.drive.clients[i]; p.state == paused && (p.job.conn == c || l.drive.transport.rotate) {
+			p.next()
+		}
+		if l.drive == nil {
+			return
+		}
+	}
+}
+
+// noteDown ends a run when no connection was ready for as long as it may take to open one. Connections that
+// open and close again without an answer do not count as ready.
+func (l *loop) noteDown() {
+	d := l.drive
+	if d == nil || d.downSince != 0 || l.readyConns > 0 {
+		return
+	}
+	since := l.now()
+	d.downSince = since
+	limit := d.transport.options.DialTimeout
+	l.after(limit, func() { d.checkDown(l, since, limit) })
+}
+
+func (d *drive) checkDown(l *loop, since, limit time.Duration) {
+	switch {
+	case d.over || d.downSince != since:
+	case l.readyConns == 0:
+		d.run.Stop(fmt.Sprintf("no member could be reached for %v", limit))
+	default:
+		// It may be opening and closing: look again.
+		l.after(firstPause, func() { d.checkDown(l, since, limit) })
+	}
+}
+
+// answered notes that a member answers.
+func (l *loop) answered() {
+	if l.drive != nil {
+		l.drive.downSince = 0
+	}
+}
+
+// Drive implements load.Transport.
+func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
+	if t.options.TargetLeader {
+		defer t.follow(ctx)()
+	}
+	d := newDrive(t, clients, run)
+	if !t.loop.poller.post(func() { d.begin(t.loop) }) {
+		run.Stop(t.loop.reason())
+		return
+	}
+	forget := context.AfterFunc(ctx, func() {
+		t.loop.poller.post(func() { d.abandon(t.loop) })
+	})
+	defer forget()
+	select {
+	case <-d.done:
+	case <-t.loop.done:
+		run.Stop(t.loop.reason())
+	}
+}

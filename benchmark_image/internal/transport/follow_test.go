@@ -1,0 +1,132 @@
+package transport
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+func TestTargetLeaderFollowsTheLeader(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
+	o := puts(1_000_000, 4)
+	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+	run := load.NewRun(o)
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	for _, leader := range []uint64{1, 3, 1} {
+		cluster.Leader.Store(leader)
+		m := cluster.Members[leader-1]
+		before := m.Requests.Load()
+		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > before+20 })
+	}
+	run.Stop("enough")
+	result := <-ended
+	if result.Failed != 0 || cluster.Members[1].Requests.Load() != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
+	}
+	changes := transport.LeaderChanges()
+	if len(changes) != 2 || changes[0].Leader != cluster.Members[2].Endpoint || changes[1].Leader != cluster.Members[0].Endpoint || transport.Connections() != 2 {
+		t.Errorf("leader changes %v, %d connections", changes, transport.Connections())
+	}
+}
+
+// TestTheLeaderMovesAway: the only endpoint tells where the leader is.
+func TestTheLeaderMovesAway(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 300 * time.Millisecond})
+	o := puts(1_000_000, 4)
+	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+	run := load.NewRun(o)
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	for _, leader := range []uint64{3, 2} {
+		cluster.Leader.Store(leader)
+		m := cluster.Members[leader-1]
+		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > 20 })
+	}
+	run.Stop("enough")
+	if result := <-ended; result.Failed != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
+	}
+	if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint || transport.LeaderLost() != nil {
+		t.Errorf("leader changes %v, leader lost: %v", changes, transport.LeaderLost())
+	}
+	// A leader that cannot be reached, and one that is in no list.
+	cluster.Members[2].Stop()
+	for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
+		cluster.Leader.Store(leader)
+		run = load.NewRun(o)
+		go func() { ended <- run.Attack(t.Context(), transport) }()
+		<-time.After(1500 * time.Millisecond) // several times what a look-up may take
+		run.Stop("enough")
+		if result := <-ended; result.Failed != 0 || transport.LeaderLost() == nil || !strings.Contains(transport.LeaderLost().Error(), want) {
+			t.Errorf("leader %d: %d failed, leader lost: %v", leader, result.Failed, transport.LeaderLost())
+		}
+	}
+}
+
+func TestTheLeaderDies(t *testing.T) {
+	cluster := etcdtest.Start(t, 2)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true})
+	run := load.NewRun(puts(1_000_000, 2))
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	waitFor(t, "the first requests", func() bool { done, _ := run.Progress(); return done > 10 })
+	cluster.Members[0].Stop()
+	cluster.Leader.Store(2)
+	waitFor(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 100 })
+	run.Stop("enough")
+	if result := <-ended; result.Failed == 0 || result.Reason != "enough" {
+		t.Errorf("%d failed, reason %q", result.Failed, result.Reason)
+	}
+}
+
+func TestAnswersAreChecked(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2})
+	const total = 200
+	if result := load.NewRun(puts(total, 3)).Attack(t.Context(), transport); result.Failed != 0 {
+		t.Fatal(result.Errors)
+	}
+	reads := puts(total, 3)
+	for seed, failed := range map[int64]int{0: 0, 1: total} {
+		reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(total, true, 0), Verify: keys.NewValues(64, seed)}
+		result := load.NewRun(reads).Attack(t.Context(), transport)
+		if result.Failed != failed || result.Errors["an answer held another value than the one that was written"] != failed {
+			t.Errorf("seed %d: %d of %d failed: %v", seed, result.Failed, total, result.Errors)
+		}
+	}
+	cluster.Members[0].Hide.Store(true)
+	for _, verify := range []*keys.Values{nil, keys.NewValues(64, 0)} {
+		reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(total, true, 0), Verify: verify}
+		result := load.NewRun(reads).Attack(t.Context(), transport)
+		if result.Failed != total || result.Errors["an answer held 0 keys of 1, expected were 1"] != total {
+			t.Errorf("of %d answers without their key %d failed: %v", total, result.Failed, result.Errors)
+		}
+	}
+}
+
+func TestOutcomesOfLostRequests(t *testing.T) {
+	outcomes := func(result load.Result) (counts [load.Abandoned + 1]int) {
+		for _, record := range result.Records {
+			counts[record.Outcome()]++
+		}
+		return counts
+	}
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: 50 * time.Millisecond})
+	cluster.Members[0].Hang()
+	if got := outcomes(load.NewRun(puts(4, 2)).Attack(t.Context(), transport)); got[load.Unknown] != 4 {
+		t.Errorf("requests that the member kept without an answer: %v", got)
+	}
+	cluster.Members[0].Stop()
+	waitFor(t, "the connection to be lost", func() bool { return !transport.connections[0].isReady.Load() })
+	if got := outcomes(load.NewRun(puts(4, 2)).Attack(t.Context(), transport)); got[load.Failed] != 4 {
+		t.Errorf("requests without a connection: %v", got)
+	}
+}

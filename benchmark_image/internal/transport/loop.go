@@ -1,0 +1,386 @@
+package transport
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// readSize is how much is read at once, in bytes, into a buffer that all links share.
+const readSize = 64 << 10
+
+// maxReads is how often one link is read before it is the turn of the others.
+const maxReads = 4
+
+var errClosing = errors.New("the member closes new connections")
+
+// loop is the goroutine that owns all connections, and everything that it shares among them.
+type loop struct {
+	poller    *poller
+	protocol  store.Protocol
+	errSpeech error // of a member that does not speak the protocol
+	dialer    *net.Dialer
+	clock     time.Time
+	done      chan struct{}
+	failed    error // why the loop ended by itself; valid when done is closed
+
+	dialing     context.Context
+	stopDialing context.CancelFunc
+
+	links      []*link // by token
+	free       []int32
+	generation int32
+	dirty      []*link
+	again      []*link
+	buffer     []byte
+	scratch    []byte
+
+	deadlines  list
+	timers     timers
+	readyConns int
+	drive      *drive
+	quit       bool
+}
+
+func newLoop(protocol store.Protocol, requestTimeout time.Duration) (*loop, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{
+		poller: p, protocol: protocol, dialer: newDialer(requestTimeout), clock: time.Now(), done: make(chan struct{}),
+		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
+		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline},
+	}
+	l.dialing, l.stopDialing = context.WithCancel(context.Background())
+	go l.run()
+	return l, nil
+}
+
+// close ends the loop and waits for it.
+func (l *loop) close() {
+	l.poller.post(func() { l.quit = true })
+	<-l.done
+}
+
+// now is the time since the loop was made, always positive.
+func (l *loop) now() time.Duration { return time.Since(l.clock) + 1 }
+
+func (l *loop) run() {
+	defer close(l.done)
+	err := l.serve()
+	l.failed = err
+	l.stopDialing()
+	if l.drive != nil {
+		l.drive.abandon(l)
+	}
+	for _, k := range l.links {
+		if k != nil {
+			k.protocol.Leave(nil)
+			l.flush(k)
+			l.lose(k, io.EOF)
+		}
+	}
+	for _, f := range l.poller.refuse() {
+		f() // a socket that was dialed must be closed
+	}
+	for _, k := range l.links {
+		if k != nil {
+			l.lose(k, io.EOF)
+		}
+	}
+	l.poller.close()
+}
+
+// serve returns when the loop is to end, or with what keeps it from going on.
+func (l *loop) serve() error {
+	for !l.quit {
+		next := l.runTimers()
+		l.flushAll()
+		if l.quit {
+			break
+		}
+		if next > 0 {
+			if err := l.poller.wakeAt(next, l.now()); err != nil {
+				return err
+			}
+		}
+		block := len(l.again) == 0 && len(l.dirty) == 0
+		begin, tell := time.Time{}, block && l.drive != nil && l.drive.planned
+		if tell {
+			begin = time.Now()
+		}
+		events, err := l.poller.wait(block)
+		if err != nil {
+			return err
+		}
+		if tell && l.poller.slept {
+			l.drive.run.NoteIdle(time.Since(begin))
+		}
+		again := l.again
+		l.again = nil
+		for i := range events {
+			if err := l.handle(&events[i]); err != nil {
+				return err
+			}
+		}
+		for _, k := range again {
+			k.again = false
+			l.read(k, true)
+		}
+	}
+	return nil
+}
+
+func (l *loop) handle(event *unix.EpollEvent) error {
+	switch event.Fd {
+	case timerToken:
+		l.poller.armed = 0
+		return l.poller.drain(l.poller.timer)
+	case wakeupToken:
+		if err := l.poller.drain(l.poller.wakeup); err != nil {
+			return err
+		}
+		woken, posted := l.poller.take()
+		l.awake(woken)
+		for _, f := range posted {
+			f()
+		}
+		return nil
+	}
+	k := l.links[event.Fd]
+	if k == nil || k.generation != event.Pad {
+		return nil // it was closed by what happened before in this batch
+	}
+	if event.Events&unix.EPOLLOUT != 0 && k.stuck {
+		k.stuck = false
+		l.flush(k)
+	}
+	if event.Events&^unix.EPOLLOUT != 0 && !k.dead {
+		l.read(k, event.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+	}
+	return nil
+}
+
+// read takes what has come, and writes what that leads to. A short read has emptied the socket unless the
+// end of the connection, for which there is no further event, stands behind it.
+func (l *loop) read(k *link, toTheEnd bool) {
+	for range maxReads {
+		if k.dead {
+			return
+		}
+		n, err := read(k.fd, l.buffer)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			l.flush(k)
+			return
+		case err != nil:
+			l.lose(k, fmt.Errorf("reading from the member: %w", err))
+			return
+		case n == 0:
+			l.lose(k, k.protocol.EOF())
+			return
+		}
+		l.feed(k, l.buffer[:n])
+		if n < len(l.buffer) && !toTheEnd {
+			if !k.dead {
+				l.flush(k)
+			}
+			return
+		}
+	}
+	if !k.dead {
+		l.flush(k)
+	}
+	if !k.dead && !k.again {
+		k.again = true
+		l.again = append(l.again, k)
+	}
+}
+
+func (l *loop) feed(k *link, b []byte) {
+	wasReady := k.protocol.Ready()
+	if err := k.protocol.Feed(b); err != nil {
+		k.protocol.Leave(err)
+		l.flush(k)
+		l.lose(k, err)
+		return
+	}
+	if k.dead {
+		return
+	}
+	c := k.conn
+	if !wasReady && k.protocol.Ready() {
+		c.becameReady()
+	}
+	if k.protocol.Closing() {
+		c.leave(k, errClosing, true)
+		if k.protocol.Active() == 0 {
+			l.lose(k, nil)
+			return
+		}
+	}
+	c.startWaiting()
+}
+
+// markDirty remembers that a link has output.
+func (l *loop) markDirty(k *link) {
+	if !k.dirty {
+		k.dirty = true
+		l.dirty = append(l.dirty, k)
+	}
+}
+
+func (l *loop) flushAll() {
+	// Losing a link makes others dirty while this goes on.
+	for i := 0; i < len(l.dirty); i++ {
+		k := l.dirty[i]
+		k.dirty = false
+		if !k.dead {
+			l.flush(k)
+		}
+	}
+	l.dirty = l.dirty[:0]
+}
+
+// flush writes until the output is empty or the socket takes no more.
+func (l *loop) flush(k *link) {
+	for !k.stuck && !k.dead && len(k.protocol.Output()) > 0 {
+		n, err := write(k.fd, k.protocol.Output())
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			k.stuck = true
+		case err != nil:
+			l.lose(k, fmt.Errorf("writing to the member: %w", err))
+		default:
+			k.protocol.Wrote(n)
+		}
+	}
+	if !k.dead && k.protocol.Closing() && k.conn.link == k {
+		k.conn.leave(k, errClosing, true)
+	}
+}
+
+func (l *loop) addLink(k *link) error {
+	if n := len(l.free); n > 0 {
+		k.token = l.free[n-1]
+		l.free = l.free[:n-1]
+	} else {
+		k.token = int32(len(l.links))
+		l.links = append(l.links, nil)
+	}
+	l.generation++
+	k.generation = l.generation
+	if err := l.poller.add(k.fd, k.token, k.generation); err != nil {
+		l.free = append(l.free, k.token)
+		return err
+	}
+	l.links[k.token] = k
+	return nil
+}
+
+// lose closes a link. The calls on it end with err as the reason.
+func (l *loop) lose(k *link, err error) {
+	if k.dead {
+		return
+	}
+	k.dead = true
+	l.links[k.token] = nil
+	l.free = append(l.free, k.token)
+	_ = unix.Close(k.fd) // what was not written is lost either way
+	if err == nil {
+		err = errors.New("the member closed the connection")
+	}
+	k.conn.leave(k, err, false)
+	k.protocol.Lost(err.Error())
+}
+
+// schedule gives a job a deadline. Nearly all have the same timeout, so it mostly goes to the end.
+func (l *loop) schedule(j *job, timeout time.Duration) {
+	j.deadline = l.now() + timeout
+	before := l.deadlines.last
+	for before != nil && before.deadline > j.deadline {
+		before = before.links[byDeadline].before
+	}
+	l.deadlines.insert(before, j)
+}
+
+// withdraw takes back a job that is under way; its task is not told. unknown is as in store.Failure.
+func (l *loop) withdraw(j *job) (unknown bool) {
+	l.deadlines.remove(j)
+	if j.queued {
+		j.queued = false
+		j.conn.waiting.remove(j)
+		return false
+	}
+	k := j.link
+	j.link = nil
+	unknown = k.protocol.Cancel(j.call)
+	l.markDirty(k)
+	if k.protocol.Closing() {
+		k.conn.leave(k, errClosing, true)
+		if k.protocol.Active() == 0 {
+			l.flush(k)
+			l.lose(k, nil)
+		}
+	} else {
+		j.conn.startWaiting()
+	}
+	return unknown
+}
+
+// runTimers does what is due, and gives the time of what is due next; 0: nothing.
+func (l *loop) runTimers() (next time.Duration) {
+	if l.deadlines.first == nil && len(l.timers) == 0 {
+		return 0
+	}
+	now := l.now()
+	for l.deadlines.first != nil && l.deadlines.first.deadline <= now {
+		j := l.deadlines.first
+		unknown := l.withdraw(j)
+		j.task.finished(&store.Failure{Code: store.DeadlineExceeded, Unknown: unknown})
+	}
+	for len(l.timers) > 0 && l.timers[0].at <= now {
+		heap.Pop(&l.timers).(timer).do()
+	}
+	if l.deadlines.first != nil {
+		next = l.deadlines.first.deadline
+	}
+	if len(l.timers) > 0 && (next == 0 || l.timers[0].at < next) {
+		next = l.timers[0].at
+	}
+	return next
+}
+
+// after calls a function in a while.
+func (l *loop) after(d time.Duration, do func()) { heap.Push(&l.timers, timer{l.now() + d, do}) }
+
+type timer struct {
+	at time.Duration
+	do func()
+}
+
+// timers implements heap.Interface; there are few, only when something goes wrong.
+type timers []timer
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)        { *t = append(*t, x.(timer)) }
+func (t *timers) Pop() any {
+	last := (*t)[len(*t)-1]
+	(*t)[len(*t)-1] = timer{}
+	*t = (*t)[:len(*t)-1]
+	return last
+}

@@ -1,0 +1,143 @@
+// Package transport carries a load to the members of a store: one goroutine, the event loop, owns all connections and serves
+// all clients. What goes over a connection is the business of a store.Protocol.
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// Options says which connections to open.
+type Options struct {
+	Endpoints      []string // the members, in member order
+	Conns          int
+	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
+	DialTimeout    time.Duration // until all connections are ready and the leader is known
+	RequestTimeout time.Duration // deadline of each request
+}
+
+// LeaderChange is a move of the load to another member, because that one leads now.
+type LeaderChange struct {
+	At     time.Time
+	Leader string
+}
+
+// Transport holds open connections; it implements load.Transport. One load is driven at a time.
+type Transport struct {
+	protocol    store.Protocol
+	options     Options
+	loop        *loop
+	connections []*conn                 // all that were opened
+	current     atomic.Pointer[[]*conn] // those that requests go to
+	rotate      bool                    // requests go round the connections instead of staying on their client's
+
+	leader      string
+	changes     []LeaderChange
+	leaderLost  error // why the load is not at the leader
+	unreachable []error
+}
+
+// Open opens the connections: number j leads to member j mod n. Fewer connections than members would
+// make the figures depend on which members were left out, so one for each is opened then, and requests
+// rotate over them. It waits until all are ready, at most for the dial timeout; members that are not by
+// then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
+func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
+	l, err := newLoop(protocol, options.RequestTimeout)
+	if err != nil {
+		return nil, err
+	}
+	t := &Transport{protocol: protocol, options: options, loop: l}
+	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
+	defer cancel()
+	if err := t.open(ctx); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Transport) open(ctx context.Context) error {
+	members := t.options.Endpoints
+	if t.options.TargetLeader {
+		leader, err := leadingMember(ctx, t.protocol, members)
+		if err != nil {
+			return err
+		}
+		t.leader, members = leader, []string{leader}
+	}
+	t.rotate = t.options.Conns < len(members)
+	for j := range max(t.options.Conns, len(members)) {
+		t.connections = append(t.connections, t.loop.newConn(members[j%len(members)]))
+	}
+	current := t.connections
+	t.current.Store(&current)
+	t.loop.connectAll(t.connections)
+	t.unreachable = waitAll(ctx, t.connections)
+	if len(t.unreachable) == len(members) {
+		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
+	}
+	if t.leader == "" {
+		// Only for the report: a cluster without a leader still answers serializable reads.
+		if leader, _, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
+			t.leader = leader.member
+		}
+	}
+	return nil
+}
+
+// connectAll opens connections that are new.
+func (l *loop) connectAll(connections []*conn) {
+	l.poller.post(func() {
+		for _, c := range connections {
+			c.connect()
+		}
+	})
+}
+
+// waitAll waits for all connections and returns one error for each member that failed.
+func waitAll(ctx context.Context, connections []*conn) []error {
+	var byMember []error
+	seen := make(map[string]bool)
+	for _, c := range connections {
+		if err := c.wait(ctx); err != nil && !seen[c.member] {
+			seen[c.member] = true
+			byMember = append(byMember, err)
+		}
+	}
+	return byMember
+}
+
+// target is the connection for a request.
+func (t *Transport) target(client, request int) *conn {
+	connections := *t.current.Load()
+	if t.rotate {
+		return connections[request%len(connections)]
+	}
+	return connections[client%len(connections)]
+}
+
+// Connections is the number of TCP connections that requests go to.
+func (t *Transport) Connections() int { return len(*t.current.Load()) }
+
+// Leader is the member that led when the connections were opened; empty if that is not known.
+func (t *Transport) Leader() string { return t.leader }
+
+// Unreachable has one error for each member that had a connection not ready when the load started.
+func (t *Transport) Unreachable() []error { return t.unreachable }
+
+// Close ends all connections.
+func (t *Transport) Close() { t.loop.close() }
+
+// reason says why the loop ended.
+func (l *loop) reason() string {
+	<-l.done
+	if l.failed != nil {
+		return l.failed.Error()
+	}
+	return "the connections were closed"
+}

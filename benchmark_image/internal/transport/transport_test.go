@@ -1,0 +1,255 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store/etcd"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+func openFor(t *testing.T, o Options) *Transport {
+	t.Helper()
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 10 * time.Second
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = 10 * time.Second
+	}
+	transport, err := Open(t.Context(), etcd.Protocol{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(transport.Close)
+	return transport
+}
+
+func puts(total, clients int) load.Options {
+	return load.Options{
+		Total: total, Clients: clients, Pacer: load.ClosedLoop{Total: total}, Stall: time.Minute,
+		Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(64, 0)},
+	}
+}
+
+func TestConnectionsGoRoundTheMembers(t *testing.T) {
+	for _, c := range []struct {
+		members, conns, clients int
+		connections             []int // of each member
+		requests                []int64
+	}{
+		{1, 4, 8, []int{4}, []int64{90}},
+		{3, 1, 1, []int{1, 1, 1}, []int64{30, 30, 30}},
+		{3, 2, 5, []int{1, 1, 1}, []int64{30, 30, 30}},
+		{3, 7, 2, []int{3, 2, 2}, nil},
+		{3, 3, 1, []int{1, 1, 1}, []int64{90, 0, 0}},
+	} {
+		cluster := etcdtest.Start(t, c.members)
+		transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: c.conns})
+		result := load.NewRun(puts(90, c.clients)).Attack(t.Context(), transport)
+		if result.Failed != 0 || result.Reason != "" || len(cluster.Keys()) != 90 {
+			t.Errorf("%+v: %d failed, reason %q, %d keys", c, result.Failed, result.Reason, len(cluster.Keys()))
+		}
+		sum := 0
+		for i, m := range cluster.Members {
+			sum += c.connections[i]
+			if m.Connections() != c.connections[i] {
+				t.Errorf("%+v: member %d has %d connections", c, i, m.Connections())
+			}
+			if c.requests != nil && m.Requests.Load() != c.requests[i] {
+				t.Errorf("%+v: member %d got %d requests", c, i, m.Requests.Load())
+			}
+		}
+		if transport.Connections() != sum || transport.Leader() != cluster.Members[0].Endpoint {
+			t.Errorf("%+v: %d connections, leader %q", c, transport.Connections(), transport.Leader())
+		}
+	}
+}
+
+func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	cluster.Leader.Store(2)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
+	load.NewRun(puts(20, 2)).Attack(t.Context(), transport)
+	if got := cluster.Members[1].Requests.Load(); got != 20 || transport.Leader() != cluster.Members[1].Endpoint || transport.Connections() != 2 {
+		t.Errorf("the leader got %d requests over %d connections, leader %q", got, transport.Connections(), transport.Leader())
+	}
+}
+
+func TestTargetLeaderFindsALeaderThatIsNotAmongTheEndpoints(t *testing.T) {
+	cluster := etcdtest.Start(t, 3)
+	cluster.Leader.Store(3)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
+	if want := cluster.Members[2].Endpoint; transport.Leader() != want {
+		t.Errorf("the leader is %q, want %q", transport.Leader(), want)
+	}
+}
+
+func TestTargetLeaderDoesNotWaitForADeadFollower(t *testing.T) {
+	cluster := etcdtest.Start(t, 2)
+	endpoints := append(cluster.Endpoints(), etcdtest.Refusing(t))
+	start := time.Now()
+	transport := openFor(t, Options{Endpoints: endpoints, Conns: 1, TargetLeader: true, DialTimeout: time.Minute})
+	if took := time.Since(start); took > 10*time.Second || transport.Leader() != endpoints[0] {
+		t.Errorf("the leader %q was found after %v", transport.Leader(), took)
+	}
+}
+
+func TestTargetLeaderWithoutALeaderIsAnError(t *testing.T) {
+	cluster := etcdtest.Start(t, 2)
+	for leader, want := range map[uint64]string{0: "knows of none", 99: "member id 63"} {
+		cluster.Leader.Store(leader)
+		_, err := Open(t.Context(), etcd.Protocol{}, Options{
+			Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second,
+		})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("leader %d: %v, want something with %q", leader, err, want)
+		}
+	}
+}
+
+func TestMembersThatCannotBeReached(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		etcdtest.Refusing(t): "connection refused",
+		etcdtest.Silent(t):   "does not speak HTTP/2",
+	} {
+		_, err := Open(t.Context(), etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 3, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), endpoint) != 1 {
+			t.Errorf("%v, want %q and the endpoint %s once", err, want, endpoint)
+		}
+	}
+}
+
+func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
+	const total = 3000
+	cluster := etcdtest.Start(t, 2)
+	dead := etcdtest.Refusing(t)
+	transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: 3, DialTimeout: 300 * time.Millisecond})
+	if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), dead) {
+		t.Errorf("unreachable: %v", missing)
+	}
+	result := load.NewRun(puts(total, 6)).Attack(t.Context(), transport)
+	// Two clients of six are on the dead member; each pauses 100 ms after a failure, in which the others
+	// send what is left.
+	if result.Failed < 2 || result.Failed > total/10 || result.Reason != "" {
+		t.Errorf("%d of %d failed, reason %q", result.Failed, total, result.Reason)
+	}
+	for text := range result.Errors {
+		if !strings.HasPrefix(text, dead+": Unavailable: ") {
+			t.Errorf("unexpected error %q", text)
+		}
+	}
+}
+
+func TestRotationOverADeadMember(t *testing.T) {
+	const total = 300
+	cluster := etcdtest.Start(t, 2)
+	transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), etcdtest.Refusing(t)), Conns: 1, DialTimeout: 300 * time.Millisecond})
+	if result := load.NewRun(puts(total, 1)).Attack(t.Context(), transport); result.Failed != total/3 {
+		t.Errorf("%d of %d failed: %v", result.Failed, total, result.Errors)
+	}
+}
+
+func TestEveryMemberDiesDuringTheRun(t *testing.T) {
+	cluster := etcdtest.Start(t, 2)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 300 * time.Millisecond})
+	run := load.NewRun(puts(1_000_000, 4))
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	waitFor(t, "the first requests", func() bool { done, _ := run.Progress(); return done > 10 })
+	for _, m := range cluster.Members {
+		m.Stop()
+	}
+	select {
+	case result := <-ended:
+		if !strings.Contains(result.Reason, "no member could be reached for 300ms") || result.Failed == 0 {
+			t.Errorf("reason %q, %d failed", result.Reason, result.Failed)
+		}
+		// At least 1 ms of pause after each failure: no busy loop.
+		if result.Failed > 4*3000 {
+			t.Errorf("%d requests failed on the way", result.Failed)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the run does not end")
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, RequestTimeout: 50 * time.Millisecond})
+	cluster.Members[0].Hang()
+	result := load.NewRun(puts(6, 2)).Attack(t.Context(), transport)
+	if want := cluster.Members[0].Endpoint + ": DeadlineExceeded: no answer within 50ms"; result.Errors[want] != 6 {
+		t.Errorf("errors %v, want 6 times %q", result.Errors, want)
+	}
+	for i, record := range result.Records {
+		if record.Latency() < 50*time.Millisecond {
+			t.Errorf("request %d was given up after %v", i, record.Latency())
+		}
+	}
+}
+
+func TestCancelAbandonsWhatIsUnderWay(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 1, RequestTimeout: time.Minute})
+	cluster.Members[0].Hang()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		waitFor(t, "requests to arrive", func() bool { return cluster.Members[0].Requests.Load() == 3 })
+		cancel(errors.New("cancelled"))
+	}()
+	result := load.NewRun(puts(100, 3)).Attack(ctx, transport)
+	if result.Failed != 0 || result.Reason != "cancelled" {
+		t.Errorf("%d failed, reason %q", result.Failed, result.Reason)
+	}
+}
+
+func TestErrorsOfTheMember(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 1})
+	refusal := status.Error(codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded")
+	cluster.Members[0].Fail.Store(&refusal)
+	result := load.NewRun(puts(5, 1)).Attack(t.Context(), transport)
+	if want := cluster.Members[0].Endpoint + ": ResourceExhausted: etcdserver: mvcc: database space exceeded"; result.Errors[want] != 5 {
+		t.Errorf("errors %v, want 5 times %q", result.Errors, want)
+	}
+	if got := cluster.Members[0].Requests.Load(); got != 5 {
+		t.Errorf("5 requests were tried %d times", got)
+	}
+}
+
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); {
+		if time.Now().After(deadline) {
+			t.Errorf("waited 10 s for %s", what)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestTheLeaderIsKnownOnceTheConnectionIsOpen: the first question must not find the connection not ready.
+func TestTheLeaderIsKnownOnceTheConnectionIsOpen(t *testing.T) {
+	cluster := etcdtest.Start(t, 1)
+	for i := range 200 {
+		transport, err := Open(t.Context(), etcd.Protocol{}, Options{
+			Endpoints: cluster.Endpoints(), Conns: 1, DialTimeout: 10 * time.Second, RequestTimeout: time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader := transport.Leader()
+		transport.Close()
+		if leader == "" {
+			t.Fatalf("no leader is known after opening %d times", i+1)
+		}
+	}
+}

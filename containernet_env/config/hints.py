@@ -1,0 +1,230 @@
+"""What was probably meant by a key or a value that is refused: usual spellings that a file does not take."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from ipaddress import IPv4Network
+
+from containernet_env.base.units import format_number
+
+# Other words for keys: those of Containernet and Mininet (addDocker, TCLink), of Docker, tc and etcd's tools.
+_OTHER_WORDS = {
+    "address": ("ip",),
+    "addr": ("ip",),
+    "bw": ("bandwidth",),
+    "rate": ("bandwidth",),
+    "cpuquota": ("cpus",),
+    "cores": ("cpus",),
+    "memlimit": ("mem",),
+    "ram": ("mem",),
+    "latency": ("link_delay", "delay"),
+    "delay": ("link_delay",),
+    "linkdelay": ("delay",),
+    "maxqueuesize": ("queue",),
+    "limit": ("queue",),
+    "connections": ("conns",),
+    "requests": ("total",),
+    "valuesize": ("valSize",),
+    "hosts": ("nodes",),
+    "members": ("nodes",),
+    "network": ("subnet",),
+}
+# Only in a host's link.
+_OF_LINKS = ("delay", "jitter", "loss", "queue", "seed", "to_switch", "from_switch")
+
+_NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.][0-9]+)[ \t_]*([^0-9., \t_].*)?")
+_DURATION_UNITS = {
+    "ns": ("n", "nsec", "nanosecond"),
+    "us": ("µs", "μs", "u", "usec", "microsecond"),
+    "ms": ("msec", "milli", "millisecond"),
+    "s": ("sec", "second"),
+}
+_LONGER_S = {"m": 60, "min": 60, "minute": 60, "h": 3600, "hr": 3600, "hour": 3600}
+_SIZE = re.compile(r"([kmgt]?)(?:i?b?|bytes?)", re.IGNORECASE)
+_RATE = re.compile(r"([kmg]?)(?:bits?|b)?(?:ps|/s|/sec)?", re.IGNORECASE)
+_RATE_FACTORS = {"": Decimal("1e-6"), "k": Decimal("1e-3"), "m": Decimal(1), "g": Decimal(1000)}
+_UNLIMITED_WORDS = frozenset({"unlimited", "none", "inf", "infinite", "infinity", "max", "no", "off", "-1"})
+
+
+def closest(word: str, known: Sequence[str]) -> str | None:
+    """The one of ``known`` that was probably meant by ``word``; ``None`` where none is near."""
+    by_plain = {_plain(name): name for name in known}
+    near = difflib.get_close_matches(_plain(word), by_plain, n=1)
+    return by_plain[near[0]] if near else None
+
+
+def closest_key(word: str, known: Sequence[str]) -> str | None:
+    """As `closest`, also for other words that people know a key by."""
+    for meant in _OTHER_WORDS.get(_plain(word), ()):
+        if meant in known:
+            return f'"{meant}"'
+    if (near := closest(word, known)) is not None:
+        return f'"{near}"'
+    return f'"link": {{"{word}": ...}}' if word in _OF_LINKS and "link" in known else None
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
+
+def choices(value: object, known: Sequence[str]) -> Iterator[str]:
+    """Choices that may have been meant by another text: the nearest one, or its beginning (``l`` by linearizable)."""
+    if isinstance(value, str):
+        near = closest(value, known)
+        yield from [near] if near else [choice for choice in known if value.lower().startswith(choice)]
+
+
+def addresses(value: object) -> Iterator[str]:
+    """The address in one with a prefix length."""
+    if isinstance(value, str):
+        yield value.strip().partition("/")[0]
+
+
+def networks(value: object) -> Iterator[str]:
+    """The network that an address with a prefix length is in."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            yield str(IPv4Network(value.strip(), strict=False))
+
+
+def names(value: object) -> Iterator[str]:
+    """The name in small letters, with hyphens."""
+    if isinstance(value, str):
+        yield value.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def durations(value: object, unit: str = "ms") -> Iterator[str]:
+    """Texts that may have been meant where a value is no duration such as ``"3ms"``; a number alone has that unit."""
+    number, given = _split(value)
+    if number is None:
+        return
+    given = given.lower()
+    for ours, others in _DURATION_UNITS.items():
+        if (given or unit) == ours or given in others or given.removesuffix("s") in others:
+            yield f"{format_number(number)}{ours}"
+    if (unit_s := _LONGER_S.get(given.removesuffix("s"))) is not None:
+        yield f"{format_number(number * unit_s)}s"
+
+
+def sizes(value: object) -> Iterator[str]:
+    """Texts that may have been meant where a value is no size such as ``"512m"``."""
+    number, unit = _split(value)
+    if number is None:
+        return
+    match = _SIZE.fullmatch(unit)
+    if not unit:
+        yield from (f"{format_number(number)}m", f"{format_number(number)}b")
+    elif match is not None and match[1].lower() == "t":
+        yield f"{format_number(number * 1024)}g"
+    elif match is not None:
+        yield f"{format_number(number)}{match[1].lower() or 'b'}"
+
+
+def rates(value: object) -> Iterator[Decimal]:
+    """Numbers of Mbit/s that may have been meant by a text."""
+    number, unit = _split(value)
+    if number is None or isinstance(value, int | Decimal):
+        return
+    if not unit:
+        yield number
+    elif unit.endswith(("B/s", "Bps", "Byte/s", "bytes/s")):
+        match = re.match("[kKmMgG]?", unit)
+        assert match is not None
+        yield number * _RATE_FACTORS[match[0].lower()] * 8
+    elif (match := _RATE.fullmatch(unit)) is not None:
+        yield number * _RATE_FACTORS[match[1].lower()]
+
+
+def cpus(value: object) -> Iterator[Decimal]:
+    """Numbers of cpus that may have been meant by a text."""
+    number, unit = _split(value)
+    if number is None:
+        return
+    if unit.lower() in ("", "cpu", "cpus", "core", "cores"):
+        yield number
+    elif unit in ("%", "m"):  # thousandths are Kubernetes'
+        yield number / (100 if unit == "%" else 1000)
+
+
+def numbers(value: object) -> Iterator[Decimal | int]:
+    """Numbers that may have been meant by a text, a percentage among them, or by a number like ``1e3``."""
+    number, unit = _split(value)
+    if number is None:
+        return
+    if unit == "%":
+        number /= 100
+    elif unit:
+        factor = {"k": 1000, "m": 10**6}.get(unit.lower())
+        if factor is None:
+            return
+        number *= factor
+    yield int(number) if number == number.to_integral_value() else number
+
+
+def queues(value: object) -> Iterator[str | Decimal | int]:
+    """A number of frames, or a size, for a value that is neither."""
+    yield from sizes(value) if _split(value)[1] else numbers(value)
+
+
+def warmups(value: object) -> Iterator[str | Decimal | int]:
+    """A number of requests, or a duration, for a value that is neither."""
+    yield from durations(value) if _split(value)[1] else numbers(value)
+
+
+def unlimited(value: object) -> Iterator[str]:
+    """``unlimited``, for what people write when they mean it."""
+    if value is None or (isinstance(value, str) and value.strip().lower() in _UNLIMITED_WORDS):
+        yield "unlimited"
+
+
+def advice(value: object, candidates: Iterable[object], accepts: Callable[[object], object]) -> str:
+    """What to write instead, as the end of a message; empty where none of the candidates is accepted."""
+    for candidate in candidates:
+        if candidate == value:
+            continue
+        try:
+            accepts(candidate)
+        except ValueError:
+            continue
+        if isinstance(candidate, str):
+            return f'{_why(value)}: write "{candidate}"'
+        assert isinstance(candidate, int | Decimal)
+        return f"{_why_no_number(value)}: write {format_number(Decimal(candidate))}"
+    return ""
+
+
+def _why(value: object) -> str:
+    """What is wrong with the form of a value that text should stand for, where that is easily said."""
+    number, unit = _split(value)
+    if number is None:
+        return ""
+    text = str(value)
+    if not unit:
+        return ", it needs a unit"
+    if re.search(r"[0-9][ \t]", text):
+        return ", no space between number and unit"
+    if text != text.strip():
+        return ", no space around it"
+    return ", a decimal point and no comma" if "," in text else ""
+
+
+def _why_no_number(value: object) -> str:
+    """As `_why`, where a number should stand."""
+    if not isinstance(value, str):
+        return ""
+    return ", a number without a unit" if _split(value)[1] else ", a number without quotes"
+
+
+def _split(value: object) -> tuple[Decimal | None, str]:
+    """The number that a value begins with and its unit; no number where it begins with none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return None, ""
+    match = _NUMBER.fullmatch(str(value).strip())
+    # Longer numbers are no mistake in a unit, and leave the digits of decimal arithmetic.
+    if match is None or len(match[1]) > 15:
+        return None, ""
+    return Decimal(match[1].replace(",", ".")), (match[2] or "").strip()

@@ -1,0 +1,129 @@
+"""The shell's commands that look at the network: links in force, throughput, recordings of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from mininet.node import Host
+
+from containernet_env.base.errors import UsageError
+from containernet_env.base.units import format_duration, format_mbps
+from containernet_env.model.chance import GilbertElliottLoss
+from containernet_env.model.link import DirectionSpec
+from containernet_env.network import throughput
+from containernet_env.network.capture import check_path
+
+_SECONDS = 5.0
+_SECONDS_MAX = 600.0
+
+
+def _host(net: Any, name: str) -> Any:
+    node = net.nameToNode.get(name)
+    if node is None or not isinstance(node, Host):
+        raise UsageError(f"{name!r} is no host; hosts: {', '.join(host.name for host in net.hosts)}")
+    if not node.intfs:
+        raise UsageError(f"{name} has no link")
+    return node
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= _SECONDS_MAX:
+        raise UsageError(f"got {text!r}; allowed: more than 0 and up to {_SECONDS_MAX:.0f} seconds")
+    return value
+
+
+def iperf(net: Any, words: list[str]) -> str:
+    """One TCP flow, as much as fits."""
+    seconds = _seconds(words.pop()) if len(words) in (1, 3) else _SECONDS
+    names = words or [net.hosts[0].name, net.hosts[-1].name]
+    if len(names) != 2 or names[0] == names[1]:
+        raise UsageError("usage: iperf [HOST HOST] [SECONDS]")
+    one, two = (_host(net, name) for name in names)
+    found = throughput.measure(one.pid, two.pid, two.IP(), seconds)
+    rate = found.rate_bps / 1e6
+    return f"{one.name} -> {two.name}: {rate:.1f} Mbit/s over {found.seconds:.1f} s (TCP {found.congestion_control})"
+
+
+def iperfudp(net: Any, words: list[str]) -> str:
+    """Mininet's, which would wait for ever for a program that is missing in the hosts."""
+    raise UsageError("iperfudp is not offered: `iperf` measures TCP, and needs nothing inside the hosts")
+
+
+def capture(net: Any, words: list[str]) -> str:
+    """Frames of a host into a file."""
+    match words:
+        case []:
+            running = [f"{one.name}: {one.frames} frames so far in {one.path}" for one in net.captures]
+            return "\n".join(running) or "nothing is recorded"
+        case ["stop"]:
+            return "\n".join(net.stop_captures()) or "nothing is recorded"
+        case [name, file, *rest] if len(rest) <= 1:
+            path, seconds = check_path(file), _seconds(rest[0]) if rest else None
+            started = net.start_capture(_host(net, name), path)
+            if seconds is None:
+                return f"{name}: recording into {path}; `capture stop` ends it"
+            try:
+                with suppress(KeyboardInterrupt):  # the user has seen enough
+                    started.wait(seconds)
+            finally:
+                ended = str(net.stop_capture(started))
+            return ended
+        case _:
+            raise UsageError("usage: capture HOST FILE.pcap [SECONDS], capture stop, or capture")
+
+
+def links(net: Any, words: list[str]) -> str:
+    """Every link with what it does to frames, as the system holds it."""
+    if words:
+        raise UsageError("usage: links")
+    return "\n".join(_describe_link(link) for link in net.links) or "there are no links"
+
+
+def _describe_link(link: Any) -> str:
+    held = link.read_back()
+    ends = f"{_end(link.intf1)} <-> {_end(link.intf2)}"
+    state = "up" if link.statistics()["up"] else "down"
+    there, back = describe(held.a_to_b), describe(held.b_to_a)
+    if there == back:
+        return f"{ends}  {state}  both ways: {there}"
+    return f"{ends}  {state}  from {link.intf1.node.name}: {there}; from {link.intf2.node.name}: {back}"
+
+
+def _end(intf: Any) -> str:
+    # The original Containernet's interfaces have no other name.
+    alias: str = getattr(intf, "alias", f"{intf.node.name} ({intf.name})")
+    return alias
+
+
+def describe(direction: DirectionSpec) -> str:
+    """What one direction does to frames, in words; a queue only where something waits."""
+    parts = []
+    if direction.delay_ns:
+        parts.append(f"delay {format_duration(direction.delay_ns)}")
+    if (jitter := direction.jitter) is not None:
+        order = ", frames overtake" if jitter.reorder else ""
+        parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}{order})")
+    if direction.rate_bps is not None:
+        parts.append(f"rate {format_mbps(direction.rate_bps)} Mbit/s")
+        if direction.queue_frames is not None:
+            parts.append(f"queue {direction.queue_frames} frames")
+        if direction.queue_bytes is not None:
+            parts.append(f"queue {direction.queue_bytes} bytes")
+    if (loss := direction.loss) is not None and loss.mean_ratio:
+        bursts = " in bursts" if isinstance(loss, GilbertElliottLoss) else ""
+        parts.append(f"loss {loss.mean_ratio * 100:.6g}%{bursts}")
+    return ", ".join(parts) or "nothing is changed"
+
+
+TOOLS: Mapping[str, Callable[[Any, list[str]], str]] = {
+    "iperf": iperf,
+    "iperfudp": iperfudp,
+    "capture": capture,
+    "links": links,
+}

@@ -1,0 +1,251 @@
+"""One container of the engine's, from its creation to its end, without Mininet."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from docker.errors import BuildError, ImageNotFound
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import engine
+from containernet_env.hosts.engine import ExitState
+from containernet_env.hosts.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
+from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
+from containernet_env.hosts.processes import ContainerProcesses
+from containernet_env.hosts.shim import Shim, shim_of
+
+# The SDK's names of limits, and ours.
+_UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
+
+
+class Container:
+    """The container of a host, which names it in errors; all calls raise ``RunError`` where the engine refuses.
+
+    ``id`` is the engine's, ``None`` until there is one. Limits are those of ``options``.
+    """
+
+    def __init__(self, host: str, options: ContainerOptions, container_id: str | None = None) -> None:
+        self.host = host
+        self.options = options
+        self.id = container_id
+        self._pid: int | None = None
+        self._pidfd: int | None = None
+        self._shim: Shim | None = None
+        self._config: dict[str, Any] = {}
+        self._processes: ContainerProcesses | None = None
+        self._removed = False
+
+    # --- bringing it up ----------------------------------------------------------------------------------------
+
+    def create(self, image: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> list[str]:
+        """Have the engine create it, called ``name``, from an image (see ``find_image``); the engine's warnings."""
+        command = self.options.command()
+        exposed = tuple((image.get("Config") or {}).get("ExposedPorts") or ())
+        with engine.refusals("the engine refused"):
+            api = engine.client().api
+            created = api.create_container(
+                image=image["Id"],
+                name=name,
+                # As entrypoint and not as command, so that the image's own entrypoint does not come before it.
+                entrypoint=shlex.split(command) if isinstance(command, str) else command,
+                stdin_open=True,
+                hostname=hostname(self.host),
+                environment=self.options.environment or None,
+                volumes=self.options.volume_mounts() or None,
+                ports=self.options.exposed_ports() or None,
+                labels={**self.options.labels, **labels},
+                host_config=api.create_host_config(**self.options.host_config(exposed)),
+            )
+        self.id = created["Id"]
+        return list(created.get("Warnings") or ())
+
+    def start(self) -> None:
+        """Start it, and see that its first process runs within its limits."""
+        with engine.refusals("the engine refused"):
+            api = engine.client().api
+            api.start(self.id)
+            state = api.inspect_container(self.id)
+        self.adopt(state["State"]["Pid"], state["Config"])
+
+    def adopt(self, pid: int, config: Mapping[str, Any] | None = None) -> None:
+        """Take note of the process that the engine started (0: it has ended), and see that it is within its limits.
+
+        ``config`` is the ``Config`` part of the engine's description.
+        """
+        self._config = dict(config or {})
+        try:
+            self._pidfd = os.pidfd_open(pid) if pid else None
+            if self._pidfd is not None:
+                self._shim = shim_of(pid)
+                cgroups = cgroups_of(pid)
+                limit_swap(cgroups, *self.options.memory_limits)
+                self._check_limits(read_limits(cgroups))
+        except (ProcessLookupError, RunError):
+            if self.alive:
+                raise
+        if not self.alive:
+            last = self.logs(5) if self.options.logs else "(logs=True keeps what it says)"
+            raise RunError(f"its first process ended at once with exit code {self._ended().exit_code}: {last}")
+        self._pid = pid
+
+    def _check_limits(self, held: Limits) -> None:
+        """Raise ``RunError`` where the kernel does not hold what was asked for."""
+        cpu = cpu_limit(self.options.cpus, self.options.cpu_quota, self.options.cpu_period)
+        memory, memswap = self.options.memory_limits
+        asked = {"cpu_quota_us": cpu.quota_us, "cpu_period_us": cpu.period_us, "memory_bytes": memory}
+        # Where the kernel does not account for swap there is nothing to compare.
+        if held.memswap_bytes is not None:
+            asked["memswap_bytes"] = memswap
+        check_limits(asked, held)
+
+    # --- what it is --------------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """Its first process on this machine, which may have ended: see ``alive``."""
+        if self._removed or self._pid is None:
+            raise RunError(f"host {self.host}: its container has been removed")
+        return self._pid
+
+    @property
+    def removed(self) -> bool:
+        """Whether it has been removed."""
+        return self._removed
+
+    @property
+    def alive(self) -> bool:
+        """Whether its first process runs; false until it is up."""
+        if self._removed or self._pidfd is None:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    def died(self) -> bool:
+        """Whether it was up and its first process has ended since."""
+        return self._pidfd is not None and not self.alive
+
+    def exit_state(self) -> ExitState:
+        """How the first process ended, once the engine has noticed (at most 10 s)."""
+        return ExitState(None, False) if self.alive else self._ended()
+
+    def _ended(self) -> ExitState:
+        assert self.id is not None
+        return engine.wait_ended(self.id, self.host)
+
+    def logs(self, tail: int = 20) -> str:
+        """The last ``tail`` lines the first process wrote. Raises ``RunError`` without ``logs=True`` in its options."""
+        if not self.options.logs:
+            raise RunError(f"host {self.host} keeps no logs: it was added without logs=True")
+        return "" if self.id is None else engine.logs_of(self.id, self.host, tail)
+
+    @property
+    def processes(self) -> ContainerProcesses:
+        """What starts programs in it. Raises ``RunError`` where it does not run."""
+        pid = self.pid
+        if not self.alive:
+            raise RunError(f"host {self.host}: its container has ended")
+        if self._processes is None:
+            self._processes = ContainerProcesses(pid, self._config, self.host)
+        return self._processes
+
+    # --- limits ------------------------------------------------------------------------------------------------
+
+    def limits(self) -> Limits:
+        """CPU and memory limits as the kernel holds them now."""
+        return read_limits(cgroups_of(self.pid))
+
+    def oom_kills(self) -> int:
+        """How many of its processes the kernel has killed for want of memory; 1 or 0 once it has ended."""
+        try:
+            return read_oom_kills(cgroups_of(self.pid))
+        except RunError:
+            if self.alive:
+                raise
+            # The groups vanish with the container; what the engine saw remains.
+            return int(self.exit_state().oom_killed)
+
+    def update(self, **resources: Any) -> None:
+        """Change limits while it runs; keywords of the SDK's ``update_container``, ``None`` is not given.
+
+        Raises ``RunError`` where the engine refuses, or the kernel then holds something else.
+        """
+        wanted = {key: value for key, value in resources.items() if value is not None}
+        for key in ("mem_limit", "memswap_limit"):
+            if key in wanted:
+                wanted[key] = memory_bytes(wanted[key])
+        if "mem_limit" in wanted:
+            wanted.setdefault("memswap_limit", wanted["mem_limit"])
+        if not wanted:
+            return
+        what = f"host {self.host}: limits {wanted} were refused"
+        try:
+            with engine.refusals(what):
+                engine.client().api.update_container(self.id, **wanted)
+        except TypeError as error:
+            raise RunError(f"{what}: {error}") from error
+        limit_swap(cgroups_of(self.pid), self.limits().memory_bytes, wanted.get("memswap_limit"))
+        held = self.limits()
+        names = _UPDATES if held.memswap_bytes is None else {**_UPDATES, "memswap_limit": "memswap_bytes"}
+        asked = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
+        try:
+            check_limits(asked, held)
+        except RunError as error:
+            raise RunError(f"host {self.host}: {error}") from error
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def remove(self) -> None:
+        """Remove it, whatever state it is in. Idempotent; see ``wait_gone``."""
+        if self._removed:
+            return
+        if self.id is not None:
+            engine.remove_container(self.id)
+        self._let_go()
+
+    def close(self) -> None:
+        """Note that the engine has removed it, asked by somebody else; see ``wait_gone``. Idempotent."""
+        self._let_go()
+        self.wait_gone()
+
+    def _let_go(self) -> None:
+        self._removed = True
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def wait_gone(self) -> None:
+        """Once it was removed, return when the engine's shim beside it has ended, too."""
+        shim, self._shim = self._shim, None
+        if shim is not None and (problem := engine.wait_shim(shim)):
+            raise RunError(f"host {self.host}: {problem}")
+
+
+def find_image(image: str, on_fetch: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """The description of an image, which is fetched from its registry where the engine does not have it.
+
+    ``on_fetch`` is called before that. Raises ``RunError``.
+    """
+    with engine.refusals("the engine refused"):
+        api = engine.client().api
+        try:
+            return dict(api.inspect_image(image))
+        except ImageNotFound:
+            on_fetch()
+    with engine.refusals("the engine neither has the image nor could fetch it"):
+        engine.client().images.pull(image)
+        return dict(api.inspect_image(image))
+
+
+def build_image(**parameters: Any) -> str:
+    """Have the engine build an image; keywords of the SDK's ``images.build``. Its id. Raises ``RunError``."""
+    with engine.refusals("the engine refused"):
+        try:
+            image, _ = engine.client().images.build(**parameters)
+        except (BuildError, TypeError) as error:
+            raise RunError(f"the image could not be built: {error}") from error
+    return str(image.id)

@@ -1,0 +1,175 @@
+"""What the benchmark server takes: bounds, paths and the bodies of its requests.
+
+Made from the table in benchmark_image/internal/spec by `go generate ./...` in benchmark_image: do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Required, TypedDict
+
+CLIENTS_MIN, CLIENTS_MAX = 1, 10_000
+CONNS_MIN, CONNS_MAX = 1, 10_000
+TOTAL_MIN, TOTAL_MAX = 1, 10_000_000
+DURATION_MIN_S, DURATION_MAX_S = 0.001, 86_400
+RATE_MIN_PER_S, RATE_MAX_PER_S = 0.1, 1_000_000
+WARMUP_REQUESTS_MIN, WARMUP_REQUESTS_MAX = 0, 10_000_000
+WARMUP_DURATION_MIN_S, WARMUP_DURATION_MAX_S = 0.001, 86_400
+SEED_MIN, SEED_MAX = 0, 9_007_199_254_740_991
+KEY_SIZE_MIN_BYTES, KEY_SIZE_MAX_BYTES = 1, 1_024
+KEY_SPACE_MIN, KEY_SPACE_MAX = 1, 1_000_000_000
+ZIPF_EXPONENT_MIN, ZIPF_EXPONENT_MAX = 0, 10
+VAL_SIZE_MIN_BYTES, VAL_SIZE_MAX_BYTES = 0, 1_048_576
+REQUEST_TIMEOUT_MIN_S, REQUEST_TIMEOUT_MAX_S = 0.001, 3_600
+DIAL_TIMEOUT_MIN_S, DIAL_TIMEOUT_MAX_S = 0.001, 600
+RUN_TIMEOUT_MIN_S, RUN_TIMEOUT_MAX_S = 0.001, 86_400
+STALL_TIMEOUT_MIN_S, STALL_TIMEOUT_MAX_S = 0.001, 86_400
+RATIO_MIN, RATIO_MAX = 0, 1
+SPAN_KEYS_MIN, SPAN_KEYS_MAX = 1, 1_000_000_000
+
+WRITE_PATH = "/benchmark/write"
+READ_PATH = "/benchmark/read"
+MIXED_PATH = "/benchmark/mixed"
+TXN_PATH = "/benchmark/txn"
+
+
+class LoadBody(TypedDict, total=False):
+    """What every benchmark takes."""
+
+    # members of the cluster, in member order
+    endpoints: Required[str]
+
+    # clients, each with one request under way at most; client i uses connection i mod conns
+    clients: int
+
+    # TCP connections; connection j leads to member j mod n; at least one for each member is opened
+    conns: int
+
+    # number of requests
+    total: int
+
+    # send requests for so long, instead of a total number (s); not together with `total`
+    duration: float
+
+    # open loop: intended starts per second over all clients, latency counts from those
+    rate: float
+
+    # intended starts of an open loop; only together with a rate
+    arrival: Literal["constant", "poisson"]
+
+    # requests of a load ahead, which is in none of the figures
+    warmupRequests: int
+
+    # duration of a load ahead, which is in none of the figures (s); not together with `warmupRequests`
+    warmupDuration: float
+
+    # send everything to the member that leads, also when that changes
+    targetLeader: bool
+
+    # send everything to this member, whoever leads; not together with `targetLeader`
+    targetMember: str
+
+    # seed of the schedule, of the order of the keys and of the values
+    seed: int
+
+    # size of each generated key, its prefix not included; with a key to read, of those that verify is to find (bytes);
+    # enough for `keySpace` different keys
+    keySize: int
+
+    # number of different generated keys
+    keySpace: int
+
+    # order of the generated keys; shuffled: each key once before any a second time
+    keyOrder: Literal["sequential", "shuffled", "uniform", "zipfian"]
+
+    # exponent of the key order zipfian; only together with the key order zipfian
+    zipfExponent: float
+
+    # prefix of each generated key
+    keyPrefix: str
+
+    # size of each value; of reads, the one that was written (bytes); of reads only together with `verify`
+    valSize: int
+
+    # deadline of each request (s)
+    requestTimeout: float
+
+    # deadline for opening the connections and finding the leader (s)
+    dialTimeout: float
+
+    # end the run early after this time (s)
+    runTimeout: float
+
+    # end the run when no request, or none of a kind, has succeeded for so long (s)
+    stallTimeout: float
+
+
+class WriteBody(LoadBody, total=False):
+    """The body of POST /benchmark/write."""
+
+    # the same as the key order sequential
+    sequentialKeys: bool
+
+
+class ReadBody(LoadBody, total=False):
+    """The body of POST /benchmark/read."""
+
+    # the key to read, or the first one of a span; together with `keySize` only for `verify`
+    key: str
+
+    # end of the span, which is not part of it
+    endRange: str
+
+    # read all keys that start with the key, which may be empty then
+    prefix: bool
+
+    # largest number of keys in an answer
+    limit: int
+
+    # ask only for the number of keys
+    countOnly: bool
+
+    # ask only for the keys; not together with `countOnly`
+    keysOnly: bool
+
+    # consistency of the reads
+    consistency: Literal["l", "s"]
+
+    # an answer without a key is a failed request
+    requireFound: bool
+
+    # an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key;
+    # range also wants every key to be there; of ranges only together with `keySize`; with `key` also with `keySpace`
+    verify: bool
+
+    # read so many generated keys at once, from the next one on; only with `keySize`, and without `key`
+    spanKeys: int
+
+
+class MixedBody(LoadBody, total=False):
+    """The body of POST /benchmark/mixed."""
+
+    # the same as the key order sequential
+    sequentialKeys: bool
+
+    # share of the puts
+    ratio: float
+
+    # consistency of the reads
+    consistency: Literal["l", "s"]
+
+    # an answer without a key is a failed request
+    requireFound: bool
+
+    # an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key;
+    # range also wants every key to be there; of ranges only together with `keySize`; with `key` also with `keySpace`
+    verify: bool
+
+    # read so many generated keys at once, from the next one on; only with `keySize`, and without `key`
+    spanKeys: int
+
+
+class TxnBody(LoadBody, total=False):
+    """The body of POST /benchmark/txn."""
+
+    # the same as the key order sequential
+    sequentialKeys: bool

@@ -1,0 +1,97 @@
+"""What the benchmark server measured, typed: the only Python module that knows the names in its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA = 4
+"""The version of docs/benchmark-result.schema.json that is read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How an open loop kept its schedule.
+
+    ``fell_behind``: requests started more than 10 ms late, or never. Of the ``late`` ones ``generator_late`` are those
+    that the generator itself made late; ``unsent`` were due and never sent; ``clients_short``: all clients were busy.
+    """
+
+    fell_behind: bool
+    late: int
+    generator_late: int
+    unsent: int
+    worst_lag_s: float
+    clients_short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The figures of one load, also of one that ended early, as far as it came.
+
+    ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
+    latency figure: those without a good answer, and those ``unsent``. Times are in seconds; ``None``, and an empty
+    mapping, where no request was answered well. ``percentiles_s`` are the seed's, which take the slowest for a
+    percentile that few requests cannot tell; ``response_time_s`` (from the intended start) and ``service_time_s`` (from
+    the actual one) have ``None`` there. ``values`` is the whole answer.
+    """
+
+    requests: int
+    ok: int
+    failed: int
+    unknown: int
+    unsent: int
+    excluded: int
+    total_s: float
+    requests_per_s: float
+    slowest_s: float | None
+    fastest_s: float | None
+    average_s: float | None
+    stddev_s: float | None
+    percentiles_s: Mapping[str, float]
+    response_time_s: Mapping[str, float | None]
+    service_time_s: Mapping[str, float | None]
+    rate_achieved_per_s: float | None
+    schedule: Schedule | None
+    values: Mapping[str, Any]
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
+        """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""
+        outcomes, schedule = answer["outcomes"], answer["schedule"]
+        return cls(
+            requests=answer["requests"],
+            ok=answer["ok"],
+            failed=answer["failed"],
+            unknown=outcomes["unknown"],
+            unsent=outcomes["unsent"],
+            excluded=outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
+            total_s=answer["total_s"],
+            requests_per_s=answer["requests_per_s"],
+            slowest_s=answer["slowest_s"],
+            fastest_s=answer["fastest_s"],
+            average_s=answer["average_s"],
+            stddev_s=answer["stddev_s"],
+            percentiles_s=answer["percentiles_s"] or {},
+            response_time_s=_percentiles(answer["response_time"]),
+            service_time_s=_percentiles(answer["service_time"]),
+            rate_achieved_per_s=answer["rate_achieved_per_s"],
+            schedule=None if schedule is None else _schedule(schedule),
+            values=answer,
+        )
+
+
+def _percentiles(distribution: Mapping[str, Any] | None) -> Mapping[str, float | None]:
+    return {} if distribution is None else dict(distribution["percentiles_s"])
+
+
+def _schedule(values: Mapping[str, Any]) -> Schedule:
+    return Schedule(
+        fell_behind=values["fell_behind"],
+        late=values["late"],
+        generator_late=values["generator_late"],
+        unsent=values["unsent"],
+        worst_lag_s=values["worst_lag_s"],
+        clients_short=values["clients_short"],
+    )

@@ -1,0 +1,44 @@
+"""What became of one scenario: the one value from which its row, its record and its terminal line are derived."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from containernet_env.model.findings import Finding
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.scenario import ScheduledScenario
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioOutcome:
+    """One scenario of a run, ended.
+
+    ``began`` is wall-clock time (UTC, ISO 8601), ``began_ns`` the same moment on the monotonic clock; ``seconds`` is
+    how long it took, the server's answer included. ``leader`` is who led at its end ("etcd1>etcd3" where that changed
+    since the scenario before), ``None`` if unknown. ``load``, ``network`` and ``machine`` are what the generator, the
+    links and the machine saw; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request
+    was answered well. ``findings`` are what a reader of the figures has to know, in the order in which they are told.
+    """
+
+    scheduled: ScheduledScenario
+    began: str
+    began_ns: int
+    leader: str | None = None
+    seconds: float = 0.0
+    load: LoadResult | None = None
+    network: LinkStatistics | None = None
+    machine: Mapping[str, Any] | None = None
+    findings: tuple[Finding, ...] = ()
+    error: str | None = None
+
+    @property
+    def requests_per_s(self) -> float | None:
+        """Answered requests per second; ``None`` where none was answered."""
+        return self.load.requests_per_s if self.load is not None and self.load.ok else None
+
+    def percentile_s(self, percentile: str) -> float | None:
+        """A percentile of the response time such as "50" or "99.9"; ``None`` where it is not known."""
+        return self.load.response_time_s.get(percentile) if self.load is not None else None

@@ -1,0 +1,36 @@
+"""What all rows of one run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from containernet_env.model.config import Config
+from containernet_env.model.topology import RttExpectation
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The run's configuration and what its machine and its network were.
+
+    ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``timing`` is the store's
+    clock (``stores.protocol.Timing.values``). ``realtime`` is whether the link emulator got the real-time priority that
+    it needs; ``None`` where none carries the links. ``config_hash`` is that of everything configured but the scenarios,
+    ``dataset_hash`` that of the data set. ``commit`` is the program's; ``labs`` how many other testbeds were up.
+    """
+
+    config: Config
+    run_id: str
+    rtt: RttExpectation | None = None
+    rtt_measured_ns: int | None = None
+    hosts: str = "docker"
+    links: str = "emulator"
+    store: str = "etcd"
+    store_version: str | None = None
+    timing: Mapping[str, int | str] = field(default_factory=dict)
+    congestion_control: str | None = None
+    realtime: bool | None = None
+    config_hash: str | None = None
+    commit: str | None = None
+    cpu_model: str | None = None
+    labs: int = 0

@@ -1,0 +1,130 @@
+"""A link inside the link emulator: its ends are TAPs in hosts' namespaces, or ports of the emulator's switches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link_statistics import link_counters
+from containernet_env.network.emulator.process import LinkEmulator
+from containernet_env.network.interface import MTU_BYTES, Interface, Port
+from containernet_env.network.link import ShapedLink, check_held
+
+
+def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
+    """One direction as the control protocol has it, all fields given: its names are those of the spec."""
+    fields = asdict(direction)
+    usual = fields.pop("default_queue_frames")
+    if direction.queue_frames is None and direction.queue_bytes is None:
+        fields["queue_frames"] = usual
+    return fields
+
+
+def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
+    """What the emulator says it holds; its counters are left out."""
+    jitter, loss = value.get("jitter"), value.get("loss")
+    return DirectionSpec(
+        int(value["delay_ns"]),
+        value.get("rate_bps"),
+        value.get("queue_frames"),
+        value.get("queue_bytes"),
+        None if jitter is None else Jitter(jitter["distribution"], int(jitter["ns"]), bool(jitter["reorder"])),
+        None if loss is None else _loss_from_json(loss),
+        value.get("seed"),
+    )
+
+
+def _loss_from_json(value: Mapping[str, Any]) -> Loss:
+    values = {key: item for key, item in value.items() if key != "model"}
+    kinds: dict[str, type[Loss]] = {"independent": IndependentLoss, "gilbert_elliott": GilbertElliottLoss}
+    return kinds[value["model"]](**values)
+
+
+def changed_fields(held: DirectionSpec, wanted: DirectionSpec, restart: bool = False) -> dict[str, Any]:
+    """One direction for ``set_link``: all but a seed that stays, since naming it restarts the draws.
+
+    ``restart``: they are to restart, whether the seed stays or not.
+    """
+    fields = direction_to_json(wanted)
+    if wanted.seed == held.seed and not restart:
+        del fields["seed"]
+    return fields
+
+
+class EmulatedLink(ShapedLink):
+    """See ``ShapedLink``. The emulator calls the port of a TAP by its interface's alias."""
+
+    def __init__(self, emulator: LinkEmulator, name: str, ends: tuple[Port, Port], spec: LinkSpec) -> None:
+        super().__init__(name, ends, spec)
+        self._emulator = emulator
+        self._made = False
+        self._taps: list[str] = []
+
+    def make(self) -> None:
+        """See ``ShapedLink``: the TAPs stay down until they are brought up."""
+        for end in self.ends:
+            if isinstance(end, Interface):
+                tap = port_name(end)
+                self._emulator.call("add_port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=MTU_BYTES)
+                self._taps.append(tap)
+
+    def apply(self, spec: LinkSpec) -> int:
+        """See ``ShapedLink``: both directions change between two frames, at one moment."""
+        return self.apply_change(spec, {})
+
+    def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
+        """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
+        if self._made:
+            a_to_b, b_to_a = (
+                changed_fields(getattr(self.spec, side), getattr(spec, side), "seed" in changes.get(side, {}))
+                for side in ("a_to_b", "b_to_a")
+            )
+            answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+        else:
+            answer = self._emulator.ask(
+                "add_link",
+                name=self.name,
+                a=_end_to_json(self.ends[0]),
+                b=_end_to_json(self.ends[1]),
+                a_to_b=direction_to_json(spec.a_to_b),
+                b_to_a=direction_to_json(spec.b_to_a),
+            )
+            self._made = True
+        check_held(self.name, spec, self.read_back())
+        self.spec = spec
+        return answer.at_ns
+
+    def read_back(self) -> LinkSpec:
+        """See ``ShapedLink``."""
+        held = self._emulator.call("read_link", name=self.name)
+        return LinkSpec(direction_from_json(held["a_to_b"]), direction_from_json(held["b_to_a"]))
+
+    def statistics(self) -> dict[str, Any]:
+        """See ``ShapedLink``."""
+        return link_counters(self._emulator.call("read_link", name=self.name))
+
+    def set_up(self, up: bool) -> int:
+        """See ``ShapedLink``."""
+        return self._emulator.ask("link_state", name=self.name, up=up).at_ns
+
+    def clear(self) -> None:
+        """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""
+        if self._emulator.pid is not None:
+            if self._made:
+                self._emulator.call("remove_link", name=self.name)
+            for tap in self._taps:
+                self._emulator.call("remove_port", name=tap)
+        self._made = False
+        self._taps.clear()
+
+
+def port_name(end: Interface) -> str:
+    """What the emulator calls the port of a TAP."""
+    return end.alias or end.name
+
+
+def _end_to_json(end: Port) -> dict[str, str]:
+    return {"port": port_name(end)} if isinstance(end, Interface) else {"switch": end.switch}

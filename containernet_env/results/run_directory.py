@@ -1,0 +1,205 @@
+"""The run directory beside the CSV: everything that a row has no room for.
+
+For rows in ``out.csv`` it is ``out.runs/<run id>/``. What ended is on disk: files that are known at once are replaced
+as a whole, lines are appended and forced to disk one by one, so the cost of a scenario does not grow with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from containernet_env.base.clock import Moment
+from containernet_env.base.errors import UsageError
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.results.ownership import give_to_caller
+from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
+
+MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
+    "manifest.json",
+    "network.json",
+    "scenarios.jsonl",
+    "events.jsonl",
+    "logs",
+)
+LOG_MAX_BYTES = 1_000_000
+"""Of each log the last so many bytes are kept."""
+
+
+def runs_folder(results: Path) -> Path:
+    """Where the run directories of a CSV lie."""
+    return results.parent / f"{results.stem}.runs"
+
+
+class RunDirectory:
+    """Written while the run goes on; may be used from several threads."""
+
+    def __init__(self, results: Path, run_id: str) -> None:
+        self.path = runs_folder(results) / run_id
+        self.run_id = run_id
+        self._proofs: list[Proof] = []
+        self._lock = threading.Lock()
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Write or replace manifest.json."""
+        self._replace(MANIFEST, manifest)
+
+    def add_proof(self, proof: Proof) -> None:
+        """Add a proof of the network to network.json."""
+        self._proofs.append(proof)
+        self._replace(NETWORK, NetworkFile(run_id=self.run_id, proofs=self._proofs))
+
+    def add_scenario(self, outcome: ScenarioOutcome) -> None:
+        """Append a line to scenarios.jsonl."""
+        self._append(SCENARIOS, scenario_line(outcome))
+
+    def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
+        """Append a line to events.jsonl: it happens now."""
+        now = Moment.now()
+        self._append(EVENTS, EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
+
+    def write_log(self, name: str, text: str) -> None:
+        """Keep the end of a log as logs/``name``.log."""
+        content = text.encode(errors="replace")[-LOG_MAX_BYTES:]
+        path = self._folder(LOGS) / f"{name}.log"
+        path.write_bytes(content)
+        give_to_caller(path)
+
+    def _folder(self, *parts: str) -> Path:
+        folder = self.path.joinpath(*parts)
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            give_to_caller(path)
+        return folder
+
+    def _replace(self, name: str, content: RunFile) -> None:
+        path = self._folder() / name
+        partial = path.with_suffix(".part")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(_indented(content))
+            file.flush()
+            os.fsync(file.fileno())
+        give_to_caller(partial)
+        partial.replace(path)
+
+    def _append(self, name: str, line: RunFile) -> None:
+        data = (_compact(line.model_dump(by_alias=True)) + "\n").encode()
+        with self._lock:
+            path = self._folder() / name
+            created = not path.exists()
+            with path.open("ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if created:
+                give_to_caller(path)
+
+
+def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
+    """The line of an outcome."""
+    return ScenarioLine(
+        scenario=outcome.scheduled.scenario.name,
+        repetition=outcome.scheduled.repetition,
+        identity=outcome.scheduled.identity,
+        began=outcome.began,
+        began_ns=outcome.began_ns,
+        seconds=round(outcome.seconds, 3),
+        leader=outcome.leader,
+        error=outcome.error,
+        findings=[finding.values() for finding in outcome.findings],
+        load=dict(outcome.load.values) if outcome.load is not None else None,
+        network=dict(outcome.network.values) if outcome.network is not None else None,
+        machine=dict(outcome.machine) if outcome.machine is not None else None,
+    )
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=str)
+
+
+def _indented(content: RunFile) -> str:
+    """JSON with a line for each entry, and one for each item of a list: samples are long lists of numbers."""
+
+    def lines(value: Any) -> str:
+        if isinstance(value, list) and value:
+            return "[\n" + ",\n".join(f"  {_compact(item)}" for item in value) + "\n ]"
+        return _compact(value)
+
+    entries = (f" {_compact(key)}: {lines(value)}" for key, value in content.model_dump(by_alias=True).items())
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short."""
+
+    path: Path
+    manifest: Mapping[str, Any] | None
+    network: Mapping[str, Any] | None
+    scenarios: Sequence[Mapping[str, Any]]
+    events: Sequence[Mapping[str, Any]]
+    logs: Sequence[Path]
+    torn: int
+
+
+def find_run(place: Path) -> Path:
+    """The run directory that ``place`` means: itself, or the newest of a CSV or of a folder of runs.
+
+    Raises ``UsageError`` where there is none.
+    """
+    if (place / MANIFEST).is_file() or (place / EVENTS).is_file():
+        return place
+    folder = runs_folder(place) if place.suffix == ".csv" else place
+    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    if not found:
+        raise UsageError(
+            f"{place} is no run: got no {MANIFEST} there and no run directory in {folder}\n"
+            "  Name a run directory (OUT.runs/RUN), or a CSV, whose newest run is shown."
+        )
+    return found[-1]
+
+
+def read_run(path: Path) -> ReadRun:
+    """Read a run directory back. Raises ``UsageError`` for a file that is of another version."""
+    scenarios, torn_scenarios = _read_lines(path / SCENARIOS)
+    events, torn_events = _read_lines(path / EVENTS)
+    logs = sorted((path / LOGS).glob("*.log"))
+    torn = torn_scenarios + torn_events
+    return ReadRun(path, _read(path / MANIFEST), _read(path / NETWORK), scenarios, events, logs, torn)
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        return _known(json.loads(path.read_text(encoding="utf-8")), path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
+def _read_lines(path: Path) -> tuple[list[Mapping[str, Any]], int]:
+    lines: list[Mapping[str, Any]] = []
+    torn = 0
+    if path.is_file():
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                value = json.loads(text)
+            except ValueError:
+                torn += 1
+                continue
+            lines.append(_known(value, path))
+    return lines, torn
+
+
+def _known(value: Any, path: Path) -> Mapping[str, Any]:
+    version = value.get("schema") if isinstance(value, dict) else None
+    if version != 1:
+        raise UsageError(f"{path} is of version {version!r}; version 1 is read here")
+    assert isinstance(value, dict)
+    return value

@@ -1,0 +1,36 @@
+"""What a run gives back to whoever called it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.results import csv_file
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run that came to its end.
+
+    ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
+    """
+
+    run_id: str
+    directory: Path
+    outcomes: tuple[ScenarioOutcome, ...]
+    rows: tuple[dict[str, str], ...]
+
+    @property
+    def failed(self) -> int:
+        """How many scenarios failed or were not run."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    @property
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a table: numbers as numbers, what does not apply as missing."""
+        return csv_file.frame_of(self.rows)

@@ -1,0 +1,244 @@
+"""A run to call: what the command `run` does, for the command line, sweeps and notebooks alike.
+
+Nothing here knows terminals or installs signal handlers, and it works on any thread: the caller hands in a stop token
+(``base.stop.Stop``) and whoever wants to see the course of the run (``runs.progress.RunProgress``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from containernet_env import __version__
+from containernet_env.base.clock import Moment
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.stop import Stop
+from containernet_env.containernet import select
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+from containernet_env.model.config import Config
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.scenario import ScenarioSet
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import Plan
+from containernet_env.results.columns import row_of
+from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_files import Manifest
+from containernet_env.results.run_result import RunResult
+from containernet_env.runs import clean, labs, machine
+from containernet_env.runs.lock import RunLock
+from containernet_env.runs.matrix import Matrix
+from containernet_env.runs.prepare import prepare
+from containernet_env.runs.progress import RunProgress, Silent
+from containernet_env.runs.testbed import Testbed
+from containernet_env.setup import ready_images
+
+DEFAULT_PORT = 8080
+DEFAULT_TOLERANCE = Tolerance()
+
+
+def measure(
+    topology: Config | Path | str,
+    scenarios: ScenarioSet | Path | str | None,
+    out: Path | str,
+    *,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    repeat: int = 1,
+    links: LinksChoice = "auto",
+    switches: SwitchesChoice = "auto",
+    engine: EngineChoice = "builtin",
+    congestion_control: str = "cubic",
+    rtt_tolerance: str | Tolerance = DEFAULT_TOLERANCE,
+    port: int = DEFAULT_PORT,
+    progress: RunProgress | None = None,
+    stop: Stop | None = None,
+) -> RunResult:
+    """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
+
+    Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
+    ``quick`` its small form. Everything else is as the options of `run` have it. Raises ``ConfigError`` and
+    ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks something,
+    ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
+    """
+    plan = prepare(
+        topology,
+        scenarios,
+        quick=quick,
+        only=only,
+        repeat=repeat,
+        links=links,
+        switches=switches,
+        engine=engine,
+        congestion_control=congestion_control,
+    )
+    tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
+    return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
+
+
+def carry_out(
+    plan: Plan,
+    out: Path,
+    *,
+    tolerance: Tolerance,
+    port: int = DEFAULT_PORT,
+    progress: RunProgress | None = None,
+    stop: Stop | None = None,
+    command: Sequence[str] | None = None,
+) -> RunResult:
+    """Carry a plan out. ``command`` is what the manifest says of the caller. See ``measure``."""
+    progress, stop = progress or Silent(), stop or Stop()
+    require_root()
+    select.require(plan)
+    with RunLock():
+        results = ResultsFile(out)
+        for note in results.open().notes:
+            progress.note(note)
+        try:
+            run = _Run(plan, results, tolerance, port, progress, stop, list(command or sys.argv))
+            return run.carry_out()
+        finally:
+            results.close()
+
+
+class _Run:
+    """One run: bring-up, matrix, tear-down in any case, and what it leaves behind."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        results: ResultsFile,
+        tolerance: Tolerance,
+        port: int,
+        progress: RunProgress,
+        stop: Stop,
+        command: list[str],
+    ) -> None:
+        self._plan = plan
+        self._results = results
+        self._progress = progress
+        self._stop = stop
+        self._began = Moment.now()
+        self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
+        self._directory = RunDirectory(results.path, self._run_id)
+        self._manifest = Manifest(
+            run_id=self._run_id,
+            began=self._began.at,
+            began_ns=self._began.at_ns,
+            program={"version": __version__},
+            command=command,
+            config_hash=config_hash(plan),
+            plan=plan_values(plan),
+        )
+        self._outcomes: list[ScenarioOutcome] = []
+        self._rows: list[dict[str, str]] = []
+        self._facts = RunFacts(plan.config, self._run_id)
+        self._labs = 0
+        self._testbed_settings = (tolerance, port)
+
+    def carry_out(self) -> RunResult:
+        """Everything from the images to the tear-down."""
+        images = ready_images()
+        for name in clean.remove_leftovers().removed:
+            self._progress.note(f"removed {name}, left behind by a killed run")
+        for note in self._plan.notes:
+            self._progress.note(note)
+        self._directory.write_manifest(self._manifest)
+        self._event("run_began", f"run {self._run_id}")
+        self._labs = labs.others_up()
+        if self._labs:
+            count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
+            self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
+        tolerance, port = self._testbed_settings
+        testbed = Testbed(
+            self._plan,
+            images,
+            self._progress,
+            port=port,
+            tolerance=tolerance,
+            on_event=self._event,
+            on_proof=self._directory.add_proof,
+            stop=self._stop,
+        )
+        try:
+            try:
+                testbed.up()
+                self._describe(testbed)
+                self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
+                plan = self._plan
+                Matrix(
+                    testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
+                ).run()
+            finally:
+                self._stop.shield()
+        finally:
+            self._stop.shield()
+            self._take_down(testbed)
+        return RunResult(self._run_id, self._directory.path, tuple(self._outcomes), tuple(self._rows))
+
+    def _describe(self, testbed: Testbed) -> None:
+        """Write down what was brought up, before the load."""
+        plan, version = self._plan, testbed.cluster.version()
+        largest = plan.largest_member_rtt
+        self._manifest = self._manifest.model_copy(
+            update={
+                "machine": machine.facts(),
+                "images": dict(testbed.images),
+                "links": testbed.link_facts(),
+                "hosts": testbed.host_facts(),
+                "store": {"kind": plan.store.name, "version": version, "leader_at_start": testbed.leader_at_start},
+            }
+        )
+        self._directory.write_manifest(self._manifest)
+        self._facts = RunFacts(
+            config=plan.config,
+            run_id=self._run_id,
+            rtt=largest,
+            rtt_measured_ns=testbed.rtt.measured_ns(largest) if testbed.rtt and largest else None,
+            hosts=testbed.net.hosts_kind,
+            links=testbed.net.links_kind,
+            store=plan.store.name,
+            store_version=version,
+            timing=plan.timing.values(),
+            congestion_control=plan.options.tcp_congestion_control,
+            realtime=testbed.realtime,
+            config_hash=self._manifest.config_hash,
+            cpu_model=machine.cpu_model(),
+            labs=self._labs,
+        )
+
+    def _leave(self, outcome: ScenarioOutcome) -> None:
+        """Put a row on disk, then tell of it, then add it to the run directory."""
+        row = row_of(self._facts, outcome)
+        self._results.append(row)
+        self._outcomes.append(outcome)
+        self._rows.append(row)
+        self._progress.scenario_ended(outcome)
+        self._directory.add_scenario(outcome)
+        name = outcome.scheduled.scenario.name
+        self._event("scenario_ended", f"{name}: {outcome.error or 'no errors'}", name)
+
+    def _take_down(self, testbed: Testbed) -> None:
+        for name, text in testbed.logs():
+            self._directory.write_log(name, text)
+        with self._progress.stage("tear-down") as stage:
+            testbed.down()
+            stage.done("nothing of this run is left")
+        failed = sum(outcome.error is not None for outcome in self._outcomes)
+        self._event("run_ended", f"{len(self._outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed")
+
+    def _event(self, kind: str, text: str, subject: str | None = None) -> None:
+        self._directory.add_event(kind, text, subject)
+
+
+def require_root() -> None:
+    """Raises MissingRequirementError unless this is root."""
+    if os.geteuid() != 0:
+        raise MissingRequirementError(
+            "containers, namespaces and links need root", "Run it again with sudo, or as root."
+        )

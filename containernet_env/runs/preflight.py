@@ -1,0 +1,89 @@
+"""What a run would refuse after its plan has been made, told before anything exists: a dry run refuses it too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from containernet_env.base.errors import UsageError
+from containernet_env.containernet import select
+from containernet_env.network.select import choose, choose_switches
+from containernet_env.plan.plan import Plan
+from containernet_env.results.csv_file import FORMS
+
+# What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
+_CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+# Longer than any header.
+_HEADER_BYTES = 1 << 16
+
+
+def check(plan: Plan, out: Path | None = None) -> str:
+    """Raise what the run of ``plan`` with its rows in ``out`` would raise; a sentence about what is left open.
+
+    Nothing is created that stays: as root, netem and Open vSwitch are tried out where the plan insists on one of them.
+    Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
+    """
+    if out is not None:
+        _check_results(out)
+    _check_congestion_control(plan.options.tcp_congestion_control)
+    open_questions = ["whether the Docker engine and its images are ready"]
+    if os.geteuid() == 0:
+        _check_network(plan)
+    else:
+        open_questions += _check_network_without_root(plan)
+    return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can tell: {'; '.join(open_questions)}."
+
+
+def _check_results(out: Path) -> None:
+    """That rows can be appended to a file, as far as `results.csv_file.ResultsFile` finds that out by reading."""
+    nearest = next(parent for parent in out.absolute().parents if parent.exists())
+    if not nearest.is_dir():
+        raise UsageError(f"cannot write results to {out}: {nearest} is not a directory")
+    try:
+        with out.open("rb") as file:
+            first, newline, _ = file.read(_HEADER_BYTES).partition(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot write results to {out}: {error.strerror}") from error
+    text = first.decode(errors="replace")
+    headers = [",".join(form) for form in FORMS]
+    torn = not newline and any(header.startswith(text) for header in headers)
+    if not torn and text.rstrip("\r") not in headers:
+        raise UsageError(
+            f"{out} is not a results file: its first line is neither our header nor the seed's.\n"
+            f"  got: {text[:100]!r}\n  Choose another file, or move this one away."
+        )
+
+
+def _check_congestion_control(algorithm: str) -> None:
+    try:
+        available = _CONGESTION_CONTROLS.read_text().split()
+    except OSError:
+        return  # the host's own namespace tells it
+    if algorithm not in available:
+        raise UsageError(
+            f"--congestion-control: this kernel has no TCP congestion control {algorithm!r}; "
+            f"it has: {', '.join(available)}"
+        )
+
+
+def _check_network(plan: Plan) -> None:
+    if plan.options.engine == "containernet":
+        select.require(plan)
+    elif plan.links_by == "netem" or plan.options.switches != "auto":
+        choose_switches(plan.options.switches, choose(plan.links_by))
+
+
+def _check_network_without_root(plan: Plan) -> list[str]:
+    """What can be told without trying it out; the questions that are left open."""
+    wants_ovs = plan.options.switches == "ovs"
+    if wants_ovs and shutil.which("ovs-vsctl") is None:
+        choose_switches("ovs", "netem")
+    if plan.options.engine == "containernet":
+        select.require_original()
+        return ["whether this kernel has what the original Containernet needs"]
+    questions = ["whether Open vSwitch can make a bridge"] if wants_ovs else []
+    needs_netem = plan.links_by == "netem" or plan.options.switches != "auto"
+    return [*questions, "whether this kernel has netem"] if needs_netem else questions

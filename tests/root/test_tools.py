@@ -1,0 +1,173 @@
+"""The shell's measuring and recording commands on real networks of plain Mininet hosts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet.command_line import run_command
+from containernet_env.containernet.network import Containernet
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.link import LinkSpec
+from containernet_env.network.capture import Capture
+from containernet_env.network.throughput import measure
+from tests.root.network import ADDRESSES, COARSE, answers, keywords_of, needs_emulator, needs_root
+from tests.root.network import emulated as emulated_link
+
+pytestmark = [
+    pytest.mark.root,
+    needs_root,
+    pytest.mark.skipif(not shutil.which("mnexec"), reason="mnexec is not installed"),
+    # Mininet leaves its shells' files to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(params=[pytest.param("emulator", marks=needs_emulator), "bridge"])
+def net(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Containernet]:
+    """Two hosts on a switch at 50 Mbit/s."""
+    with Containernet(controller=None, **keywords_of(request.param, monkeypatch)) as network:
+        network.addSwitch("s1")
+        for name in ("h1", "h2"):
+            network.addHost(name)
+            network.addLink(name, "s1", bw=50)
+        network.start()
+        yield network
+
+
+def frames_of(path: Path) -> list[tuple[int, bytes]]:
+    """The frames in a pcap file with nanoseconds, and their times (ns)."""
+    data = path.read_bytes()
+    magic, major, minor, _, _, _, kind = struct.unpack_from("=IHHIIII", data)
+    assert (magic, major, minor, kind) == (0xA1B23C4D, 2, 4, 1)
+    frames, offset = [], 24
+    while offset < len(data):
+        seconds, ns, held, original = struct.unpack_from("=IIII", data, offset)
+        assert held == original
+        frames.append((seconds * 10**9 + ns, data[offset + 16 : offset + 16 + held]))
+        offset += 16 + held
+    assert offset == len(data)
+    return frames
+
+
+def test_iperf_finds_the_links_bandwidth(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = time.monotonic()
+    assert run_command(net, "iperf h1 h2 2") == 0
+    assert time.monotonic() - begin < 12
+    said = re.search(r"h1 -> h2: ([\d.]+) Mbit/s over 2\.\d s \(TCP \w+\)", capsys.readouterr().out)
+    assert said is not None
+    # 1448 of 1514 bytes are payload; what waits in buffers at the start comes on top, congestion takes some away.
+    assert (20 if COARSE else 38) < float(said[1]) < 53, said[0]
+
+
+def test_iperf_over_a_link_that_is_down_ends_with_an_error(net: Containernet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("containernet_env.network.throughput._CONNECT_DEADLINE_S", 0.5)
+    net.link_down("h1", "s1")
+    with pytest.raises(RunError, match="no TCP connection to"):
+        run_command(net, "iperf h1 h2 1")
+
+
+def test_a_recording_holds_every_frame_whole_and_in_time(
+    net: Containernet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    h1, h2 = net.hosts
+    path = tmp_path / "h1.pcap"
+    before = time.time_ns()
+    assert run_command(net, f"capture h1 {path}") == 0
+    with (
+        netns.socket_in(h1.pid, socket.AF_INET, socket.SOCK_DGRAM) as here,
+        netns.socket_in(h2.pid, socket.AF_INET, socket.SOCK_DGRAM) as there,
+    ):
+        there.bind((h2.IP(), 0))
+        there.settimeout(5)
+        for number in range(200):
+            here.sendto(b"datagram %03d" % number, there.getsockname())
+            assert there.recv(100) == b"datagram %03d" % number
+    assert answers(h2.pid, h1.pid, h1.IP(), deadline_s=5)
+    assert run_command(net, "capture stop") == 0
+    assert net.captures == ()
+    frames = frames_of(path)
+    found = [frame[42:54] for _, frame in frames if frame[42:51] == b"datagram "]
+    assert found == [b"datagram %03d" % number for number in range(200)]
+    assert any(frame[42:45] == b"ask" for _, frame in frames)  # what arrives, too
+    assert all(before <= at_ns <= time.time_ns() for at_ns, _ in frames)
+    assert f"h1: {len(frames)} frames in {path}" in capsys.readouterr().out
+
+
+def test_a_recording_of_some_seconds_and_one_that_ends_with_the_network(net: Containernet, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    assert run_command(net, f"capture h2 {tmp_path / 'short.pcap'} 0.3") == 0
+    assert 0.3 <= time.monotonic() - begin < 3
+    assert run_command(net, f"capture h1 {tmp_path / 'long.pcap'}") == 0
+    assert answers(net.hosts[0].pid, net.hosts[1].pid, net.hosts[1].IP(), deadline_s=5)
+    # A cable that is pulled meanwhile ends nothing.
+    net.link_down("h1", "s1")
+    net.link_up("h1", "s1")
+    assert answers(net.hosts[0].pid, net.hosts[1].pid, net.hosts[1].IP(), deadline_s=5)
+    net.stop()
+    assert sum(frame[42:45] == b"ask" for _, frame in frames_of(tmp_path / "long.pcap")) >= 2
+    assert net.captures == ()
+
+
+def test_a_recording_is_bounded_and_says_so(tmp_path: Path) -> None:
+    with ThrowawayNamespace() as namespace:
+        netns.ip_batch(namespace.pid, ["link set dev lo up"])
+        capture = Capture("h1", namespace.pid, "lo", tmp_path / "x.pcap", limit_bytes=1 << 20)
+        with netns.socket_in(namespace.pid, socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            end = time.monotonic() + 10
+            while capture.running and time.monotonic() < end:
+                sender.sendto(bytes(8000), ("127.0.0.1", 9))
+        assert "which is full (1 MiB)" in capture.stop()
+        assert (1 << 20) - 9000 < (tmp_path / "x.pcap").stat().st_size <= 1 << 20
+        with pytest.raises(RunError, match="cannot listen on nosuch"):
+            Capture("h1", namespace.pid, "nosuch", tmp_path / "y.pcap")
+        with pytest.raises(UsageError, match="cannot write"):
+            Capture("h1", namespace.pid, "lo", tmp_path / "nosuch" / "y.pcap")
+
+
+def test_links_shows_what_is_in_force(net: Containernet, capsys: pytest.CaptureFixture[str]) -> None:
+    net.set_rate("s1", "h2", 10, one_way=True)
+    net.link_down("h1", "s1")
+    assert run_command(net, "links") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"h1-eth0 <-> s1-eth1  down  both ways: rate 50 Mbit/s, queue \d+ frames", first), first
+    rates = re.fullmatch(
+        r"h2-eth0 <-> s1-eth2  up  from h2: rate (\d+) Mbit/s, queue \d+ frames; "
+        r"from s1: rate (\d+) Mbit/s, queue \d+ frames",
+        second,
+    )
+    assert rates is not None, second
+    assert rates.groups() == ("50", "10")
+
+
+@needs_emulator
+def test_jitter_is_changed_as_the_links_can_carry_it_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with Containernet(controller=None, links="emulator") as net:
+        net.addSwitch("s1")
+        net.addHost("h1")
+        link = net.addLink("h1", "s1", delay="5ms")
+        assert run_command(net, "jitter h1 s1 1ms normal") == 0
+        assert run_command(net, "links") == 0
+        assert "both ways: delay 5ms, jitter 1ms (normal)" in capsys.readouterr().out
+        with pytest.raises(UsageError, match="negative"):
+            run_command(net, "jitter h1 s1 6ms")
+        assert run_command(net, "jitter h1 s1 0 one-way") == 0
+        held = link.read_back()
+        assert (held.a_to_b.jitter, held.b_to_a.jitter.ns) == (None, 1_000_000)
+
+
+@needs_emulator
+def test_throughput_needs_no_mininet() -> None:
+    with emulated_link(LinkSpec.symmetric(0, 20_000_000)) as (_, pids):
+        found = measure(*pids, ADDRESSES[1], 1.0)
+    assert 14e6 < found.rate_bps < 22e6
+    assert found.congestion_control

@@ -1,0 +1,235 @@
+"""The shell's commands: what they show, what they refuse, and that none of them ends the session."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mininet.cli import CLI
+from mininet.log import lg
+from mininet.node import Host
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.containernet import command_line, tools
+from containernet_env.containernet.command_line import CommandLine, run_command
+from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.network import throughput
+from containernet_env.network.throughput import Throughput
+
+MS, MBIT = 10**6, 10**6
+
+
+class FakeHost(Host):  # type: ignore[misc]
+    """A host with one interface and nothing behind it."""
+
+    def __init__(self, name: str, pid: int, address: str) -> None:
+        self.name, self.pid, self._address = name, pid, address
+        self.intfs = {0: SimpleNamespace(name=f"{name}-e")}
+        self.waiting = False
+
+    def IP(self, intf: Any = None) -> str:
+        return self._address
+
+    def terminate(self) -> None:
+        """Nothing runs."""
+
+
+class FakeNet(dict[str, Any]):
+    """A network of two hosts; every attempt to change or measure it fails in a way that nobody foresaw."""
+
+    def __init__(self) -> None:
+        self.hosts = [FakeHost("etcd1", 11, "10.0.0.1"), FakeHost("etcd2", 12, "10.0.0.2")]
+        self.nameToNode = {host.name: host for host in self.hosts}
+        super().__init__(self.nameToNode)
+        self.links: list[Any] = []
+        self.captures: tuple[Any, ...] = ()
+        self.stopped: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(f"nobody foresaw {name}")
+
+    def stop_captures(self) -> list[str]:
+        return self.stopped
+
+
+@pytest.fixture
+def net() -> FakeNet:
+    return FakeNet()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """What Mininet's own commands print."""
+    text = io.StringIO()
+    for handler in lg.handlers:
+        monkeypatch.setattr(handler, "stream", text)
+    yield text
+
+
+def test_no_command_ends_the_session(net: FakeNet, said: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CommandLine, "initReadline", classmethod(lambda cls: None))
+    monkeypatch.setattr(CommandLine, "isatty", lambda self: False)
+    net.stopped = ["etcd1: 7 frames in x.pcap"]
+    commands = ["pingall", "delay etcd1 s1 1ms", "rate etcd1", "pingpair", "dpctl x", "iperf etcd1 nobody", "links x"]
+
+    class Session(CommandLine):
+        def __init__(self) -> None:
+            self.cmdqueue: list[str] = []
+            super().__init__(net, stdin=open("/dev/null"))  # noqa: SIM115 - closed below
+
+        def preloop(self) -> None:
+            self.cmdqueue = [*commands, "py 7 + 1", "exit"]
+
+    session = Session()
+    session.stdin.close()
+    lines = said.getvalue().splitlines()
+    assert "8" in lines  # reached, after all of them
+    complaints = [line for line in lines if line.startswith("*** ") and "Starting" not in line]
+    assert len(complaints) == len(commands), lines
+    assert "*** LookupError: nobody foresaw pingAll" in complaints
+    assert "*** 'nobody' is no host; hosts: etcd1, etcd2" in complaints
+    assert lines[-1] == "etcd1: 7 frames in x.pcap"  # recordings end with the shell
+
+
+@pytest.mark.parametrize("line", ["pingall", "pingpair", "dump_nothing", "delay etcd1 s1 1ms", "links"])
+def test_what_nobody_foresaw_is_a_status_of_one(
+    line: str, net: FakeNet, said: io.StringIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(self: Any, words: Any) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(CLI, "do_dump_nothing", fail, raising=False)
+    # Standard input is pytest's here, which nobody can wait for.
+    null = open("/dev/null")  # noqa: SIM115 - closed below
+    monkeypatch.setattr(command_line, "OneLine", partial(command_line.OneLine, stdin=null))
+    net.links = [object()]
+    assert run_command(net, line) == 1
+    null.close()
+    printed = capsys.readouterr().out + said.getvalue()
+    assert printed.startswith("*** "), printed
+    assert "Error: " in printed
+
+
+def test_errors_of_ours_are_raised_with_their_status(net: FakeNet) -> None:
+    for line in (
+        "nosuch",
+        "delay etcd1",
+        "iperf etcd1 etcd1",
+        "iperf etcd1 etcd2 0",
+        "iperfudp",
+        "capture etcd1 x.txt",
+    ):
+        with pytest.raises(UsageError):
+            run_command(net, line)
+
+
+def test_iperf_says_what_one_flow_carried(
+    net: FakeNet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    def measure(*arguments: Any) -> Throughput:
+        asked.append(arguments)
+        return Throughput(59_312_500, 5.0, "cubic")
+
+    monkeypatch.setattr(throughput, "measure", measure)
+    for line in ("iperf etcd1 etcd2", "iperf", "iperf 2", "iperf etcd2 etcd1 0.5"):
+        assert run_command(net, line) == 0
+    assert asked == [
+        (11, 12, "10.0.0.2", 5.0),
+        (11, 12, "10.0.0.2", 5.0),
+        (11, 12, "10.0.0.2", 2.0),
+        (12, 11, "10.0.0.1", 0.5),
+    ]
+    assert capsys.readouterr().out.splitlines()[0] == "etcd1 -> etcd2: 94.9 Mbit/s over 5.0 s (TCP cubic)"
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [
+        (DirectionSpec(), "nothing is changed"),
+        (DirectionSpec(queue_frames=1000), "nothing is changed"),
+        (DirectionSpec(3 * MS, 100 * MBIT, 2000), "delay 3ms, rate 100 Mbit/s, queue 2000 frames"),
+        (DirectionSpec(0, MBIT // 2, None, 9000), "rate 0.5 Mbit/s, queue 9000 bytes"),
+        (DirectionSpec(3 * MS, jitter=Jitter("normal", 500_000)), "delay 3ms, jitter 500us (normal)"),
+        (
+            DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True), loss=IndependentLoss(0.015)),
+            "delay 3ms, jitter 1ms (uniform, frames overtake), loss 1.5%",
+        ),
+        (DirectionSpec(loss=GilbertElliottLoss(0.01, 0.24)), "loss 4% in bursts"),
+    ],
+)
+def test_a_direction_in_words(direction: DirectionSpec, words: str) -> None:
+    assert tools.describe(direction).replace("0.5ms", "500us") == words
+
+
+def test_links_are_shown_as_the_system_holds_them(net: FakeNet, capsys: pytest.CaptureFixture[str]) -> None:
+    both, other = DirectionSpec(3 * MS), DirectionSpec(10 * MS)
+
+    def link(name: str, up: bool, spec: LinkSpec, **alias: str) -> Any:
+        ends = [
+            SimpleNamespace(name="abce0", node=SimpleNamespace(name=name), **alias),
+            SimpleNamespace(name="abce1", node=SimpleNamespace(name="s1"), alias="s1-eth1"),
+        ]
+        return SimpleNamespace(
+            intf1=ends[0], intf2=ends[1], read_back=lambda: spec, statistics=lambda: {"up": up, "a_to_b": {}}
+        )
+
+    net.links = [
+        link("etcd1", True, LinkSpec(both, both), alias="etcd1-eth0"),
+        link("etcd2", False, LinkSpec(both, other), alias="etcd2-eth0"),
+        link("etcd3", True, LinkSpec(both, both)),
+    ]
+    assert run_command(net, "links") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "etcd1-eth0 <-> s1-eth1  up  both ways: delay 3ms",
+        "etcd2-eth0 <-> s1-eth1  down  from etcd2: delay 3ms; from s1: delay 10ms",
+        "etcd3 (abce0) <-> s1-eth1  up  both ways: delay 3ms",
+    ]
+
+
+def test_recordings_begin_end_and_are_listed(net: FakeNet, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    started: list[Any] = []
+
+    def start_capture(host: Any, path: Path) -> Any:
+        started.append((host.name, path))
+        net.captures = (SimpleNamespace(name=host.name, frames=7, path=path, wait=lambda seconds: None),)
+        return net.captures[0]
+
+    net.__dict__.update(start_capture=start_capture, stop_capture=lambda capture: f"ended {capture.name}")
+    path = tmp_path / "x.pcap"
+    for line in ("capture", f"capture etcd1 {path}", "capture", f"capture etcd2 {path} 3"):
+        assert run_command(net, line) == 0
+    net.stopped = ["etcd1: 7 frames"]
+    assert run_command(net, "capture stop") == 0
+    assert started == [("etcd1", path), ("etcd2", path)]
+    assert capsys.readouterr().out.splitlines() == [
+        "nothing is recorded",
+        f"etcd1: recording into {path}; `capture stop` ends it",
+        f"etcd1: 7 frames so far in {path}",
+        "ended etcd2",
+        "etcd1: 7 frames",
+    ]
+    for wrong in ("capture etcd1", f"capture etcd1 {path} soon", f"capture s9 {path}", f"capture etcd1 {path} 1 2"):
+        with pytest.raises(UsageError):
+            run_command(net, wrong)
+
+
+def test_every_command_of_ours_has_help() -> None:
+    for verb in (*command_line.CHANGES, *command_line.TOOLS):
+        assert (getattr(CommandLine, f"do_{verb}").__doc__ or "").startswith(verb)
+
+
+def test_a_run_error_of_a_tool_is_raised(net: FakeNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*arguments: Any) -> Throughput:
+        raise RunError("no TCP connection to 10.0.0.2: timed out")
+
+    monkeypatch.setattr(throughput, "measure", measure)
+    with pytest.raises(RunError, match="no TCP connection"):
+        run_command(net, "iperf etcd1 etcd2")

@@ -1,0 +1,195 @@
+"""One container, on a fake of the engine: its first process and its shim are processes of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+from docker.errors import APIError
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import container, engine
+from containernet_env.hosts.container import Container
+from containernet_env.hosts.limits import Limits
+from containernet_env.hosts.options import ContainerOptions
+from containernet_env.hosts.shim import shim_of
+
+
+class Family:
+    """A process called as the engine's shim is, and its child."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        program = folder / name
+        program.symlink_to(shutil.which("sh") or "/bin/sh")
+        self.shim = subprocess.Popen(
+            [program, "-c", "sleep 60 & echo $!; wait $!; read _"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.shim.stdout is not None
+        self.first = int(self.shim.stdout.readline())
+
+    def end_first(self) -> None:
+        subprocess.run(["kill", "-9", str(self.first)], check=False)
+
+    def end(self) -> None:
+        assert self.shim.stdin is not None
+        assert self.shim.stdout is not None
+        self.end_first()
+        self.shim.stdin.close()
+        self.shim.wait(10)
+        self.shim.stdout.close()
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Family]:
+    made = Family(tmp_path, "containerd-shim-runc-v2")
+    yield made
+    made.end()
+
+
+class Api:
+    """The SDK's low-level client."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.asked: list[str] = []
+        self.created: dict[str, Any] = {}
+        self.failing: dict[str, Exception] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            self.asked.append(name)
+            if name in self.failing:
+                raise self.failing[name]
+            if name == "create_container":
+                self.created = options
+                return {"Id": "abc", "Warnings": ["no swap limit"]}
+            if name == "inspect_container":
+                return {"State": {"Pid": self.pid, "Running": False, "ExitCode": 4, "OOMKilled": False}, "Config": {}}
+            return b"this is why\r\n" if name == "logs" else options
+
+        return call
+
+
+@pytest.fixture
+def api(family: Family, monkeypatch: pytest.MonkeyPatch) -> Api:
+    made = Api(family.first)
+    monkeypatch.setattr(engine, "client", lambda: SimpleNamespace(api=made))
+    monkeypatch.setattr(container, "cgroups_of", lambda pid: None)
+    monkeypatch.setattr(container, "limit_swap", lambda groups, *limits: None)
+    monkeypatch.setattr(container, "read_limits", lambda groups: Limits(50_000, 100_000, 64 << 20, None))
+    return made
+
+
+OPTIONS = ContainerOptions(dcmd="sleep 60", cpus=0.5, mem_limit="64m", logs=True)
+IMAGE = {"Id": "sha256:1", "Config": {}}
+
+
+def started(options: ContainerOptions = OPTIONS) -> Container:
+    made = Container("d1", options)
+    assert made.create(IMAGE, "cnenv-abc123-d1", {"ours": "1"}) == ["no swap limit"]
+    made.start()
+    return made
+
+
+def test_from_its_creation_to_its_end(api: Api, family: Family) -> None:
+    host = started()
+    assert (host.id, host.pid, host.alive, host.died()) == ("abc", family.first, True, False)
+    assert (api.created["entrypoint"], api.created["labels"]) == (["sleep", "60"], {"ours": "1"})
+    assert host.exit_state().exit_code is None
+    assert host.logs() == "this is why\n"
+    family.end_first()
+    family.shim.stdin.close()  # type: ignore[union-attr]
+    family.shim.wait(10)
+    assert host.died()
+    assert host.exit_state().exit_code == 4
+    host.remove()
+    host.remove()
+    host.wait_gone()
+    assert api.asked.count("remove_container") == 1
+    with pytest.raises(RunError, match="d1: its container has been removed"):
+        _ = host.pid
+
+
+def test_removal_is_over_when_the_shim_has_ended(api: Api, family: Family) -> None:
+    host = started()
+    host.remove()
+    ender = threading.Timer(0.3, family.end)
+    began = time.monotonic()
+    ender.start()
+    host.wait_gone()
+    assert time.monotonic() - began > 0.25
+    assert family.shim.poll() is not None
+    ender.join()
+
+
+def test_a_shim_that_stays_is_named(api: Api, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SHIM_DEADLINE_S", 0.05)
+    host = started()
+    host.remove()
+    with pytest.raises(RunError, match=f"host d1: the engine's shim, process {family.shim.pid}, has not ended"):
+        host.wait_gone()
+    host.wait_gone()
+
+
+def test_label_based_removal_waits_for_shims_too(api: Api, family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SHIM_DEADLINE_S", 0.05)
+    with pytest.raises(RunError, match=f"process {family.shim.pid}, has not ended"):
+        engine.remove_containers(["abc"])
+
+
+def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Family) -> None:
+    shim = shim_of(family.first)
+    assert shim is not None
+    assert shim.pid == family.shim.pid
+    assert not shim.has_ended()
+    shim.close()
+    shim.close()
+    assert shim.has_ended()
+    # Where the engine is in another pid namespace, the parent reads as 0.
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("7 (a b) c) S 0 7 7")
+    assert shim_of(7, tmp_path) is None
+    assert shim_of(8, tmp_path) is None
+    other = Family(tmp_path, "supervisor")
+    try:
+        assert shim_of(other.first) is None
+    finally:
+        other.end()
+
+
+def test_a_first_process_that_ended_at_once_is_an_error_with_its_last_words(api: Api) -> None:
+    api.pid = 0
+    with pytest.raises(RunError, match="ended at once with exit code 4: this is why"):
+        started()
+
+
+def test_a_limit_that_is_not_held_is_an_error(api: Api) -> None:
+    host = Container("d1", ContainerOptions(cpus=1.5), "abc")
+    with pytest.raises(RunError, match="cpu_quota_us=50000 instead of 150000"):
+        host.adopt(api.pid)
+    host.remove()
+
+
+def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
+    response = requests.Response()
+    response.status_code = 400
+    api.failing["start"] = APIError("refused", response=response, explanation="exec: nonexistent")
+    with pytest.raises(RunError, match="the engine refused: exec: nonexistent"):
+        started()
+    api.failing = {"update_container": requests.exceptions.ReadTimeout("read timed out")}
+    host = started()
+    with pytest.raises(RunError, match=r"host d1: limits \{'cpu_quota': 5000\} were refused: read timed out"):
+        host.update(cpu_quota=5000, cpu_period=None)
+    api.failing = {}
+    with pytest.raises(RunError, match=r"host d1: .*cpu_quota_us=50000 instead of 5000"):
+        host.update(cpu_quota=5000)
+    host.update()
+    host.remove()

@@ -1,0 +1,116 @@
+"""The Markdown files: every relative link leads somewhere, and prose fits the page."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_COLUMNS = 120
+NOT_YET_REFLOWED = {
+    "CHANGELOG.md",
+    "README.md",
+    "docs/containernet.md",
+    "docs/http-api.md",
+    "docs/load.md",
+    "results/README.md",
+}
+
+_LINK = re.compile(r"\[[^\[\]]*\]\(([^()\s]+)\)")
+_INLINE_CODE = re.compile(r"(`+).*?\1", re.DOTALL)
+
+
+def markdown_files() -> list[str]:
+    """Paths relative to the project; hidden directories hold caches and virtual environments."""
+    found = []
+    for directory, subdirectories, names in os.walk(ROOT):
+        subdirectories[:] = [name for name in subdirectories if not name.startswith(".")]
+        found += [str(Path(directory, name).relative_to(ROOT)) for name in names if name.endswith(".md")]
+    return sorted(found)
+
+
+def outside_code(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, without fenced and indented code blocks."""
+    fence, indented, before = "", False, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        marker = re.match(r" *(```+|~~~+)", line)
+        if marker is not None and (not fence or marker[1].startswith(fence)):
+            fence = "" if fence else marker[1]
+        elif not fence:
+            indented = line.startswith("    ") and (indented or not before.strip())
+            if not indented:
+                yield number, line
+        before = line
+
+
+def links(text: str) -> list[str]:
+    """Targets of inline links; a link may be broken over two lines."""
+    return _LINK.findall(_INLINE_CODE.sub("", "\n".join(line for _, line in outside_code(text))))
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub makes of the headings: lower case, no punctuation, hyphens for spaces, a number if repeated."""
+    made: dict[str, int] = {}
+    found = set()
+    for _, line in outside_code(text):
+        if (heading := re.match(r"#{1,6} +(.*)", line)) is not None:
+            slug = re.sub(r"[^\w\- ]", "", heading[1].strip().lower()).replace(" ", "-")
+            count = made.get(slug, 0)
+            made[slug] = count + 1
+            found.add(f"{slug}-{count}" if count else slug)
+    return found
+
+
+def broken(file: Path) -> list[str]:
+    """The links of a file that lead nowhere."""
+    dead = []
+    for target in links(file.read_text("utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = unquote(target).partition("#")
+        found = file.parent / path if path else file
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text("utf-8"))):
+            dead.append(target)
+    return dead
+
+
+def long_lines(text: str) -> list[int]:
+    """Numbers of the lines that are too long: prose, but for table rows and lines with an address."""
+    return [
+        number
+        for number, line in outside_code(text)
+        if len(line) > MAX_COLUMNS and not line.lstrip().startswith("|") and "://" not in line
+    ]
+
+
+@pytest.mark.parametrize("name", markdown_files())
+def test_every_relative_link_leads_somewhere(name: str) -> None:
+    assert broken(ROOT / name) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(markdown_files()) - NOT_YET_REFLOWED))
+def test_no_line_of_prose_is_too_long(name: str) -> None:
+    assert long_lines((ROOT / name).read_text("utf-8")) == []
+
+
+def test_dead_links_and_anchors_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# A heading, `coded`\n\n## Twice\n\n## Twice\n\n```\n# no heading\n```\n")
+    file = tmp_path / "file.md"
+    file.write_text(
+        "[good](other.md) [good](other.md#a-heading-coded) [good\ntoo](other.md#twice-1) [out](https://example.org/)\n"
+        "[dead](gone.md) [dead](other.md#no-heading) [dead](#nowhere) `[code](gone.md)`\n\n    [code](gone.md)\n"
+    )
+    assert broken(file) == ["gone.md", "other.md#no-heading", "#nowhere"]
+
+
+def test_only_prose_counts_as_long() -> None:
+    long = "word " * 30
+    text = (
+        f"{long}\n| {long} |\n\n    {long}\n\n```\n{long}\n```\n- https://example.org/ {long}\n- {long}\n    {long}\n"
+    )
+    assert long_lines(text) == [1, 10, 11]

@@ -1,0 +1,579 @@
+"""The matrix on a testbed of fakes: every scenario leaves its row, whatever happens to it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.stop import Stop
+from containernet_env.cli.signals import StopSignals
+from containernet_env.config import load_config
+from containernet_env.load.server import Answer, Progress
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Warmup
+from containernet_env.plan.plan import PlannedScenario
+from containernet_env.results.columns import row_of
+from containernet_env.runs import matrix as run_module
+from containernet_env.runs.matrix import Matrix
+from containernet_env.runs.progress import Silent
+from tests.unit.answers import closed_loop, open_loop
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+
+
+def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
+    return Scenario(
+        name=name,
+        type="write",
+        total=total,
+        clients=10,
+        conns=2,
+        key_size=key_size,
+        val_size=val_size,
+        key_space=total,
+        target="leader",
+    )
+
+
+def read(name: str) -> Scenario:
+    return Scenario(
+        name=name,
+        type="read",
+        total=500,
+        clients=10,
+        conns=2,
+        key_size=8,
+        val_size=256,
+        key_space=1000,
+        consistency="l",
+    )
+
+
+def result_of(ok: int = 1000, failed: int = 0) -> LoadResult:
+    percentiles = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
+    made = closed_loop(
+        response_time__percentiles_s=percentiles | {"99.99": None},
+        ok=ok,
+        failed=failed,
+        done=ok + failed,
+        outcomes={"ok": ok, "failed": failed, "unknown": 0, "unsent": 0},
+        requests_per_s=100.5,
+        total_s=10.0,
+        slowest_s=0.05,
+        fastest_s=0.018,
+        average_s=0.02,
+        stddev_s=0.001,
+        percentiles_s=percentiles,
+    )
+    return LoadResult.from_json(made)
+
+
+class FakeCluster:
+    """Three members; `dead` names those that died and why."""
+
+    def __init__(self) -> None:
+        self.dead: dict[str, str] = {}
+        self.leaders: Iterator[str | None] = iter(())
+        self.answering = True
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {name: f"{name}:2379" for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead}
+
+    def deaths(self) -> dict[str, str]:
+        return dict(self.dead)
+
+    def has_quorum(self) -> bool:
+        return len(self.dead) <= 1
+
+    def answers(self, timeout_s: float) -> bool:
+        return self.answering and self.has_quorum()
+
+    def leader(self) -> str | None:
+        return next(self.leaders, "etcd1") or None
+
+
+class FakeServer:
+    """Answers each benchmark by `behave(path, body)`; `cancel` sets `cancelled`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled = threading.Event()
+        self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: Answer(result_of(), None)
+
+    def run(self, path: str, body: dict[str, Any], timeout_s: float) -> Answer:
+        self.asked.append((path, body))
+        return self.behave(path, body)
+
+    def progress(self) -> Progress | None:
+        return Progress(True, 1, 10, 0)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+class FakeNet:
+    """Links that saw what `seen` says."""
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 20_000}}
+
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        self.asked.append(reset)
+        if "error" in self.seen:
+            raise RunError(self.seen["error"])
+        return self.seen
+
+
+class Notes(Silent):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Bench:
+    """A matrix on fakes, and the outcomes that it left."""
+
+    def __init__(self, *scenarios: Scenario) -> None:
+        self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
+        self.target: Any = SimpleNamespace(
+            cluster=self.cluster,
+            server=self.server,
+            network=self.net,
+            client_host=SimpleNamespace(alive=True),
+            network_failure=None,
+            leader_at_start="etcd1",
+        )
+        self.outcomes: list[ScenarioOutcome] = []
+        self.stop: Stop = StopSignals()
+        self.facts = RunFacts(load_config(CONFIG), "run-1")
+        planned = [PlannedScenario(ScheduledScenario(scenario, 1), False, 1.0) for scenario in scenarios]
+        dataset = Dataset(8, 256, 1000)
+        self.matrix = Matrix(self.target, planned, dataset, self.outcomes.append, self.progress, self.stop)
+
+    def rows(self) -> list[dict[str, str]]:
+        return [row_of(self.facts, outcome) for outcome in self.outcomes]
+
+    def errors(self) -> list[str]:
+        return [row["Error"] for row in self.rows()]
+
+    def findings(self) -> list[str]:
+        return [finding.text for outcome in self.outcomes for finding in outcome.findings]
+
+
+@pytest.fixture(autouse=True)
+def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 0.05)
+
+
+def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
+    bench = Bench(write("w"), read("r"))
+    bench.matrix.run()
+    first, second = bench.rows()
+    assert (first["TestType"], first["KeySize"], first["Consistency"], first["Target"]) == (
+        "write",
+        "8",
+        "-",
+        "leader",
+    )
+    assert (second["TestType"], second["KeySize"], second["Consistency"], second["Target"]) == (
+        "read",
+        "-",
+        "l",
+        "cluster",
+    )
+    assert (first["Total"], first["Requests/sec"], first["50%"], first["99.9%"]) == (
+        "10.000000",
+        "100.5000",
+        "0.020000",
+        "0.020000",
+    )
+    assert (first["LinkDelay_ms"], first["Bandwidth_mbps"], first["Leader"], first["Error"]) == (
+        "3",
+        "1000",
+        "etcd1",
+        "-",
+    )
+    assert sum(error != "-" for error in bench.errors()) == 0
+
+
+def test_reads_need_no_load_where_a_write_made_their_keys() -> None:
+    bench = Bench(write("w"), read("r"), read("r2"))
+    bench.matrix.run()
+    assert [path for path, _ in bench.server.asked] == [
+        "/benchmark/write",
+        "/benchmark/read",
+        "/benchmark/read",
+    ]
+
+
+@pytest.mark.parametrize("before", [[], [write("other", key_size=4, val_size=64)], [write("few", total=999)]])
+def test_the_data_set_is_loaded_once_unmeasured_where_no_write_made_it(before: list[Scenario]) -> None:
+    bench = Bench(*before, read("r"), read("r2"))
+    bench.matrix.run()
+    loads = bench.server.asked[len(before) :]
+    assert [path for path, _ in loads] == ["/benchmark/write", "/benchmark/read", "/benchmark/read"]
+    assert (loads[0][1]["total"], loads[0][1]["keySize"], loads[0][1]["valSize"]) == (1000, 8, 256)
+    assert len(bench.rows()) == len(before) + 2
+
+
+def test_a_write_of_the_same_keys_with_other_values_spoils_the_data_set() -> None:
+    bench = Bench(write("w"), write("spoiler", val_size=64), read("r"))
+    bench.matrix.run()
+    assert [path for path, _ in bench.server.asked][-2:] == ["/benchmark/write", "/benchmark/read"]
+    assert len(bench.server.asked) == 4
+
+
+def test_a_failed_scenario_leaves_its_reason_and_the_matrix_goes_on() -> None:
+    bench = Bench(write("w"), write("w2"))
+    outcomes = iter([Answer(result_of(ok=990, failed=10), "10 of 1000 requests failed"), Answer(result_of(), None)])
+    bench.server.behave = lambda path, body: next(outcomes)
+    bench.matrix.run()
+    assert bench.errors() == ["10 of 1000 requests failed", "-"]
+    assert bench.rows()[0]["Errors"] == "10"
+    assert sum(error != "-" for error in bench.errors()) == 1
+
+
+def test_a_member_that_dies_is_named_and_left_out_of_later_scenarios() -> None:
+    bench = Bench(write("w"), write("w2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
+        return Answer(result_of(), None)
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    assert bench.errors() == ["etcd2 was OOM-killed", "etcd2 was OOM-killed earlier"]
+    assert bench.server.asked[1][1]["endpoints"] == "etcd1:2379,etcd3:2379"
+
+
+def test_a_lost_quorum_ends_the_scenario_and_the_rest_is_not_run() -> None:
+    bench = Bench(write("w"), write("w2"), read("r"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
+        assert bench.server.cancelled.wait(10), "nobody ended a benchmark that nobody can answer"
+        return Answer(result_of(ok=5), "cancelled after 5 of 1000 requests")
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    why = "etcd1 was OOM-killed; etcd3 was OOM-killed"
+    assert bench.errors() == [
+        f"{why}; cancelled after 5 of 1000 requests",
+        f"not run: {why}",
+        f"not run: {why}",
+    ]
+    assert sum(error != "-" for error in bench.errors()) == 3
+
+
+def test_a_scenario_whose_member_died_is_ended_though_a_quorum_lives() -> None:
+    bench = Bench(write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.cluster.dead["etcd1"] = "etcd1 was OOM-killed"
+        assert bench.server.cancelled.wait(10), "nobody ended a benchmark whose member is dead"
+        return Answer(result_of(ok=400), "cancelled")
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    assert bench.errors() == ["etcd1 was OOM-killed; cancelled"]
+
+
+def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded() -> None:
+    bench = Bench(write("w"), write("w2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.target.network_failure = "the link emulator ended"
+        return Answer(result_of(), None)
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    assert bench.errors()[1] == "not run: the link emulator ended"
+    assert "the link emulator ended" in bench.errors()[0]
+
+
+def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
+    bench = Bench(read("r"), read("r2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.target.network_failure = "the link emulator ended"
+        assert bench.server.cancelled.wait(10), "nobody ended a load that nobody can answer"
+        return Answer(result_of(ok=5), "cancelled")
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    assert bench.errors() == ["not run: the data set could not be loaded: the link emulator ended; cancelled"] * 2
+
+
+def test_nothing_is_begun_on_a_dead_network() -> None:
+    bench = Bench(read("r"), write("w"))
+    bench.target.network_failure = "the link emulator ended"
+    bench.matrix.run()
+    assert bench.errors() == ["not run: the link emulator ended"] * 2
+    assert bench.server.asked == []
+
+
+def test_a_dead_network_gets_no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 60.0)
+    bench = Bench(write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.target.network_failure = "the link emulator ended"
+        assert bench.server.cancelled.wait(10), "the network was given time to come back"
+        return Answer(result_of(ok=5), "cancelled")
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    assert bench.errors() == ["the link emulator ended; cancelled"]
+
+
+def test_a_network_that_dies_while_the_cluster_is_asked_for_an_answer_is_the_reason() -> None:
+    bench = Bench(write("w"), write("w2"))
+    bench.server.behave = lambda path, body: Answer(result_of(ok=5), "5 of 10 requests failed")
+
+    def answers(timeout_s: float) -> bool:
+        bench.target.network_failure = "the link emulator ended"
+        return False
+
+    bench.cluster.answers = answers  # type: ignore[method-assign]
+    bench.matrix.run()
+    assert bench.errors() == ["5 of 10 requests failed", "not run: the link emulator ended"]
+
+
+def test_a_data_set_that_cannot_be_loaded_leaves_rows_not_run() -> None:
+    bench = Bench(read("r"), read("r2"))
+    bench.server.behave = lambda path, body: Answer(None, "no leader")
+    bench.matrix.run()
+    assert bench.errors() == ["not run: the data set could not be loaded: no leader"] * 2
+
+
+def mixed(name: str) -> Scenario:
+    return replace(read(name), type="mixed", put_ratio=Decimal("0.5"))
+
+
+def test_a_mixed_load_needs_the_data_set_and_leaves_it_as_it_is() -> None:
+    bench = Bench(mixed("m"), mixed("m2"), read("r"))
+    outcomes = [Answer(result_of(), None), Answer(result_of(ok=5), "cancelled")]
+    bench.server.behave = lambda path, body: outcomes.pop(0) if outcomes else Answer(result_of(), None)
+    bench.matrix.run()
+    paths = [path.removeprefix("/benchmark/") for path, _ in bench.server.asked]
+    assert paths == ["write", "mixed", "mixed", "read"]
+    assert bench.errors() == ["cancelled", "-", "-"]
+
+
+def test_the_time_of_a_schedule_is_not_counted_as_taking_too_long() -> None:
+    timed = replace(write("w"), total=None, duration_ns=7200 * 10**9, warmup=Warmup(length_ns=60 * 10**9))
+    slow = replace(write("slow"), rate=Decimal(1), warmup=Warmup(requests=100))
+    bench = Bench(write("w0"), timed, slow)
+    bench.matrix.run()
+    assert [body["runTimeout"] for _, body in bench.server.asked] == [1800, 1800 + 7260, 1800 + 1100]
+
+
+def test_a_member_that_is_to_be_asked_and_is_dead_leaves_a_row_that_says_so() -> None:
+    bench = Bench(replace(read("r"), target="etcd2"), replace(read("r3"), target="etcd3"))
+    bench.cluster.dead["etcd2"] = "etcd2 was OOM-killed"
+    bench.matrix.run()
+    assert bench.errors() == ["etcd2 was OOM-killed earlier; there is no etcd2 to ask", "etcd2 was OOM-killed earlier"]
+    assert [body.get("targetMember") for _, body in bench.server.asked] == [None, "etcd3:2379"]
+
+
+def test_an_open_loop_that_fell_behind_is_no_error_but_is_told() -> None:
+    bench = Bench(replace(write("w"), rate=Decimal(500)), write("w2"))
+    late = {
+        "schedule__fell_behind": True,
+        "schedule__worst_lag_s": 0.8,
+        "schedule__late": 9,
+        "schedule__clients_short": True,
+    }
+    result = LoadResult.from_json(open_loop(**late, rate_achieved_per_s=400.0))
+    outcomes = iter([Answer(result, None), Answer(result_of(), None)])
+    bench.server.behave = lambda path, body: next(outcomes)
+    bench.matrix.run()
+    assert [(row["FellBehind"], row["Error"]) for row in bench.rows()] == [("yes", "-"), ("-", "-")]
+    assert bench.findings() == [
+        "behind its schedule: 9 requests started late, by up to 0.800 s; all clients were busy",
+    ]
+    assert sum(error != "-" for error in bench.errors()) == 0
+
+
+def test_a_leader_change_is_told() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"))
+    bench.cluster.leaders = iter(["etcd1", "etcd3", None])
+    bench.matrix.run()
+    assert [row["Leader"] for row in bench.rows()] == ["etcd1", "etcd1>etcd3", "etcd3>none"]
+
+
+def test_a_signal_leaves_a_row_interrupted_for_the_running_scenario_only() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"))
+    released = threading.Event()
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        if len(bench.server.asked) == 2:
+            signal.raise_signal(signal.SIGINT)
+            released.wait(10)
+        return Answer(result_of(), None)
+
+    bench.server.behave = behave
+    with bench.stop, pytest.raises(Interrupted):
+        bench.matrix.run()
+    released.set()
+    assert bench.errors() == ["-", "interrupted"]
+    assert bench.rows()[1]["Scenario"] == "w2"
+
+
+def test_an_unexpected_failure_leaves_a_row_too() -> None:
+    bench = Bench(write("w"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        raise RunError("the namespace is gone")
+
+    bench.server.behave = behave
+    with pytest.raises(RunError):
+        bench.matrix.run()
+    assert bench.errors() == ["the namespace is gone"]
+
+
+def test_what_the_links_saw_is_in_the_outcome_of_each_scenario() -> None:
+    bench = Bench(write("w"), write("w2"))
+    bench.matrix.run()
+    assert bench.net.asked == [True, False] * 2  # reset before each
+    assert [outcome.network for outcome in bench.outcomes] == [LinkStatistics(bench.net.seen)] * 2
+    assert bench.findings() == bench.progress.notes == []
+
+
+def test_frames_that_the_emulator_itself_lost_are_told() -> None:
+    bench = Bench(write("w"))
+    none, some = {"drops": {"queue": 9, "buffers": 0}}, {"drops": {"queue": 0, "buffers": 3}}
+    bench.net.seen = {
+        "links": {"etcd1-s1": {"a_to_b": none, "b_to_a": some}},
+        "ports": {
+            "etcd1-eth0": {"tap_drops": {"queue": 7, "receive": 0}},
+            "etcd2-eth0": {"tap_drops": None},
+        },
+    }
+    bench.matrix.run()
+    (memory, tap) = bench.findings()
+    assert memory == "link etcd1-s1: 3 frames to its first node lost, since the emulator had no memory left"
+    assert tap == "etcd1-eth0: 7 frames lost before the link, since the emulator could not keep up"
+    assert bench.errors() == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "gap_ns", "note"),
+    [
+        (1_000_000, 1_000_000, None),
+        (1_310_719, 5, "the latest 1 % of the frames reached their hosts 1.3 ms after their time, or later"),
+        (5, 80_000_000, "in 1 % of the emulator's polls, frames may have waited unread for 80.0 ms or longer"),
+    ],
+)
+def test_links_that_are_late_under_a_load_are_told(late_ns: int, gap_ns: int, note: str | None) -> None:
+    bench = Bench(write("w"))
+    bench.net.seen |= {
+        "lateness": {"count": 9, "p99_ns": late_ns},
+        "ingress_poll_delay": {"count": 9, "p99_ns": gap_ns},
+    }
+    bench.matrix.run()
+    assert bench.findings() == ([] if note is None else [note])
+    assert bench.rows()[0]["LinkLateness_99%_us"] == f"{late_ns / 1000:.1f}"
+    assert bench.rows()[0]["IngressPollDelay_99%_us"] == f"{gap_ns / 1000:.1f}"
+    assert bench.errors() == ["-"]
+
+
+def test_a_scenario_whose_counters_were_not_reset_has_none() -> None:
+    bench = Bench(write("w"), write("w2"))
+    refuse = iter([True, False, False])
+
+    def link_statistics(*, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        if next(refuse):
+            raise RunError("no answer")
+        return bench.net.seen
+
+    bench.net.link_statistics = link_statistics  # type: ignore[method-assign]
+    bench.matrix.run()
+    assert [outcome.network for outcome in bench.outcomes] == [None, LinkStatistics(bench.net.seen)]
+    assert bench.progress.notes == ["the links' counters could not be reset, so this scenario has none: no answer"]
+    assert bench.rows()[0]["LinkLateness_99%_us"] == "-"
+    assert bench.errors() == ["-", "-"]
+
+
+def test_counters_that_cannot_be_read_cost_no_row() -> None:
+    bench = Bench(write("w"))
+    bench.net.seen = {"error": "no answer"}
+    bench.matrix.run()
+    assert bench.errors() == ["-"]
+    assert bench.outcomes[0].network is None
+    assert "no answer" in bench.progress.notes[0]
+
+
+def test_a_benchmark_that_cannot_be_ended_costs_no_row() -> None:
+    bench = Bench(write("w"), write("w2"))
+
+    def cancel() -> None:
+        bench.server.cancelled.set()
+        raise RunError("the server is gone")
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.cluster.dead = {"etcd1": "etcd1 was OOM-killed", "etcd3": "etcd3 was OOM-killed"}
+        assert bench.server.cancelled.wait(10), "nobody ended a benchmark that nobody can answer"
+        return Answer(None, "the benchmark server did not answer")
+
+    bench.server.cancel = cancel  # type: ignore[method-assign]
+    bench.server.behave = behave
+    bench.matrix.run()
+    why = "etcd1 was OOM-killed; etcd3 was OOM-killed"
+    assert bench.errors() == [f"{why}; the benchmark server did not answer", f"not run: {why}"]
+    assert bench.progress.notes == ["the benchmark could not be ended early: the server is gone"]
+
+
+def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
+    bench = Bench(write("w"), read("r"))
+    bench.target.network = bench.target.client_host = None
+    bench.matrix.run()
+    assert bench.errors() == ["-", "-"]
+    assert [row["LinkLateness_99%_us"] for row in bench.rows()] == ["-", "-"]
+
+
+def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_interrupted() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"))
+    stop = bench.matrix._stop = Stop()
+    released = threading.Event()
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        if len(bench.server.asked) == 2:
+            stop.request()
+            released.wait(10)
+        return Answer(result_of(), None)
+
+    bench.server.behave = behave
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            bench.matrix.run()
+        except Interrupted as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+    released.set()
+    assert [str(error) for error in raised] == ["interrupted"]
+    assert bench.errors() == ["-", "interrupted"]

@@ -1,0 +1,146 @@
+"""What a dry run refuses: all that the run would refuse later than its plan, without making anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mininet.net
+import pytest
+
+from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.config import load_config
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.results.csv_file import FORMS, ResultsFile
+from containernet_env.runs import preflight
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+OURS = ",".join(FORMS[0])
+
+
+def plan_of(**options) -> Plan:
+    return build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2, **options))
+
+
+@pytest.fixture(autouse=True)
+def kernel(monkeypatch, tmp_path):
+    """A kernel without netem and with two congestion controls; the user is root. Changed by what a test sets."""
+    controls = tmp_path / "controls"
+    controls.write_text("reno cubic\n")
+    monkeypatch.setattr(preflight, "_CONGESTION_CONTROLS", controls)
+    monkeypatch.setattr(preflight.os, "geteuid", lambda: 0)
+
+    def choose(asked):
+        if asked == "netem":
+            raise MissingRequirementError("this kernel has no netem", "Use --links emulator, or auto.")
+        return "emulator"
+
+    monkeypatch.setattr(preflight, "choose", choose)
+    return monkeypatch
+
+
+def as_user(kernel):
+    kernel.setattr(preflight.os, "geteuid", lambda: 1000)
+    for name in ("choose", "choose_switches"):
+        kernel.setattr(preflight, name, lambda *asked: pytest.fail(f"tried out without root: {asked}"))
+
+
+def test_what_is_left_to_the_run_is_one_sentence(kernel):
+    engine = "whether the Docker engine and its images are ready"
+    assert preflight.check(plan_of()) == f"Only a run can tell: {engine}."
+    as_user(kernel)
+    assert preflight.check(plan_of()) == f"Only a run as root can tell: {engine}."
+    assert preflight.check(plan_of(links="emulator")) == f"Only a run as root can tell: {engine}."
+    for options in ({"links": "netem"}, {"switches": "bridge"}):
+        told = preflight.check(plan_of(**options))
+        assert told == f"Only a run as root can tell: {engine}; whether this kernel has netem."
+
+
+def test_links_and_switches_that_this_machine_cannot_have(kernel):
+    with pytest.raises(MissingRequirementError, match="no netem"):
+        preflight.check(plan_of(links="netem"))
+    with pytest.raises(MissingRequirementError, match="sch_netem"):
+        preflight.check(plan_of(switches="bridge"))
+
+
+def test_an_open_vswitch_that_is_not_installed_is_missed_without_root(kernel):
+    kernel.setattr(preflight.os, "geteuid", lambda: 1000)
+    kernel.setattr(preflight.shutil, "which", lambda program: None)
+    with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
+        preflight.check(plan_of(switches="ovs"))
+
+
+def test_an_installed_open_vswitch_is_left_to_root(kernel):
+    as_user(kernel)
+    kernel.setattr(preflight.shutil, "which", lambda program: f"/bin/{program}")
+    assert "whether Open vSwitch can make a bridge; whether this kernel has netem" in preflight.check(
+        plan_of(switches="ovs")
+    )
+
+
+def test_the_original_containernet_is_looked_for_also_without_root(kernel):
+    kernel.delattr(mininet.net, "Containernet", raising=False)
+    for user in (lambda: None, lambda: as_user(kernel)):
+        user()
+        with pytest.raises(MissingRequirementError, match="the original Containernet is not installed"):
+            preflight.check(plan_of(engine="containernet"))
+    kernel.setattr(mininet.net, "Containernet", object, raising=False)
+    assert "what the original Containernet needs" in preflight.check(plan_of(engine="containernet"))
+
+
+def test_a_congestion_control_that_the_kernel_does_not_have(kernel):
+    with pytest.raises(UsageError) as refused:
+        preflight.check(plan_of(tcp_congestion_control="vegas"))
+    assert str(refused.value) == (
+        "--congestion-control: this kernel has no TCP congestion control 'vegas'; it has: reno, cubic"
+    )
+    preflight.check(plan_of(tcp_congestion_control="reno"))
+
+
+@pytest.mark.parametrize(
+    ("content", "good"),
+    [
+        (None, True),
+        ("", True),
+        (OURS, True),
+        (f"{OURS}\n", True),
+        (f"{OURS}\r\n1,2", True),
+        (",".join(FORMS[-1]) + "\n1,2\n", True),
+        (OURS[:20], True),
+        (OURS[:20] + "\n", False),
+        (f"{OURS},x\n", False),
+        ("root:x:0:0\n", False),
+        ('"TestType"' + OURS[8:] + "\n", False),
+        ("\n", False),
+        ("\x00\udcff", False),
+    ],
+)
+def test_a_file_is_refused_where_the_run_would_refuse_it(tmp_path, content, good):
+    path = tmp_path / "out.csv"
+    if content is not None:
+        path.write_bytes(content.encode(errors="surrogateescape"))
+    before = path.read_bytes() if path.exists() else None
+    if good:
+        preflight.check(plan_of(), path)
+        assert (path.read_bytes() if path.exists() else None) == before
+        results = ResultsFile(path)
+        results.open()
+        results.close()
+        return
+    with pytest.raises(UsageError) as early:
+        preflight.check(plan_of(), path)
+    with pytest.raises(UsageError) as late:
+        ResultsFile(path).open()
+    assert str(early.value) == str(late.value)
+
+
+def test_a_place_where_no_file_can_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out, words in ((tmp_path, "Is a directory"), (tmp_path / "file" / "a" / "out.csv", "is not a directory")):
+        with pytest.raises(UsageError, match=f"cannot write results to .*{words}"):
+            preflight.check(plan_of(), out)
+
+
+def test_directories_are_left_to_the_run(tmp_path):
+    preflight.check(plan_of(), tmp_path / "a" / "b" / "out.csv")
+    assert not (tmp_path / "a").exists()

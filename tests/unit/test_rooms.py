@@ -1,0 +1,84 @@
+"""The rooms of the package (docs/adr/0012): who may import whom, and who may know which library. Executed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
+# From left to right; rooms in one entry are neighbours, which do not import each other.
+ORDER = (
+    "base", "model", "stores", "config plan results", "analysis", "hosts", "network", "containernet", "load fidelity",
+    "setup", "runs", "sweep report", "cli",
+)  # fmt: skip
+RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
+ONLY = {
+    "click": {"cli"},
+    "rich": {"cli"},
+    "mininet": {"containernet"},
+    "docker": {"hosts", "setup"},
+    "requests": {"hosts", "setup"},
+    "pandas": {"results", "analysis", "report"},
+    "numpy": {"results", "analysis", "report"},
+    "scipy": {"results", "analysis", "report"},
+    "subprocess": set(RANK) - {"base", "model", "config", "plan", "results", "analysis"},
+}
+FACES = {"__init__.py", "main.py", "version.py"}
+"""The package's face imports what it shows when that is used; main.py is a program that imports nothing of ours.
+
+version.py asks git which commit this is; any room may import it."""
+
+
+def imports(text: str) -> Iterator[tuple[int, str]]:
+    """Every module that a source names in an import, wherever it stands in it, with its line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative imports hide the room"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            named = names if node.module == PACKAGE.name else [str(node.module)]
+            yield from ((node.lineno, name) for name in named)
+
+
+def problems(room: str, text: str) -> Iterator[str]:
+    """What of a source in that room breaks the rules."""
+    for line, name in imports(text):
+        first, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if first == PACKAGE.name and other in RANK and other != room and RANK[other] >= RANK[room]:
+            yield f"line {line}: {room} imports {name}, which does not stand left of it"
+        if first in ONLY and room not in ONLY[first]:
+            yield f"line {line}: {room} imports {first}, which only {', '.join(sorted(ONLY[first]))} may know"
+
+
+def test_every_room_keeps_to_the_rules() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE.parent)}, {problem}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent != PACKAGE
+        for problem in problems(path.relative_to(PACKAGE).parts[0], path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_module_is_in_a_room() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == FACES
+    assert {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()} <= set(RANK)
+
+
+@pytest.mark.parametrize(
+    ("room", "text", "words"),
+    [
+        ("plan", "from containernet_env.config.reader import render", "plan imports containernet_env.config.reader"),
+        ("network", "def f():\n    from containernet_env.containernet import keywords", "line 2: network imports"),
+        ("hosts", "import mininet.node", "only containernet may know"),
+        ("results", "import subprocess", "results imports subprocess"),
+        ("base", "from containernet_env import cli", "base imports containernet_env.cli"),
+    ],
+)
+def test_what_breaks_the_rules_is_found(room: str, text: str, words: str) -> None:
+    assert any(words in problem for problem in problems(room, text))

@@ -1,0 +1,165 @@
+"""The run directory: what it keeps, and reading it back."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from containernet_env.base.errors import UsageError
+from containernet_env.cli import group
+from containernet_env.config import load_config
+from containernet_env.model.findings import Finding
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import PlanOptions
+from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
+from containernet_env.results.run_files import FILES, Manifest, Proof, json_schema
+from tests.unit.answers import DOCS, closed_loop
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+WRITE = Scenario(name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000)
+OUTCOME = ScenarioOutcome(
+    ScheduledScenario(WRITE, 1, "0123456789ab"),
+    "2026-01-01T00:00:00.000Z",
+    5,
+    leader="etcd1",
+    seconds=1.25,
+    load=LoadResult.from_json(closed_loop()),
+    findings=(Finding("link_lateness", "warning", "frames were late", 2e6, 1e6),),
+)
+PROOF = Proof(
+    at="t",
+    at_ns=1,
+    passed=True,
+    problems=[],
+    unproved=["etcd1-etcd2: the RTT is not proved"],
+    pairs=[
+        {"a": "etcd1", "b": "etcd2", "expected_ns": 12_003_000, "measured_ns": 12_023_000, "samples_ns": [1, 2]},
+        {"a": "etcd1", "b": "etcd3", "expected_ns": 12_003_000, "measured_ns": None, "samples_ns": []},
+    ],
+)
+
+
+def manifest() -> Manifest:
+    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
+    return Manifest(
+        run_id="run-1",
+        began="2026-01-01T00:00:00.000Z",
+        began_ns=1,
+        program={"version": "0.1.0"},
+        command=["containernet-env", "run"],
+        config_hash=config_hash(plan),
+        plan=plan_values(plan),
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> RunDirectory:
+    made = RunDirectory(tmp_path / "out.csv", "run-1")
+    made.write_manifest(manifest())
+    made.add_proof(PROOF)
+    made.add_event("run_began", "run run-1")
+    made.add_scenario(OUTCOME)
+    made.add_scenario(replace(OUTCOME, load=None, error="not run: x"))
+    made.write_log("etcd1", "ready\n")
+    return made
+
+
+def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
+    run = read_run(directory.path)
+    assert run.manifest is not None and run.manifest["run_id"] == "run-1"
+    assert run.network is not None and run.network["proofs"][0]["pairs"][0]["samples_ns"] == [1, 2]
+    assert [line["error"] for line in run.scenarios] == [None, "not run: x"]
+    assert run.scenarios[0]["load"] == closed_loop()
+    assert run.events[0]["kind"] == "run_began" and run.events[0]["at_ns"] > 0
+    assert [path.name for path in run.logs] == ["etcd1.log"]
+    assert run.torn == 0
+
+
+def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
+    run = read_run(directory.path)
+    held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
+    for name, values in held.items():
+        for value in values:
+            problems = [error.message for error in Draft202012Validator(json_schema(name)).iter_errors(value)]
+            assert not problems, (name, problems)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_committed_schemas_are_those_of_the_program(name: str) -> None:
+    path = DOCS / f"run-{name}.schema.json"
+    wanted = json.dumps(json_schema(name), indent=2) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(wanted)
+    assert path.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_run_directory.py"
+
+
+def test_a_line_that_was_cut_short_costs_no_other_line(directory: RunDirectory) -> None:
+    with (directory.path / "scenarios.jsonl").open("a") as file:
+        file.write('{"schema":1,"scenario":"w3"')
+    run = read_run(directory.path)
+    assert (len(run.scenarios), run.torn) == (2, 1)
+
+
+def test_each_line_is_on_disk_when_its_call_returns_and_the_ones_before_are_not_written_again(
+    directory: RunDirectory,
+) -> None:
+    path = directory.path / "scenarios.jsonl"
+    before = path.read_bytes()
+    directory.add_scenario(OUTCOME)
+    after = path.read_bytes()
+    assert after.startswith(before) and after.count(b"\n") == 3
+
+
+def test_of_a_long_log_the_end_is_kept(directory: RunDirectory) -> None:
+    directory.write_log("etcd2", "x" * LOG_MAX_BYTES + "last words")
+    kept = (directory.path / "logs" / "etcd2.log").read_bytes()
+    assert len(kept) == LOG_MAX_BYTES and kept.endswith(b"last words")
+
+
+def test_the_run_of_a_csv_is_its_newest(tmp_path: Path, directory: RunDirectory) -> None:
+    assert find_run(tmp_path / "out.csv") == find_run(directory.path) == directory.path
+    newer = RunDirectory(tmp_path / "out.csv", "run-2")
+    newer.add_event("run_began", "run run-2")
+    assert find_run(tmp_path / "out.csv") == find_run(tmp_path / "out.runs") == newer.path
+    with pytest.raises(UsageError, match=r"nothing.csv is no run"):
+        find_run(tmp_path / "nothing.csv")
+
+
+def test_a_file_of_another_version_is_refused(directory: RunDirectory) -> None:
+    path = directory.path / "manifest.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
+    with pytest.raises(UsageError, match=r"manifest.json is of version 9; version 1 is read here"):
+        read_run(directory.path)
+
+
+def test_show_tells_what_was_measured_the_proof_and_the_findings(directory: RunDirectory) -> None:
+    shown = CliRunner().invoke(group, ["show", str(directory.path), "--events"], catch_exceptions=False)
+    assert shown.exit_code == 0
+    text = " ".join(shown.output.split())
+    for words in (
+        "3 members and the client",
+        "network as configured: 1 of 2 RTTs proved, worst etcd1-etcd2: 12.003 ms expected, 12.023 ms measured",
+        "etcd1-etcd2: the RTT is not proved",
+        "w: not run: x",
+        "w: frames were late",
+        "run_began",
+        "logs: etcd1.log",
+    ):
+        assert words in text, words
+
+
+def test_show_of_a_run_that_failed_at_once_says_so(tmp_path: Path) -> None:
+    RunDirectory(tmp_path / "out.csv", "run-1").add_event("run_began", "run run-1")
+    shown = CliRunner().invoke(group, ["show", str(tmp_path / "out.csv")], catch_exceptions=False)
+    assert "manifest.json is missing" in shown.output
