@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from containernet_env.cli.files import CONFIG
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.progress import TerminalProgress
 from containernet_env.cli.signals import StopSignals
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("config", type=CONFIG)
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
               "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
 @testbed_options

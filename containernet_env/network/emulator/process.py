@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.network.emulator.control import Answer, ControlClient
 from containernet_env.network.link import EventHandler
@@ -19,12 +20,11 @@ _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
 # It prints a line where something is wrong; never one for each frame.
 _LOG_LINES = 1000
-_PROJECT = Path(__file__).resolve().parents[3]
 
 
 def default_binary() -> Path:
-    """Where the set-up puts the emulator."""
-    return _PROJECT / "bin" / "link-emulator"
+    """The emulator that the set-up has built. Raises ``MissingRequirementError`` where it has not."""
+    return programs.path("link-emulator")
 
 
 class LinkEmulator:
@@ -35,7 +35,7 @@ class LinkEmulator:
     """
 
     def __init__(self, binary: Path | str | None, on_event: EventHandler) -> None:
-        self._binary = Path(binary) if binary is not None else default_binary()
+        self._binary = Path(binary) if binary is not None else None
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
@@ -55,16 +55,15 @@ class LinkEmulator:
         with self._lock:
             if self._client is not None:
                 return
-            if not os.access(self._binary, os.X_OK):
-                raise MissingRequirementError(
-                    f"the link emulator is missing: {self._binary}", "Run ./build.sh as root: it builds it."
-                )
+            binary = self._binary or default_binary()
+            if not os.access(binary, os.X_OK):
+                raise MissingRequirementError(f"the link emulator is missing: {binary}", assets.set_up_hint())
             ours, theirs = socket.socketpair()
             try:
                 # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
                 # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
                 self._process = subprocess.Popen(
-                    [str(self._binary), "serve", "--control-fd", str(theirs.fileno())],
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
