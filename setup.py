@@ -13,8 +13,8 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from containernet_env import version  # noqa: E402
 from containernet_env.base import assets  # noqa: E402 (a build has this folder on no path of its own)
+from containernet_env.runs import version  # noqa: E402
 
 
 def write_commit(folder: Path) -> None:

@@ -99,7 +99,7 @@ class LazyGroup(click.Group):
 def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     """Print the version with its commit, and end."""
     if wanted and not ctx.resilient_parsing:
-        from containernet_env import version
+        from containernet_env.runs import version
 
         click.echo(f"{PROGRAM} {version.text()}")
         ctx.exit()

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env import __version__, version
+from containernet_env import __version__
 from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.runs import version
 
 GIT = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
 

@@ -11,11 +11,11 @@ import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 from click.testing import CliRunner
 
-from containernet_env import version
 from containernet_env.base import assets
 from containernet_env.cli import group
 from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.runs import version
 
 COMPLETE = "_CONTAINERNET_ENV_COMPLETE"
 

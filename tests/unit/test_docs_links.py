@@ -14,11 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MAX_COLUMNS = 120
 NOT_YET_REFLOWED = {
     "CHANGELOG.md",
-    "README.md",
     "docs/containernet.md",
     "docs/http-api.md",
     "docs/load.md",
-    "results/README.md",
 }
 
 _LINK = re.compile(r"\[[^\[\]]*\]\(([^()\s]+)\)")

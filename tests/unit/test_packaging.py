@@ -16,8 +16,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from containernet_env import __version__, version
+from containernet_env import __version__
 from containernet_env.base import assets
+from containernet_env.runs import version
 
 PROJECT = tomllib.loads((assets.ROOT / "pyproject.toml").read_text())["project"]
 MAIN = "from containernet_env.cli.entry import main; main()"

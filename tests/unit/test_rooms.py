@@ -26,10 +26,8 @@ ONLY = {
     "scipy": {"results", "analysis", "report"},
     "subprocess": set(RANK) - {"base", "model", "config", "plan", "results", "analysis"},
 }
-FACES = {"__init__.py", "main.py", "version.py"}
-"""The package's face imports what it shows when that is used; main.py is a program that imports nothing of ours.
-
-version.py asks git which commit this is; any room may import it."""
+FACES = {"__init__.py", "main.py"}
+"""The package's face imports what it shows when that is used; main.py is a program that imports nothing of ours."""
 
 
 def imports(text: str) -> Iterator[tuple[int, str]]:

@@ -7,8 +7,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from containernet_env import __version__
 from containernet_env.base import assets
+from containernet_env.base.release import VERSION
 
 # Where a wheel and a source archive have what `described` said of the clone that they were made from.
 COMMIT_FILE = "commit.txt"
@@ -19,7 +19,7 @@ _TIMEOUT_S = 10.0
 
 def version() -> str:
     """The version, such as "0.1.0"."""
-    return __version__
+    return VERSION
 
 
 def commit() -> str | None:
@@ -34,10 +34,16 @@ def dirty() -> bool | None:
     return described.endswith(_DIRTY) if described else None
 
 
+def commit_text() -> str | None:
+    """The commit as rows have it: 12 hex digits, with "-dirty" where tracked files differed; None if unknown."""
+    name, mark = commit(), _DIRTY if dirty() else ""
+    return f"{name[:_SHOWN_DIGITS]}{mark}" if name else None
+
+
 def text() -> str:
     """Both as users read them: "0.1.0 (commit 0123456789ab-dirty)", "0.1.0 (unknown commit)"."""
-    name, mark = commit(), _DIRTY if dirty() else ""
-    return f"{version()} (commit {name[:_SHOWN_DIGITS]}{mark})" if name else f"{version()} (unknown commit)"
+    name = commit_text()
+    return f"{version()} (commit {name})" if name else f"{version()} (unknown commit)"
 
 
 @cache
