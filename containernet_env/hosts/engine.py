@@ -21,6 +21,7 @@ import docker
 import requests.exceptions
 from docker.errors import APIError, DockerException, NotFound
 
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import owner
 from containernet_env.hosts.shim import Shim, shim_of
@@ -162,7 +163,7 @@ def client() -> docker.DockerClient:
     if not listens():
         raise MissingRequirementError(
             f"no Docker engine runs: nothing listens at {address()}",
-            "Run ./build.sh as root: it starts the installed engine, or installs one.",
+            assets.set_up_hint(),
         )
     try:
         return connect()

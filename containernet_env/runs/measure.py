@@ -182,7 +182,7 @@ class _Run:
 
     def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
-        plan, store_version = self._plan, testbed.cluster.version()
+        plan, leader, store_version = self._plan, testbed.leader_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
         self._manifest = self._manifest.model_copy(
             update={
@@ -190,7 +190,11 @@ class _Run:
                 "images": dict(testbed.images),
                 "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
-                "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": testbed.leader_at_start},
+                "store": {
+                    "kind": plan.store.name,
+                    "version": store_version,
+                    "leader_at_start": testbed.leader_at_start,
+                },
             }
         )
         self._directory.write_manifest(self._manifest)

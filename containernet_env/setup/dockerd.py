@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 
@@ -78,7 +79,7 @@ def start(report: Callable[[str], None]) -> str:
         return "just started by another process"
     binary = find()
     if binary is None:
-        raise MissingRequirementError("no Docker engine is installed", "Run ./build.sh: it installs docker.io.")
+        raise MissingRequirementError("no Docker engine is installed", assets.set_up_hint())
     for command in service_commands():
         problem = _ask_service_manager(command)
         if problem is None:
