@@ -18,7 +18,6 @@ NOT_YET_REFLOWED = {
     "docs/architecture.md",
     "docs/containernet.md",
     "docs/http-api.md",
-    "docs/load.md",
     "results/README.md",
 }
 
