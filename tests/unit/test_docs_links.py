@@ -17,7 +17,6 @@ NOT_YET_REFLOWED = {
     "README.md",
     "docs/architecture.md",
     "docs/containernet.md",
-    "docs/http-api.md",
     "results/README.md",
 }
 
