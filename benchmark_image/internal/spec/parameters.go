@@ -21,9 +21,9 @@ const (
 // The orders in which generated keys are used.
 const (
 	Sequential = "sequential" // one after the other
-	Shuffled   = "shuffled"   // each once, in random order, before any a second time
-	Uniform    = "uniform"    // drawn, each as probable as the others
-	Zipfian    = "zipfian"    // drawn, the first ones much more often
+	Shuffled   = "shuffled"   // in random order, each once before any is repeated
+	Uniform    = "uniform"    // drawn, all with the same probability
+	Zipfian    = "zipfian"    // drawn, the first keys much more often
 )
 
 // Spec is one benchmark. The zero value is not valid: start from Default. What each field means, and its bounds, is in
@@ -73,7 +73,7 @@ type Spec struct {
 	SpanKeys     int // 0: one key
 }
 
-// DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
+// DefaultZipfExponent is YCSB's: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
 const DefaultZipfExponent = 0.99
 
 // DefaultTotal is the number of requests where neither a number nor a duration is given.
@@ -107,7 +107,7 @@ func Default(operation Operation) Spec {
 	return s
 }
 
-// Bounds that rules refer to as well. They keep a typing error from exhausting the machine's memory or file descriptors.
+// Bounds that rules refer to too. They keep a typing error from exhausting the machine's memory or file descriptors.
 const (
 	MaxEndpoints  = 100
 	MaxTotal      = 10_000_000
