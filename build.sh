@@ -7,7 +7,8 @@ usage() {
 Usage: sudo ./build.sh [-- VERB ...]
 
 Installs, builds and starts what runs need, and only what is missing: a Python environment in .venv, packages
-(Debian, Ubuntu), the Docker engine, the programs in bin/ and the images. Running it again costs about a second.
+(Debian, Ubuntu), the Docker engine, the programs in /var/cache/containernet-env and the images. Running it again
+costs less than a second.
 With `-- VERB ...` it becomes `containernet-env VERB ...` afterwards; test.sh uses that.
 
 Each step is one line; details are in .build/. Exit status: 0 done, 3 the machine lacks something (the message says
@@ -58,12 +59,12 @@ failed() { # MESSAGE REMEDY
 }
 
 suits() {
-    "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+    "$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1
 }
 
 find_python() {
     local name
-    for name in python3.13 python3.12 python3.11 python3 /usr/bin/python3; do
+    for name in python3.14 python3.13 python3.12 python3.11 python3 /usr/bin/python3; do
         if suits "$name"; then
             echo "$name"
             return
@@ -72,33 +73,38 @@ find_python() {
     return 1
 }
 
+# Runs apt-get or dpkg, again while another package manager holds a lock of theirs: they say which, and end.
+patiently() { # COMMAND...
+    local began=$SECONDS held told=
+    until logged env LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 "$@"; do
+        held=$(tail -n 4 "$log" | grep -Eom 1 'Could not get lock .*|dpkg .*locked by another process.*') || return 1
+        [ $((SECONDS - began)) -lt "$LOCK_TIMEOUT_S" ] || return 1
+        [ "$held" = "$told" ] || echo "  waiting for another package manager: $held"
+        told=$held
+        logged sleep 2
+    done
+}
+
 apt() {
-    logged env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
-        apt-get --yes --no-install-recommends -o "DPkg::Lock::Timeout=$LOCK_TIMEOUT_S" "$@"
+    patiently apt-get --yes --no-install-recommends "$@"
 }
 
 install_python() {
     local began=$SECONDS version
     command -v apt-get >/dev/null ||
-        die "no Python 3.11 to 3.13 with venv is installed, and this system has no apt-get" \
+        die "no Python 3.11 to 3.14 with venv is installed, and this system has no apt-get" \
             "Install one of them by hand, then run again."
-    dpkg_is_free || echo "  waiting for another package manager: it holds the dpkg lock"
-    logged dpkg --configure -a || true
+    patiently dpkg --configure -a || true
     # One broken source among several is no reason to stop: the installation decides.
     apt update || true
     apt install python3 python3-venv || true
-    for version in 3.13 3.12 3.11; do
+    for version in 3.14 3.13 3.12 3.11; do
         find_python >/dev/null && break
         apt install "python$version" "python$version-venv" || true
     done
     find_python >/dev/null ||
-        failed "no Python 3.11 to 3.13 with venv could be installed" "Check the network and the package sources."
+        failed "no Python 3.11 to 3.14 with venv could be installed" "Check the network and the package sources."
     step python "installed $($(find_python) --version)" "$began"
-}
-
-# dpkg's lock is a POSIX one: without Python, apt-get itself is the one to ask, as its check takes the lock.
-dpkg_is_free() {
-    ! LC_ALL=C apt-get check -qq 2>&1 | grep -q 'Could not get lock'
 }
 
 require_disk() {
@@ -131,7 +137,8 @@ install_package() { # WANTED_STAMP
         logged "$python" -m venv "$venv" || failed "no Python environment could be made with $python" "Run again."
     fi
     rm -f "$stamp"
-    logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --editable "$root" ||
+    logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check \
+        --constraint "$root/constraints.txt" --editable "$root" ||
         failed "the Python packages could not be installed" "Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT)."
     printf '%s\n' "$1" >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
@@ -158,7 +165,7 @@ trap 'stop 1' HUP
 trap 'stop 2' INT
 trap 'stop 15' TERM
 
-wanted=$(sha256sum <"$root/setup.py")$'\n'$root
+wanted=$(cat "$root"/{pyproject.toml,setup.py,constraints.txt} | sha256sum)$'\n'$root
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || ! [ -x "$venv/bin/python" ]; then
     install_package "$wanted"
 fi

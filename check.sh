@@ -107,7 +107,8 @@ began=$EPOCHREALTIME
 stamp=.venv/.dev-installed
 wanted=$(cat .venv/.installed)
 if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-    step "tools for development" .venv/bin/python -m pip install --no-input --disable-pip-version-check --editable ".[dev]"
+    step "tools for development" .venv/bin/python -m pip install --no-input --disable-pip-version-check \
+        --constraint constraints.txt --editable ".[dev]"
     [ ${#failed[@]} -eq 0 ] || exit 3
     printf '%s\n' "$wanted" >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
@@ -127,7 +128,8 @@ if asked lint; then
 fi
 if asked unit; then
     # Some tests run the real server.
-    export ETCD_BINARY=$root/bin/etcd
+    ETCD_BINARY=$(.venv/bin/python -c 'from containernet_env.base import programs; print(programs.path("etcd"))') || exit 3
+    export ETCD_BINARY
     for module in "${GO_MODULES[@]}"; do
         step "go test $module" go_in "$module" test ./...
     done

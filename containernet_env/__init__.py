@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from containernet_env.base.release import VERSION as __version__
+
 if TYPE_CHECKING:
     from containernet_env.config.scenarios import load_scenarios
     from containernet_env.config.topologies import load_config as load_topology
     from containernet_env.runs.measure import measure
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "load_scenarios", "load_topology", "measure"]
 
 

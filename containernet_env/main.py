@@ -2,7 +2,7 @@
 """Open the topology of a configuration file: ``sudo python3 containernet_env/main.py -c CONFIG``.
 
 The same as ``containernet-env shell CONFIG``. Whatever Python this is started with, the work is done by
-the checkout's own virtual environment.
+the clone's own virtual environment; an installed copy is part of one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import os
 import sys
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COMMAND = os.path.join(PROJECT, ".venv", "bin", "containernet-env")
+COMMANDS = (
+    os.path.join(PROJECT, ".venv", "bin", "containernet-env"),
+    os.path.join(os.path.dirname(os.path.abspath(sys.executable)), "containernet-env"),
+)
 
 
 def main() -> None:
@@ -20,13 +23,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Bring a topology up and open the Containernet command line.")
     parser.add_argument("-c", "--config", required=True, metavar="CONFIG", help="topology file (JSON)")
     arguments = parser.parse_args()
-    if not os.access(COMMAND, os.X_OK):
-        print(
-            f"Error: {COMMAND} is missing.\n  Run this first, as root: {os.path.join(PROJECT, 'build.sh')}",
-            file=sys.stderr,
-        )
-        sys.exit(3)
-    os.execv(COMMAND, [COMMAND, "shell", arguments.config])
+    for command in COMMANDS:
+        if os.access(command, os.X_OK):
+            os.execv(command, [command, "shell", arguments.config])
+    print(
+        f"Error: {COMMANDS[0]} is missing.\n  Run this first, as root: {os.path.join(PROJECT, 'build.sh')}",
+        file=sys.stderr,
+    )
+    sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from bench.links import machine, measure, plot, tables
 from bench.links.durations import COMPLETE, FULL, QUICK, Durations
 from bench.links.paths import KINDS, Kind
 from containernet_env.base.clock import utc_now
-from containernet_env.base.errors import ContainernetEnvError, Interrupted
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, MissingRequirementError
 from containernet_env.cli.signals import StopSignals
 from containernet_env.network.emulator.process import default_binary
 
@@ -43,7 +43,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="only this table; repeatable",
     )
     parser.add_argument("--by", action="append", choices=KINDS, help="only this implementation; repeatable")
-    parser.add_argument("--emulator", type=Path, default=default_binary(), help="the link emulator's program")
+    parser.add_argument("--emulator", type=Path, help="the link emulator's program")
     parser.add_argument("--out", type=Path, default=_PROJECT / "results", help="directory for JSON and plot")
     parser.add_argument(
         "--update-docs", type=Path, metavar="FILE", help=f"put the tables into FILE, after {tables.BEGIN}"
@@ -56,8 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     if os.geteuid() != 0:
         return _refuse("it creates network namespaces, which needs root")
+    try:
+        options.emulator = options.emulator or default_binary()
+    except MissingRequirementError as error:
+        return _refuse(str(error))
     if not os.access(options.emulator, os.X_OK):
-        return _refuse(f"the link emulator is missing: {options.emulator}\n  Run ./build.sh as root: it builds it.")
+        return _refuse(f"the link emulator is missing: {options.emulator}")
     if options.update_docs is not None:
         try:
             # A document without markers is refused before measuring, not after.

@@ -26,7 +26,7 @@ def why_no_pictures() -> str | None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     try:
         done = subprocess.run(
-            [*pip, "--editable", f"{_PROJECT}[bench]"],
+            [*pip, "--constraint", str(_PROJECT / "constraints.txt"), "--editable", f"{_PROJECT}[bench]"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

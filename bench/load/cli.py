@@ -19,6 +19,8 @@ from typing import Any
 from bench.load import plan, profile, table
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, run_once, run_program
+from containernet_env.base import programs, sources
+from containernet_env.base.assets import ROOT
 from containernet_env.base.errors import (
     ContainernetEnvError,
     Interrupted,
@@ -26,11 +28,10 @@ from containernet_env.base.errors import (
     RunError,
     UsageError,
 )
+from containernet_env.base.sources import GoModule
 from containernet_env.cli.signals import StopSignals
-from containernet_env.setup import go, sources
-from containernet_env.setup.binaries import Binaries
+from containernet_env.setup import binaries, go
 from containernet_env.setup.commands import Commands
-from containernet_env.setup.sources import ROOT, GoModule
 
 BUILD = ROOT / ".build"
 FOLDER = ROOT / "bench" / "load"
@@ -203,24 +204,29 @@ class Bench:
 
 
 def build() -> dict[str, Path]:
-    """The programs, built where they are not fresh: etcd and our client in bin/, etcd's tool in .build/."""
+    """The programs, built into the cache where they are not there: etcd, our client and etcd's tool."""
     toolchain = go.find()
     if toolchain is None:
         raise MissingRequirementError("Go is not installed", "Run ./build.sh first.")
-    sources.BIN.mkdir(exist_ok=True)
     BUILD.mkdir(exist_ok=True)
-    ours, other = Binaries(sources.BIN), Binaries(BUILD)
-    wanted = [(ours, module) for module in sources.modules() if module.name in ("etcd", "benchmark")]
     commands = Commands()
+    folders: dict[str, Path] = {}
     try:
-        for binaries, module in [*wanted, (other, ETCD_TOOL)]:
-            if not binaries.is_fresh(module, toolchain.version):
+        for module in (*sources.modules(), ETCD_TOOL):
+            if module.name == "emulator":
+                continue
+            found = programs.find(module, toolchain.version)
+            if found is None:
                 print(f"building {', '.join(module.packages)}", flush=True)
-                binaries.build(module, toolchain, commands, BUILD / "bench-load.log")
+                found = binaries.build(module, toolchain, commands, BUILD / "bench-load.log")
+            folders[module.name] = found
     finally:
         commands.stop()
-    client = sources.BIN / "benchmark-client"
-    return {plan.OURS: client, plan.ETCD: BUILD / "etcd-benchmark", "server": sources.BIN / "etcd"}
+    return {
+        plan.OURS: folders["benchmark"] / "benchmark-client",
+        plan.ETCD: folders["etcd-benchmark"] / "etcd-benchmark",
+        "server": folders["etcd"] / "etcd",
+    }
 
 
 def profiles(document: Path | None) -> None:

@@ -10,8 +10,8 @@ import signal
 import sys
 
 import click
+from click.shell_completion import CompletionItem
 
-from containernet_env import __version__
 from containernet_env.base.errors import (
     ConfigError,
     ContainernetEnvError,
@@ -34,7 +34,7 @@ COMMANDS = {
     "results": "Show the rows of a CSV, repetitions merged.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "clean": "Remove what a killed run left behind.",
-    "setup": "Install, build and start what runs need (build.sh calls this).",
+    "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
 # What a command that lacks an argument may look like.
@@ -59,6 +59,10 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"containernet_env.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        commands = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -92,8 +96,19 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{error.format_message()}{hint}", ctx) from error
 
 
+def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Print the version with its commit, and end."""
+    if wanted and not ctx.resilient_parsing:
+        from containernet_env.runs import version
+
+        click.echo(f"{PROGRAM} {version.text()}")
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name=PROGRAM)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version and commit."
+)
 def group() -> None:
     """Measure consistent stores (etcd first) on an emulated network, and prove the network."""
 

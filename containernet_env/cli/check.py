@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.cli.render import render_summary, render_topology
 from containernet_env.config import load_config
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, load_scenarios
@@ -16,17 +17,18 @@ from containernet_env.plan.plan import PlanOptions
 
 
 @click.command(short_help="Check a topology file and print what it asks for.")
-@click.argument("config_path", metavar="CONFIG", type=click.Path(path_type=Path))
+@click.argument("config_path", metavar="CONFIG", type=CONFIG)
 @click.option(
     "--scenarios",
     "scenarios_path",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=SCENARIOS,
     help="Check this scenario file too, instead of the one that CONFIG names or the default.",
 )
 def command(config_path: Path, scenarios_path: Path | None) -> None:
     """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
 
+    CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also says where it lies.
     Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
     """
     config = load_config(config_path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.progress import TerminalProgress, result_table, seconds_text
 from containernet_env.cli.signals import StopSignals
@@ -19,16 +20,22 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("config", type=CONFIG)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--quick", is_flag=True, help="Every kind of scenario with small totals: done within a minute.")
 @click.option(
     "--scenarios",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=SCENARIOS,
     metavar="FILE",
-    help="Scenario file (JSON).",
+    help="Scenario file (JSON), or a shipped one by its name.",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_scenarios,
+    help="Only these scenarios: a name, a glob, a type.",
+)
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
 @testbed_options
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
@@ -47,7 +54,10 @@ def command(
     port: int,
     dry_run: bool,
 ) -> int:
-    """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down."""
+    """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down.
+
+    CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`.
+    """
     from containernet_env.runs import preflight
     from containernet_env.runs.prepare import prepare
 

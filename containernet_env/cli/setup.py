@@ -25,8 +25,9 @@ _WORTH_TELLING_S = 0.05
 def command(then: tuple[str, ...]) -> int:
     """Install, build and start what runs need: only what is missing.
 
-    Packages (Debian, Ubuntu), the Docker engine, the programs in bin/ and the hosts' images. Each step is one
-    line; its details are in .build/. With `-- COMMAND ...` the process becomes that command afterwards.
+    Packages (Debian, Ubuntu), the Docker engine, the programs in /var/cache/containernet-env and the hosts'
+    images. Each step is one line; its details are in .build/ of a clone, else in logs/ of that cache. With
+    `-- COMMAND ...` the process becomes that command afterwards.
     """
     began = time.monotonic()
     console = Console(highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from containernet_env.cli.files import CONFIG
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.progress import TerminalProgress
 from containernet_env.cli.signals import StopSignals
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("config", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("config", type=CONFIG)
 @click.option("-c", "commands", multiple=True, metavar="CMD", help="Run CMD instead of opening the command line; "
               "repeatable, stops at the first that fails and leaves with its exit status.")  # fmt: skip
 @testbed_options
@@ -61,9 +62,7 @@ def command(
         clean.remove_leftovers()
         for note in plan.notes:
             progress.note(note)
-        testbed = Testbed(
-            plan, images, progress, port=port, tolerance=rtt_tolerance, on_failure=_tell_failure, stop=stop
-        )
+        testbed = Testbed(plan, images, progress, port=port, tolerance=rtt_tolerance, on_event=_tell_failure, stop=stop)
         status = 0
         try:
             try:
@@ -83,9 +82,10 @@ def command(
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 
-def _tell_failure(reason: str) -> None:
+def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
     """Say at once that the network is gone: what is done on it from here on means nothing."""
-    click.echo(f"error: {reason}; the network is gone, exit and start again", err=True)
+    if kind == "network_failed":
+        click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
 
 def _interact(testbed: Testbed) -> int:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import assets
 from containernet_env.base.units import format_number
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
@@ -41,7 +42,7 @@ from containernet_env.model.scenario import (
     ScenarioSet,
 )
 
-_SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "scenarios"
+_SHIPPED = assets.ROOT / "configs" / "scenarios"
 DEFAULT_SCENARIOS = _SHIPPED / "default.json"
 QUICK_SCENARIOS = _SHIPPED / "quick.json"
 

@@ -51,6 +51,11 @@ class BuiltinNetwork(Containernet):
         """See ``testbed_network.TestbedNetwork``."""
         self.addSpecLink(node1, node2, spec)
 
+    def link_backend_log(self) -> str | None:
+        """See ``testbed_network.TestbedNetwork``."""
+        emulator = self.factory.emulator
+        return emulator.log if emulator.hello else None
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return self.factory.emulator.hello

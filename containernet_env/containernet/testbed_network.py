@@ -107,5 +107,8 @@ class TestbedNetwork(LiveChanges, Protocol):
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         """What every link saw; see ``live_links.LiveLinks``."""
 
+    def link_backend_log(self) -> str | None:
+        """The last lines that the program that carries the links printed; ``None`` where it is the kernel."""
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """What the program that carries the links said of itself when it started; empty where it is the kernel."""

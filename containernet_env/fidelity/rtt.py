@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from containernet_env.analysis.rtt_chance import NO_CHANCE, Chance, chance_of
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.units import format_ms, parse_cpus, parse_duration
 from containernet_env.model.link import DirectionSpec
@@ -321,7 +322,7 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Bro
     except OSError as error:
         raise MissingRequirementError(
             f"the RTT prober cannot be started: {binary}: {error.strerror}",
-            "Run ./build.sh as root: it builds it.",
+            assets.set_up_hint(),
         ) from error
     with process:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from containernet_env.base import assets
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model.load_result import SCHEMA, LoadResult
@@ -96,6 +97,6 @@ def _known(result: Any) -> LoadResult:
         got = "without a version" if version is None else f"of version {version!r}"
         raise RunError(
             f"the benchmark server gave a result {got}; version {SCHEMA} is read here. Its image was not built "
-            "from this clone: run ./build.sh"
+            f"from these sources. {assets.set_up_hint()}"
         )
     return LoadResult.from_json(result)

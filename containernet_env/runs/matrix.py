@@ -18,7 +18,7 @@ from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
-from containernet_env.runs.progress import RunProgress
+from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
 
 # How often a running scenario is looked at: is everybody alive, how far is it.
@@ -50,6 +50,7 @@ class Matrix:
         leave: Leave,
         progress: RunProgress,
         stop: Stop | None = None,
+        on_event: OnEvent = ignore_event,
     ) -> None:
         self._target = target
         self._planned = tuple(scenarios)
@@ -57,6 +58,8 @@ class Matrix:
         self._leave = leave
         self._progress = progress
         self._stop = stop or Stop()
+        self._on_event = on_event
+        self._told_deaths: set[str] = set()
         self._loaded = False
         self._leader = target.leader_at_start
         self._left = 0
@@ -79,6 +82,8 @@ class Matrix:
                     self._give_up(index, failure)
                     return
             self._progress.scenario_started(planned)
+            name = planned.scheduled.scenario.name
+            self._on_event("scenario_began", name, name)
             outcome = self._carry_out(planned.scheduled)
             self._remember_dataset(outcome)
             if outcome.error is None or self._target.network_failure is not None:
@@ -164,7 +169,9 @@ class Matrix:
                 host = self._target.client_host
                 if host is not None and not host.alive:
                     return Answer(None, "the benchmark host ended")
-                if self._target.network_failure is None and len(self._target.cluster.deaths()) == deaths_before:
+                deaths = self._target.cluster.deaths()
+                self._tell_deaths(deaths)
+                if self._target.network_failure is None and len(deaths) == deaths_before:
                     continue
                 broken_since = broken_since or time.monotonic()
                 grace_s = DEATH_GRACE_S if self._target.network_failure is None else 0.0
@@ -175,6 +182,11 @@ class Matrix:
         finally:
             # Never wait here: on the way out of an interrupt the thread ends when its host does.
             pool.shutdown(wait=False)
+
+    def _tell_deaths(self, deaths: Mapping[str, str]) -> None:
+        for name in deaths.keys() - self._told_deaths:
+            self._told_deaths.add(name)
+            self._on_event("member_died", deaths[name], name)
 
     def _cancel(self) -> None:
         """End the running benchmark; where the server does not take that, its own deadline ends it."""
@@ -202,6 +214,7 @@ class Matrix:
         before, self._leader = self._leader, self._target.cluster.leader()
         if before == self._leader or before is None:
             return self._leader
+        self._on_event("leader_changed", f"{before} led, now {self._leader or 'nobody'} does", self._leader)
         return f"{before}>{self._leader or 'none'}"
 
     def _remember_dataset(self, outcome: ScenarioOutcome) -> None:
@@ -224,6 +237,7 @@ class Matrix:
             if problems:
                 deaths = self._target.cluster.deaths()
                 return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
+            self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from containernet_env import __version__
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.stop import Stop
@@ -30,7 +29,7 @@ from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
-from containernet_env.runs import clean, labs, machine
+from containernet_env.runs import clean, labs, machine, version
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.prepare import prepare
@@ -130,7 +129,7 @@ class _Run:
             run_id=self._run_id,
             began=self._began.at,
             began_ns=self._began.at_ns,
-            program={"version": __version__},
+            program={"version": version.version(), "commit": version.commit(), "dirty": version.dirty()},
             command=command,
             config_hash=config_hash(plan),
             plan=plan_values(plan),
@@ -161,7 +160,7 @@ class _Run:
             self._progress,
             port=port,
             tolerance=tolerance,
-            on_failure=lambda reason: self._event("network_failed", reason),
+            on_event=self._event,
             on_proof=self._directory.add_proof,
             stop=self._stop,
         )
@@ -170,7 +169,10 @@ class _Run:
                 testbed.up()
                 self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
-                Matrix(testbed, self._plan.scenarios, self._plan.dataset, self._leave, self._progress, self._stop).run()
+                plan = self._plan
+                Matrix(
+                    testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
+                ).run()
             finally:
                 self._stop.shield()
         finally:
@@ -180,7 +182,7 @@ class _Run:
 
     def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
-        plan, version = self._plan, testbed.cluster.version()
+        plan, store_version = self._plan, testbed.cluster.version()
         largest = plan.largest_member_rtt
         self._manifest = self._manifest.model_copy(
             update={
@@ -188,7 +190,7 @@ class _Run:
                 "images": dict(testbed.images),
                 "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
-                "store": {"kind": plan.store.name, "version": version, "leader_at_start": testbed.leader_at_start},
+                "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": testbed.leader_at_start},
             }
         )
         self._directory.write_manifest(self._manifest)
@@ -200,11 +202,12 @@ class _Run:
             hosts=testbed.net.hosts_kind,
             links=testbed.net.links_kind,
             store=plan.store.name,
-            store_version=version,
+            store_version=store_version,
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
             config_hash=self._manifest.config_hash,
+            commit=version.commit_text(),
             cpu_model=machine.cpu_model(),
             labs=self._labs,
         )

@@ -10,6 +10,17 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.plan.plan import PlannedScenario
 
 
+class OnEvent(Protocol):
+    """Told of everything that happens in a run, at the moment it happens, from any thread; must not raise."""
+
+    def __call__(self, kind: str, text: str, subject: str | None = None) -> None:
+        """``kind`` is one word, ``text`` one line for people, ``subject`` the host, link or scenario it is about."""
+
+
+def ignore_event(kind: str, text: str, subject: str | None = None) -> None:
+    """For callers that keep no events."""
+
+
 class RunProgress(Progress, Protocol):
     """Receives the course of a run."""
 

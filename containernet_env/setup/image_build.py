@@ -13,11 +13,11 @@ from typing import IO
 
 import docker
 
+from containernet_env.base import assets
 from containernet_env.hosts import engine
-from containernet_env.setup import sources
 from containernet_env.setup.commands import Stopped
 
-# The clone whose set-up made an image: set-ups of several clones on a machine leave each other's images alone.
+# The clone or install whose set-up made an image: those of several on a machine leave each other's images alone.
 LABEL_CLONE = "containernet-env.clone"
 _CALL_TIMEOUT_S = 600
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -29,7 +29,7 @@ class BuildError(Exception):
 
 def image_labels(source: str) -> dict[str, str]:
     """The labels of an image of ours that is made here from the sources with hash ``source``."""
-    return {**engine.labels(), engine.LABEL_SOURCE: source, LABEL_CLONE: str(sources.ROOT)}
+    return {**engine.labels(), engine.LABEL_SOURCE: source, LABEL_CLONE: str(assets.ROOT)}
 
 
 def patient_client() -> docker.DockerClient:

@@ -13,11 +13,11 @@ from typing import Any
 
 from docker.errors import APIError, ImageNotFound
 
+from containernet_env.base import assets, programs, sources
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.sources import GoModule
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, image_build, sources
-from containernet_env.setup.binaries import Binaries
-from containernet_env.setup.sources import GoModule
+from containernet_env.setup import base_image, binaries, image_build
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
@@ -58,34 +58,35 @@ def base_tag() -> str:
     return tag_of("base", base_image.source_hash())
 
 
-def recipe(module: GoModule, scripts: tuple[str, ...], go_version: str, bin_folder: Path) -> Recipe:
-    """The image that holds ``module``'s programs and ``scripts`` from its folder."""
+def recipe(module: GoModule, scripts: tuple[str, ...], go_version: str) -> Recipe:
+    """The image that holds ``module``'s programs, where they are built, and ``scripts`` from its folder."""
     own = {name: module.folder / name for name in (_DOCKERFILE, *scripts)}
     try:
         files_hash = sources.hash_files(module.folder, own.values())
     except FileNotFoundError as error:
         raise MissingRequirementError(
-            f"{error.filename} is missing: this clone is not complete",
-            "Restore it (git checkout), or clone the project again.",
+            f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
         ) from error
     source = sources.combine(module.name, base_image.source_hash(), module.source_hash(go_version), files_hash)
-    return Recipe(module.name, source, {**own, **{name: bin_folder / name for name in module.packages}})
+    folder = programs.find(module, go_version)
+    built = {name: folder / name for name in module.packages} if folder is not None else {}
+    return Recipe(module.name, source, {**own, **built})
 
 
-def recipes(go_version: str, root: Path = sources.ROOT) -> tuple[Recipe, Recipe]:
+def recipes(go_version: str, root: Path = assets.ROOT) -> tuple[Recipe, Recipe]:
     """The recipes of the etcd and the benchmark image; ``go_version`` as in the hashes of their programs."""
     by_name = {module.name: module for module in sources.modules(root)}
     return (
-        recipe(by_name["etcd"], ("start-etcd",), go_version, root / "bin"),
-        recipe(by_name["benchmark"], (), go_version, root / "bin"),
+        recipe(by_name["etcd"], ("start-etcd",), go_version),
+        recipe(by_name["benchmark"], (), go_version),
     )
 
 
 def required_images() -> Images:
     """The tags that a run has to use. Raises ``MissingRequirementError`` before anything was ever built."""
-    go_version = Binaries().go_version()
+    go_version = binaries.go_version()
     if go_version is None:
-        raise MissingRequirementError("nothing has been built yet", "Run ./build.sh.")
+        raise MissingRequirementError("nothing has been built yet", assets.set_up_hint())
     etcd, benchmark = recipes(go_version)
     return Images(etcd=etcd.tag, benchmark=benchmark.tag)
 
@@ -124,10 +125,10 @@ def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
         client.close()
 
 
-def remove_older(keep: set[str], root: Path = sources.ROOT) -> list[str]:
+def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     """Remove images of ours that are none of ``keep`` and that no container uses; returns their tags.
 
-    Ours are those made by the clone at ``root``, and those whose clone is gone.
+    Ours are those made by the clone or install at ``root``, and those whose own is gone.
     Only tags of our repositories on images with our label are touched: a user's image that was made from one
     of ours inherits the label, but not the name.
     """

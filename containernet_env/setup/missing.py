@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from containernet_env.base import cache, programs, sources
+from containernet_env.base.sources import GoModule
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, disk, go, images, packages, sources
-from containernet_env.setup.binaries import Binaries
+from containernet_env.setup import base_image, binaries, disk, go, images, packages
 from containernet_env.setup.disk import Need
 from containernet_env.setup.images import Images
-from containernet_env.setup.sources import GoModule
 
 # Where the engine keeps images unless told otherwise; only asked for free space before there is an engine.
 _ENGINE_DATA = Path("/var/lib/docker")
@@ -46,7 +46,7 @@ class Missing:
             caches = sum(disk.GO_MODULES[module.name] for module in self.modules)
             needs.append(Need(Path(go.home()), caches))
             if go.find() is None:
-                needs.append(Need(sources.ROOT, disk.GO_TOOLCHAIN))
+                needs.append(Need(cache.own(), disk.GO_TOOLCHAIN))
         if self.images:
             needs.append(Need(engine_data(), sum(disk.IMAGES[name] for name in self.images)))
         if "base" in self.images:
@@ -56,13 +56,12 @@ class Missing:
 
 def look() -> Missing:
     """What is missing now. Starts and changes nothing."""
-    binaries = Binaries()
     version = binaries.go_version()
     modules = sources.modules()
     if version is None:
         stale = modules
     else:
-        stale = tuple(module for module in modules if not binaries.is_fresh(module, version))
+        stale = tuple(module for module in modules if programs.find(module, version) is None)
     running = engine.is_reachable()
     present = images.present() if running else set()
     required = None

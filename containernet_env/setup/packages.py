@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import struct
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,15 +19,15 @@ from containernet_env.setup.commands import CommandError, Commands, Ending, Stop
 PROGRAMS = {"mnexec": "mininet", "ip": "iproute2", "tc": "iproute2"}
 IMAGE_BUILDER = "mmdebstrap"
 
-LOCKS = (Path("/var/lib/dpkg/lock-frontend"), Path("/var/lib/dpkg/lock"), Path("/var/lib/apt/lists/lock"))
 LOCK_DEADLINE_S = 900.0
-_LOCK_POLL_S = 0.5
+_LOCK_POLL_S = 2.0
+# What apt-get and dpkg say of each lock of theirs that another process holds, and end: "Could not get lock
+# /var/lib/dpkg/lock-frontend. It is held by process 123 (apt-get)".
+_LOCKED = re.compile(r"Could not get lock .*|dpkg .*locked by another process.*")
 _UPDATE_TIMEOUT_S = 300.0
 _INSTALL_TIMEOUT_S = 1200.0
 _CERTIFICATES = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
 _APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
-# struct flock of fcntl(2) with 64-bit offsets: l_type, l_whence, l_start, l_len, l_pid.
-_FLOCK = struct.Struct("hhqqi4x")
 
 # apt-get holds back a SIGINT until dpkg is between two packages; its children must not get one of their own.
 _GENTLE = Ending(SIGINT, leader_only=True, grace_s=120.0)
@@ -41,8 +39,6 @@ _APT = (
     "Dpkg::Options::=--force-confold",
     "-o",
     "Acquire::Retries=2",
-    "-o",
-    f"DPkg::Lock::Timeout={LOCK_DEADLINE_S:.0f}",
 )
 _NO_NETWORK = re.compile(r"resolv|could not connect|failed to fetch|network is unreachable|timed out", re.IGNORECASE)
 
@@ -77,15 +73,12 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
             "Use Debian 12 or Ubuntu, or install by hand: mnexec (Mininet), ip and tc (iproute2), "
             "mmdebstrap, and a Docker engine; then run again.",
         )
-    env = environment()
+    manager = _PackageManager(commands, log, note)
     try:
-        wait_for_locks(commands, note)
         # What an interrupted installation left half done makes apt-get refuse everything else.
-        commands.run(["dpkg", "--configure", "-a"], log, timeout_s=_INSTALL_TIMEOUT_S, env=env, ending=_GENTLE)
-        update_problem = _update(commands, log, env)
-        wait_for_locks(commands, note)
-        argv = [*_APT, "install", *packages]
-        commands.run(argv, log, timeout_s=_INSTALL_TIMEOUT_S, env=env, ending=_GENTLE)
+        manager.run(["dpkg", "--configure", "-a"], _INSTALL_TIMEOUT_S)
+        update_problem = _update(manager)
+        manager.run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
     except CommandError as error:
         raise _not_installed(packages, error, log) from error
     still = [program for program, package in PROGRAMS.items() if package in packages and find(program) is None]
@@ -97,13 +90,44 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
         )
 
 
-def _update(commands: Commands, log: Path, env: dict[str, str]) -> CommandError | None:
+def _update(manager: _PackageManager) -> CommandError | None:
     """Refresh the lists. One broken source among several is no reason to stop: the installation decides."""
     try:
-        commands.run([*_APT, "update"], log, timeout_s=_UPDATE_TIMEOUT_S, env=env, ending=_GENTLE)
+        manager.run([*_APT, "update"], _UPDATE_TIMEOUT_S)
     except CommandError as error:
         return error
     return None
+
+
+class _PackageManager:
+    """Runs apt-get and dpkg, again while another package manager holds a lock of theirs; tells that through ``note``.
+
+    Not by apt's own DPkg::Lock::Timeout: that one waits without a word outside the log, and not for the lists' lock.
+    """
+
+    def __init__(self, commands: Commands, log: Path, note: Callable[[str], None]) -> None:
+        self._commands = commands
+        self._log = log
+        self._note = note
+        self._env = environment()
+        self._told: str | None = None
+
+    def run(self, argv: Sequence[str], timeout_s: float, deadline_s: float = LOCK_DEADLINE_S) -> None:
+        """Run ``argv``. Raises ``CommandError``, also where the lock was held for ``deadline_s``, or ``Stopped``."""
+        deadline = time.monotonic() + deadline_s
+        while True:
+            try:
+                self._commands.run(argv, self._log, timeout_s=timeout_s, env=self._env, ending=_GENTLE)
+                return
+            except CommandError as error:
+                locked = _LOCKED.search("\n".join(error.tail))
+                if locked is None or time.monotonic() > deadline:
+                    raise
+            if self._told != locked[0]:
+                self._told = locked[0]
+                self._note(f"waiting for another package manager: {locked[0]}")
+            if self._commands.stopping.wait(_LOCK_POLL_S):
+                raise Stopped
 
 
 def environment() -> dict[str, str]:
@@ -113,58 +137,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, **quiet, "PATH": path}
 
 
-def wait_for_locks(
-    commands: Commands,
-    note: Callable[[str], None],
-    locks: Sequence[Path] = LOCKS,
-    deadline_s: float = LOCK_DEADLINE_S,
-) -> None:
-    """Wait until no other process holds one of the package manager's locks; tells once who does.
-
-    Raises ``MissingRequirementError`` after ``deadline_s``, ``Stopped`` when the work is stopped meanwhile.
-    """
-    deadline = time.monotonic() + deadline_s
-    told = None
-    while (holder := next(filter(None, map(lock_holder, locks)), None)) is not None:
-        if holder != told:
-            note(f"waiting for another package manager: process {holder} ({_name(holder)}) holds the dpkg lock")
-            told = holder
-        if time.monotonic() > deadline:
-            raise MissingRequirementError(
-                f"process {holder} ({_name(holder)}) has held the dpkg lock for {deadline_s:.0f} s",
-                "Let it end (it may be an automatic upgrade), then run again.",
-            )
-        if commands.stopping.wait(_LOCK_POLL_S):
-            raise Stopped
-
-
-def lock_holder(path: Path) -> int | None:
-    """The process that holds the POSIX lock on ``path``; None if nobody does or there is no such file."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
-    finally:
-        os.close(fd)
-    return None if kind == fcntl.F_UNLCK else int(pid)
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "ended"
-
-
 def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> MissingRequirementError:
     text = "\n".join(f"    {line}" for line in error.tail)
     if "Unable to locate package" in text:
         remedy = "Enable the distribution's component that has it ('universe' on Ubuntu), then run again."
     elif _NO_NETWORK.search(text):
         remedy = "Check the network and the package sources (apt-get update), then run again."
+    elif _LOCKED.search(text):
+        remedy = "Let that process end (it may be an automatic upgrade), then run again."
     elif "enough free space" in text or "No space left" in text:
         remedy = "Make room on that disk, then run again."
     else:

@@ -43,7 +43,7 @@ class Steps:
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
         """One step, with a fresh log file named after it. An error passes through and no line is shown."""
-        self._logs.mkdir(exist_ok=True)
+        self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{name.replace(' ', '-')}.log"
         log.write_bytes(b"")
         with self._report.stage(name) as stage:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from containernet_env.results.run_directory import find_run, read_run
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 
@@ -50,16 +51,21 @@ def test_a_network_that_is_not_as_asked_stops_the_run_with_the_table(tiny: Path,
     config = topology(tmp_path / "config.json")
     done = run(config, tmp_path / "out.csv", "--scenarios", str(tiny), "--rtt-tolerance", "1ns")
     assert done.returncode == 1
-    assert "the network is not the one that was asked for" in done.stderr
+    assert "the network is not the one that was configured" in done.stderr
     assert "WRONG" in done.stderr
     assert rows(tmp_path / "out.csv") == []
+    failed = read_run(find_run(tmp_path / "out.csv"))
+    assert failed.network is not None
+    (proof,) = failed.network["proofs"]
+    assert not proof["passed"] and len(proof["problems"]) == len(proof["pairs"]) == 6
+    assert all(len(pair["samples_ns"]) >= 20 for pair in proof["pairs"])
     assert left_over(before) == {}
 
 
 def test_an_unknown_congestion_control_is_refused_with_what_there_is(tiny: Path, tmp_path: Path) -> None:
     config = topology(tmp_path / "config.json")
     done = run(config, tmp_path / "out.csv", "--scenarios", str(tiny), "--congestion-control", "swift")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "no TCP congestion control 'swift'; it has: " in done.stderr
 
 
@@ -78,13 +84,28 @@ def test_bandwidth_and_delay_show_in_the_rtt_column(tiny: Path, tmp_path: Path) 
     assert abs(measured - expected) <= max(0.5, 0.1 * expected), row
 
 
-def test_a_record_stands_beside_the_rows(tiny: Path, tmp_path: Path) -> None:
+def test_a_run_directory_stands_beside_the_rows(tiny: Path, tmp_path: Path) -> None:
     done = run(topology(tmp_path / "config.json"), tmp_path / "out.csv", "--scenarios", str(tiny))
     assert done.returncode == 0, done.stdout + done.stderr
     first = rows(tmp_path / "out.csv")[0]
-    record = json.loads((tmp_path / "out.runs" / f"{first['RunId']}.json").read_text())
-    assert len(record["rtt"]) == 6
-    assert all(len(pair["samples_ns"]) >= 20 for pair in record["rtt"])
-    assert {host["congestion_control"] for host in record["tcp"].values()} == {"cubic"}
-    assert record["limits"]["etcd1"]["memory_bytes"] == 512 << 20
-    assert [entry["result"]["ok"] for entry in record["scenarios"]] == [20] * 4
+    kept = read_run(tmp_path / "out.runs" / first["RunId"])
+    assert kept.manifest is not None and kept.network is not None
+    assert kept.manifest["config_hash"] == first["ConfigHash"]
+    assert {host["tcp"]["congestion_control"] for host in kept.manifest["hosts"].values()} == {"cubic"}
+    assert kept.manifest["hosts"]["etcd1"]["limits"]["memory_bytes"] == 512 << 20
+    (proof,) = kept.network["proofs"]
+    assert proof["passed"] and len(proof["pairs"]) == 6
+    assert [line["load"]["ok"] for line in kept.scenarios] == [20] * 4
+    assert [line["identity"] for line in kept.scenarios] == [row["ScenarioHash"] for row in rows(tmp_path / "out.csv")]
+    kinds = [event["kind"] for event in kept.events]
+    assert kinds[:5] == ["run_began", "hosts_up", "network_proved", "cluster_up", "matrix_began"]
+    assert kinds[-1] == "run_ended" and kinds.count("scenario_ended") == 4
+    # Everything is on the machine's one monotonic clock.
+    for line in kept.scenarios:
+        assert line["began_ns"] < line["load"]["began_ns"] < line["began_ns"] + line["seconds"] * 1e9
+    assert [path.stem for path in kept.logs] == ["benchmark", "etcd1", "etcd2", "etcd3", "link-emulator"]
+    assert "ready to serve client requests" in (kept.path / "logs" / "etcd1.log").read_text()
+    shown = subprocess.run(
+        [str(COMMAND), "show", str(tmp_path / "out.csv")], capture_output=True, text=True, check=True
+    )
+    assert "network as configured: 6 of 6 RTTs proved" in shown.stdout

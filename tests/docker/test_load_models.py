@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.results.run_directory import read_run
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 
@@ -65,17 +66,20 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
     assert [row["Error"] for row in found] == ["-"] * 9, output
     leader, member, mixed, read, closed, too_fast, txn, span, prefix = found
 
-    record = json.loads((tmp_path / "out.runs" / f"{leader['RunId']}.json").read_text())
-    results = [entry["result"] for entry in record["scenarios"]]
+    results = [line["load"] for line in read_run(tmp_path / "out.runs" / leader["RunId"]).scenarios]
     operations = ["put", "put", "mixed", "range", "range", "put", "txn", "range", "range"]
     assert [result["operation"] for result in results] == operations
     for row, result in zip(found[:4], results, strict=False):
         assert (row["Unknown"], row["Unsent"], row["Errors"]) == ("0", "0", "0"), row
-        assert row["Behind"] in ("yes", "no")
-        assert float(row["Rate_offered"]) == result["rate_offered_per_s"]
-        assert 0.7 * float(row["Rate_offered"]) < float(row["Rate_achieved"]) < 1.3 * float(row["Rate_offered"]), row
+        assert row["FellBehind"] in ("yes", "no")
+        assert float(row["OfferedRate_per_s"]) == result["rate_offered_per_s"]
+        assert (
+            0.7 * float(row["OfferedRate_per_s"])
+            < float(row["AchievedRate_per_s"])
+            < 1.3 * float(row["OfferedRate_per_s"])
+        ), row
         # In each row a response cannot be faster than its service.
-        assert float(row["Service_50%"]) <= float(row["50%"]), row
+        assert float(row["ServiceTime_50%_s"]) <= float(row["50%"]), row
     # A constant rate: exactly as many requests as it makes.
     assert (leader["RequestCount"], results[0]["requests"], results[0]["ok"]) == ("200", 200, 200)
     assert results[0]["configured"]["targetLeader"] is True
@@ -84,10 +88,10 @@ def test_every_load_model_leaves_its_row(tmp_path: Path) -> None:
     assert results[2]["by_operation"]["put"]["ok"] > 50 < results[2]["by_operation"]["range"]["ok"]
     # 6 ms to a member: a serializable read goes no further.
     assert 0.006 <= float(read["Fastest"]) < 0.018, read
-    assert (closed["Rate_offered"], closed["Behind"], closed["Service_50%"]) == ("-",) * 3
+    assert (closed["OfferedRate_per_s"], closed["FellBehind"], closed["ServiceTime_50%_s"]) == ("-",) * 3
     assert int(closed["RequestCount"]) == results[4]["requests"] == results[4]["ok"] > 0
     assert 1 <= float(closed["Total"]) < 2
-    assert too_fast["Behind"] == "yes" and int(too_fast["Unsent"]) > 0, too_fast
+    assert too_fast["FellBehind"] == "yes" and int(too_fast["Unsent"]) > 0, too_fast
     assert f"{too_fast['Scenario']}: behind its schedule: " in output
     asked = ("TestType", "Consistency", "KeySize", "ReadSpan", "ReadLimit", "ReadAnswer")
     assert [txn[column] for column in asked] == ["txn", "-", "8", "-", "-", "-"]

@@ -223,6 +223,9 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(plan: Plan, 
             assert "this is why" in str(error)
         else:
             # It was seen running before it ended.
+            deadline = time.monotonic() + 5
+            while host.alive and time.monotonic() < deadline:
+                time.sleep(0.01)
             assert host.exit_state().exit_code == 4
             assert "this is why" in host.logs()
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from containernet_env import setup
+from containernet_env.base import assets, sources
 from containernet_env.hosts import engine
-from containernet_env.setup import image_build, images, missing, sources
+from containernet_env.setup import image_build, images, missing
 
 Start = Callable[..., Any]
 
@@ -115,7 +116,7 @@ def test_complete_set_up_is_seen_quickly_and_told_in_one_line() -> None:
         missing.look()
         seconds.append(time.monotonic() - began)
     assert median(seconds) < 0.3, seconds
-    done = subprocess.run([sources.ROOT / "build.sh"], capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    done = subprocess.run([assets.ROOT / "build.sh"], capture_output=True, text=True, timeout=60, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Set-up: nothing to do (")
     assert done.stdout.count("\n") == 1

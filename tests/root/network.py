@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
@@ -32,10 +32,19 @@ COARSE = "CONTAINERNET_ENV_COARSE_TIMES" in os.environ
 RTT_TOLERANCE = Tolerance(3_900_000, 0.32) if COARSE else Tolerance()
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
-needs_emulator = pytest.mark.skipif(
-    COARSE or not os.access(default_binary(), os.X_OK),
-    reason="the link emulator needs a real processor" if COARSE else "bin/link-emulator is not built",
-)
+
+
+def _emulator_problem() -> str | None:
+    if COARSE:
+        return "the link emulator needs a real processor"
+    try:
+        default_binary()
+    except MissingRequirementError as error:
+        return str(error)
+    return None
+
+
+needs_emulator = pytest.mark.skipif(_emulator_problem() is not None, reason=str(_emulator_problem()))
 
 
 def has_netem() -> bool:

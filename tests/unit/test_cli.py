@@ -111,8 +111,8 @@ def test_standard_input_is_not_read(capsys, tmp_path, monkeypatch):
 
 
 def test_a_directory_is_no_config(capsys, tmp_path):
-    assert "Is a directory" in told(capsys, "check", str(tmp_path))
-    assert f"File '{tmp_path}' is a directory." in told(capsys, "run", str(tmp_path))
+    for command in ("check", "run"):
+        assert f"File '{tmp_path}' is a directory." in told(capsys, command, str(tmp_path))
 
 
 def test_a_file_that_may_not_be_read(capsys, monkeypatch):

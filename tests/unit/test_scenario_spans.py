@@ -6,7 +6,7 @@ import pytest
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.config.scenarios import load_scenarios
-from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
+from tests.unit.blocks import DATA, LOAD, mixed, names_of, reads, txns, write, writes
 
 PREFIXED = {"keyPrefix": "d/", "keySize": 3, "valSize": 10, "keys": 100}
 
@@ -69,29 +69,17 @@ def test_with_a_key_prefix_writes_neither_make_nor_spoil_the_data_set(tmp_path):
 @pytest.mark.parametrize(
     ("dataset", "block", "written", "fine"),
     [
-        # 8 digits, 10,000 keys: 00000000 to 000002bH.
-        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 10_000}, data={"keySize": 8, "valSize": 256}), True),
-        # Behind the data set's last key: spans do not reach there, and a prefix does.
-        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 10_001}, data={"keySize": 8, "valSize": 256}), True),
-        ({}, reads(prefix="0000"), writes(load=LOAD | {"total": 10_001}, data={"keySize": 8, "valSize": 256}), False),
-        ({}, reads(prefix="00000"), writes(load=LOAD | {"total": 10_000}, data={"keySize": 8, "valSize": 1}), True),
-        ({}, reads(prefix="0000", verify=False), writes(load=LOAD | {"total": 10_001}), True),
-        ({}, reads(span={"from": "0000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), False),
-        ({}, reads(span={"from": "00000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), True),
-        ({}, reads(spanKeys=5), writes(data={"keySize": 7, "valSize": 1}), False),
-        ({}, reads(spanKeys=5), writes(load=LOAD | {"total": 1}, data={"keySize": 7, "valSize": 1}), True),
-        # 0000 comes before all, 0001 after all.
-        ({}, reads(spanKeys=5), writes(), True),
+        ({}, reads(spanKeys=5), writes(), False),
         ({}, reads(prefix="0000"), writes(), False),
-        ({}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), False),
-        ({}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), True),
-        ({"keys": 62**3 + 2}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), False),
-        ({"keys": 62**3}, reads(spanKeys=5), writes(load=OPEN, data={"keySize": 5, "valSize": 1}), True),
+        ({}, reads(span={"from": "00000000", "to": "0000001"}), writes(data={"keySize": 7, "valSize": 1}), False),
+        ({}, mixed(spanKeys=5), writes(), False),
+        ({}, reads(prefix="0000", verify=False), writes(), True),
+        # One key at a time is known by its name.
         ({}, reads(), writes(data={"keySize": 9, "valSize": 1}), True),
-        ({}, mixed(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), False),
+        # Nothing is written but the data set itself.
+        ({}, reads(spanKeys=5), txns(), True),
         ({"keyPrefix": "d/"}, reads(spanKeys=5), writes(data={"keySize": 9, "valSize": 1}), True),
         ({"keyPrefix": "d/"}, reads(prefix="d/"), writes(load=LOAD | {"total": 62**2}), True),
-        # A prefix that is a key of a write.
     ],
 )
 def test_a_span_is_verified_where_only_the_data_set_is(tmp_path, dataset, block, written, fine):

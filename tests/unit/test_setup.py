@@ -13,14 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env import setup
+from containernet_env.base import assets, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli import setup as cli_setup
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import missing, sources
+from containernet_env.setup import missing
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 
-ROOT = sources.ROOT
+ROOT = assets.ROOT
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
 
 
@@ -135,7 +136,15 @@ def test_build_without_root_says_sudo_and_leaves_3(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_what_is_built_is_ignored_by_git() -> None:
-    names = [".venv/x", "bin/etcd", ".build/etcd.log", "out.csv", "results/out.csv", "containernet_env.egg-info/x"]
+    names = [
+        ".venv/x",
+        "build/lib/x",
+        "bin/etcd",
+        ".build/etcd.log",
+        "out.csv",
+        "results/out.csv",
+        "containernet_env.egg-info/x",
+    ]
     done = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "check-ignore", "--no-index", *names],
         cwd=ROOT,

@@ -1,17 +1,22 @@
-"""Programs in bin/: fresh ones stay, everything else is built again, and a build that breaks off changes nothing."""
+"""Programs in the cache: fresh ones stay, all else is built again, a build that breaks off changes nothing."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from containernet_env.base import cache, programs
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.setup.binaries import STAMP, Binaries
+from containernet_env.base.programs import STAMP
+from containernet_env.base.sources import GoModule
+from containernet_env.setup import binaries
 from containernet_env.setup.commands import Commands
 from containernet_env.setup.go import Go
-from containernet_env.setup.sources import GoModule
 
 VERSION = "go1.26.1"
 BUILDS = """#!/bin/sh
@@ -40,36 +45,46 @@ def module(tmp_path: Path) -> GoModule:
     return GoModule("example", folder, {"one": "./one", "two": "./two"})
 
 
-@pytest.fixture
-def bin_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    return folder
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of built programs, in a cache of the test's own."""
+    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / "bin"
 
 
-def go(tmp_path: Path, script: str) -> Go:
+def go(tmp_path: Path, script: str, version: str) -> Go:
     path = tmp_path / "go"
     path.write_text(script)
     path.chmod(0o755)
-    return Go(str(path), VERSION)
+    return Go(str(path), version)
 
 
-def build(tmp_path: Path, bin_folder: Path, module: GoModule, script: str = BUILDS) -> None:
-    Binaries(bin_folder).build(module, go(tmp_path, script), Commands(), tmp_path / "log")
+def build(tmp_path: Path, module: GoModule, script: str = BUILDS, version: str = VERSION) -> Path:
+    return binaries.build(module, go(tmp_path, script, version), Commands(), tmp_path / "log")
 
 
-def test_built_programs_are_fresh(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
-    assert not Binaries(bin_folder).is_fresh(module, VERSION)
-    build(tmp_path, bin_folder, module)
-    assert Binaries(bin_folder).is_fresh(module, VERSION)
-    assert (bin_folder / "two").read_text() == "program from ./two\n"
-    assert sorted(path.name for path in bin_folder.iterdir()) == [STAMP, "one", "two"]
+def test_built_programs_are_found(tmp_path: Path, home: Path, module: GoModule) -> None:
+    assert programs.find(module, VERSION) is None
+    folder = build(tmp_path, module)
+    assert programs.find(module, VERSION) == programs.find(module) == folder
+    assert (folder / "two").read_text() == "program from ./two\n"
+    assert sorted(path.name for path in folder.iterdir()) == ["one", STAMP, "two"]
+    assert list(home.iterdir()) == [folder]
+
+
+def test_users_can_run_what_root_built_under_a_strict_umask(tmp_path: Path, module: GoModule) -> None:
+    before = os.umask(0o077)
+    try:
+        folder = build(tmp_path, module)
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder / "one")] == [0o755, 0o755]
 
 
 @pytest.mark.parametrize("damage", ["changed", "truncated", "gone", "not executable"])
-def test_damaged_program_is_not_fresh(tmp_path: Path, bin_folder: Path, module: GoModule, damage: str) -> None:
-    build(tmp_path, bin_folder, module)
-    path = bin_folder / "one"
+def test_damaged_program_is_built_again(tmp_path: Path, home: Path, module: GoModule, damage: str) -> None:
+    path = build(tmp_path, module) / "one"
     if damage == "changed":
         path.write_text("program from ./two\n")
     elif damage == "truncated":
@@ -78,51 +93,124 @@ def test_damaged_program_is_not_fresh(tmp_path: Path, bin_folder: Path, module: 
         path.unlink()
     else:
         path.chmod(0o644)
-    assert not Binaries(bin_folder).is_fresh(module, VERSION)
-    build(tmp_path, bin_folder, module)
-    assert Binaries(bin_folder).is_fresh(module, VERSION)
+    assert programs.find(module, VERSION) is None
+    assert build(tmp_path, module) == path.parent == programs.find(module, VERSION)
+    assert list(home.iterdir()) == [path.parent]
 
 
-def test_copied_program_with_the_same_contents_stays_fresh(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
-    build(tmp_path, bin_folder, module)
-    shutil.copy(bin_folder / "one", tmp_path / "copy")
-    (tmp_path / "copy").replace(bin_folder / "one")
-    assert Binaries(bin_folder).is_fresh(module, VERSION)
+def test_copied_program_with_the_same_contents_stays(tmp_path: Path, module: GoModule) -> None:
+    folder = build(tmp_path, module)
+    shutil.copy(folder / "one", tmp_path / "copy")
+    (tmp_path / "copy").replace(folder / "one")
+    assert programs.find(module, VERSION) == folder
 
 
-def test_changed_source_and_newer_go_demand_a_build(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
-    build(tmp_path, bin_folder, module)
-    assert not Binaries(bin_folder).is_fresh(module, "go1.26.2")
+def test_changed_source_and_newer_go_demand_a_build(tmp_path: Path, module: GoModule) -> None:
+    folder = build(tmp_path, module)
+    assert programs.find(module, "go1.26.2") is None
+    newer = build(tmp_path, module, version="go1.26.2")
+    assert newer != folder == programs.find(module, VERSION)
     (module.folder / "main.go").write_text("package main\n")
-    assert not Binaries(bin_folder).is_fresh(module, VERSION)
+    assert programs.find(module, VERSION) is None
+    assert programs.find(module) is None
 
 
-def test_build_that_breaks_off_keeps_the_old_program(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
-    build(tmp_path, bin_folder, module)
+def test_without_a_go_the_programs_used_last_are_taken(tmp_path: Path, module: GoModule) -> None:
+    older, newer = build(tmp_path, module), build(tmp_path, module, version="go1.26.2")
+    os.utime(older, (1, 1))
+    assert programs.find(module) == newer
+    assert programs.go_version(module) == "go1.26.2"
+    os.utime(newer, (0, 0))
+    assert programs.find(module) == older
+    assert older.stat().st_mtime > 1, "its use is noted"
+
+
+def test_two_clones_with_equal_sources_share_what_is_built(tmp_path: Path, module: GoModule) -> None:
+    folder = build(tmp_path, module)
+    shutil.copytree(module.folder, tmp_path / "other" / "module")
+    other = GoModule(module.name, tmp_path / "other" / "module", module.packages)
+    assert programs.find(other, VERSION) == folder
+
+
+def test_build_that_breaks_off_leaves_nothing_and_keeps_the_old_program(
+    tmp_path: Path, home: Path, module: GoModule
+) -> None:
+    folder = build(tmp_path, module)
     (module.folder / "main.go").write_text("broken\n")
     with pytest.raises(MissingRequirementError, match=r"one was not built(.|\n)*expected 'package'(.|\n)*Details"):
-        build(tmp_path, bin_folder, module, BREAKS_OFF)
-    assert (bin_folder / "one").read_text() == "program from ./one\n"
-    assert not Binaries(bin_folder).is_fresh(module, VERSION)
+        build(tmp_path, module, BREAKS_OFF)
+    assert list(home.iterdir()) == [folder]
+    assert programs.find(module, VERSION) is None
     (module.folder / "main.go").unlink()
-    assert Binaries(bin_folder).is_fresh(module, VERSION)
+    assert programs.find(module, VERSION) == folder
 
 
-def test_interrupted_first_build_is_finished_by_the_next(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
-    with pytest.raises(MissingRequirementError):
-        build(tmp_path, bin_folder, module, BREAKS_OFF)
-    assert not (bin_folder / "one").exists()
-    build(tmp_path, bin_folder, module)
-    assert Binaries(bin_folder).is_fresh(module, VERSION)
+def test_two_builds_at_once_both_succeed_and_leave_one_folder(tmp_path: Path, home: Path, module: GoModule) -> None:
+    toolchain = go(tmp_path, BUILDS, VERSION)
+    together = threading.Barrier(4)
+    found: list[Path] = []
+
+    def one(number: int) -> None:
+        together.wait(20)
+        found.append(binaries.build(module, toolchain, Commands(), tmp_path / f"log-{number}"))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [programs.find(module, VERSION)] * 4
+    assert list(home.iterdir()) == found[:1]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"one": 1}', '{"one": {"source": "x"}}'])
-def test_damaged_stamp_means_nothing_is_fresh(tmp_path: Path, bin_folder: Path, module: GoModule, text: str) -> None:
-    build(tmp_path, bin_folder, module)
-    (bin_folder / STAMP).write_text(text)
-    assert not Binaries(bin_folder).is_fresh(module, VERSION)
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"one": 1}', '{"module": "example", "programs": {"one": {}}}'])
+def test_damaged_stamp_means_nothing_is_found(tmp_path: Path, module: GoModule, text: str) -> None:
+    folder = build(tmp_path, module)
+    (folder / STAMP).write_text(text)
+    assert programs.find(module, VERSION) is None
+    assert build(tmp_path, module) == folder == programs.find(module, VERSION)
 
 
-def test_missing_network_is_told_apart(tmp_path: Path, bin_folder: Path, module: GoModule) -> None:
+def test_missing_network_is_told_apart(tmp_path: Path, module: GoModule) -> None:
     with pytest.raises(MissingRequirementError, match="Check the network"):
-        build(tmp_path, bin_folder, module, NO_NETWORK)
+        build(tmp_path, module, NO_NETWORK)
+
+
+def test_program_that_is_not_built_is_named_with_what_to_do() -> None:
+    with pytest.raises(MissingRequirementError, match=r"link-emulator has not been built(.|\n)*build\.sh"):
+        programs.path("link-emulator")
+
+
+def aged(folder: Path, days: float) -> Path:
+    time_s = folder.stat().st_mtime - days * 86400
+    os.utime(folder, (time_s, time_s))
+    return folder
+
+
+def test_older_programs_go_but_not_the_last_two_nor_recent_ones(tmp_path: Path, home: Path, module: GoModule) -> None:
+    (tmp_path / "go.mod").write_text("module other\n")
+    other = build(tmp_path, GoModule("other", tmp_path, {"three": "./three"}, only=("go.mod",)))
+    aged(other, 9)
+    first, second, third, fourth = (build(tmp_path, module, version=f"go1.26.{number}") for number in range(4))
+    aged(first, 5)
+    aged(second, 4)
+    aged(third, 3)
+    left = home / ".partial-x"
+    left.mkdir()
+    assert binaries.remove_older(home, "example") == [second, first]
+    assert sorted(home.iterdir()) == sorted([other, third, fourth, left])
+    aged(left, 2)
+    assert binaries.remove_older(home, "example") == [left]
+    assert sorted(home.iterdir()) == sorted([other, third, fourth])
+
+
+def test_program_that_runs_is_never_removed(tmp_path: Path, home: Path, module: GoModule) -> None:
+    first, *_ = (build(tmp_path, module, version=f"go1.26.{number}") for number in range(3))
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", first / "one")
+    aged(first, 5)
+    with subprocess.Popen([first / "one", "60"]) as running:
+        try:
+            assert binaries.remove_older(home, "example") == []
+        finally:
+            running.kill()
+    assert binaries.remove_older(home, "example") == [first]

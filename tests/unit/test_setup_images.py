@@ -12,9 +12,9 @@ import pytest
 from docker.errors import APIError, ImageNotFound
 
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.sources import GoModule
 from containernet_env.setup import base_image, image_build, images
 from containernet_env.setup.commands import CommandError, Commands
-from containernet_env.setup.sources import GoModule
 
 LISTED = """\
 http://mirror.example/debian/ bookworm main Debian
@@ -133,20 +133,20 @@ def module(tmp_path: Path) -> GoModule:
     return GoModule("etcd", folder, {"etcd": "./etcd"}, only=("go.mod",))
 
 
-def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule, tmp_path: Path) -> None:
-    tags = [images.recipe(module, ("start-etcd",), "go1.26.1", tmp_path).tag]
-    tags.append(images.recipe(module, ("start-etcd",), "go1.26.2", tmp_path).tag)
+def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule) -> None:
+    tags = [images.recipe(module, ("start-etcd",), "go1.26.1").tag]
+    tags.append(images.recipe(module, ("start-etcd",), "go1.26.2").tag)
     for name in ("go.mod", "Dockerfile", "start-etcd"):
         (module.folder / name).write_text(f"{name} changed")
-        tags.append(images.recipe(module, ("start-etcd",), "go1.26.1", tmp_path).tag)
+        tags.append(images.recipe(module, ("start-etcd",), "go1.26.1").tag)
     assert len(set(tags)) == 5
     assert all(tag.startswith("containernet-env/etcd:") and len(tag.partition(":")[2]) == 12 for tag in tags)
 
 
-def test_missing_dockerfile_is_named(module: GoModule, tmp_path: Path) -> None:
+def test_missing_dockerfile_is_named(module: GoModule) -> None:
     (module.folder / "Dockerfile").unlink()
     with pytest.raises(MissingRequirementError, match="Dockerfile is missing"):
-        images.recipe(module, (), "go1.26.1", tmp_path)
+        images.recipe(module, (), "go1.26.1")
 
 
 def test_build_failure_names_the_image_and_the_reason(

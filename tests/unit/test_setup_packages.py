@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,13 +11,18 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import dockerd, packages
 from containernet_env.setup.commands import CommandError, Commands, Stopped
 
-HOLDS_LOCK = """
-import fcntl, sys
-file = open(sys.argv[1], "w")
-fcntl.lockf(file, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
+# What apt 2.6 and dpkg 1.21 print last.
+LOCKED = {
+    "apt-get": [
+        "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 19892 (apt-get)",
+        "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?",
+    ],
+    "dpkg": [
+        "dpkg: error: dpkg frontend lock was locked by another process with pid 19892",
+        "Note: removing the lock file is always wrong, can damage the locked area",
+        "and the entire system. See <https://wiki.debian.org/Teams/Dpkg/FAQ#db-lock>.",
+    ],
+}
 
 
 class Recorded(Commands):
@@ -52,7 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     monkeypatch.setattr(packages.engine, "is_reachable", lambda: False)
     monkeypatch.setattr(packages, "_CERTIFICATES", (tmp_path,))
     monkeypatch.setattr(packages, "_APPARMOR", tmp_path / "no-apparmor")
-    monkeypatch.setattr(packages, "wait_for_locks", lambda commands, note: None)
+    monkeypatch.setattr(packages, "_LOCK_POLL_S", 0.01)
     return programs
 
 
@@ -127,50 +128,45 @@ def test_system_without_apt_is_told_what_to_install(machine: set[str], tmp_path:
         packages.install(["mininet"], Recorded(), tmp_path / "log", lambda text: None)
 
 
-@pytest.fixture
-def held_lock(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
-    """A dpkg lock that another process holds until its input is closed."""
-    path = tmp_path / "lock-frontend"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDS_LOCK, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    yield path, holder
-    holder.communicate()
+class Locked(Recorded):
+    """Another package manager holds the locks for the first ``times`` commands."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.left = times
+
+    def run(self, argv: Sequence[str], log: Path, **_: object) -> None:  # type: ignore[override]
+        super().run(argv, log)
+        if self.left > 0:
+            self.left -= 1
+            raise CommandError(argv, "ended with exit status 100", log, LOCKED[argv[0]])
 
 
-def test_wait_names_the_holder_once_and_goes_on_when_it_lets_go(
-    held_lock: tuple[Path, subprocess.Popen[str]],
-) -> None:
-    path, holder = held_lock
+def test_set_up_waits_for_another_package_manager_and_names_it_once(machine: set[str], tmp_path: Path) -> None:
+    commands = Locked(times=3)
     told: list[str] = []
-
-    def note(text: str) -> None:
-        told.append(text)
-        holder.communicate()
-
-    packages.wait_for_locks(Commands(), note, locks=[path.with_name("absent"), path], deadline_s=30)
-    assert len(told) == 1
-    assert f"process {holder.pid}" in told[0]
-    assert "dpkg lock" in told[0]
-    assert packages.lock_holder(path) is None
+    packages.install(["mininet"], commands, tmp_path / "log", told.append)
+    assert told == [f"waiting for another package manager: {LOCKED['dpkg'][0].removeprefix('dpkg: error: ')}"]
+    assert [argv[0] for argv in commands.asked] == ["dpkg"] * 4 + ["apt-get"] * 2
 
 
-def test_wait_has_a_deadline(held_lock: tuple[Path, subprocess.Popen[str]]) -> None:
-    path, _ = held_lock
-    with pytest.raises(MissingRequirementError, match="has held the dpkg lock for 0 s"):
-        packages.wait_for_locks(Commands(), lambda text: None, locks=[path], deadline_s=0)
+@pytest.mark.parametrize("program", ["dpkg", "apt-get"])
+def test_waiting_has_a_deadline(machine: set[str], tmp_path: Path, program: str) -> None:
+    told: list[str] = []
+    manager = packages._PackageManager(Locked(times=9), tmp_path / "log", told.append)
+    with pytest.raises(CommandError):
+        manager.run([program], 1.0, deadline_s=0.0)
 
 
-def test_wait_ends_when_the_work_is_stopped(held_lock: tuple[Path, subprocess.Popen[str]]) -> None:
-    path, _ = held_lock
-    commands = Commands()
-    threading.Thread(target=commands.stop).start()
-    began = time.monotonic()
+def test_lock_that_is_not_let_go_says_what_to_do(
+    machine: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages._PackageManager.run, "__defaults__", (0.0,))
+    with pytest.raises(MissingRequirementError, match=r"pid 19892(.|\n)*Let that process end"):
+        packages.install(["mininet"], Locked(times=9), tmp_path / "log", lambda text: None)
+
+
+def test_waiting_ends_when_the_work_is_stopped(machine: set[str], tmp_path: Path) -> None:
+    commands = Locked(times=1_000_000)
     with pytest.raises(Stopped):
-        packages.wait_for_locks(commands, lambda text: None, locks=[path], deadline_s=60)
-    assert time.monotonic() - began < 10
+        packages.install(["mininet"], commands, tmp_path / "log", lambda text: commands.stopping.set())

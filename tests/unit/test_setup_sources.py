@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.base import assets, sources
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.setup import sources
-from containernet_env.setup.sources import GoModule
+from containernet_env.base.sources import GoModule
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_incomplete_clone_is_named(tmp_path: Path) -> None:
 def test_etcd_version_stands_in_go_mod() -> None:
     version = sources.etcd_version()
     assert re.fullmatch(r"3\.\d+\.\d+", version)
-    text = (sources.ROOT / "etcd_image" / "go.mod").read_text()
+    text = (assets.ROOT / "etcd_image" / "go.mod").read_text()
     assert text.count(f"go.etcd.io/etcd/server/v3 v{version}") == 1
     assert f"go.etcd.io/etcd/etcdctl/v3 v{version}" in text
 

@@ -58,7 +58,12 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     told: list[str] = []
     made: Any = Testbed(
-        plan, Images(etcd="e", benchmark="b"), Notes(), port=0, tolerance=Tolerance(), on_failure=told.append
+        plan,
+        Images(etcd="e", benchmark="b"),
+        Notes(),
+        port=0,
+        tolerance=Tolerance(),
+        on_event=lambda kind, text, subject=None: told.append(text) if kind == "network_failed" else None,
     )
     made.told = told
     return made

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import docker
 
+from containernet_env.base import sources
 from containernet_env.hosts import engine
-from containernet_env.setup import dockerd, images, sources
+from containernet_env.setup import dockerd, images
 from tests.vm import cache
 
 _SIZE = "3G"

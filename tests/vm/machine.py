@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from containernet_env.setup import packages, sources
+from containernet_env.base import assets, cache, programs, sources
+from containernet_env.setup import packages
 from tests.vm import image_disk, root_disk
 
 QEMU = "qemu-system-x86_64"
@@ -24,7 +25,7 @@ MEMORY_MB = 4096
 _RESULTS_BYTES = 256 << 20
 _SECTOR_BYTES = 512
 # Of the project: what the package, its set-up's hashes and the tests read. What can be made again stays here.
-_LEFT_OUT = {".git", ".venv", ".build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
+_LEFT_OUT = {".git", ".venv", ".build", "build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def missing() -> str | None:
 
 def fresh_folder() -> Path:
     """An empty folder in .build for a machine's files, in place of the one before."""
-    folder = sources.ROOT / ".build" / "vm"
+    folder = assets.ROOT / ".build" / "vm"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
@@ -151,7 +152,7 @@ def _drive(path: Path, options: str) -> tuple[str, str]:
 
 def _pack(path: Path, steps: Sequence[Step]) -> None:
     """The project as it stands here, and the steps."""
-    compile_all = [sources.ROOT / name for name in ("containernet_env", "tests")]
+    compile_all = [assets.ROOT / name for name in ("containernet_env", "tests")]
     # Where the guest has this Python, it needs not compile: emulated, that takes seconds.
     subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, compile_all)], check=True, timeout=120)
 
@@ -161,8 +162,14 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
     steps_file = path.with_name("steps.json")
     steps_file.write_text(json.dumps([asdict(step) for step in steps]))
     with tarfile.open(path, "w") as archive:
-        archive.add(sources.ROOT, ".", filter=wanted)
+        archive.add(assets.ROOT, ".", filter=wanted)
         archive.add(steps_file, "steps.json")
+        # The cache's own mode comes too: what others could write to is not trusted there either.
+        archive.add(cache.make(), ".cache", recursive=False)
+        for module in sources.modules():
+            folder = programs.find(module)
+            assert folder is not None, "./build.sh has built it"
+            archive.add(folder, f".cache/bin/{folder.name}")
     with path.open("ab") as file:
         file.truncate(-(-file.tell() // _SECTOR_BYTES) * _SECTOR_BYTES)
 

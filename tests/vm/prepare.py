@@ -9,17 +9,18 @@ import sys
 
 from rich.console import Console
 
+from containernet_env.base.cache import logs
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli.setup import ConsoleReport
 from containernet_env.cli.signals import StopSignals
-from containernet_env.setup import LOGS, packages
+from containernet_env.setup import packages
 from containernet_env.setup.steps import Steps
 from tests.vm import image_disk, machine, root_disk
 
 
 def main() -> int:
     """0, also where the ring cannot be run here; 1 where a disk could not be made."""
-    steps = Steps(ConsoleReport(Console(highlight=False, soft_wrap=True)), LOGS)
+    steps = Steps(ConsoleReport(Console(highlight=False, soft_wrap=True)), logs())
 
     def install() -> None:
         with steps.step("vm packages") as step:

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from containernet_env.setup import base_image, packages, sources
+from containernet_env.base import assets, sources
+from containernet_env.setup import base_image, packages
 from tests.vm import cache
 
 KERNEL = "linux-image-cloud-amd64"
@@ -27,6 +28,7 @@ PACKAGES = (
     *("iproute2", "iputils-ping", "iptables", "ethtool"),
     *("docker.io", "openvswitch-switch", "mininet", "bridge-utils", "python3", "ca-certificates"),
 )
+CONSTRAINTS = assets.ROOT / "constraints.txt"
 # Where the guest has the project's Python environment.
 VENV = "opt/containernet-env"
 # Needed to reach the root file system; the rest is loaded from there.
@@ -52,11 +54,12 @@ $B poweroff -f
 
 
 def requirements() -> list[str]:
-    """The Python packages, with versions, that the package and its tests need (setup.py has them)."""
-    found = importlib.metadata.requires("containernet-env") or []
-    wanted = [line.partition(";")[0].strip() for line in found if "extra" not in line]
-    wanted += [line.partition(";")[0].strip() for line in found if line.startswith("pytest==")]
-    return wanted
+    """The Python packages that the package and its tests need, in the versions of constraints.txt."""
+    found = [line for line in importlib.metadata.requires("containernet-env") or [] if "python_version" not in line]
+    wanted = [line for line in found if "extra" not in line or line.startswith("pytest")]
+    names = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in wanted}
+    pins = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    return [pin for pin in pins if pin.partition("==")[0] in names]
 
 
 def get() -> Path:
@@ -122,7 +125,8 @@ def _install_python(root: Path) -> None:
     tags = [word for tag in _GLIBC_TAGS for word in ("--platform", tag)]
     _run(
         *(*pip, "install", "-q", "--no-compile", "--only-binary=:all:", "--find-links", str(wheels)),
-        *("--python-version", version, "--implementation", "cp", *tags, "--target", str(site), *wanted),
+        *("--python-version", version, "--implementation", "cp", *tags, "--target", str(site)),
+        *("--constraint", str(CONSTRAINTS), *wanted),
     )
     shutil.rmtree(wheels)
     (site / "job.pth").write_text("/job\n")

@@ -47,6 +47,5 @@ func TestCallsDoNotAllocate(t *testing.T) {
 
 type ignore struct{}
 
-func (ignore) Feed([]byte) error          { return nil }
-func (ignore) End() error                 { return nil }
+func (ignore) Feed([]byte, bool) error    { return nil }
 func (ignore) Finished(*Stream, *Failure) {}

@@ -64,7 +64,7 @@ type Conn struct {
 }
 
 // NewConn starts a connection: its first output is ready at once. authority is the member's host:port, and methods are the
-// paths to which Start refers by index.
+// paths to which Start refers by index, at most maxMethods.
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),

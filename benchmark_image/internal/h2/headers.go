@@ -20,17 +20,18 @@ type requestHeaders struct {
 	methods   []string // their paths
 	encoder   *hpack.Encoder
 	buffer    bytes.Buffer
-	ready     [][]byte // by method
-	sent      []bool   // by method: a block has put its path into the table
+	ready     [maxMethods][]byte
+	sent      [maxMethods]bool // a block of this method has put its path into the table
 }
+
+// maxMethods is how many paths a connection may have.
+const maxMethods = 8
 
 // tableSize is the default size of the table (RFC 9113 section 6.5.2), in bytes.
 const tableSize = 4096
 
 func newRequestHeaders(authority string, methods []string) *requestHeaders {
-	h := &requestHeaders{
-		authority: authority, methods: methods, ready: make([][]byte, len(methods)), sent: make([]bool, len(methods)),
-	}
+	h := &requestHeaders{authority: authority, methods: methods}
 	h.encoder = hpack.NewEncoder(&h.buffer)
 	h.limit(tableSize)
 	return h
@@ -51,8 +52,8 @@ func (h *requestHeaders) limit(size uint32) {
 	}
 	h.encoder.SetMaxDynamicTableSizeLimit(use)
 	h.encoder.SetMaxDynamicTableSize(use)
-	clear(h.ready)
-	clear(h.sent)
+	clear(h.ready[:])
+	clear(h.sent[:])
 }
 
 func (h *requestHeaders) fields(method int) []hpack.HeaderField {
@@ -82,7 +83,7 @@ func (h *requestHeaders) block(method int) []byte {
 		h.ready[method] = bytes.Clone(block)
 	} else {
 		// This block changes the table, and with it the numbers of the fields in all blocks.
-		clear(h.ready)
+		clear(h.ready[:])
 		h.sent[method] = true
 	}
 	return block
@@ -113,6 +114,9 @@ func (h *answerHeaders) add(f hpack.HeaderField) {
 
 // isGRPC follows gRPC: application/grpc, possibly followed by an encoding or parameters.
 func isGRPC(contentType string) bool {
+	if contentType == "application/grpc" {
+		return true
+	}
 	rest, found := strings.CutPrefix(strings.ToLower(contentType), "application/grpc")
 	return found && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

@@ -138,17 +138,13 @@ type outcomes struct {
 	again    func(*Stream)
 }
 
-func (o *outcomes) Feed(b []byte) error {
+func (o *outcomes) Feed(b []byte, last bool) error {
 	o.body = append(o.body, b...)
+	if last && bytes.HasSuffix(o.body, []byte{0xfe}) {
+		return errors.New("cut off")
+	}
 	if bytes.IndexByte(b, 0xff) >= 0 {
 		return errors.New("a broken byte")
-	}
-	return nil
-}
-
-func (o *outcomes) End() error {
-	if bytes.HasSuffix(o.body, []byte{0xfe}) {
-		return errors.New("cut off")
 	}
 	return nil
 }

@@ -10,10 +10,9 @@ import (
 
 // Owner reads the answer to a call, and is notified when the call has ended.
 type Owner interface {
-	// Feed takes the next piece of the answer, which is valid only during the call. An error ends the call.
-	Feed(b []byte) error
-	// End is called when all of the answer was fed. An error ends the call.
-	End() error
+	// Feed takes the next piece of the answer, which is valid only during the call; last tells that there is no more. An
+	// error ends the call.
+	Feed(b []byte, last bool) error
 	// Finished is called once for each started stream that is not cancelled: failure is nil when the member
 	// answered with OK, and all of the answer was fed. The stream may be started again at once.
 	Finished(s *Stream, failure *Failure)
@@ -91,17 +90,14 @@ func (s *Stream) receive(b []byte) *Failure {
 			}
 		}
 		n := int(min(int64(len(b)), s.messageLeft))
-		if n > 0 {
-			if err := s.Owner.Feed(b[:n]); err != nil {
+		s.messageLeft -= int64(n)
+		if n > 0 || s.messageLeft == 0 {
+			if err := s.Owner.Feed(b[:n], s.messageLeft == 0); err != nil {
 				return internal("the answer cannot be read: %v", err)
 			}
-			b = b[n:]
-			s.messageLeft -= int64(n)
 		}
+		b = b[n:]
 		if s.messageLeft == 0 {
-			if err := s.Owner.End(); err != nil {
-				return internal("the answer cannot be read: %v", err)
-			}
 			s.prefixLength = 0
 		}
 	}

@@ -12,8 +12,6 @@ type Protocol interface {
 
 // Call is the room for one request at a time: who starts one request after the other in the same Call allocates nothing.
 type Call interface {
-	// Answer is valid when a request has succeeded, until the next one starts.
-	Answer() *Answer
 	// Endpoint is the answer to Locate, as host:port, or what the store says instead.
 	Endpoint() (string, error)
 }
@@ -21,8 +19,8 @@ type Call interface {
 // Owner is told when a request is over.
 type Owner interface {
 	// Finished is called once for each request that was started and not cancelled: failure is nil when the member
-	// answered well. The Call may be started again at once, from within.
-	Finished(failure *Failure)
+	// answered well. The Call may be started again at once, from within; the answer is valid until then.
+	Finished(answer *Answer, failure *Failure)
 }
 
 // Conn is the protocol on one connection. It does no input or output of its own: it is fed with what was read and
@@ -31,10 +29,9 @@ type Owner interface {
 type Conn interface {
 	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at once.
 	Ready() bool
-	// CanStart tells whether Start may be called now. It may become true within Feed.
-	CanStart() bool
-	// Start sends a request. scratch is an array to encode it in, which may grow and is returned; it is not kept.
-	Start(call Call, request *Request, scratch []byte) []byte
+	// Start sends a request, or returns false when the member takes none for now, which may change with each Feed.
+	// scratch is an array to encode it in, which may grow; it is not kept.
+	Start(call Call, request *Request, scratch *[]byte) bool
 	// Cancel gives up a request that is under way, without telling its owner. unknown tells that the member may carry
 	// it out all the same. A connection on which nothing else can be started then is Closing from now on.
 	Cancel(call Call) (unknown bool)

@@ -16,8 +16,8 @@ const (
 	Locate                       // where clients reach the member Leader
 )
 
-// Request is one request. Its slices belong to the caller: a protocol neither changes nor keeps them, but reads them
-// until the call is over.
+// Request is one request. A field counts only with the operations that are named beside it. Its slices belong to the
+// caller: a protocol neither changes nor keeps them, but reads them until the call is over.
 type Request struct {
 	Operation Operation
 

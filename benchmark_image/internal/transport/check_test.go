@@ -24,6 +24,7 @@ type exchange struct {
 	stream          uint32
 	message, frames []byte
 	scratch         []byte
+	answer          store.Answer
 	failure         *store.Failure
 }
 
@@ -37,13 +38,19 @@ func newExchange(t testing.TB, r *load.Request) *exchange {
 }
 
 // Finished implements store.Owner.
-func (e *exchange) Finished(failure *store.Failure) { e.failure = failure }
+func (e *exchange) Finished(answer *store.Answer, failure *store.Failure) {
+	if e.failure = failure; failure == nil {
+		e.answer = *answer
+	}
+}
 
 // judge sends the request, lets the encoded message answer it, which comes in pieces of the given size, and gives what is wrong
 // with the answer. The second error is that of an answer that cannot be read.
 func (e *exchange) judge(encoded []byte, piece int) (wrong, broken error) {
 	e.failure = nil
-	e.scratch = e.conn.Start(e.client.job.call, e.client.request(), e.scratch)
+	if !e.conn.Start(e.client.job.call, e.client.request(), &e.scratch) {
+		return nil, errors.New("the connection takes no request")
+	}
 	e.conn.Wrote(len(e.conn.Output()))
 	e.message = append(binary.BigEndian.AppendUint32(append(e.message[:0], 0), uint32(len(encoded))), encoded...)
 	e.frames = etcdtest.AppendAnswer(e.frames[:0], 2*e.stream+1, e.stream == 0, e.message, piece)
@@ -57,7 +64,7 @@ func (e *exchange) judge(encoded []byte, piece int) (wrong, broken error) {
 	if e.conn.Active() > 0 {
 		return nil, errors.New("the request is still under way")
 	}
-	return e.client.judge(), nil
+	return e.client.judge(&e.answer), nil
 }
 
 // spans reads of three keys that puts of the same values wrote; written is the answer that holds them.

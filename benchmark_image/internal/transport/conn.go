@@ -146,19 +146,21 @@ func (c *conn) becameReady() {
 
 // startWaiting starts as many jobs as the member allows.
 func (c *conn) startWaiting() {
-	for c.waiting.first != nil && c.link != nil && c.link.protocol.CanStart() {
+	for c.waiting.first != nil && c.link != nil && c.start(c.waiting.first) {
 		j := c.waiting.first
 		c.waiting.remove(j)
 		j.queued = false
-		c.start(j)
 	}
 }
 
-func (c *conn) start(j *job) {
-	l := c.loop
+// start returns false when the member takes no job for now.
+func (c *conn) start(j *job) bool {
+	if !c.link.protocol.Start(j.call, j.task.request(), &c.loop.scratch) {
+		return false
+	}
 	j.link = c.link
-	l.scratch = c.link.protocol.Start(j.call, j.task.request(), l.scratch)
-	l.markDirty(c.link)
+	c.loop.markDirty(c.link)
+	return true
 }
 
 // submit sends a job's request as soon as the member allows it. It returns false when there is no
@@ -170,8 +172,7 @@ func (c *conn) submit(j *job, timeout time.Duration) bool {
 	}
 	j.conn = c
 	c.loop.schedule(j, timeout)
-	if ready && c.waiting.first == nil && c.link.protocol.CanStart() {
-		c.start(j)
+	if ready && c.waiting.first == nil && c.start(j) {
 		return true
 	}
 	j.queued = true
@@ -218,7 +219,7 @@ func (c *conn) attemptFailed(err error) {
 		c.waiting.remove(j)
 		j.queued = false
 		c.loop.deadlines.remove(j)
-		j.task.finished(c.failure())
+		j.task.fail(c.failure())
 	}
 }
 

@@ -53,7 +53,7 @@ func newDrive(t *Transport, clients int, run *load.Run) *drive {
 	for i := range d.clients {
 		c := &d.clients[i]
 		c.drive, c.number = d, i
-		c.job.task, c.job.call = c, t.loop.protocol.NewCall(&c.job)
+		c.job.task, c.job.call = c, t.loop.protocol.NewCall(c)
 	}
 	return d
 }
@@ -103,17 +103,20 @@ func (d *drive) end(l *loop) {
 // operations says what a request asks of the store; a range of one key is a Get.
 var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: store.Scan, load.Txn: store.Transaction}
 
-// request implements task. What it gives is valid until the next call for any client.
+// request implements task.
 func (c *client) request() *store.Request {
+	// Field by field: a whole Request would be made elsewhere and copied, while its parts are still being written.
 	r, what := c.current, &c.drive.what
-	*what = store.Request{
-		Operation: operations[r.Kind], Key: r.Key, Value: r.Value, End: r.End,
-		Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
+	what.Operation, what.Key, what.Value = operations[r.Kind], r.Key, r.Value
+	c.wrong = nil
+	if r.Kind != load.Range {
+		return what
 	}
-	if what.Operation == store.Scan && len(r.End) == 0 {
+	if what.End = r.End; len(r.End) == 0 {
 		what.Operation = store.Get
 	}
-	c.wrong = nil
+	what.Limit, what.Serializable, what.KeysOnly, what.CountOnly = r.Limit, r.Serializable, r.KeysOnly, r.CountOnly
+	what.Visitor = nil
 	if r.Checked() {
 		what.Visitor = c
 	}
@@ -128,8 +131,7 @@ func (c *client) Visit(key, value []byte) {
 }
 
 // judge tells what is wrong with the answer that has been read.
-func (c *client) judge() error {
-	answer := c.job.call.Answer()
+func (c *client) judge(answer *store.Answer) error {
 	if c.wrong == nil {
 		c.wrong = c.current.CheckCounts(answer.Keys, answer.Count, answer.More)
 	}
@@ -139,20 +141,25 @@ func (c *client) judge() error {
 	return c.wrong
 }
 
-// finished implements task.
-func (c *client) finished(failure *store.Failure) {
-	if failure == nil {
-		c.drive.run.Done(c.current, c.job.call.Answer().Count, c.judge())
-		c.next()
+// Finished implements task.
+func (c *client) Finished(answer *store.Answer, failure *store.Failure) {
+	if c.job.ended(failure == nil); failure != nil {
+		c.fail(failure)
 		return
 	}
-	c.fail(failure)
+	c.drive.run.Done(c.current, answer.Count, c.judge(answer))
+	c.next()
+}
+
+// fail implements task.
+func (c *client) fail(failure *store.Failure) {
+	c.record(failure)
 	if failure.Code != store.Unavailable || !c.pause() {
 		c.next()
 	}
 }
 
-func (c *client) fail(failure *store.Failure) {
+func (c *client) record(failure *store.Failure) {
 	text := describe(c.job.conn.member, failure, c.drive.transport.options.RequestTimeout)
 	c.drive.run.Done(c.current, 0, &load.CallError{Code: failure.Code, Unknown: failure.Unknown, Text: text})
 }
@@ -180,7 +187,7 @@ func (c *client) next() {
 			return
 		}
 		c.job.conn = target
-		c.fail(target.failure())
+		c.record(target.failure())
 		if c.pause() {
 			return
 		}

@@ -8,10 +8,11 @@ import (
 
 // task is what a job does.
 type task interface {
-	// request is what to send.
+	// request is what to send; it is valid until the next call of the task of another job.
 	request() *store.Request
-	// finished is called once for each submit.
-	finished(failure *store.Failure)
+	// Of these, one is called once for each submit: Finished by the protocol, or fail.
+	store.Owner
+	fail(failure *store.Failure)
 }
 
 // job is one request, or one after the other, on a connection.
@@ -73,13 +74,12 @@ func (l *list) remove(j *job) {
 	at.before, at.after = nil, nil
 }
 
-// Finished implements store.Owner.
-func (j *job) Finished(failure *store.Failure) {
+// ended is for Finished of a task.
+func (j *job) ended(well bool) {
 	l := j.conn.loop
 	j.link = nil
 	l.deadlines.remove(j)
-	if failure == nil {
+	if well {
 		l.answered()
 	}
-	j.task.finished(failure)
 }

@@ -63,11 +63,11 @@ type elsewhere struct {
 
 // endpoint is where clients reach it.
 func (e *elsewhere) endpoint(ctx context.Context) (string, error) {
-	call, err := e.from.ask(ctx, store.Request{Operation: store.Locate, Leader: e.member}, statusTimeout)
+	located, err := e.from.ask(ctx, store.Request{Operation: store.Locate, Leader: e.member}, statusTimeout)
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %w", err)
 	}
-	endpoint, err := call.Endpoint()
+	endpoint, err := located.job.call.Endpoint()
 	if err != nil {
 		return "", fmt.Errorf("no leader was found: %s: %w", e.from.member, err)
 	}
@@ -89,12 +89,12 @@ func askForLeader(ctx context.Context, probes []*conn) (leader *conn, other *els
 		}
 		asked++
 		go func() {
-			call, err := c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout)
-			if err != nil {
-				replies <- reply{c, store.Answer{}, err}
-				return
+			r := reply{from: c}
+			var status *single
+			if status, r.err = c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout); r.err == nil {
+				r.answer = status.answer
 			}
-			replies <- reply{c, *call.Answer(), nil}
+			replies <- r
 		}()
 	}
 	for range asked {

@@ -24,10 +24,8 @@ type line struct{}
 func (line) Name() string                         { return "lines" }
 func (line) NewConn(string) store.Conn            { return &lineConn{} }
 func (line) NewCall(owner store.Owner) store.Call { return &lineCall{owner: owner} }
-func (c *lineCall) Answer() *store.Answer         { return &c.answer }
 func (c *lineCall) Endpoint() (string, error)     { return c.endpoint, nil }
 func (c *lineConn) Ready() bool                   { return true }
-func (c *lineConn) CanStart() bool                { return !c.lost }
 func (c *lineConn) Active() int                   { return len(c.pending) - c.cancelled }
 func (c *lineConn) Answered() bool                { return c.answered }
 func (c *lineConn) Closing() bool                 { return false }
@@ -56,7 +54,10 @@ type lineConn struct {
 	lost      bool
 }
 
-func (c *lineConn) Start(room store.Call, r *store.Request, scratch []byte) []byte {
+func (c *lineConn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
+	if c.lost {
+		return false
+	}
 	call := room.(*lineCall)
 	call.request, call.answer = *r, store.Answer{}
 	c.pending = append(c.pending, call)
@@ -72,7 +73,7 @@ func (c *lineConn) Start(room store.Call, r *store.Request, scratch []byte) []by
 	case store.Locate:
 		c.say("locate %d", r.Leader)
 	}
-	return scratch
+	return true
 }
 
 func (c *lineConn) forget(call *lineCall) bool {
@@ -90,7 +91,7 @@ func (c *lineConn) fail(reason string) {
 	c.pending, c.cancelled = nil, 0
 	for _, call := range lost {
 		if call != nil {
-			call.owner.Finished(&store.Failure{Code: store.Unavailable, Text: reason, Unknown: true})
+			call.owner.Finished(nil, &store.Failure{Code: store.Unavailable, Text: reason, Unknown: true})
 		}
 	}
 }
@@ -112,7 +113,7 @@ func (c *lineConn) Feed(b []byte) error {
 			c.cancelled--
 			continue
 		}
-		call.owner.Finished(call.read(string(text)))
+		call.owner.Finished(&call.answer, call.read(string(text)))
 	}
 }
 

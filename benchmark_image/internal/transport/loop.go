@@ -349,7 +349,7 @@ func (l *loop) runTimers() (next time.Duration) {
 	for l.deadlines.first != nil && l.deadlines.first.deadline <= now {
 		j := l.deadlines.first
 		unknown := l.withdraw(j)
-		j.task.finished(&store.Failure{Code: store.DeadlineExceeded, Unknown: unknown})
+		j.task.fail(&store.Failure{Code: store.DeadlineExceeded, Unknown: unknown})
 	}
 	for len(l.timers) > 0 && l.timers[0].at <= now {
 		heap.Pop(&l.timers).(timer).do()

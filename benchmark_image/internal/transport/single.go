@@ -10,21 +10,30 @@ import (
 
 // single is a request beside a load.
 type single struct {
-	job  job
-	what store.Request
-	done chan *store.Failure // capacity 1
+	job    job
+	what   store.Request
+	answer store.Answer
+	done   chan *store.Failure // capacity 1
 }
 
 // request implements task.
 func (s *single) request() *store.Request { return &s.what }
 
-// finished implements task.
-func (s *single) finished(failure *store.Failure) { s.done <- failure }
+// Finished implements task.
+func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
+	if s.job.ended(failure == nil); failure == nil {
+		s.answer = *answer
+	}
+	s.fail(failure)
+}
+
+// fail implements task.
+func (s *single) fail(failure *store.Failure) { s.done <- failure }
 
 // ask sends one request and waits for its answer, at most for the timeout.
-func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duration) (store.Call, error) {
+func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duration) (*single, error) {
 	one := &single{what: what, done: make(chan *store.Failure, 1)}
-	one.job.task, one.job.call = one, c.loop.protocol.NewCall(&one.job)
+	one.job.task, one.job.call = one, c.loop.protocol.NewCall(one)
 	begun := c.loop.poller.post(func() {
 		if !c.submit(&one.job, timeout) {
 			one.done <- c.failure()
@@ -45,5 +54,5 @@ func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duratio
 	if failure != nil {
 		return nil, errors.New(describe(c.member, failure, timeout))
 	}
-	return one.job.call, nil
+	return one, nil
 }

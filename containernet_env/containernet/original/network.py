@@ -142,6 +142,9 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def on_event(self, handler: EventHandler) -> None:
         """See ``testbed_network.TestbedNetwork``; the kernel carries the links, and tells nothing."""
 
+    def link_backend_log(self) -> None:
+        """See ``TestbedNetwork``."""
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return {}

@@ -11,18 +11,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import assets, programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.network.emulator.control import Answer, ControlClient
 from containernet_env.network.link import EventHandler
 
 _START_DEADLINE_S = 10.0
 _END_DEADLINE_S = 5.0
-_PROJECT = Path(__file__).resolve().parents[3]
+# It prints a line where something is wrong; never one for each frame.
+_LOG_LINES = 1000
 
 
 def default_binary() -> Path:
-    """Where the set-up puts the emulator."""
-    return _PROJECT / "bin" / "link-emulator"
+    """The emulator that the set-up has built. Raises ``MissingRequirementError`` where it has not."""
+    return programs.path("link-emulator")
 
 
 class LinkEmulator:
@@ -33,11 +35,11 @@ class LinkEmulator:
     """
 
     def __init__(self, binary: Path | str | None, on_event: EventHandler) -> None:
-        self._binary = Path(binary) if binary is not None else default_binary()
+        self._binary = Path(binary) if binary is not None else None
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
-        self._said: deque[str] = deque(maxlen=20)
+        self._said: deque[str] = deque(maxlen=_LOG_LINES)
         self._listener: threading.Thread | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -53,16 +55,15 @@ class LinkEmulator:
         with self._lock:
             if self._client is not None:
                 return
-            if not os.access(self._binary, os.X_OK):
-                raise MissingRequirementError(
-                    f"the link emulator is missing: {self._binary}", "Run ./build.sh as root: it builds it."
-                )
+            binary = self._binary or default_binary()
+            if not os.access(binary, os.X_OK):
+                raise MissingRequirementError(f"the link emulator is missing: {binary}", assets.set_up_hint())
             ours, theirs = socket.socketpair()
             try:
                 # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
                 # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
                 self._process = subprocess.Popen(
-                    [str(self._binary), "serve", "--control-fd", str(theirs.fileno())],
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -106,6 +107,11 @@ class LinkEmulator:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(_END_DEADLINE_S)
+
+    @property
+    def log(self) -> str:
+        """What it printed, the last lines of it."""
+        return "".join(f"{line}\n" for line in list(self._said))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None

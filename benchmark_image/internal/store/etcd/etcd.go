@@ -37,14 +37,17 @@ func (Protocol) NewCall(owner store.Owner) store.Call {
 type conn struct{ *h2.Conn }
 
 // Start implements store.Conn. A large value is sent from where it is.
-func (c conn) Start(room store.Call, r *store.Request, scratch []byte) []byte {
+func (c conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
+	if !c.CanStart() {
+		return false
+	}
 	to := room.(*call)
-	method, head, tail := wire.Range, h2.AppendPrefix(scratch[:0]), []byte(nil)
+	method, head, tail := wire.Range, h2.AppendPrefix((*scratch)[:0]), []byte(nil)
 	switch r.Operation {
 	case store.Put:
 		method, head, tail = wire.Put, wire.AppendPutHead(head, r.Key, r.Value), r.Value
 	case store.Get, store.Scan:
-		head = wire.AppendRange(head, r)
+		head, to.reader.Visitor = wire.AppendRange(head, r), r.Visitor
 	case store.Transaction:
 		method, head, tail = wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Value), r.Value
 	case store.Status:
@@ -52,10 +55,10 @@ func (c conn) Start(room store.Call, r *store.Request, scratch []byte) []byte {
 	case store.Locate:
 		method, to.wanted = wire.MemberList, r.Leader
 	}
-	to.reader.Visitor = r.Visitor
 	to.reader.Reset(method)
 	c.Conn.Start(&to.stream, int(method), head, tail)
-	return head[:0]
+	*scratch = head
+	return true
 }
 
 // Cancel implements store.Conn.
@@ -69,9 +72,6 @@ type call struct {
 	wanted uint64 // the member that Locate asks for
 }
 
-// Answer implements store.Call.
-func (c *call) Answer() *store.Answer { return &c.reader.Answer }
-
 // Endpoint implements store.Call.
 func (c *call) Endpoint() (string, error) {
 	list, err := c.reader.Members()
@@ -82,19 +82,21 @@ func (c *call) Endpoint() (string, error) {
 }
 
 // Feed implements h2.Owner.
-func (c *call) Feed(b []byte) error { return c.reader.Feed(b) }
-
-// End implements h2.Owner.
-func (c *call) End() error { return c.reader.End() }
+func (c *call) Feed(b []byte, last bool) error {
+	if err := c.reader.Feed(b); err != nil || !last {
+		return err
+	}
+	return c.reader.End()
+}
 
 // Finished implements h2.Owner.
 func (c *call) Finished(_ *h2.Stream, f *h2.Failure) {
 	if f == nil {
-		c.owner.Finished(nil)
+		c.owner.Finished(&c.reader.Answer, nil)
 		return
 	}
 	unknown := f.Unknown && !(f.Answered && refused(f.Code, f.Text))
-	c.owner.Finished(&store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown})
+	c.owner.Finished(nil, &store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown})
 }
 
 // didNotHappen are the codes with which etcd refuses a request before it has any effect.

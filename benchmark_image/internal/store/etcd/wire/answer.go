@@ -93,9 +93,9 @@ type Reader struct {
 	call   Call
 	expect expect
 	level  level
+	shift  uint8 // the bits so far of the number that is being read
 	field  uint32
-	number uint64 // the number that is being read
-	shift  uint8  // its bits so far
+	number uint64
 	left   int    // bytes of expectBytes and expectKept
 	within int    // bytes left of a message inside the answer; 0 on the level of the answer
 	key    []byte // for the visitor
@@ -104,11 +104,13 @@ type Reader struct {
 
 // Reset starts the answer to a call.
 func (r *Reader) Reset(call Call) {
-	key, value := r.key, r.value
-	if cap(value) > maxKept {
-		value = nil
+	// Field by field: a whole Reader would be made elsewhere and copied, while its parts are still being written.
+	r.Answer = store.Answer{}
+	r.call, r.expect, r.level, r.shift = call, expectTag, levelAnswer, 0
+	r.field, r.number, r.left, r.within = 0, 0, 0, 0
+	if cap(r.value) > maxKept {
+		r.value = nil
 	}
-	*r = Reader{call: call, Visitor: r.Visitor, key: key, value: value}
 	if call == MemberList {
 		r.value = r.value[:0]
 	}
@@ -160,7 +162,9 @@ func (r *Reader) Feed(b []byte) error {
 		if err := r.next(number); err != nil {
 			return err
 		}
-		r.closeMessage()
+		if r.within == 0 && r.level != levelAnswer {
+			r.closeMessage()
+		}
 	}
 	return nil
 }

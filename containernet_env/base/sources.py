@@ -10,13 +10,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError
-
-ROOT = Path(__file__).resolve().parents[2]
-BIN = ROOT / "bin"
 
 BUILD_ENVIRONMENT = {
     "CGO_ENABLED": "0",
@@ -27,8 +24,7 @@ BUILD_ENVIRONMENT = {
 BUILD_FLAGS = ("-trimpath", "-ldflags")
 LINKER_FLAGS = "-s -w"
 
-# What stands in a Go module's folder and does not reach its binaries.
-_NOT_COMPILED = ("*_test.go", "*.md", "Dockerfile", "testdata/*", "*/testdata/*", ".*", "*/.*")
+RESTORE = "Restore it (git checkout), or clone or install the project again."
 _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 
 
@@ -36,7 +32,7 @@ _ETCD_MODULE = "go.etcd.io/etcd/server/v3"
 class GoModule:
     """One Go module of the project and the programs built from it.
 
-    ``packages`` maps the program's name in bin/ to its package path; ``only`` names the files that its hash
+    ``packages`` maps the program's name to its package path; ``only`` names the files that its hash
     covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
     """
 
@@ -50,15 +46,15 @@ class GoModule:
         """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
         if not (self.folder / "go.mod").is_file():
             raise MissingRequirementError(
-                f"{self.folder / 'go.mod'} is missing: this clone is not complete",
-                "Restore it (git checkout), or clone the project again.",
+                f"{self.folder / 'go.mod'} is missing: this clone or installation is not complete",
+                RESTORE,
             )
         paths = [self.folder / name for name in self.only] if self.only else compiled_files(self.folder)
         settings = {"go": go_version, "flags": [*BUILD_FLAGS, LINKER_FLAGS], "env": BUILD_ENVIRONMENT}
         return combine(hash_files(self.folder, paths), json.dumps(settings, sort_keys=True))
 
 
-def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
+def modules(root: Path = assets.ROOT) -> tuple[GoModule, ...]:
     """Every Go module of the project, the slowest to build first."""
     return (
         GoModule(
@@ -79,12 +75,7 @@ def modules(root: Path = ROOT) -> tuple[GoModule, ...]:
 
 def compiled_files(folder: Path) -> list[Path]:
     """The files below ``folder`` that its programs are made from: no tests, documentation or hidden files."""
-    found = []
-    for path in folder.rglob("*"):
-        relative = path.relative_to(folder).as_posix()
-        if path.is_file() and not any(fnmatchcase(relative, pattern) for pattern in _NOT_COMPILED):
-            found.append(path)
-    return found
+    return [path for path in assets.travelling(folder.parent, folder.name) if path.name != "Dockerfile"]
 
 
 def hash_files(base: Path, paths: Iterable[Path]) -> str:
@@ -109,13 +100,13 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def etcd_version(root: Path = ROOT) -> str:
+def etcd_version(root: Path = assets.ROOT) -> str:
     """The pinned version of etcd, such as "3.7.3", read from etcd_image/go.mod."""
     path = root / "etcd_image" / "go.mod"
     found = re.search(rf"^\s*{re.escape(_ETCD_MODULE)} v(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise MissingRequirementError(
             f"{path} does not require {_ETCD_MODULE}",
-            "Restore it (git checkout), or clone the project again.",
+            RESTORE,
         )
     return found.group(1)

@@ -1,0 +1,80 @@
+"""Which version and which commit this is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from containernet_env.base import assets
+from containernet_env.base.release import VERSION
+
+# Where a wheel and a source archive have what `described` said of the clone that they were made from.
+COMMIT_FILE = "commit.txt"
+_DIRTY = "-dirty"
+_SHOWN_DIGITS = 12
+_TIMEOUT_S = 10.0
+
+
+def version() -> str:
+    """The version, such as "0.1.0"."""
+    return VERSION
+
+
+def commit() -> str | None:
+    """The commit (40 hex digits) that the program is at or was built from; None where that is not known."""
+    described = _ours()
+    return described.removesuffix(_DIRTY) if described else None
+
+
+def dirty() -> bool | None:
+    """Whether tracked files differed from ``commit()``; None where that is not known."""
+    described = _ours()
+    return described.endswith(_DIRTY) if described else None
+
+
+def commit_text() -> str | None:
+    """The commit as rows have it: 12 hex digits, with "-dirty" where tracked files differed; None if unknown."""
+    name, mark = commit(), _DIRTY if dirty() else ""
+    return f"{name[:_SHOWN_DIGITS]}{mark}" if name else None
+
+
+def text() -> str:
+    """Both as users read them: "0.1.0 (commit 0123456789ab-dirty)", "0.1.0 (unknown commit)"."""
+    name = commit_text()
+    return f"{version()} (commit {name})" if name else f"{version()} (unknown commit)"
+
+
+@cache
+def _ours() -> str | None:
+    return described(assets.ROOT)
+
+
+def described(root: Path) -> str | None:
+    """The commit of the clone at ``root``, by git, with "-dirty" where tracked files differ; else by the file there.
+
+    None where neither tells. A repository around ``root`` is none of ours.
+    """
+    if not (root / ".git").exists():
+        try:
+            return (root / COMMIT_FILE).read_text(encoding="ascii").strip() or None
+        except (OSError, ValueError):
+            return None
+    # Another user's clone may be asked for its commit; a hook of a commit in another repository must not redirect us.
+    settings = ("-c", f"safe.directory={root}", "-c", "core.fsmonitor=false")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", "--no-optional-locks", *settings, "-C", str(root),
+             "describe", "--always", "--exclude=*", "--abbrev=40", f"--dirty={_DIRTY}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=environment,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

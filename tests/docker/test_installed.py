@@ -1,0 +1,81 @@
+"""An installation: a wheel in an empty environment, away from the clone. Its packages come from the index."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from containernet_env import __version__
+from containernet_env.base import assets
+
+PIP = ("-m", "pip", "-q", "--no-input", "--disable-pip-version-check")
+USER = 65534  # nobody
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command of the installation."""
+    folder = tmp_path_factory.mktemp("installation")
+    # pytest's own folder is closed to others; a user without root has to get here.
+    for path in (folder, folder.parent):
+        path.chmod(0o755)
+    python = folder / "venv" / "bin" / "python"
+    for argv in (
+        [sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(assets.ROOT)],
+        [sys.executable, "-m", "venv", str(python.parents[1])],
+    ):
+        subprocess.run(argv, check=True, timeout=300)
+    (wheel,) = folder.glob("*.whl")
+    constraints = ("--constraint", str(assets.ROOT / "constraints.txt"))
+    subprocess.run([str(python), *PIP, "install", *constraints, str(wheel)], check=True, timeout=600, cwd=folder)
+    return python.with_name("containernet-env")
+
+
+def run(command: Path, cwd: Path, *arguments: str, user: int = 0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [command, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        user=user,
+        group=user,
+        extra_groups=[],
+        env={"PATH": os.defpath, "HOME": str(cwd)},
+    )
+
+
+def test_wheel_checks_sets_up_and_runs_away_from_the_clone(command: Path, tmp_path: Path) -> None:
+    version = run(command, tmp_path, "--version")
+    assert version.stdout.startswith(f"containernet-env {__version__} ("), version.stderr
+    shutil.copy(assets.ROOT / "configs" / "3node-3ms.json", tmp_path / "own.json")
+    check = run(command, tmp_path, "check", "own.json")
+    assert check.returncode == 0, check.stderr
+    set_up = run(command, tmp_path, "setup")
+    assert (set_up.returncode, set_up.stderr) == (0, "")
+    assert set_up.stdout.startswith("Set-up: nothing to do ("), "programs and images are shared with the clone"
+    done = run(command, tmp_path, "run", "own.json", "out.csv", "--quick", "--only", "write-leader-50x1x1-4B-64B")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 rows in out.csv, no errors" in done.stdout
+    assert (tmp_path / "out.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.skipif(
+    Path(sys.base_prefix).resolve().parts[1] == "root", reason="this Python lies where no other user gets"
+)
+def test_user_without_root_can_check(command: Path, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path.parent):
+        path.chmod(0o755)
+    (tmp_path.parent.parent).chmod(0o755)
+    done = run(command, tmp_path, "check", "3node-3ms", user=USER)
+    assert done.returncode == 0, done.stderr
+    assert "18 scenarios from " in done.stdout
+    refused = run(command, tmp_path, "run", "3node-3ms", "out.csv", user=USER)
+    assert refused.returncode == 3
+    assert "need root" in refused.stderr

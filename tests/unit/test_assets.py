@@ -1,0 +1,168 @@
+"""Where files that travel, built things and state lie: in a clone, in an installation, for root and for users."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from containernet_env import __version__
+from containernet_env.base import assets, cache, sources
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.runs import version
+
+GIT = ["git", "-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+
+
+def test_a_clone_has_its_files_beside_the_package_and_an_installation_inside(tmp_path: Path) -> None:
+    package = tmp_path / "containernet_env"
+    package.mkdir()
+    assert assets.clone_of(package) == tmp_path
+    (package / "assets").mkdir()
+    assert assets.clone_of(package) is None
+    assert assets.CLONE == assets.ROOT == Path(__file__).resolve().parents[2]
+
+
+def test_what_travels_is_all_that_builds_and_runs_need_and_no_tests() -> None:
+    found = {
+        folder: {path.relative_to(assets.ROOT / folder).as_posix() for path in assets.travelling(assets.ROOT, folder)}
+        for folder in assets.FOLDERS
+    }
+    assert {"3node-3ms.json", "scenarios/default.json", "scenarios/quick.json"} <= found["configs"]
+    assert found["etcd_image"] == {"Dockerfile", "go.mod", "go.sum", "start-etcd"}
+    assert {"Dockerfile", "go.sum", "cmd/benchmark-server/main.go"} <= found["benchmark_image"]
+    assert {"go.mod", "main.go", "loop/pin.s"} <= found["link_emulator"]
+    assert not [name for names in found.values() for name in names if name.endswith(("_test.go", ".md"))]
+
+
+def test_every_module_is_hashed_over_files_that_travel() -> None:
+    for module in sources.modules():
+        travelling = set(assets.travelling(assets.ROOT, module.folder.name))
+        paths = [module.folder / name for name in module.only] or sources.compiled_files(module.folder)
+        assert set(paths) <= travelling
+
+
+def test_root_keeps_to_the_machines_cache_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.own() == Path("/var/cache/containernet-env")
+    assert tmp_path not in [path.parent for path in cache.trusted()]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [("/x/cache", "/x/cache"), ("", "/home/u/.cache"), ("relative", "/home/u/.cache")],
+)
+def test_a_user_has_a_cache_by_xdg(monkeypatch: pytest.MonkeyPatch, named: str, expected: str) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("XDG_CACHE_HOME", named)
+    assert cache.own() == Path(expected) / "containernet-env"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(MissingRequirementError, match="XDG_CACHE_HOME"):
+        cache.own()
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+def test_what_others_can_write_to_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: int) -> None:
+    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    assert cache.trusted() == ()
+    assert cache.make() == tmp_path / "cache"
+    assert cache.trusted() == (tmp_path / "cache",)
+    (tmp_path / "cache").chmod(mode)
+    assert cache.trusted() == ()
+    with pytest.raises(MissingRequirementError, match="others may write"):
+        cache.make()
+
+
+def test_what_another_user_owns_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    owner = os.geteuid() or 1000
+    if os.geteuid() == 0:
+        os.chown(tmp_path, owner, owner)
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(cache, "MACHINE", tmp_path)
+    monkeypatch.setattr(cache, "own", lambda: tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: owner)
+    assert cache.trusted() == (tmp_path,)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert cache.trusted() == ()
+
+
+def test_logs_lie_in_a_clone_and_else_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.logs() == assets.ROOT / ".build"
+    monkeypatch.setattr(assets, "CLONE", None)
+    assert cache.logs() == cache.own() / "logs"
+
+
+def test_what_to_do_names_build_sh_in_a_clone_and_setup_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert assets.set_up_hint() == "Run ./build.sh as root."
+    monkeypatch.setattr(assets, "CLONE", None)
+    monkeypatch.setattr(assets.sys, "argv", ["/home/u/.local/bin/containernet-env", "run"])
+    assert assets.set_up_hint() == "Run as root: /home/u/.local/bin/containernet-env setup"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("one\n")
+    for arguments in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*GIT, *arguments], cwd=tmp_path, check=True, timeout=20)
+    return tmp_path
+
+
+def head(repository: Path) -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, check=True, timeout=20, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_commit_is_gits_and_says_whether_files_differ(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    commit = version.described(repository)
+    monkeypatch.delenv("GIT_DIR")
+    assert commit == head(repository)
+    subprocess.run([*GIT, "tag", "v9"], cwd=repository, check=True, timeout=20)
+    (repository / "file").write_text("two\n")
+    assert version.described(repository) == f"{commit}-dirty"
+
+
+def test_commit_of_a_wheel_is_read_and_that_of_a_repository_around_it_is_not(repository: Path) -> None:
+    installed = repository / "site-packages" / "assets"
+    installed.mkdir(parents=True)
+    assert version.described(installed) is None
+    (installed / version.COMMIT_FILE).write_text("0123abc-dirty\n")
+    assert version.described(installed) == "0123abc-dirty"
+
+
+def test_without_git_or_commits_it_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=20)
+    assert version.described(tmp_path) is None
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert version.described(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ("0123456789abcdef", ("0123456789abcdef", False, "(commit 0123456789ab)")),
+        ("0123456789abcdef-dirty", ("0123456789abcdef", True, "(commit 0123456789ab-dirty)")),
+        (None, (None, None, "(unknown commit)")),
+    ],
+)
+def test_version_text(monkeypatch: pytest.MonkeyPatch, described: str | None, expected: tuple[object, ...]) -> None:
+    monkeypatch.setattr(version, "_ours", lambda: described)
+    commit, dirty, text = expected
+    assert (version.commit(), version.dirty(), version.text()) == (commit, dirty, f"{__version__} {text}")
