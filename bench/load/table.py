@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from containernet_env.base.errors import UsageError
 BEGIN, END = "<!-- RESULTS -->", "<!-- END OF RESULTS -->"
 PROFILE_MARKS = ("<!-- PROFILE -->", "<!-- END OF PROFILE -->")
 _MB = 1e6
+_MAX_COLUMNS = 120
 
 
 def medians(samples: Iterable[Sample]) -> dict[str, dict[str, dict[str, float]]]:
@@ -162,8 +164,12 @@ def _ms(seconds: float | None) -> str:
 
 
 def update(document: Path, text: str, marks: tuple[str, str] = (BEGIN, END)) -> None:
-    """Put ``text`` between the marks of ``document``, in place of what stood there. UsageError without marks."""
+    """Put ``text`` between the marks of ``document``, in place of what stood there. UsageError without marks.
+
+    Lines are broken at 120 columns, except rows of tables.
+    """
     head, tail = around(document, marks)
+    text = "\n".join(line if line.startswith("|") else textwrap.fill(line, _MAX_COLUMNS) for line in text.split("\n"))
     partial = document.with_name(f".{document.name}.partial")
     partial.write_text(f"{head}{marks[0]}\n\n{text}\n{marks[1]}{tail}", encoding="utf-8")
     partial.replace(document)

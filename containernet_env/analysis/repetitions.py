@@ -1,4 +1,4 @@
-"""Rows of the same configuration together: how often each was measured, what came of it, and how far it spread."""
+"""Rows of the same configuration, merged: how many there are, their medians, and their spread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def configured(frame: pandas.DataFrame) -> list[str]:
 
 
 def varied(frame: pandas.DataFrame) -> list[str]:
-    """Those of them that differ between rows, but for hashes and what the scenario's name says already."""
+    """Those of them that differ between rows, except hashes and what the scenario's name says already."""
     said = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
     said |= {"OfferedRate_per_s", "ReadSpan", "ReadLimit", "ReadAnswer", "ConfigHash", "ScenarioHash"}
     known = said if "Scenario" in frame.columns else set()
@@ -29,10 +29,10 @@ def varied(frame: pandas.DataFrame) -> list[str]:
 
 
 def summarize(frame: pandas.DataFrame, by: Sequence[str] = ()) -> pandas.DataFrame:
-    """One row a group, in the order in which groups first appear.
+    """One row per group, in the order in which groups first appear.
 
     Groups are rows that agree in ``by``, by default in everything that was configured: rows of different experiments
-    are never merged unless somebody says by what. Columns: those of ``by`` (by default the ones that vary), ``rows``
+    are never merged unless ``by`` says so. Columns: those of ``by`` (by default the ones that vary), ``rows``
     (n), ``failed``, and for each of ``FIGURES`` median, least and largest over the rows that have it
     (``50%``, ``50%_min``, ``50%_max``). Raises ``UsageError`` for a column that the table does not have.
     """

@@ -1,6 +1,7 @@
 """How far from its expectation a measured RTT may be by chance alone, where a path has jitter or loss.
 
-Both are asked for, so they must not fail the proof of a network; nor may a network pass that lost or varied otherwise.
+Both are configured, so they must not fail the proof of a network; nor may a network pass that loses frames or varies in
+any other way.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ ALPHA = 3e-7
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What jitter and loss make of one probe's round trip.
+    """The random variation and loss of one probe's round trip, by jitter and loss.
 
     ``deviation_ns``: standard deviation of its delay. ``reach_ns``: by how much its delay can differ from the mean,
     either way. ``held_ns``: by how much, in the mean, it is later where frames keep order and wait for those ahead.
-    ``loss_ratio``: the probability that it is lost; ``correlation`` (0 to 1) that of the fates of two probes in a row.
+    ``loss_ratio``: the probability that it is lost; ``correlation`` (0 to 1): of the losses of two consecutive probes.
     """
 
     deviation_ns: float = 0.0
@@ -50,15 +51,15 @@ class Chance:
         return min(self.reach_ns, round(self.early_ns(samples) + self.held_ns))
 
     def loss_is_likely(self, sent: int, lost: int) -> bool:
-        """Whether ``lost`` of ``sent`` probes may have been lost by the losses that were asked for.
+        """Whether ``lost`` of ``sent`` probes may have been lost by the configured losses.
 
-        Independent losses: both tails of the binomial distribution, exactly. In bursts, n probes whose fates
-        correlate by r from one to the next tell as much as n (1 - r) / (1 + r) independent ones (Bayley and
+        Independent losses: both tails of the binomial distribution, exactly. In bursts, n probes whose losses
+        correlate by r from one to the next are worth n (1 - r) / (1 + r) independent ones (Bayley and
         Hammersley, J. R. Statist. Soc. Suppl. 8, 1946): so many, with the same share of losses, are judged.
         """
         worth = max(1, math.floor(sent * (1 - self.correlation) / (1 + self.correlation)))
         count = lost * worth / sent
-        # Rounded towards what is expected: a probe that is no whole one proves nothing.
+        # Rounded towards what is expected: a fraction of a probe proves nothing.
         count = math.floor(count) if count > worth * self.loss_ratio else math.ceil(count)
         few = sum(_binomial(worth, k, self.loss_ratio) for k in range(count + 1))
         many = sum(_binomial(worth, k, self.loss_ratio) for k in range(count, worth + 1))
@@ -73,7 +74,7 @@ def _binomial(n: int, k: int, p: float) -> float:
 
 
 def chance_of(round_trip: Iterable[DirectionSpec], frames_per_s: float) -> Chance:
-    """What chance makes of a probe that takes these directions, there and back.
+    """The random variation and loss of a probe that takes these directions, there and back.
 
     ``frames_per_s``: how many probes and answers each direction carries per second. Where frames keep their order,
     one that entered with k others within the last 2 reaches cannot be later than the latest of k + 1 draws.

@@ -1,4 +1,4 @@
-"""Moments: wall-clock time for people, the monotonic clock (CLOCK_MONOTONIC, ns) for laying one thing over another."""
+"""Moments: wall-clock time for people, the monotonic clock (CLOCK_MONOTONIC, ns) for comparing records."""
 
 from __future__ import annotations
 

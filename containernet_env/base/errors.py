@@ -1,6 +1,6 @@
 """The kinds of failure the project knows.
 
-Every message says what was asked, where, what was got and what is allowed. Exit codes are not known here:
+Every message says what was requested, where, what was found and what is allowed. Exit codes are not known here:
 the command line maps kinds to them (see ``containernet_env.cli``).
 """
 
@@ -20,9 +20,9 @@ class Problem:
     """One thing that is wrong with an input file.
 
     ``path`` is a JSON path such as ``$[1].bandwidth``, empty where the text is no JSON; ``got`` is the offending value
-    as it stood in the file (already rendered as text) or ``None`` where nothing stood there; ``allowed`` says what
-    would be accepted. ``line`` and ``column`` count from 1 and are the value's, the key's where that is wrong, and
-    where a key is missing those of the object that lacks it; ``None`` where the file could not be read.
+    as it is in the file (already rendered as text) or ``None`` where there was none; ``allowed`` says what
+    would be accepted. ``line`` and ``column`` count from 1 and are those of the value; of the key if the key is wrong;
+    of the object if one of its keys is missing; ``None`` if the file could not be read.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Problem:
         return "; ".join(parts)
 
 
-# Whoever made this many mistakes made one of them often.
+# A file with more problems than this repeats one of them.
 _SHOWN_PROBLEMS = 200
 
 
@@ -60,7 +60,7 @@ class ConfigError(ContainernetEnvError):
 
 
 class UsageError(ContainernetEnvError):
-    """The command was asked for something that it cannot mean."""
+    """The arguments are invalid, contradict each other, or do not fit the input files."""
 
 
 class MissingRequirementError(ContainernetEnvError):
@@ -76,7 +76,7 @@ class RunError(ContainernetEnvError):
 
 
 class Interrupted(BaseException):
-    """The run was asked to end; ``signum`` is the number of the signal that asked, 0 where it was none.
+    """The run has to end early; ``signum`` is the number of the signal that requested this, 0 if none did.
 
     A BaseException, so that no library's ``except Exception`` on the way up can swallow the user's Ctrl-C.
     """

@@ -1,4 +1,4 @@
-"""What long work tells while it goes on; the command line decides how it looks."""
+"""The protocol by which long work tells its progress; the command line decides how it looks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class Stage(Protocol):
     """One stage in progress."""
 
     def done(self, text: str) -> None:
-        """What the stage came to, shown when it ends."""
+        """The result of the stage, shown when it ends."""
 
 
 class Progress(Protocol):
-    """Receives the course of some work. No method may raise because of what the terminal is like."""
+    """Receives the progress of some work. No method may raise because of the terminal."""
 
     def stage(self, name: str) -> AbstractContextManager[Stage]:
         """A stage begins; leaving the context ends it."""

@@ -1,4 +1,4 @@
-"""How a caller asks a run to end, from any thread."""
+"""How a caller ends a run early, from any thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from containernet_env.base.errors import Interrupted
 
 
 class Stop:
-    """A stop token: a run looks at it wherever it waits, and ends with ``Interrupted``, but for its tear-down.
+    """A stop token: a run checks it wherever it waits, and ends with ``Interrupted`` unless it is tearing down already.
 
-    This one installs no signal handler and may be used on any thread. ``received`` is the signal that asked, 0 where
-    it was none; ``None`` while nobody has asked.
+    It installs no signal handler and may be used on any thread. ``received`` is the signal that requested the end, 0 if
+    none did; ``None`` before any request.
     """
 
     def __init__(self) -> None:
@@ -22,18 +22,18 @@ class Stop:
         self._lock = threading.Lock()
 
     def request(self, signum: int = 0) -> None:
-        """Ask the run to end; every later request changes nothing."""
+        """Request the end of the run; later requests change nothing."""
         with self._lock:
             if self.received is None:
                 self.received = signum
 
     def check(self) -> None:
-        """Raise ``Interrupted`` if the run was asked to end and its tear-down has not begun."""
+        """Raise ``Interrupted`` if the end of the run was requested and its tear-down has not begun."""
         if self.received is not None and not self._shielded:
             raise Interrupted(self.received)
 
     def shield(self) -> None:
-        """From here on nothing raises: what has begun is carried to its end. Idempotent."""
+        """From here on nothing raises, so that the tear-down completes. Idempotent."""
         self._shielded = True
 
     @contextmanager

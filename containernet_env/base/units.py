@@ -1,7 +1,7 @@
 """Durations, sizes, cpus and bandwidths as people write them in configs: exact parsing and short formatting.
 
-Every parser raises ``ValueError`` whose message says what is allowed; ranges that depend on what a value is
-used for are the caller's business. Arithmetic is decimal, so that ``"0.1ms"`` is 100000 ns and not nearly so.
+Every parser raises ``ValueError`` whose message says what is allowed; the caller checks ranges that
+depend on what a value is used for. Arithmetic is decimal, so that ``"0.1ms"`` is exactly 100000 ns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DURATION_UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _SIZE_UNITS_BYTES = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE_NAMES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
-# Digits are bounded: nobody writes more, and a longer number would leave the 28 digits of decimal arithmetic.
+# Digits are bounded: a longer number would exceed the 28 digits of decimal arithmetic.
 _NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,12})?"
 _DURATION = re.compile(rf"({_NUMBER})(s|ms|us|ns)", re.ASCII)
 _SIZE = re.compile(rf"({_NUMBER})([bkmg])", re.ASCII | re.IGNORECASE)
@@ -49,7 +49,7 @@ def format_duration(duration_ns: int) -> str:
 
 
 def format_ms(duration_ns: int, decimals: int = 3) -> str:
-    """Milliseconds with a fixed number of decimals, for columns that are read one below the other."""
+    """Milliseconds with a fixed number of decimals, for aligned columns."""
     return f"{Decimal(duration_ns) / 10**6:.{decimals}f}"
 
 

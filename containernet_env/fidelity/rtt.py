@@ -1,4 +1,4 @@
-"""The proof of a network: the RTT of every pair of hosts, measured all at once, beside what the links ask for."""
+"""The proof of a network: the RTT of every pair of hosts, measured all at once, next to what the links are to give."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from containernet_env.model.link import DirectionSpec
 from containernet_env.network.emulator.process import default_binary
 
 PROBES = 25
-# A pair whose probes are mostly lost, as was asked, sends more until there are so many to take a median of.
+# A pair whose probes are mostly lost, as configured, sends more until this many are answered, for a median.
 ANSWERS = 5
 WARMUP_PROBES = 3
 INTERVAL_MS = 10
@@ -28,11 +28,11 @@ _SPARE_S = 10.0
 _LOOK_S = 0.1
 
 Broken = Callable[[], str | None]
-"""Why it is of no use to go on measuring; ``None`` while it is."""
+"""Why measuring any longer is pointless; ``None`` while it is not."""
 
 
 def _never_broken() -> None:
-    """Nobody knows of a network that breaks."""
+    """The default of ``broken``: the network is never known to be broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Tolerance:
 
     @classmethod
     def parse(cls, text: str) -> Tolerance:
-        """Read "1ms", "15%" or both, "1ms,15%"; of one given alone the other is 0. Raises ``UsageError``."""
+        """Read "1ms", "15%" or both, "1ms,15%"; if only one is given, the other is 0. Raises ``UsageError``."""
         absolute_ns, ratio = 0, 0.0
         words = [word.strip() for word in text.split(",")]
         try:
@@ -107,8 +107,8 @@ class MeasuredPair:
 
     ``measured_ns`` is their median, ``None`` where none was answered; ``expected_ns`` is propagation plus the probe's
     own serialization at each link's rate. ``sent`` and ``lost`` do not count the warm-up, during which addresses are
-    resolved and ports begin to forward, unless nothing of it was answered. ``chance`` is what jitter and loss make of a
-    probe.
+    resolved and ports begin to forward, unless nothing of it was answered. ``chance`` is the
+    variation and loss that are configured.
     """
 
     a: str
@@ -124,8 +124,8 @@ class MeasuredPair:
     def problem(self, tolerance: Tolerance) -> str | None:
         """What is wrong with it in one line; ``None`` when it is as expected.
 
-        Where jitter is asked for, the tolerance is widened by what the median may vary. Where loss is asked for, the
-        lost probes have to be as many as it makes likely, even if that is all of them (see ``analysis.rtt_chance`` and
+        Where jitter is configured, the tolerance is widened by what the median may vary. Where loss is configured, the
+        number of lost probes has to be a likely one, even if that is all of them (see ``analysis.rtt_chance`` and
         ``unproven``); where none is, none may be lost.
         """
         if self.chance.loss_ratio == 0:
@@ -152,7 +152,7 @@ class MeasuredPair:
 
     @property
     def unproven(self) -> str | None:
-        """Why its RTT is not known, in one line, where the loss that was asked for makes that likely; else ``None``."""
+        """Why its RTT is not known, in one line, where the configured loss makes that likely; else ``None``."""
         if self.measured_ns is not None or not self.chance.loss_ratio or not self.sent:
             return None
         if not self.chance.loss_is_likely(self.sent, self.lost):
@@ -175,15 +175,15 @@ class RttTable:
     pairs: tuple[MeasuredPair, ...]
 
     def problems(self, tolerance: Tolerance = Tolerance()) -> list[str]:
-        """One line per pair that is outside ``tolerance``; empty when the network is as asked."""
+        """One line per pair that is outside ``tolerance``; empty when the network is as configured."""
         return [problem for pair in self.pairs if (problem := pair.problem(tolerance)) is not None]
 
     def unproven(self) -> list[str]:
-        """One line per pair that lost every probe, as the loss that was asked for makes likely."""
+        """One line per pair that lost every probe, as the configured loss makes likely."""
         return [line for pair in self.pairs if (line := pair.unproven) is not None]
 
     def worst(self) -> MeasuredPair | None:
-        """The pair farthest from what is expected, of those that were answered; ``None`` where none was."""
+        """The pair farthest from its expectation, of those that were answered; ``None`` where none was."""
         return max((pair for pair in self.pairs if pair.measured_ns is not None), key=_distance, default=None)
 
     def pair(self, a: str, b: str) -> MeasuredPair:
@@ -258,7 +258,7 @@ def measure(
 ) -> RttTable:
     """Send ``probes`` echoes between every two hosts, all pairs at once, once the first of a warm-up was answered.
 
-    A pair with fewer than ``ANSWERS`` answers sends more of them for as long as an answer is waited for.
+    A pair with fewer than ``ANSWERS`` answers sends more until the timeout of an answer.
 
     ``timeout_ms`` bounds the wait for an answer (default: 5 s and ten times the largest expected RTT). Raises
     ``RunError`` where the prober fails, and as soon as ``broken`` gives a reason, with that reason; a pair without an
@@ -340,7 +340,7 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Bro
 
 
 def _communicate(process: subprocess.Popen[str], text: str, limit_s: float, broken: Broken) -> tuple[str, str]:
-    """Give ``text`` to a process and return what it writes; raises ``RunError`` when that is waited for in vain."""
+    """Give ``text`` to a process and return what it writes; ``RunError`` after ``limit_s`` or by ``broken``."""
     deadline = time.monotonic() + limit_s
     rest: str | None = text
     while True:
@@ -349,6 +349,6 @@ def _communicate(process: subprocess.Popen[str], text: str, limit_s: float, brok
         try:
             return process.communicate(rest, timeout=_LOOK_S)
         except subprocess.TimeoutExpired as error:
-            rest = None  # it is with the process: communicate goes on where it was
+            rest = None  # the process has it: communicate continues where it was
             if time.monotonic() > deadline:
                 raise RunError(f"the RTT measurement took more than {limit_s:.0f} s") from error

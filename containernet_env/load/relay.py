@@ -22,7 +22,7 @@ _CHUNK_BYTES = 64 * 1024
 class Relay:
     """Listens on 127.0.0.1 and relays each connection to 127.0.0.1:`target_port` in the namespace of `pid`.
 
-    `port` is the one asked for, or another where that is taken (`port_taken` says so). Only loopback is ever
+    `port` is the one requested, or another where that is taken (`port_taken` says so). Only loopback is ever
     bound. Two threads serve a connection, at most `MAX_CONNECTIONS` of them at once; more are closed at once.
     """
 
@@ -109,7 +109,7 @@ class Relay:
 
 
 def _cut(end: socket.socket) -> None:
-    """Wake whoever waits on a socket, and let nothing more pass."""
+    """Wake every thread that waits on a socket, and let nothing more pass."""
     with suppress(OSError):  # not connected any more
         end.shutdown(socket.SHUT_RDWR)
 

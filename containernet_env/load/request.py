@@ -1,4 +1,4 @@
-"""From a scenario to what the benchmark server is sent (docs/http-api.md)."""
+"""Builds the benchmark server's request for a scenario (docs/http-api.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from containernet_env.model.scenario import Load, Scenario
 
 
 def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
-    """The path and JSON body that ask the server for `scenario`; what it does not ask for is left out.
+    """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
     """
@@ -28,7 +28,7 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
         body["targetMember"] = endpoints[scenario.member]
     elif scenario.type == "write" or scenario.target == "leader":
         body["targetLeader"] = scenario.target == "leader"
-    # Only reads and what is written here are sequential by themselves.
+    # Sequential is the server's default for reads; writes set it with sequentialKeys.
     if scenario.keys != "sequential" or scenario.type in ("mixed", "txn"):
         body["keyOrder"] = scenario.keys
     if scenario.keys == "zipfian":
@@ -41,8 +41,8 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
     body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span)}
     if scenario.verify:
         body["verify"] = True
-    # What a read must find follows from the size of the values and from the seed, which is the server's own default
-    # here as when the keys were written.
+    # What a read must find follows from the size of the values and from the seed, which is the server's default, as it
+    # was when the keys were written.
     if scenario.verify or scenario.type == "mixed":
         body["valSize"] = scenario.val_size
     if scenario.put_ratio is None:
@@ -51,7 +51,7 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
 
 
 def _key_fields(scenario: Scenario) -> dict[str, Any]:
-    """Which keys there are."""
+    """The fields that define the generated keys."""
     keys: dict[str, Any] = {"keySize": scenario.key_size}
     if scenario.key_space is not None:
         keys["keySpace"] = scenario.key_space

@@ -1,4 +1,4 @@
-"""The benchmark server, seen from the driver: start a benchmark, follow it, end it, read its figures."""
+"""The driver's client of the benchmark server: start a benchmark, follow it, end it, read its figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from containernet_env.stores.protocol import Connection
 SERVER_PORT = 8080
 SERVER_ENTRY_POINT = "benchmark-server"
 """The first process of the benchmark host."""
-# Questions other than the benchmark itself are answered from memory; longer means the server is stuck.
+# All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 
@@ -25,7 +25,7 @@ _POLL_S = 0.05
 class Answer:
     """How one benchmark ended.
 
-    ``load`` is what was measured, also of a failed benchmark as far as it came; ``None`` where nothing was.
+    ``load`` is what was measured, also of a failed benchmark, as far as it got; ``None`` where nothing was.
     ``error`` is one line; ``None`` where every request was answered well.
     """
 
@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Progress:
-    """What the server says of the benchmark that it is running."""
+    """The server's progress of the running benchmark."""
 
     running: bool
     done: int
@@ -64,7 +64,7 @@ class BenchmarkServer:
     def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
 
-        Raises RunError where the answer is not in the form that is read here: no other one can follow.
+        Raises RunError where the answer is not in the form that is read here: later ones would not be either.
         """
         try:
             result = self._connection.request_json(SERVER_PORT, "POST", path, body, timeout_s=timeout_s)
@@ -78,7 +78,7 @@ class BenchmarkServer:
         return Answer(_known(result), None)
 
     def progress(self) -> Progress | None:
-        """How far the benchmark has come; None where the server does not say."""
+        """The progress of the benchmark; None where the server does not answer."""
         try:
             answer = self._connection.request_json(SERVER_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
         except RunError:
@@ -86,7 +86,7 @@ class BenchmarkServer:
         return Progress(bool(answer["running"]), int(answer["done"]), int(answer["total"]), int(answer["errors"]))
 
     def cancel(self) -> None:
-        """Ask the running benchmark to end and to report what it has. Raises RunError where the server is gone."""
+        """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""
         self._connection.request_json(SERVER_PORT, "POST", "/benchmark/cancel", {}, timeout_s=QUESTION_TIMEOUT_S)
 
 

@@ -1,4 +1,4 @@
-"""What chance does to the frames of a link: jitter and loss, as values that every implementation understands."""
+"""Random effects on the frames of a link: jitter and loss, as values that every implementation understands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELAY_MAX_NS = 3600 * 10**9
 """The longest delay, an hour (the link emulator's bound, link_emulator/model/params.go)."""
 
 REACH = {"uniform": 1, "normal": 4}
-"""How far a delay can be from its mean, in units of the jitter: where the distribution ends or is cut."""
+"""How far a delay can be from its mean, in units of the jitter: where the distribution ends or is truncated."""
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:
@@ -36,7 +36,7 @@ class Jitter:
     """Variation of the delay from frame to frame; draws are independent of each other.
 
     ``distribution``: ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` has the delay as its mean and
-    ``ns`` as its standard deviation, cut at four of them. ``ns``: 1 or more. ``reorder``: whether a frame with
+    ``ns`` as its standard deviation, truncated at four of them. ``ns``: 1 or more. ``reorder``: whether a frame with
     a short delay may overtake; otherwise it waits for the one ahead of it.
     """
 
@@ -58,13 +58,13 @@ class Jitter:
 
     @property
     def deviation_ns(self) -> float:
-        """Standard deviation of the delay; cutting the normal distribution at four takes a thousandth off it."""
+        """Standard deviation of the delay; truncating the normal distribution at four reduces it by a thousandth."""
         return self.ns / math.sqrt(3) if self.distribution == "uniform" else float(self.ns)
 
 
 @dataclass(frozen=True, slots=True)
 class IndependentLoss:
-    """Each frame is lost with the probability ``ratio`` (0 to 1), whatever became of the others."""
+    """Each frame is lost with the probability ``ratio`` (0 to 1), independently of the others."""
 
     ratio: float
     model: Literal["independent"] = field(default="independent", init=False)
@@ -80,7 +80,7 @@ class IndependentLoss:
 
     @property
     def correlation(self) -> float:
-        """Of the losses of two frames in a row."""
+        """Correlation of the losses of two consecutive frames."""
         return 0.0
 
 
@@ -88,8 +88,8 @@ class IndependentLoss:
 class GilbertElliottLoss:
     """Losses in bursts: a good and a bad state, each with a loss ratio of its own; all values are 0 to 1.
 
-    A frame is lost with the probability of the state that it finds, then the state changes with the probability of
-    leaving it; the first frame finds the good one (Elliott, Bell System Technical Journal 42, 1963).
+    A frame is lost with the loss ratio of the current state, then the state changes with the probability of leaving
+    it; the first frame meets the good state (Elliott, Bell System Technical Journal 42, 1963).
     """
 
     good_to_bad_ratio: float
@@ -112,7 +112,7 @@ class GilbertElliottLoss:
 
     @property
     def correlation(self) -> float:
-        """Of the states that two frames in a row find: what the chain keeps of itself in one step, at least 0."""
+        """Correlation of the states that two consecutive frames meet, at least 0."""
         return max(0.0, 1 - self.good_to_bad_ratio - self.bad_to_good_ratio)
 
 

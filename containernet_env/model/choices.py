@@ -1,4 +1,4 @@
-"""What a user may choose of the means: what carries links, what joins them, what makes hosts."""
+"""The implementations that a user may choose: of hosts, links and switches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SwitchKind = Literal["emulator", "ovs", "bridge"]
 
 
 def check_choices(links: str, switches: str) -> None:
-    """Raise ``UsageError`` for choices that do not exist or mean nothing together; asks nothing of the machine."""
+    """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
     for name, asked, choices in (
         ("links", links, get_args(LinksChoice)),
         ("switches", switches, get_args(SwitchesChoice)),

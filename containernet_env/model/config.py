@@ -1,4 +1,4 @@
-"""What a config says, as plain frozen values: no JSON keys, no units left to guess."""
+"""A config as plain frozen values: no JSON keys, units in the names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """What the config asks of etcd; ``None`` leaves a timing to be derived from the expected RTT."""
+    """etcd's settings in the config; a timing of ``None`` is derived from the expected RTT."""
 
     heartbeat_ms: int | None = None
     election_ms: int | None = None
@@ -52,7 +52,7 @@ class EtcdSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config that holds in itself: names and addresses are unique and inside ``subnet``.
+    """A consistent config: names and addresses are unique, and addresses are inside ``subnet``.
 
     ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config
     names, resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's

@@ -1,4 +1,4 @@
-"""What links of the original Containernet (its TCLink) cannot be asked for: pure, known before anything exists.
+"""Which links the original Containernet (its TCLink) cannot carry out. Pure: known before anything exists.
 
 Its TCIntf makes HTB the root and netem the leaf of what an interface sends, as our own links by the kernel do, so all
 that netem cannot do faithfully is refused for the same reasons.
@@ -18,14 +18,14 @@ from containernet_env.model.topology import Link
 
 # TCIntf.bwParamMax: above it the original prints a message and leaves the link without any limit.
 RATE_MAX_BPS = 1_000_000_000
-# What waits in HTB alone: the interface's own limit (DEFAULT_TX_QUEUE_LEN in net/ethernet/eth.c of Linux).
+# The queue of HTB without netem: the interface's own limit (DEFAULT_TX_QUEUE_LEN in net/ethernet/eth.c of Linux).
 _INTERFACE_QUEUE_FRAMES = 1000
 # TCIntf prints a loss as a percentage with five digits after the point.
 _LOSS_DIGITS = 5
 
 
 def refusal(direction: DirectionSpec) -> str | None:
-    """Why its TCLink cannot carry this out as it was asked for; ``None`` where it can."""
+    """Why its TCLink cannot carry this out as configured; ``None`` where it can."""
     if (reason := netem_rules.refusal(direction)) is not None:
         return reason
     if direction.rate_bps is not None and direction.rate_bps > RATE_MAX_BPS:

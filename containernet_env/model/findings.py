@@ -34,7 +34,7 @@ class Finding:
 
 
 def load_findings(load: LoadResult | None) -> Iterator[Finding]:
-    """What the generator says of itself: an open loop that fell behind its schedule, and whose doing that was."""
+    """Findings of the generator: an open loop that fell behind its schedule, and why."""
     schedule = load.schedule if load is not None else None
     if schedule is None or not schedule.fell_behind:
         return
@@ -51,7 +51,7 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
 
 
 def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
-    """What the links saw that nothing configured explains: frames that were late, or lost by the emulator itself."""
+    """Findings of the links that the configuration does not explain: frames late, or lost by the emulator itself."""
     if network is None:
         return
     late_ns, delay_ns = network.lateness_p99_ns, network.ingress_poll_delay_p99_ns

@@ -1,4 +1,4 @@
-"""How much frame memory the links of a topology can take of the link emulator, at the most."""
+"""The most frame memory of the link emulator that the links of a topology can need."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.queues import FULL_FRAME_BYTES, default_frames
 
-# Of the link emulator: emulator.DefaultBufferBytes, what the other sizes of frames keep of it (framepool.shares), and
-# the place that a full frame takes (framepool.sizes).
+# Of the link emulator: emulator.DefaultBufferBytes, what is reserved for other sizes of frames (framepool.shares), and
+# the memory that a full frame takes (framepool.sizes).
 _LIMIT_BYTES = 512 * 1024 * 1024
 _SHARES = 16
 _OTHER_SIZES = 3
 _PLACE_BYTES = 2048
 
 FRAME_MEMORY_BYTES = _LIMIT_BYTES - _OTHER_SIZES * (_LIMIT_BYTES // _SHARES)
-"""What full frames can have."""
+"""The memory available to full frames."""
 
 
 def most_held_bytes(direction: DirectionSpec) -> int:

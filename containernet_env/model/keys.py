@@ -1,4 +1,4 @@
-"""The names of generated keys, as the benchmark server makes them, and what a read asks for of them: pure."""
+"""The names of generated keys, as the benchmark server makes them, and which of them a read requests. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one read asks for: at most one of ``prefix``, ``start`` with ``end``, and ``keys``; none of them is one key.
+    """What one read requests: at most one of ``prefix``, ``start`` with ``end``, and ``keys``; without any, one key.
 
-    ``prefix``: all keys that start with it. ``start`` to before ``end``: all keys between. ``keys``: so many of the
-    data set's, from the one whose turn it is, fewer at its end. An answer holds the first ``limit`` of them (``None``:
-    all) with their values, or the keys alone, or only their count.
+    ``prefix``: all keys that start with it. ``start``, ``end``: all keys from ``start`` to before ``end``. ``keys``: a
+    range scan of this many consecutive keys of the data set from the next key on, fewer at its end. An answer holds
+    the first ``limit`` of them (``None``: all) with their values, or the keys alone, or only their count.
     """
 
     prefix: str | None = None
@@ -53,7 +53,7 @@ class Span:
 
     @property
     def named(self) -> bool:
-        """Whether every read asks for the same keys, by name."""
+        """Whether every read requests the same keys, by name."""
         return self.prefix is not None or self.start is not None
 
     @property
@@ -65,7 +65,7 @@ class Span:
 
     @property
     def shown(self) -> str:
-        """What the CSV says of what is asked for, limit and answer apart."""
+        """What the CSV says of the keys that are requested, without limit and answer."""
         extent = self._extent("prefix ", " to ", "")
         return extent if self.named else "1 key" if self.keys in (None, 1) else f"{extent} keys"
 
@@ -77,7 +77,7 @@ class Span:
         return "" if self.keys is None else f"{of_keys}{self.keys}"
 
     def bounds(self, dataset: Keys) -> tuple[str, str]:
-        """The least key that a read may find, and what comes after the last."""
+        """The smallest key that a read may find, and the end of the range, exclusive."""
         if self.prefix is not None:
             return self.prefix, after_prefix(self.prefix)
         if self.start is not None and self.end is not None:
@@ -96,5 +96,5 @@ ONE_KEY = Span()
 
 
 def after_prefix(prefix: str) -> str:
-    """What comes right after all keys that start with ``prefix``, ASCII of at least one character."""
+    """The smallest key after all keys that start with ``prefix``, ASCII of at least one character."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

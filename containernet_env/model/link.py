@@ -1,4 +1,4 @@
-"""What is asked of a link, free of how it is carried out: values that every implementation understands."""
+"""The configuration of a link, independent of its implementation: values that every implementation understands."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class DirectionSpec:
     ``rate_bps``: bits per second of whole Ethernet frames (header included, no preamble or checksum), 1000 to 10^12;
     ``None`` is unlimited. ``queue_frames``, ``queue_bytes``: how much may wait to be sent, 1 or more; where both are
     ``None`` it is the implementation's documented default. ``jitter`` and ``loss``: see there; ``None`` is none.
-    ``seed``: fixes what chance draws, 0 to 2^53 - 1, together with the names of link and direction, so that directions
-    of one seed draw apart; ``None`` leaves it to the implementation.
-    ``default_queue_frames``: takes the place of the implementation's default for a limit that is left open, as far as
-    the implementation can hold one; ``None`` leaves it at that.
+    ``seed``: determines the random draws, 0 to 2^53 - 1, together with the names of link and direction, so that
+    directions with the same seed draw independently; ``None`` leaves it to the implementation.
+    ``default_queue_frames``: replaces the implementation's default for a limit that is left open, as far as the
+    implementation can hold one; ``None`` keeps that default.
 
     Raises ``ValueError`` for a value outside these ranges and for a jitter that would make a delay negative,
     ``TypeError`` for one of another type.
@@ -63,7 +63,7 @@ class DirectionSpec:
         if not isinstance(self.loss, IndependentLoss | GilbertElliottLoss | None):
             raise TypeError(f"loss must be an IndependentLoss or a GilbertElliottLoss, got {self.loss!r}")
         if self.jitter is not None and self.jitter.reach_ns > self.delay_ns:
-            # Cutting the distribution at zero would make another distribution of it.
+            # Truncating the distribution at zero would change it.
             kind = self.jitter.distribution
             part = "the delay" if REACH[kind] == 1 else f"1/{REACH[kind]} of the delay"
             raise ValueError(
@@ -95,7 +95,7 @@ class LinkSpec:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both directions are asked to be alike."""
+        """Whether both directions are configured alike."""
         return self.a_to_b == self.b_to_a
 
     def reversed(self) -> LinkSpec:

@@ -1,16 +1,16 @@
-"""What links saw: one form for every implementation, JSON values as the run's record keeps them.
+"""Statistics of links: one form for every implementation, JSON values as the run's record keeps them.
 
 A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that did not, by cause), ``offered`` (frames
 that came to it) and ``in_flight`` (those still under way): offered = frames + all drops + in_flight; the most that
-waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how much after its time
-a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where asked for, pairs of a
-bucket's longest time in ns and its count; those of all links together are the sum of the directions' and left out;
-``early_max_ns`` is how early one came at the most, ``too_early`` how many came more than 20 us early); ``None`` is what
-the implementation cannot tell.
+waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how long after its time a
+frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where requested, pairs of a
+bucket's longest time in ns and its count; those of all links together are the sum of the directions', so they are left
+out; ``early_max_ns`` is the most by which one was early, ``too_early`` how many were more than 20 us early); ``None``
+is what the implementation does not know.
 
-A frame's time counts from when it was read. ``ingress_poll_delay``, of the link emulator's ports and of all together
-and in the form of ``lateness``, is how long frames may have waited for that; what a frame was late is at most both
-together.
+A frame's time counts from when it was read. ``ingress_poll_delay`` is how long frames may have waited before that, in
+the form of ``lateness``, for each port of the link emulator and for all together. The sum of both bounds how late a
+frame was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTERS = ("frames", "bytes")
 LATE_NS = 1_000_000
 """What the 99th percentile of lateness is to stay below, also under a load that fills the machine."""
 _PORT_COUNTERS = ("received_frames", "received_bytes", "sent_frames", "sent_bytes")
-# Drops in a direction that nobody asked for, and that no rule for frames of that kind explains.
+# Drops in a direction that are not configured, and that no rule for frames of that kind explains.
 _OWN_DROPS = {
     "buffers": "the emulator had no memory left",
     "device": "the kernel had no room for them",
@@ -57,8 +57,8 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
     """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness``, ``ingress_poll_delay``.
 
-    What a port received from its host is found again in its link's ``offered`` and the port's ``drops``; of what comes
-    to a switch, ``invalid_source`` and ``filtered`` go nowhere.
+    Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``; what
+    a switch counts as ``invalid_source`` or ``filtered`` is discarded.
     """
     ports = {
         name: {
@@ -131,7 +131,7 @@ class LinkStatistics:
 
     @property
     def ingress_poll_delay_p99_ns(self) -> int | None:
-        """99th percentile of how long frames may have waited to be read; ``None`` where nobody can tell."""
+        """99th percentile of how long frames may have waited to be read; ``None`` if unknown."""
         return self._p99_ns("ingress_poll_delay")
 
     def _p99_ns(self, durations: str) -> int | None:
@@ -139,7 +139,7 @@ class LinkStatistics:
         return int(held["p99_ns"]) if held and held["count"] else None
 
     def own_losses(self) -> Iterator[tuple[str, int, str]]:
-        """Frames that were lost in ways that no link was configured to lose them: link or port, how many, a line."""
+        """Losses that are not configured: link or port, number of frames, one line of text."""
         for name, link in self.values["links"].items():
             for side, words in (("a_to_b", "from"), ("b_to_a", "to")):
                 for cause, reason in _OWN_DROPS.items():

@@ -38,47 +38,47 @@ class LoadBody(TypedDict, total=False):
     # members of the cluster, in member order
     endpoints: Required[str]
 
-    # clients, each with one request under way at most; client i uses connection i mod conns
+    # clients, each with at most one request in flight; client i uses connection i mod conns
     clients: int
 
-    # TCP connections; connection j leads to member j mod n; at least one for each member is opened
+    # TCP connections; connection j leads to member j mod n; at least one per member is opened
     conns: int
 
     # number of requests
     total: int
 
-    # send requests for so long, instead of a total number (s); not together with `total`
+    # send requests for this long, instead of a total number (s); not together with `total`
     duration: float
 
-    # open loop: intended starts per second over all clients, latency counts from those
+    # open loop: intended starts per second over all clients; latency counts from them
     rate: float
 
-    # intended starts of an open loop; only together with a rate
+    # how the intended starts of an open loop are spaced; only together with a rate
     arrival: Literal["constant", "poisson"]
 
-    # requests of a load ahead, which is in none of the figures
+    # requests before the measurement, excluded from all figures
     warmupRequests: int
 
-    # duration of a load ahead, which is in none of the figures (s); not together with `warmupRequests`
+    # duration of a load before the measurement, excluded from all figures (s); not together with `warmupRequests`
     warmupDuration: float
 
-    # send everything to the member that leads, also when that changes
+    # send everything to the leader, also when the leader changes
     targetLeader: bool
 
     # send everything to this member, whoever leads; not together with `targetLeader`
     targetMember: str
 
-    # seed of the schedule, of the order of the keys and of the values
+    # seed of the schedule, the key order and the values
     seed: int
 
-    # size of each generated key, its prefix not included; with a key to read, of those that verify is to find (bytes);
+    # size of each generated key, without its prefix; with a key to read, of the keys that verify expects (bytes);
     # enough for `keySpace` different keys
     keySize: int
 
     # number of different generated keys
     keySpace: int
 
-    # order of the generated keys; shuffled: each key once before any a second time
+    # order of the generated keys; shuffled: each key once before any is repeated
     keyOrder: Literal["sequential", "shuffled", "uniform", "zipfian"]
 
     # exponent of the key order zipfian; only together with the key order zipfian
@@ -87,7 +87,7 @@ class LoadBody(TypedDict, total=False):
     # prefix of each generated key
     keyPrefix: str
 
-    # size of each value; of reads, the one that was written (bytes); of reads only together with `verify`
+    # size of each value; of reads, of the values that were written (bytes); of reads only together with `verify`
     valSize: int
 
     # deadline of each request (s)
@@ -99,7 +99,7 @@ class LoadBody(TypedDict, total=False):
     # end the run early after this time (s)
     runTimeout: float
 
-    # end the run when no request, or none of a kind, has succeeded for so long (s)
+    # end the run when no request, or none of a kind, has succeeded for this long (s)
     stallTimeout: float
 
 
@@ -113,35 +113,36 @@ class WriteBody(LoadBody, total=False):
 class ReadBody(LoadBody, total=False):
     """The body of POST /benchmark/read."""
 
-    # the key to read, or the first one of a span; together with `keySize` only for `verify`
+    # the key to read, or the first key of a range scan; together with `keySize` only for `verify`
     key: str
 
-    # end of the span, which is not part of it
+    # end of the range scan, exclusive
     endRange: str
 
-    # read all keys that start with the key, which may be empty then
+    # read all keys that start with the key, which may then be empty
     prefix: bool
 
     # largest number of keys in an answer
     limit: int
 
-    # ask only for the number of keys
+    # request only the number of keys
     countOnly: bool
 
-    # ask only for the keys; not together with `countOnly`
+    # request only the keys; not together with `countOnly`
     keysOnly: bool
 
     # consistency of the reads
     consistency: Literal["l", "s"]
 
-    # an answer without a key is a failed request
+    # a read that finds no key is a failed request
     requireFound: bool
 
-    # an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key;
-    # range also wants every key to be there; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
+    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
     verify: bool
 
-    # read so many generated keys at once, from the next one on; only with `keySize`, and without `key`
+    # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
+    # without `key`
     spanKeys: int
 
 
@@ -157,14 +158,15 @@ class MixedBody(LoadBody, total=False):
     # consistency of the reads
     consistency: Literal["l", "s"]
 
-    # an answer without a key is a failed request
+    # a read that finds no key is a failed request
     requireFound: bool
 
-    # an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key;
-    # range also wants every key to be there; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
+    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
     verify: bool
 
-    # read so many generated keys at once, from the next one on; only with `keySize`, and without `key`
+    # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
+    # without `key`
     spanKeys: int
 
 

@@ -28,13 +28,13 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The figures of one load, also of one that ended early, as far as it came.
+    """The figures of one load, also of one that ended early, as far as it got.
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
     latency figure: those without a good answer, and those ``unsent``. Times are in seconds; ``None``, and an empty
-    mapping, where no request was answered well. ``percentiles_s`` are the seed's, which take the slowest for a
-    percentile that few requests cannot tell; ``response_time_s`` (from the intended start) and ``service_time_s`` (from
-    the actual one) have ``None`` there. ``values`` is the whole answer.
+    mapping, where no request was answered well. ``percentiles_s`` are the seed's: a percentile that too few
+    requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
+    ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
     """
 
     requests: int

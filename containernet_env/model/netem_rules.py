@@ -1,4 +1,4 @@
-"""Which links HTB and netem can carry out as they are configured, and why they are refused the rest. Pure."""
+"""Which links HTB and netem can carry out as configured, and why others are refused. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from containernet_env.model.chance import IndependentLoss, Loss
 from containernet_env.model.link import DirectionSpec
 
 LEAST_NS = 2_000
-"""The shortest delay and jitter: of a shorter one tc may say 0 (see ``tc.DELAY_TOLERANCE_NS``)."""
+"""The shortest delay and jitter: tc may report a shorter one as 0 (see ``tc.DELAY_TOLERANCE_NS``)."""
 
 
 def refusal(direction: DirectionSpec) -> str | None:
-    """Why HTB and netem cannot carry this out as it was asked for; ``None`` where they can."""
+    """Why HTB and netem cannot carry this out as configured; ``None`` where they can."""
     jitter, limited = direction.jitter, direction.rate_bps is not None
     if direction.seed is not None:
         return "a seed: the kernel's random numbers cannot be repeated"

@@ -1,4 +1,4 @@
-"""What became of one scenario: the one value from which its row, its record and its terminal line are derived."""
+"""The outcome of one scenario: the one value from which its row, its record and its terminal line are derived."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ScenarioOutcome:
     how long it took, the server's answer included. ``leader`` is who led at its end ("etcd1>etcd3" where that changed
     since the scenario before), ``None`` if unknown. ``load``, ``network`` and ``machine`` are what the generator, the
     links and the machine saw; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request
-    was answered well. ``findings`` are what a reader of the figures has to know, in the order in which they are told.
+    was answered well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown.
     """
 
     scheduled: ScheduledScenario

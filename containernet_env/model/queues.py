@@ -1,4 +1,4 @@
-"""How much may wait to be sent where a config leaves it open. Pure."""
+"""Default queue limits: how much may wait to be sent where a config leaves it open. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_FRAMES = 100_000
 """The most: 151 MB of full frames, of the 512 MiB that the link emulator has for all links together."""
 
 _UNLIMITED_FRAMES = 1_000
-"""Where no rate makes anything wait: netem wants a limit all the same, and this is its default."""
+"""Without a rate nothing waits, but netem needs a limit: this is its default."""
 
 
 def product_frames(rtt_ns: int, rate_bps: int) -> int:
@@ -29,14 +29,14 @@ def default_frames(rtt_ns: int, rate_bps: int) -> int:
 
     Full frames of 250 ms at the rate, from 200 to 2,000; never less than the bandwidth-delay product, which a
     loss-based TCP needs at most to keep the link busy (RFC 3439, section 2.2, names the rule); at most 100,000.
-    ``model.DefaultQueueFrames`` of the link emulator reckons alike. docs/adr/0011 says why.
+    ``model.DefaultQueueFrames`` of the link emulator computes the same. docs/adr/0011 says why.
     """
     usual = min(max(product_frames(USUAL_MS * 10**6, rate_bps), USUAL_MIN_FRAMES), USUAL_MAX_FRAMES)
     return min(max(product_frames(rtt_ns, rate_bps), usual), MAX_FRAMES)
 
 
 def queue_frames(direction: DirectionSpec) -> int:
-    """How many frames may wait to be sent: as asked, as planned, or else as if the other link had its delay."""
+    """How many frames may wait to be sent: as configured, as planned, or as if the other link had the same delay."""
     if direction.queue_frames is not None:
         return direction.queue_frames
     if direction.default_queue_frames is not None:

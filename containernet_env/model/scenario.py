@@ -1,4 +1,4 @@
-"""Scenarios: the loads of a run, one after the other, and the data set that their reads read."""
+"""Scenarios: the loads of a run, one after the other, and the data set that they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANY_MEMBER = ("leader", "cluster")
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """What runs ahead and is in no figure: so many requests, or requests for so long; the other one is 0."""
+    """Load before the measurement, in no figure: a number of requests, or a length of time; the other one is 0."""
 
     requests: int = 0
     length_ns: int = 0
@@ -44,7 +44,7 @@ REQUEST_TIMEOUT_NS = 20 * 10**9
 seconds; a dead one never does, and a run should say so within a minute."""
 
 
-# The data set is loaded as fast as it goes without troubling a small member.
+# The data set is loaded as fast as a small member can take it.
 LOAD_CLIENTS, LOAD_CONNS = 100, 10
 
 
@@ -52,7 +52,7 @@ LOAD_CLIENTS, LOAD_CONNS = 100, 10
 class Dataset:
     """What every read scenario reads: ``keys`` sequential keys; sizes are in bytes, ``key_prefix`` comes on top.
 
-    With a ``key_prefix`` no write scenario makes or changes any of it.
+    With a ``key_prefix`` no write scenario creates or changes any of it.
     """
 
     key_size: int = 8
@@ -67,7 +67,7 @@ class Dataset:
 
     @property
     def load(self) -> Scenario:
-        """The unmeasured write that makes the data set where no scenario did."""
+        """The unmeasured write that creates the data set where no scenario did."""
         return Scenario(
             name="load-dataset",
             type="write",
@@ -83,8 +83,8 @@ class Dataset:
     def present_after(self, scenario: Scenario, present: bool) -> bool:
         """Whether the store holds the data set after ``scenario``, given whether it did before it.
 
-        A write that is sure to write at least as many keys with the same sizes makes it; one of other values under
-        keys of the same size replaces part of it. What is written of the data set itself is what was there.
+        A write that is certain to write at least as many keys of the same sizes creates it; one of other values under
+        keys of the same size replaces part of it. Mixed loads and transactions write the values that it already has.
         """
         if scenario.uses_dataset or scenario.key_size != self.key_size or self.key_prefix:
             return present
@@ -95,12 +95,12 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """How much is requested, when, by whom.
+    """How many requests are sent, when, and by how many clients.
 
     ``total`` requests, or as many as start within ``duration_ns`` (the other one is ``None``), by ``clients``
     concurrent clients over ``conns`` connections. Without ``rate`` (requests/s) each client sends its next request
-    when its last one is answered; with it requests start by a schedule, at equal distances or as a Poisson process
-    (``arrival``). ``warmup`` runs ahead of it and is in no figure. A request without an answer within
+    when its last one is answered; with it requests start by a schedule, at equal intervals or as a Poisson process
+    (``arrival``). ``warmup`` runs before the measurement and is in no figure. A request without an answer within
     ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
     the benchmark server's default).
 
@@ -142,7 +142,7 @@ class Load:
 
     @property
     def requests(self) -> int | None:
-        """How many requests are configured: by an open loop's schedule, whose Poisson form has so many on average.
+        """How many requests are configured: by an open loop's schedule; a Poisson one has so many on average.
 
         ``None`` for a closed loop with a duration.
         """
@@ -174,8 +174,9 @@ class Scenario(Load):
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
     checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set again if it
-    has its value. ``key_prefix`` is in front of every key. ``target`` is who is asked: only the leader, all members in
-    turn (``"cluster"``), or the one member of that name. ``consistency`` is ``None`` where nothing is read by itself.
+    has the expected value. ``key_prefix`` is in front of every key. ``target`` is where requests go: only to the
+    leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is ``None`` where
+    nothing is read by itself.
     """
 
     name: str
@@ -204,7 +205,7 @@ class Scenario(Load):
 
     @property
     def first_keys_written(self) -> int:
-        """So many of the first keys are there after this write for sure: drawn keys may be any."""
+        """How many of the first keys certainly exist after this write: drawn keys may be any."""
         if self.total is None or self.key_space is None or self.keys in ("uniform", "zipfian"):
             return 0
         if self.keys == "shuffled" and self.total < self.key_space:
@@ -213,12 +214,12 @@ class Scenario(Load):
 
     @property
     def uses_dataset(self) -> bool:
-        """Whether the data set has to be there."""
+        """Whether it needs the data set."""
         return self.type != "write"
 
     @property
     def member(self) -> str | None:
-        """The one member that is asked, if it is one; ``"leader"`` and ``"cluster"`` are no names here."""
+        """The one member that requests go to; ``None`` for ``"leader"`` and ``"cluster"``."""
         return None if self.target in ANY_MEMBER else self.target
 
 
@@ -248,7 +249,7 @@ class MemberTarget:
 class ScenarioSet:
     """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
 
-    Whether there are the members that ``member_targets`` names, only a topology tells.
+    Whether the members in ``member_targets`` exist depends on the topology.
     """
 
     path: Path

@@ -54,7 +54,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class RttExpectation:
-    """What the links alone make of the round trip between hosts ``a`` and ``b``.
+    """The round trip between hosts ``a`` and ``b`` as it follows from the links alone.
 
     ``propagation_ns`` is the sum of the delays there and back; ``expected_ns`` adds the time that a frame of
     ``frame_bytes`` takes to be sent at every link's rate, there and back. ``round_trip`` are the link directions on
@@ -72,7 +72,7 @@ class RttExpectation:
 class Topology:
     """An immutable tree of hosts and switches joined by links.
 
-    Raises ``ValueError`` for what no network can be: a name used twice, a link to a node that is not there,
+    Raises ``ValueError`` for an impossible network: a name used twice, a link to a node that is not there,
     a second link between two nodes, a loop, a host with other than one link, or a part that is not connected.
     """
 
@@ -141,7 +141,7 @@ class Topology:
     def with_queues(self) -> Topology:
         """The same network, with a default queue limit wherever there is a rate and the limit was left open.
 
-        See ``links.queues.default_frames``; the round trip is the longest over the link.
+        See ``model.queues.default_frames``; the round trip is the longest over the link.
         """
         rtts_ns = self.longest_rtts_ns()
         links = [
@@ -156,7 +156,7 @@ class Topology:
         return Topology(self.hosts, self.switches, links)
 
     def _nodes(self, a: str, b: str) -> list[str]:
-        """The nodes from ``b`` back to ``a``, both among them."""
+        """The nodes from ``b`` back to ``a``, both included."""
         came_from = self._came_from(a)
         nodes = [b]
         while nodes[-1] != a:
@@ -168,7 +168,7 @@ class Topology:
         yield from self.path(b, a)
 
     def _came_from(self, start: str) -> dict[str, str]:
-        """For every other node, the node before it on the way from ``start``; the tree leaves no choice."""
+        """For every other node, the node before it on the way from ``start``; unique in a tree."""
         if start not in self._trees:
             came_from: dict[str, str] = {}
             queue = deque([start])

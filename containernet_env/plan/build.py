@@ -29,10 +29,10 @@ _GO_MEMORY_SHARE = (9, 10)
 def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
-    Raises ``ConfigError`` when an etcd timing of the config cannot go with one that follows from the RTTs or when a
-    scenario asks a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
-    links and switches do not go together, netem was asked for and cannot carry the links out, or the original
-    Containernet was asked for and cannot.
+    Raises ``ConfigError`` when an etcd timing of the config contradicts one that follows from the RTTs or when a
+    scenario targets a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
+    links and switches contradict each other, or netem or the original Containernet was chosen and cannot carry out the
+    links.
     """
     check_choices(options.links, options.switches)
     topology = star(config)
@@ -75,7 +75,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
 
 
 def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tuple[LinksChoice, str | None]:
-    """What may carry the links, and why that is less than was left open."""
+    """What may carry the links, and why that is less than the chosen ``auto``."""
     refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
     if options.links == "emulator" or not refused:
         return options.links, None

@@ -1,8 +1,8 @@
-"""How long a scenario will take, roughly: for the dry run's minutes and for deadlines, never for results.
+"""A rough estimate of how long a scenario takes, for dry runs and deadlines, never for results.
 
-A closed loop of ``clients`` is bounded by the latency of one request, by the cpu and by the links; the
+A closed loop of ``clients`` is bounded by the latency of one request, by CPU time and by the links; the
 slowest of the three decides. An open loop, or any load with a duration, takes the time of its schedule.
-Latency follows from the RTTs: a put takes the client's RTT to the member it asks, that member's RTT to the
+Latency follows from the RTTs: a put takes the client's RTT to the member that gets it, that member's RTT to the
 leader if it is another one, and the leader's RTT to the nearest majority. The costs below were measured on
 one two-core machine (etcd 3.7) and are meant to be right within a factor of two.
 """
@@ -16,7 +16,7 @@ from statistics import fmean
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
 
-# cpu seconds of one request: the client's share, and the share of each member that takes part.
+# CPU seconds of one request: the client's share, and the share of each member that takes part.
 CLIENT_CPU_S = 0.06e-3
 MEMBER_PUT_CPU_S = 0.08e-3
 MEMBER_RANGE_CPU_S = 0.08e-3
@@ -32,7 +32,7 @@ SERVICE_S = 0.5e-3
 FRAMING_BYTES = 150
 # Around each key and value of an answer: revisions, version and lengths in etcd's encoding.
 KEY_BYTES = 20
-# Around every scenario: opening connections, asking for the leader, writing the row.
+# Around every scenario: opening connections, finding the leader, writing the row.
 SCENARIO_S = 0.5
 # Around the run: containers, RTT measurement, the benchmark server, tear-down.
 RUN_S = 5.0
@@ -79,7 +79,7 @@ class Estimator:
         return RUN_S + HOST_S * (len(self._members) + 1) + settle_s
 
     def latency_s(self, scenario: Scenario) -> float:
-        """Seconds of one request alone: the mean over who may lead and who may be asked, and over a mixed load."""
+        """Seconds of one request alone: the mean over possible leaders, targets and a mixed load's operations."""
         agreed_s = fmean(
             self._rtt_s[self._client, asked] + self._rtt_s[asked, leader] + self._quorum_s(leader)
             for leader in self._members
@@ -105,7 +105,7 @@ class Estimator:
         member_range_s = MEMBER_RANGE_CPU_S + more_keys * MEMBER_KEY_CPU_S
         client_s = CLIENT_CPU_S + _mean(scenario, 0, more_keys * CLIENT_KEY_CPU_S)
         members_s = _mean(scenario, len(self._members) * MEMBER_PUT_CPU_S, member_range_s)
-        # Reads are spread over the members that are asked; every member takes part in every write.
+        # Reads are spread over the members that they go to; every member takes part in every write.
         alone_s = _mean(scenario, MEMBER_PUT_CPU_S, member_range_s / self._spread(scenario)) / self._least_cpus
         return max((client_s + members_s) / self._cores, alone_s)
 

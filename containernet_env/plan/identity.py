@@ -1,4 +1,4 @@
-"""What makes two runs, or two scenarios, the same: hashes of what is configured, resolved, however it is written."""
+"""Identity of runs and scenarios: hashes of what is configured, after resolution, however it is written."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DIGITS = 12
 
 
 def config_hash(plan: Plan) -> str:
-    """Of everything configured but the load: hosts with their limits, links, the store's settings, what carries them.
+    """Hash of everything configured but the load: hosts with limits, links, the store's settings, implementations.
 
-    12 hexadecimal digits. Names of files, the run's id and the machine are not in it.
+    12 hexadecimal digits. Names of files, the run's id and the machine are not part of it.
     """
     hosts = [
         {
@@ -36,7 +36,7 @@ def config_hash(plan: Plan) -> str:
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
-    """Of a scenario and the data set that it may read; 12 hexadecimal digits."""
+    """Hash of a scenario and the data set that it may read; 12 hexadecimal digits."""
     return _digest([asdict(scenario), asdict(dataset) if scenario.uses_dataset else None])
 
 

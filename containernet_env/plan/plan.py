@@ -22,7 +22,7 @@ class PlanOptions:
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
     placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
-    ``repeat``: 1 or more. ``engine``: what makes hosts and links real (`containernet_env.containernet`).
+    ``repeat``: 1 or more. ``engine``: what creates hosts and links (`containernet_env.containernet`).
     """
 
     machine_cores: int
@@ -79,8 +79,8 @@ class Plan:
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
     default for it. ``rtt`` has one entry per pair of hosts. ``notes`` are sentences that the user should read once.
-    ``store`` is what is measured and ``timing`` its clock. ``links_by`` is ``options.links``, but for ``auto`` with
-    links that netem cannot carry out; ``links_by_reason`` then says what of them.
+    ``store`` is what is measured and ``timing`` its timing. ``links_by`` is ``options.links``, but ``emulator`` for
+    ``auto`` with links that netem cannot carry out; ``links_by_reason`` then says why.
     """
 
     run_id: str

@@ -23,7 +23,7 @@ def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int 
         allowed = f"write, read, mixed, txn, a name or a glob of these:\n{names}"
         raise UsageError(f"no scenario matches {', '.join(unmatched)}; allowed: {allowed}")
     chosen = [item for item in scenarios if not only or any(_matches(item, pattern) for pattern in only)]
-    # Whole rounds, so that a drift of the machine meets every scenario alike.
+    # Whole rounds, so that a drift of the machine's speed affects every scenario alike.
     return tuple(ScheduledScenario(item, number) for number in range(1, repeat + 1) for item in chosen)
 
 

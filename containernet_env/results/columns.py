@@ -29,7 +29,7 @@ NOT_APPLICABLE = "-"
 
 Value = str | int | float | Decimal | bool | None
 Role = Literal["configured", "measured", "run"]
-"""``configured``: what somebody chose. ``measured``: what came of it. ``run``: which run, when, on what."""
+"""``configured``: what the user chose. ``measured``: the outcome. ``run``: which run, when, on what."""
 
 
 @dataclass(frozen=True, slots=True)

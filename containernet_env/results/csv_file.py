@@ -1,6 +1,6 @@
 """The CSV of results: appending a row so that it survives, reading it back.
 
-pandas is imported when a table is asked for, not when a row is written.
+pandas is imported when a table is read, not when a row is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 
 @dataclass(frozen=True)
 class Opened:
-    """What `ResultsFile.open` found: the header in use, and a line for each thing that it created or mended."""
+    """What `ResultsFile.open` found: the header in use, and a line for each thing that it created or repaired."""
 
     columns: tuple[str, ...]
     notes: tuple[str, ...]
@@ -47,7 +47,7 @@ class ResultsFile:
         self._fd: int | None = None
 
     def open(self) -> Opened:
-        """Prove the file writable and its header known; write the header into a new or empty file.
+        """Check that the file is writable and its header known; write the header into a new or empty file.
 
         A last line without its end (a run that was killed while writing) is ended, so that it is never
         joined with the next row. Raises UsageError where the file cannot be written or is not ours.

@@ -1,4 +1,4 @@
-"""How links stand in a row: short, and equal where links are equal."""
+"""Text for links in a row: short, and equal where links are equal."""
 
 from __future__ import annotations
 

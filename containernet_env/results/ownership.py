@@ -1,4 +1,4 @@
-"""Whose files results are."""
+"""Ownership of result files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The run directory beside the CSV: everything that a row has no room for.
 
-For rows in ``out.csv`` it is ``out.runs/<run id>/``. What ended is on disk: files that are known at once are replaced
-as a whole, lines are appended and forced to disk one by one, so the cost of a scenario does not grow with the run.
+For rows in ``out.csv`` it is ``out.runs/<run id>/``. Whatever has ended is on disk: whole files are replaced
+atomically, lines are appended and forced to disk one by one, so the cost of a scenario does not grow with the run.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
     "logs",
 )
 LOG_MAX_BYTES = 1_000_000
-"""Of each log the last so many bytes are kept."""
+"""How many bytes are kept of the end of each log."""
 
 
 def runs_folder(results: Path) -> Path:
-    """Where the run directories of a CSV lie."""
+    """The folder of a CSV's run directories."""
     return results.parent / f"{results.stem}.runs"
 
 

@@ -1,4 +1,4 @@
-"""What a run gives back to whoever called it."""
+"""What a run returns to its caller."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that came to its end.
+    """A completed run.
 
     ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
     """

@@ -1,4 +1,4 @@
-"""The stores that there are."""
+"""The supported stores."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from containernet_env.stores.protocol import Store
 
 
 def store_of(config: Config) -> Store:
-    """The store that a config asks for."""
+    """The store that a config configures."""
     return ETCD

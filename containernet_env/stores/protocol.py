@@ -1,6 +1,6 @@
-"""What a run needs of a store, whichever it is: how its members are started, and how the running cluster is asked.
+"""What a run needs of a store, whichever it is: how its members are started, and how the running cluster is queried.
 
-``Store`` is pure, and the plan asks it; ``Cluster`` is the running one, reached through connections that are handed in.
+``Store`` is pure and used by the plan; ``Cluster`` is the running one, reached through the connections it is given.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 
 Broken = Callable[[], str | None]
-"""Why it is of no use to go on waiting; ``None`` while it is."""
+"""Why waiting any longer is pointless; ``None`` while it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class MemberStart:
 
 
 class Timing(Protocol):
-    """A store's clock, as it suits the network: heartbeats, elections, and the like."""
+    """A store's timing, derived from the network: heartbeats, elections, and the like."""
 
     @property
     def settle_s(self) -> float:
@@ -43,11 +43,11 @@ class Timing(Protocol):
         """As JSON values, units in the names."""
 
     def notes(self, largest: RttExpectation) -> Iterator[str]:
-        """What of it does not suit the largest RTT between two members."""
+        """Sentences about values that do not suit the largest RTT between two members."""
 
 
 class Connection(Protocol):
-    """The way to one member, whatever network it is in; asking crosses no emulated link."""
+    """A connection to one member, whatever network it is in; its requests cross no emulated link."""
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
@@ -78,7 +78,7 @@ class MemberHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member runs: its host, its address on the emulated network, its limit, and the way to it."""
+    """Where a member runs: its host, its address on the emulated network, its limit, and the connection to it."""
 
     host: MemberHost
     ip: str
@@ -113,7 +113,7 @@ class Cluster(Protocol):
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
 
     def close(self) -> None:
-        """Let helper threads end; the members stay."""
+        """End helper threads; the members keep running."""
 
 
 class Store(Protocol):
@@ -121,14 +121,14 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """As topologies and rows have it."""
+        """Its name in topologies and rows."""
 
     @property
     def entry_point(self) -> str:
         """The first process of its image, which waits at a gate until the network has been proved."""
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> Timing:
-        """The clock that suits the network, the config's own values first. Raises ``ConfigError``."""
+        """The timing for the network; values in the config take precedence. Raises ``ConfigError``."""
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
         """How the member of ``node`` is started."""

@@ -287,6 +287,11 @@ def test_the_table_goes_between_the_marks(tmp_path):
     table.update(document, "new")
     table.update(document, "newer\n")
     assert document.read_text() == f"before\n{table.BEGIN}\n\nnewer\n\n{table.END}\nafter\n"
+    long = "word " * 50
+    table.update(document, f"{long}\n\n| {long} |")
+    lines = document.read_text().splitlines()
+    assert f"| {long} |" in lines
+    assert [len(line) for line in lines if line.startswith("word")] == [119, 119, 9]
     document.write_text("no marks")
     with pytest.raises(UsageError):
         table.update(document, "new")

@@ -55,7 +55,7 @@ func (c *Children) ReapOrphans() (int, error) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // gone since it was listed
+			continue // ended since it was listed
 		}
 		pid, ended := endedChild(string(stat))
 		if !ended || c.own[pid] {

@@ -38,8 +38,8 @@ func readDocs(t *testing.T) string {
 	return string(text)
 }
 
-// TestExamplesInTheDocs runs every example, in order, against a cluster whose members take the places of
-// those in the examples. Answers must be equal, but for figures that a measurement gives.
+// TestExamplesInTheDocs runs every example, in order, against a cluster whose members replace those in the
+// examples. Answers must be equal, except for measured figures.
 func TestExamplesInTheDocs(t *testing.T) {
 	text := readDocs(t)
 	examples := example.FindAllStringSubmatch(text, -1)
@@ -94,8 +94,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 	}
 }
 
-// withoutFigures replaces what a measurement gives: numbers in fields that end in _s, the start, also within objects of that
-// name, histograms, and how many rows a timeline has and what they count. A schedule is judged by other tests.
+// withoutFigures replaces measured figures: numbers in fields that end in _s, the start, percentiles, histograms, and the
+// number and contents of a timeline's rows. Other tests judge schedules.
 func withoutFigures(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package api is the HTTP interface of benchmark-server: it checks what a request asks for, runs
-// benchmark-client and returns its report.
+// Package api is the HTTP interface of benchmark-server: it validates requests, runs benchmark-client and
+// returns its report.
 package api
 
 import (
@@ -96,7 +96,7 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 			h.answer(w, status, problem)
 			return
 		}
-		// The context ends when the caller goes away or the server is told to end.
+		// The context ends when the caller goes away or the server is to end.
 		outcome, err := h.Runner.Run(r.Context(), s)
 		switch {
 		case errors.Is(err, errBusy):
@@ -112,8 +112,8 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 	}
 }
 
-// readBody reads the body whatever its content type: curl -d calls JSON a form. With a problem comes the status of the
-// answer.
+// readBody reads the body whatever its content type: curl -d labels JSON as a form. status is that of the answer if there
+// is a problem.
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, problem *spec.Problem) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {

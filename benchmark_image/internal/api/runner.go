@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// endGrace is how long a client may take for its report after it was asked to end.
+	// endGrace is how long a client may take for its report after SIGTERM.
 	endGrace = 5 * time.Second
 	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
-	// 150 bytes for each of its rows of a second.
+	// 150 bytes for each row of its timeline.
 	maxReport = 8 << 20
 	// maxComplaints bounds what is kept of a client's standard error, in bytes.
 	maxComplaints = 4 << 10
 )
 
-// errBusy is returned for a benchmark that is asked for while another one runs.
+// errBusy is returned for a benchmark that is requested while another one runs.
 var errBusy = errors.New("a benchmark is running already; wait for its end or POST /benchmark/cancel")
 
 // Outcome is how a benchmark ended.
 type Outcome struct {
-	Result  *report.Result // nil if the client left none
+	Result  *report.Result // nil if the client printed none
 	Problem string         // one line; empty if all went well
 }
 
@@ -47,7 +47,7 @@ type Runner struct {
 	current *job
 }
 
-// job is a benchmark under way.
+// job is a running benchmark.
 type job struct {
 	operation spec.Operation
 	total     int
@@ -56,7 +56,7 @@ type job struct {
 	progress  atomic.Pointer[report.Progress]
 }
 
-// Status is what GET /progress tells.
+// Status is the answer of GET /progress.
 type Status struct {
 	Running   bool            `json:"running"`
 	Operation *spec.Operation `json:"operation"`
@@ -65,10 +65,10 @@ type Status struct {
 	Errors    int             `json:"errors"`
 	ElapsedS  float64         `json:"elapsed_s"`
 
-	job *job // that it tells about
+	job *job // that it describes
 }
 
-// Status tells about the benchmark under way.
+// Status is the progress of the running benchmark.
 func (r *Runner) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ func (r *Runner) Status() Status {
 	return status
 }
 
-// Cancel asks the benchmark under way to end early; false if there is none.
+// Cancel ends the running benchmark early; false if there is none.
 func (r *Runner) Cancel() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	if s = &limited; s.RunTimeout == 0 {
 		s.RunTimeout = spec.MaxRunTimeout
 	}
-	// The client keeps this limit itself; this is for one that does not get to it.
+	// The client keeps this limit itself; this is for one that fails to.
 	ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
 	defer cancel()
 	j := &job{operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
@@ -139,7 +139,7 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = endGrace
 	// The client must not outlive the server. The kernel watches the thread that started it, not the
-	// process (prctl(2), PR_SET_PDEATHSIG), so the thread is kept.
+	// process (prctl(2), PR_SET_PDEATHSIG), so the goroutine keeps its thread.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -149,7 +149,7 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	return outcome(r.Children.Wait(command), stdout, stderr)
 }
 
-// outcome judges what an ended client left behind.
+// outcome judges the output of a client that has ended.
 func outcome(ended error, stdout *bounded, stderr *complaints) Outcome {
 	failure := func(what string) Outcome {
 		if said := stderr.text(); said != "" {
@@ -195,7 +195,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// complaints takes a client's standard error apart: progress goes to the job, the last of the rest is kept.
+// complaints splits a client's standard error: progress goes to the job, and the end of the rest is kept.
 type complaints struct {
 	progress *atomic.Pointer[report.Progress]
 	line     []byte
@@ -228,7 +228,7 @@ func (c *complaints) take(line []byte) {
 	}
 }
 
-// text gives what was kept as one line.
+// text is what was kept, as one line.
 func (c *complaints) text() string {
 	kept := strings.ToValidUTF8(string(append(c.rest, c.line...)), "?")
 	words := strings.FieldsFunc(kept, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) })

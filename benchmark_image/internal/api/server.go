@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// stopGrace is how long the answer to a benchmark that is under way may take once the server is told to
-// end; the client's own grace fits in.
+// stopGrace is how long the answer to a running benchmark may take once the server is to end; it includes the
+// client's own grace.
 const stopGrace = endGrace + time.Second
 
-// Serve answers requests on the listener until ctx ends, then ends the benchmark under way, answers its
+// Serve answers requests on the listener until ctx ends, then ends the running benchmark, answers its
 // caller with what was measured, and returns.
 func Serve(ctx context.Context, listener net.Listener, clientPath string, logger *log.Logger) error {
 	children := &Children{}

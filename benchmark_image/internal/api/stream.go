@@ -18,8 +18,8 @@ const (
 	lineTimeout = 5 * time.Second
 )
 
-// stream sends the progress of the benchmark under way, one JSON object a line, until that benchmark has ended: the
-// last line tells that nothing runs. Without a benchmark that is the only line.
+// stream sends the progress of the running benchmark, one JSON object per line, until that benchmark has ended: the
+// last line says that nothing runs. Without a benchmark that is the only line.
 func (h *Handler) stream(w http.ResponseWriter, r *http.Request) {
 	if h.streams.Add(1) > maxStreams {
 		h.streams.Add(-1)

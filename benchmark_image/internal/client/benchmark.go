@@ -12,14 +12,14 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-// benchmark is one Spec under way: its warm-up and what is measured, over the same connections.
+// benchmark runs one Spec: its warm-up and the measurement, over the same connections.
 type benchmark struct {
 	spec     *spec.Spec
 	setting  report.Setting
 	progress progress
 }
 
-// run runs the warm-up, and then what is measured.
+// run runs the warm-up, and then the measurement.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	s := b.spec
 	targets := targeter(s)
@@ -38,7 +38,7 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 		if b.setting.Reason = warmup.Reason; warmup.Reason != "" {
 			return
 		}
-		runtime.GC() // what the warm-up left is not collected during the measurement
+		runtime.GC() // the warm-up's garbage is not collected during the measurement
 	}
 	options := b.options(measured, targets, s.MaxRequests())
 	run := load.NewRun(options)
@@ -47,8 +47,8 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	b.setting.Run, b.setting.Reason = &result, result.Reason
 }
 
-// checkRoom adds the reason for the early end of a closed loop with a duration that had more requests than there is
-// room for.
+// checkRoom adds the reason for the early end of a closed loop with a duration that reached the largest number of
+// requests.
 func checkRoom(result load.Result, options load.Options) load.Result {
 	loop, closed := options.Pacer.(load.ClosedLoop)
 	if closed && result.Reason == "" && result.Took < loop.Duration {

@@ -18,7 +18,7 @@ import (
 // Exit statuses of benchmark-client.
 const (
 	ExitOK     = 0
-	ExitFailed = 1 // a request failed, or the run was not what was asked for; the report is printed
+	ExitFailed = 1 // a request failed, or the run was not as configured; the report is printed
 	ExitUsage  = 2 // nothing was run
 )
 
@@ -80,7 +80,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		},
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	// Not cobra's own: setting its text takes templates into the program, and those keep every method of every type in it.
+	// Not cobra's own: its text needs templates, and with those the linker keeps every method of every type.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version and end")
 
 	var shown display
@@ -119,12 +119,12 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 	return root
 }
 
-// details complete the commands by what only the command line has.
+// details add what only the command line has.
 var details = map[spec.Operation]func(*cobra.Command){
 	spec.Put: putCommand, spec.Range: rangeCommand, spec.Mixed: mixedCommand, spec.Txn: txnCommand,
 }
 
-// refuseGlobal registers the flags of etcd's tool that have no effect here, so that asking for one is an
+// refuseGlobal registers the flags of etcd's tool that have no effect here, so that using one is an
 // error with a reason.
 func refuseGlobal(flags *pflag.FlagSet) {
 	const tls = "TLS is not supported: members must serve plain connections"

@@ -93,8 +93,8 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 	}
 }
 
-// etcdProgram is the real server, which the environment variable ETCD_BINARY names. In CI it must be there: there, a test
-// that is skipped would be one that nobody runs.
+// etcdProgram is the real server, which the environment variable ETCD_BINARY names. It is required in CI, where
+// a skipped test would never run.
 func etcdProgram(t *testing.T) string {
 	t.Helper()
 	program := os.Getenv("ETCD_BINARY")
@@ -116,8 +116,8 @@ func startEtcd(t *testing.T, flags ...string) (endpoint string, process *os.Proc
 	return endpoints[0], processes[0]
 }
 
-// startCluster starts a cluster of real servers that ends with the test. They do not wait for the disk, which no test is
-// about.
+// startCluster starts a cluster of real servers that ends with the test. They do not wait for the disk, which no test
+// needs.
 func startCluster(t *testing.T, members int, flags ...string) (endpoints []string, processes []*os.Process) {
 	t.Helper()
 	program := etcdProgram(t)

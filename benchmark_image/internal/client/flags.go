@@ -28,7 +28,7 @@ type parameterFlag struct {
 
 func (f *parameterFlag) String() string { return f.text }
 
-// Type is for the help; pflag's own name of booleans is one that it does not show.
+// Type is for the help text; "bool" is pflag's own name for booleans, which it does not print.
 func (f *parameterFlag) Type() string {
 	var kinds []string
 	for _, p := range f.parameters {
@@ -93,7 +93,7 @@ func addParameters(flags *pflag.FlagSet, operation spec.Operation, shared bool) 
 	}
 }
 
-// parsed gives the Spec that the flags and the arguments of an operation's command ask for.
+// parsed gives the Spec for the flags and the arguments of an operation's command.
 func parsed(operation spec.Operation, flags *pflag.FlagSet, args []string) (*spec.Spec, error) {
 	s := spec.Default(operation)
 	var err error
@@ -148,7 +148,7 @@ func txnCommand(c *cobra.Command) {
 	c.Short = "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and fail otherwise"
 }
 
-// runCommand is for benchmark-server: all that tells what to measure comes from standard input.
+// runCommand is for benchmark-server: the load comes from standard input.
 func runCommand(finish func(*spec.Spec) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",

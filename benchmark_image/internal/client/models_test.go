@@ -172,7 +172,7 @@ func TestTargetMember(t *testing.T) {
 	}
 }
 
-// TestAStalledRunIsEndedWhenItWasToldTo has a member that answers nothing any more.
+// TestAStalledRunIsEndedWhenItWasToldTo has a member that no longer answers.
 func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 	for _, c := range []struct {
 		args  []string

@@ -11,13 +11,13 @@ import (
 
 // The program shares the cores with the cluster that it measures: with half of them it needs about a
 // fifth less time per request than with two, and gets more requests answered, because idle threads do not
-// look for work. GOMAXPROCS and GOGC in the environment go first.
+// look for work. GOMAXPROCS and GOGC in the environment take precedence.
 const shareOfCores = 2
 
-// garbage is how much the heap may grow between two collections, in percent: it is small anyway.
+// garbage is how much the heap may grow between two collections, in percent: the heap is small.
 const garbage = 400
 
-// Process is all of a program: it runs Main for the arguments of the process, and never returns.
+// Process is the whole program: it runs Main with the arguments of the process, and never returns.
 func Process(version string) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)

@@ -10,10 +10,10 @@ import (
 	"containernet-env/benchmark_image/internal/report"
 )
 
-// progress follows the run that is measured.
+// progress is that of the measurement.
 type progress struct {
 	total atomic.Int64             // requests; 0: not known
-	run   atomic.Pointer[load.Run] // nil: it has not begun
+	run   atomic.Pointer[load.Run] // nil: it has not started
 }
 
 func (p *progress) now() report.Progress {
@@ -31,7 +31,7 @@ const progressInterval = 100 * time.Millisecond
 func showProgress(p *progress, stderr io.Writer) (stop func()) {
 	encoder := json.NewEncoder(stderr)
 	show := func() {
-		// Nobody may be reading: progress is not worth failing a measurement for.
+		// There may be no reader: a measurement must not fail for its progress.
 		_ = encoder.Encode(p.now())
 	}
 	over, stopped := make(chan struct{}), make(chan struct{})

@@ -15,8 +15,8 @@ import (
 	"containernet-env/benchmark_image/internal/transport"
 )
 
-// run measures what s asks for and prints the report. It returns false when something failed; the error
-// is only about printing the report.
+// run runs the benchmark that s describes and prints the report. It returns false when something failed; the
+// error is only about printing the report.
 func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer) (bool, error) {
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable"}[s.Consistency]
@@ -25,8 +25,8 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 		}
 	}
 	if s.RunTimeout > 0 {
-		// No deadline of the context: requests would see it a moment before its end is seen by those who ask, and
-		// would count as failed.
+		// Not a deadline of the context: requests would see it a moment before the context is done, and would count as
+		// failed.
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)

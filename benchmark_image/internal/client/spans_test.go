@@ -28,7 +28,7 @@ var spanCalls = map[string][]string{
 	"spans, may lack": {"mixed", "--span-keys=30"},
 }
 
-// TestSpansAreVerified holds that a right answer is right, and that a wrong one is not.
+// TestSpansAreVerified checks that right answers are accepted and wrong ones are not.
 func TestSpansAreVerified(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	member := cluster.Members[0]
@@ -77,7 +77,7 @@ func TestSpansAreVerified(t *testing.T) {
 	} {
 		member.Spoil.Store(&spoil)
 		for reads, args := range spanCalls {
-			// What the answer that is spoilt holds: one key has no order, and a count no key.
+			// What the corrupted answer holds: one key has no order, and a count has no keys.
 			alike := map[string]bool{
 				"the last key is missing":     reads == "spans, may lack",
 				"a value is another one":      strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",

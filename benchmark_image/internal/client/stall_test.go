@@ -14,9 +14,9 @@ import (
 	"containernet-env/benchmark_image/internal/report"
 )
 
-// checkStall judges a run of 2000 requests at 500/s over which the member stood still for 1 s: 500 requests were due
-// in that time, and their response times lie evenly between 0 and 1 s. That is a quarter of all, so one in 20 took
-// longer than 0.8 s. Only the requests that were under way when it stopped see it in their service time.
+// checkStall judges a run of 2000 requests at 500/s in which the member stalled for 1 s: 500 requests were due
+// in that time, and their response times are spread evenly from 0 to 1 s. That is a quarter of all, so one in 20 took
+// longer than 0.8 s. Only the requests in flight when it stalled see it in their service time.
 func checkStall(result report.Result, stderr string) (problems []string) {
 	expect := func(what string, holds bool) {
 		if !holds {
@@ -43,8 +43,8 @@ func checkStall(result report.Result, stderr string) (problems []string) {
 // stallArgs ask for 500/s over 4 s.
 var stallArgs = []string{"put", "--total=2000", "--rate=500", "--clients=8", "--conns=2", "--key-size=8"}
 
-// measureStall runs stallArgs while stall makes the member stand still for 1 s. A machine that is busy with other things,
-// which a timer of the kernel tells and not the program under test, gets another chance.
+// measureStall runs stallArgs while stall makes the member stall for 1 s. If the machine is busy with other things, it tries
+// again; a kernel timer tells that, not the program under test.
 func measureStall(t *testing.T, endpoint string, stall func()) {
 	t.Helper()
 	const chances = 3
@@ -75,8 +75,8 @@ func measureStall(t *testing.T, endpoint string, stall func()) {
 	t.Skip("the machine is too busy with other things to keep a schedule of 500/s")
 }
 
-// watchMachine begins to measure how long the machine keeps a thread waiting that wants to run every millisecond: the sum
-// of all that is more than 5 ms.
+// watchMachine starts measuring how long the machine delays a thread that is to run every millisecond: the sum of all
+// delays of more than 5 ms.
 func watchMachine(t *testing.T) (end func() time.Duration) {
 	var lost time.Duration
 	var running sync.WaitGroup

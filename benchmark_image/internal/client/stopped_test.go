@@ -52,7 +52,7 @@ func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
 		t.Fatalf("%v: %s", err, stdout.String())
 	}
-	// What came due while the rest was sent is late too, and not by the stop alone.
+	// Requests that came due while the backlog was sent are late too, and not by the stop alone.
 	s := result.Schedule
 	t.Logf("%d late, %d of them by the generator, worst %.3f s", s.Late, s.GeneratorLate, s.WorstLagS)
 	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(stderr.String(), "the generator itself was too slow") {

@@ -41,7 +41,7 @@ func order(s *spec.Spec) keys.Order {
 	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.Seed)
 }
 
-// named makes reads of a named key or span.
+// named gives reads of a named key or span.
 func named(s *spec.Spec) *load.Reads {
 	r := reads(s)
 	r.Span.Key, r.Span.End = s.Span()
@@ -52,7 +52,7 @@ func named(s *spec.Spec) *load.Reads {
 	return r
 }
 
-// reads makes what all reads have in common.
+// reads gives what all reads have in common.
 func reads(s *spec.Spec) *load.Reads {
 	return &load.Reads{
 		Span: load.Request{
@@ -67,5 +67,5 @@ func reads(s *spec.Spec) *load.Reads {
 	}
 }
 
-// requireFound tells whether an answer without a key has failed. Reads that are verified read what was written before.
+// requireFound tells whether an answer without a key is a failure. Verified reads need keys that were written before.
 func requireFound(s *spec.Spec) bool { return s.RequireFound || s.Verify && s.Operation == spec.Range }

@@ -28,7 +28,7 @@ func TestWhatIsGeneratedIsCommitted(t *testing.T) {
 	}
 }
 
-// beside has what a parameter needs beside it to be accepted.
+// beside has the other fields that a parameter needs to be accepted.
 var beside = map[string]string{
 	"warmupDuration": `"rate":1`, "duration": `"rate":1,"keySpace":5`, "rate": `"total":1`, "zipfExponent": `"keyOrder":"zipfian"`, "total": `"keySpace":1`,
 	"keySize": `"keySpace":1`,

@@ -13,7 +13,7 @@ import (
 // lineLength is the one that ruff is configured with.
 const lineLength = 120
 
-// python gives a module that ruff's formatter leaves as it is.
+// python gives a module that ruff's formatter leaves unchanged.
 func python() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `"""What the benchmark server takes: bounds, paths and the bodies of its requests.

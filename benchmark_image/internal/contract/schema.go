@@ -91,7 +91,7 @@ func property(p *spec.Parameter, operation spec.Operation) rule {
 	return r
 }
 
-// encoded gives the JSON of what always has one, as people write it.
+// encoded gives the JSON of a value that always has one, without HTML escapes.
 func encoded(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

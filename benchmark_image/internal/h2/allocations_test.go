@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// steady makes the bytes of a member's answers in the steady state, for streams 1, 3, ...
+// steady gives the bytes of a member's answers in the steady state, for streams 1, 3, ...
 func steady(t testing.TB, calls int) (settings []byte, answers [][]byte) {
 	p := newPeer(t, Options{})
 	for i := range calls {

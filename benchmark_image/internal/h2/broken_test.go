@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestBrokenConnections has what a member must not do.
+// TestBrokenConnections has protocol violations of a member.
 func TestBrokenConnections(t *testing.T) {
 	raw := func(kind http2.FrameType, flags http2.Flags, id uint32, payload string) func(*peer) {
 		return func(p *peer) { p.must(p.framer.WriteRawFrame(kind, flags, id, []byte(payload))) }
@@ -74,7 +74,7 @@ func TestBrokenConnections(t *testing.T) {
 		var got outcomes
 		p.start(&Stream{Owner: &got}, put, 10, 0)
 		if name == "more than the window" {
-			p.conn.consumed, p.conn.receiveLeft = 0, 1000 // as if the updates were under way
+			p.conn.consumed, p.conn.receiveLeft = 0, 1000 // as if window updates were in flight
 		}
 		c.do(p)
 		var fault *ConnError

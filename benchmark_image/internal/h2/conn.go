@@ -20,14 +20,14 @@ type Options struct {
 // 30 ms.
 const window = 4 << 20
 
-// Bounds of what a member may make the client hold, in bytes.
+// Bounds of what a member may make the client buffer, in bytes.
 const (
 	maxHeaderBlock = 64 << 10
 	maxHeaderList  = 64 << 10
 	maxOutput      = 16 << 20 // without reading it
 )
 
-// enoughOutput is how many bytes wait to be written before no more requests are copied to them.
+// enoughOutput is the number of bytes waiting to be written from which on no more requests are copied to them.
 const enoughOutput = 256 << 10
 
 // Conn is one HTTP/2 connection. It is not safe for concurrent use.
@@ -35,10 +35,10 @@ type Conn struct {
 	window  uint32
 	streams streams
 	nextID  uint64 // wider than a stream's number, so that it does not wrap
-	in      []byte // the beginning of a frame of which the rest is not read yet
+	in      []byte // the beginning of a frame whose rest has not been read yet
 
 	out     []byte
-	written uint64 // bytes of all output in front of out
+	written uint64 // bytes of output before out
 
 	headers           *requestHeaders
 	peerInitialWindow int64
@@ -50,21 +50,21 @@ type Conn struct {
 
 	decoder     *hpack.Decoder
 	answer      answerHeaders
-	block       []byte // of a HEADERS frame whose CONTINUATION frames are to come
+	block       []byte // of a HEADERS frame whose CONTINUATION frames are still to come
 	blockStream uint32 // 0: no such frame
 	blockEnds   bool   // it ends its stream
 
 	receiveLeft int64
 	consumed    uint32
 
-	settled  bool // the member's SETTINGS have come
+	settled  bool // the member's SETTINGS have arrived
 	goAway   bool
 	answered bool
 	broken   bool
 }
 
-// NewConn starts a connection: its first output is there at once. authority is the member's host:port, and methods are the
-// paths that Start knows by their index, at most maxMethods.
+// NewConn starts a connection: its first output is ready at once. authority is the member's host:port, and methods are the
+// paths to which Start refers by index, at most maxMethods.
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
@@ -95,11 +95,11 @@ func (c *Conn) Ready() bool { return c.settled && !c.broken }
 // Answered tells whether the member has ever answered a call on this connection.
 func (c *Conn) Answered() bool { return c.answered }
 
-// Closing tells that no call can be started any more, while those under way may still be answered: the
-// member said so, or the numbers of streams are used up.
+// Closing tells that no call can be started any more, while those in flight may still be answered: the
+// member sent GOAWAY, or the stream numbers are used up.
 func (c *Conn) Closing() bool { return c.goAway || c.nextID > largestStreamID }
 
-// Active is the number of calls under way.
+// Active is the number of calls in flight.
 func (c *Conn) Active() int { return c.streams.count }
 
 // CanStart tells whether Start may be called now.
@@ -110,7 +110,7 @@ func (c *Conn) CanStart() bool {
 // Output is what is to be written to the member; it is valid until the next call of another method.
 func (c *Conn) Output() []byte { return c.out }
 
-// Wrote takes the first n bytes off the output.
+// Wrote removes the first n bytes from the output.
 func (c *Conn) Wrote(n int) {
 	c.written += uint64(n)
 	if n == len(c.out) {
@@ -126,7 +126,7 @@ func (c *Conn) Wrote(n int) {
 	}
 }
 
-// Start sends a request; CanStart must have said that it may. The message is head and then tail; head
+// Start sends a request; CanStart must have returned true. The message is head and then tail; head
 // begins with AppendPrefix. head may be reused at once, tail must stay as it is until the call is over.
 func (c *Conn) Start(s *Stream, method int, head, tail []byte) {
 	id := uint32(c.nextID)
@@ -170,7 +170,7 @@ func (c *Conn) send(s *Stream) {
 	s.end = c.written + uint64(len(c.out))
 }
 
-// queue remembers a request that waits for a window or for output to be written.
+// queue queues a request that waits for a window or for output to be written.
 func (c *Conn) queue(s *Stream) {
 	s.blocked, s.nextBlocked = true, nil
 	if c.firstBlocked == nil {
@@ -181,7 +181,7 @@ func (c *Conn) queue(s *Stream) {
 	c.lastBlocked = s
 }
 
-// pump goes on with requests that wait.
+// pump continues requests that wait.
 func (c *Conn) pump() {
 	var before *Stream
 	for s := c.firstBlocked; s != nil && c.sendWindow > 0 && len(c.out) < enoughOutput; {
@@ -211,7 +211,7 @@ func (c *Conn) unlink(before, s *Stream) {
 	s.blocked, s.nextBlocked = false, nil
 }
 
-// release ends a stream on this side; it is out of the table already.
+// release ends a stream on this side; it has been removed from the table already.
 func (c *Conn) release(s *Stream) {
 	if s.blocked {
 		var before *Stream
@@ -227,8 +227,8 @@ func (c *Conn) release(s *Stream) {
 	s.id, s.conn = 0, nil
 }
 
-// Cancel gives up a call that is under way, without telling its owner; a late answer is ignored. unknown
-// tells that the request was sent as a whole and may be carried out all the same.
+// Cancel gives up a call in flight without notifying its owner; a late answer is ignored. unknown tells
+// that the request was sent completely, so it may still be carried out.
 func (c *Conn) Cancel(s *Stream) (unknown bool) {
 	c.out = appendRSTStream(c.out, s.id, Cancel)
 	unknown = s.allWritten
@@ -237,7 +237,7 @@ func (c *Conn) Cancel(s *Stream) (unknown bool) {
 	return unknown
 }
 
-// fail ends a call that the member answers in a way that is of no use.
+// fail ends a call whose answer is unusable.
 func (c *Conn) fail(s *Stream, code ErrorCode, failure *Failure) {
 	c.out = appendRSTStream(c.out, s.id, code)
 	c.finish(s, failure)
@@ -245,14 +245,14 @@ func (c *Conn) fail(s *Stream, code ErrorCode, failure *Failure) {
 
 func (c *Conn) finish(s *Stream, failure *Failure) {
 	if failure != nil && !s.allWritten {
-		failure.Unknown = false // a member carries out a request when it has all of it
+		failure.Unknown = false // a member carries out a request only when it is complete
 	}
 	c.streams.remove(s)
 	c.release(s)
 	s.Owner.Finished(s, failure)
 }
 
-// leaveStream ends a call that the member may have ended already.
+// leaveStream ends a call that may have ended on the member's side already.
 func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *Failure) {
 	if ended && s.allWritten {
 		c.finish(s, failure)
@@ -261,8 +261,8 @@ func (c *Conn) leaveStream(s *Stream, ended bool, code ErrorCode, failure *Failu
 	c.fail(s, code, failure)
 }
 
-// Lost ends all calls under way because nothing can be read or written any more. Requests of which a part
-// had not yet been written did not happen.
+// Lost ends all calls in flight because nothing can be read or written any more. Requests that had not been
+// written completely did not happen.
 func (c *Conn) Lost(reason string) {
 	c.broken = true
 	for s := c.streams.take(func(*Stream) bool { return true }); s != nil; {
@@ -274,7 +274,7 @@ func (c *Conn) Lost(reason string) {
 	}
 }
 
-// Leave adds to the output that the client ends the connection, because of an error or, if err is nil,
+// Leave adds a GOAWAY to the output: the client ends the connection, because of an error or, if err is nil,
 // because it is done.
 func (c *Conn) Leave(err error) {
 	code := NoError

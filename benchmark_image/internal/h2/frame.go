@@ -1,6 +1,6 @@
-// Package h2 is the client's side of gRPC over HTTP/2, as a load needs it: many short calls on one
-// connection, of which only the answer's figures matter. A Conn does no input or output of its own: it is fed with
-// what was read and leaves behind what is to be written.
+// Package h2 is the client side of gRPC over HTTP/2 for load generation: many short calls on one connection, of
+// which only a few fields of the answer matter. A Conn does no I/O of its own: it is fed with the bytes that were read
+// and buffers the bytes to be written.
 //
 // RFC numbers in this package: 9113 is HTTP/2, 7541 its header compression. gRPC's own rules are in its
 // repository under doc/PROTOCOL-HTTP2.md.
@@ -14,7 +14,7 @@ import (
 // preface opens every connection (RFC 9113 section 3.4).
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frameHeader is the length of what stands in front of every frame (RFC 9113 section 4.1).
+// frameHeader is the length of a frame's header (RFC 9113 section 4.1).
 const frameHeader = 9
 
 // Types of frames (RFC 9113 section 6).
@@ -88,7 +88,7 @@ func (c ErrorCode) String() string {
 	return fmt.Sprintf("error code %#x", uint32(c))
 }
 
-// ConnError is why a connection cannot be used any more: the member broke the protocol.
+// ConnError is why a connection can no longer be used: the member violated the protocol.
 type ConnError struct {
 	Code ErrorCode
 	Text string

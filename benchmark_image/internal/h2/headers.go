@@ -13,8 +13,8 @@ import (
 // userAgent names this program to the member.
 const userAgent = "containernet-env-load"
 
-// requestHeaders keeps the header block of each method ready. Header fields go into the member's table once,
-// after which a block is the same few bytes for all requests of a method.
+// requestHeaders keeps the encoded header block of each method. Header fields go into the member's dynamic table once;
+// from then on a block is the same few bytes for all requests of a method.
 type requestHeaders struct {
 	authority string
 	methods   []string // their paths
@@ -37,7 +37,7 @@ func newRequestHeaders(authority string, methods []string) *requestHeaders {
 	return h
 }
 
-// limit follows the member's SETTINGS_HEADER_TABLE_SIZE. A table that does not hold all fields would
+// limit follows the member's SETTINGS_HEADER_TABLE_SIZE. A table too small for all fields would
 // change with each request: then none is used.
 func (h *requestHeaders) limit(size uint32) {
 	needed := uint32(0)
@@ -75,7 +75,7 @@ func (h *requestHeaders) block(method int) []byte {
 	}
 	h.buffer.Reset()
 	for _, field := range h.fields(method) {
-		// A bytes.Buffer takes everything.
+		// Writing to a bytes.Buffer does not fail.
 		_ = h.encoder.WriteField(field)
 	}
 	block := h.buffer.Bytes()
@@ -89,7 +89,7 @@ func (h *requestHeaders) block(method int) []byte {
 	return block
 }
 
-// answerHeaders are the fields of one header block from a member that gRPC gives a meaning.
+// answerHeaders are the fields of a member's header block that have a meaning in gRPC.
 type answerHeaders struct {
 	status      string // of HTTP
 	grpcStatus  string
@@ -112,7 +112,7 @@ func (h *answerHeaders) add(f hpack.HeaderField) {
 	}
 }
 
-// isGRPC follows gRPC: application/grpc, possibly with an encoding or parameters behind it.
+// isGRPC follows gRPC: application/grpc, possibly followed by an encoding or parameters.
 func isGRPC(contentType string) bool {
 	if contentType == "application/grpc" {
 		return true
@@ -153,7 +153,7 @@ func codeOfReset(code ErrorCode) store.Code {
 	return store.Internal
 }
 
-// unescape undoes the percent encoding of grpc-message; what is not a valid escape stays as it is.
+// unescape undoes the percent encoding of grpc-message; invalid escapes stay as they are.
 func unescape(text string) string {
 	if !strings.Contains(text, "%") {
 		return text

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestOutcomes has what a member may do to a request, and what comes of it.
+// TestOutcomes has what a member may do with a request, and the outcome.
 func TestOutcomes(t *testing.T) {
 	const ok = "ok"
 	answered := map[string]bool{
@@ -150,7 +150,7 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 		}
 		p.start(s, get, 10, 0)
 		p.begin(id)
-		p.data(id, make([]byte, 10_000)) // counts for the window of the connection all the same
+		p.data(id, make([]byte, 10_000)) // still counts for the window of the connection
 		p.headers(id, true, "grpc-status", "0", "x-late", fmt.Sprint(round))
 		p.answer(id + 2)
 		p.must(p.feed())

@@ -46,7 +46,7 @@ func (p *peer) must(err error) {
 	}
 }
 
-// feed hands over what was written.
+// feed passes what was written to the connection.
 func (p *peer) feed() error {
 	b := bytes.Clone(p.toConn.Bytes())
 	p.toConn.Reset()
@@ -125,13 +125,13 @@ const put, get, txn, status = 0, 1, 2, 3
 
 var (
 	okAnswer = []byte("good")
-	// What an owner cannot read: it says so at once, or at the end.
+	// Answers that an owner cannot read: it returns the error at once, or at the end.
 	brokenAnswer, shortAnswer = []byte("b\xffd"), []byte("shor\xfe")
 )
 
 func message(b []byte) []byte { return append([]byte{0, 0, 0, byte(len(b) >> 8), byte(len(b))}, b...) }
 
-// outcomes keeps what came of calls and how they ended, and may start others.
+// outcomes records the answers and outcomes of calls, and may start others.
 type outcomes struct {
 	body     []byte
 	failures []*Failure

@@ -9,8 +9,8 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Feed takes what was read from the member. Owners of calls that end are told before it returns, and may
-// start other calls from there. After an error the connection must be given up: Leave, then Lost.
+// Feed takes what was read from the member. Owners of calls that end are notified before it returns, and may
+// start other calls from the notification. After an error the connection must be given up: Leave, then Lost.
 func (c *Conn) Feed(b []byte) error {
 	for len(b) > 0 && !c.broken {
 		if len(c.in) == 0 && len(b) >= frameHeader {
@@ -35,7 +35,7 @@ func (c *Conn) Feed(b []byte) error {
 	return nil
 }
 
-// collect keeps the beginning of a frame until the rest of it is there.
+// collect keeps the beginning of a frame until the rest has arrived.
 func (c *Conn) collect(b []byte) (used int, err error) {
 	if len(c.in) < frameHeader {
 		used = min(frameHeader-len(c.in), len(b))
@@ -55,13 +55,13 @@ func (c *Conn) collect(b []byte) (used int, err error) {
 		return used, nil
 	}
 	frame := c.in
-	c.in = nil // Feed is not called from within, but a frame must not be taken twice after an error
+	c.in = nil // Feed is not reentrant, but after an error a frame must not be processed twice
 	err = c.frame(frame)
 	c.in = frame[:0]
 	return used, err
 }
 
-// frameLength gives the length of a frame with its header, which must be there.
+// frameLength gives the length of a frame with its header, which must have arrived.
 func (c *Conn) frameLength(b []byte) (int, error) {
 	length := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
 	if !c.settled {
@@ -75,8 +75,8 @@ func (c *Conn) frameLength(b []byte) (int, error) {
 	return frameHeader + length, nil
 }
 
-// checkFirstFrame holds that a member begins with SETTINGS (RFC 9113 section 3.4), and names what
-// answers instead where that is known.
+// checkFirstFrame checks that a member begins with SETTINGS (RFC 9113 section 3.4), and otherwise names what
+// answers where that is known.
 func checkFirstFrame(b []byte, length int) error {
 	if b[3] == frameSettings && b[4]&flagAck == 0 && length <= smallestMaxFrame {
 		return nil
@@ -92,14 +92,14 @@ func checkFirstFrame(b []byte, length int) error {
 
 var errTLS = &ConnError{ProtocolError, "it asks for TLS, which is not supported: members must serve plain connections"}
 
-// isTLS tells whether b is the alert with which TLS answers to something else (RFC 8446 sections 5.1 and 6).
+// isTLS tells whether b is the alert with which TLS answers other protocols (RFC 8446 sections 5.1 and 6).
 func isTLS(b []byte) bool {
 	const alert, majorVersion = 21, 3
 	return len(b) >= 2 && b[0] == alert && b[1] == majorVersion
 }
 
-// EOF takes that the member has closed the connection, and says in which way that is an error; it is nil
-// if the connection was at its end anyway.
+// EOF handles that the member has closed the connection. It returns why that is an error, nil if the connection was
+// to end anyway.
 func (c *Conn) EOF() error {
 	switch {
 	case !c.settled && isTLS(c.in):
@@ -188,8 +188,8 @@ func (c *Conn) onData(id uint32, flags byte, payload []byte) error {
 	return nil
 }
 
-// account counts received data, padding too, and opens the windows again when half of them is used.
-// s is nil for a stream that is over.
+// account counts received data, including padding, and sends window updates when half of a window is used.
+// s is nil for a stream that has ended.
 func (c *Conn) account(s *Stream, n int, last bool) error {
 	if c.receiveLeft -= int64(n); c.receiveLeft < 0 {
 		return broken(FlowControlError, "more data than the connection's window allows")
@@ -251,7 +251,7 @@ func (c *Conn) onContinuation(id uint32, flags byte, payload []byte) error {
 	return c.headerBlock(id, c.blockEnds, c.block)
 }
 
-// headerBlock must decode the blocks of streams that are over too: they change the table.
+// headerBlock must also decode the blocks of streams that have ended: they change the table.
 func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	c.answer = answerHeaders{}
 	if _, err := c.decoder.Write(block); err != nil {
@@ -290,7 +290,7 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	return nil
 }
 
-// end takes a stream that the member has ended.
+// end handles a stream that the member has ended.
 func (c *Conn) end(s *Stream, failure *Failure) {
 	c.answered = true
 	c.leaveStream(s, true, Cancel, failure)
@@ -360,7 +360,7 @@ func (c *Conn) setting(id uint16, value uint32) error {
 	return nil
 }
 
-// changeWindows applies to streams that are open already too, and may leave them with less than nothing
+// changeWindows also applies to streams that are already open, and may make their windows negative
 // (RFC 9113 section 6.9.2).
 func (c *Conn) changeWindows(initial int64) error {
 	change := initial - c.peerInitialWindow
@@ -389,7 +389,7 @@ func (c *Conn) onPing(id uint32, flags byte, payload []byte) error {
 	return c.checkOutput()
 }
 
-// checkOutput bounds what a member that asks without reading can make the client hold.
+// checkOutput bounds what a member that sends without reading can make the client buffer.
 func (c *Conn) checkOutput() error {
 	if len(c.out) > maxOutput {
 		return broken(EnhanceYourCalm, "it does not read what it asks for")

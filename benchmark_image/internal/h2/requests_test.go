@@ -19,7 +19,7 @@ func TestRequestsReachTheMember(t *testing.T) {
 			if round == 1 {
 				for _, size := range table {
 					p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: size}))
-					// A table that the connection uses less of than allowed is all the same to a decoder.
+					// A decoder does not care if the connection uses less of the table than allowed.
 					p.reader.ReadMetaHeaders.SetAllowedMaxDynamicTableSize(max(size, tableSize))
 				}
 				p.must(p.feed())
@@ -91,7 +91,7 @@ func TestRequestsThatWereNotSentAsAWhole(t *testing.T) {
 			t.Errorf("%s: the request still waits", name)
 		}
 	}
-	// Sent as a whole, but not a byte of it written.
+	// Sent completely, but not a byte of it written.
 	p := newPeer(t, Options{})
 	p.written()
 	var got outcomes

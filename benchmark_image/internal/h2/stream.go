@@ -8,7 +8,7 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Owner reads the answer to a call, and is told when the call is over.
+// Owner reads the answer to a call, and is notified when the call has ended.
 type Owner interface {
 	// Feed takes the next piece of the answer, which is valid only during the call; last tells that there is no more. An
 	// error ends the call.
@@ -22,24 +22,24 @@ type Owner interface {
 type Failure struct {
 	Code store.Code
 	Text string
-	// Unknown tells that the member has the request as a whole, and has not said in terms of HTTP/2 that it leaves
-	// it alone: it may have been carried out.
+	// Unknown tells that the member has the complete request, and has not said by HTTP/2 that it was not
+	// processed: it may have been carried out.
 	Unknown bool
 	// Answered tells that Code and Text are the member's own, which may say that it refused the request. Otherwise
-	// they are what the client made of what happened.
+	// the client derived them.
 	Answered bool
 }
 
 // Stream carries one call after the other. Its zero value with an Owner is ready for Start; it must not
-// be copied or changed while a call is under way.
+// be copied or changed while a call is in flight.
 type Stream struct {
 	Owner Owner
 
 	conn *Conn
-	id   uint32 // 0: no call is under way
+	id   uint32 // 0: no call is in flight
 	next *Stream
 
-	// The request: what is left to be sent, and where its last byte lies in all output of the connection.
+	// The request: what is left to be sent, and the position of its last byte in the connection's output.
 	head, tail   []byte
 	kept         []byte // what head points into
 	window       int64
@@ -56,10 +56,10 @@ type Stream struct {
 	messages     int
 }
 
-// messagePrefix is the length of what gRPC puts in front of a message: a flag and the length.
+// messagePrefix is the length of gRPC's message prefix: a flag and the length.
 const messagePrefix = 5
 
-// Active tells whether a call is under way.
+// Active tells whether a call is in flight.
 func (s *Stream) Active() bool { return s.id != 0 }
 
 // AppendPrefix makes room for the prefix of a message; Start fills it in.
@@ -75,7 +75,7 @@ func (s *Stream) reset(c *Conn, id uint32) {
 	s.headersSeen, s.prefixLength, s.messageLeft, s.messages = false, 0, 0, 0
 }
 
-// receive takes the payload of a DATA frame. It returns nil or why the stream has failed.
+// receive takes the payload of a DATA frame. It returns why the stream has failed, or nil.
 func (s *Stream) receive(b []byte) *Failure {
 	for len(b) > 0 {
 		if s.prefixLength < messagePrefix {
@@ -115,7 +115,7 @@ func (s *Stream) beginMessage() *Failure {
 	return nil
 }
 
-// outcome judges a stream that the member has ended, by the fields that it ended with.
+// outcome gives the outcome of a stream that the member has ended, by its trailers.
 func (s *Stream) outcome(h *answerHeaders) *Failure {
 	if h.grpcStatus == "" {
 		return internal("the member ended the stream without a grpc-status")
@@ -141,7 +141,7 @@ func internal(format string, args ...any) *Failure {
 	return &Failure{Code: store.Internal, Text: fmt.Sprintf(format, args...), Unknown: true}
 }
 
-// streams finds streams by their number: a chained hash table, because Go's maps allocate now and then.
+// streams finds streams by their number: a chained hash table, because Go's maps sometimes allocate.
 type streams struct {
 	buckets []*Stream // a power of 2
 	count   int

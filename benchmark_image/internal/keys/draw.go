@@ -2,8 +2,8 @@ package keys
 
 import "math"
 
-// Draw gives random numbers as a pure function of their index: several streams of the same seed are told apart by
-// their name.
+// Draw gives random numbers as a pure function of their index: streams of the same seed differ by their
+// name.
 type Draw struct{ seed uint64 }
 
 // The streams of random numbers that a load draws from.
@@ -16,7 +16,7 @@ const (
 // NewDraw gives a stream of random numbers.
 func NewDraw(seed int64, stream uint64) Draw { return Draw{mix(mix(uint64(seed)) + stream)} }
 
-// bits53 are the bits of a float64's fraction.
+// bits53 is 2 to the power of a float64's precision in bits.
 const bits53 = 1 << 53
 
 // At gives number index of the stream, in (0, 1).
@@ -61,7 +61,7 @@ func NewZipfian(space int, exponent float64, seed int64) Order {
 	return z
 }
 
-// attempts is how many draws a request has to itself; so many rejections in a row do not happen.
+// attempts is how many draws are reserved for each request; that many consecutive rejections do not happen.
 const attempts = 64
 
 func (z *zipfian) Key(request int) uint64 {
@@ -78,7 +78,7 @@ func (z *zipfian) Key(request int) uint64 {
 
 func (z *zipfian) density(x float64) float64 { return math.Exp(-z.exponent * math.Log(x)) }
 
-// integral is that of the density, also where the exponent is 1 and the usual formula divides by zero.
+// integral is the integral of the density, also where the exponent is 1 and the usual formula divides by zero.
 func (z *zipfian) integral(x float64) float64 {
 	logarithm := math.Log(x)
 	return expRatio((1-z.exponent)*logarithm) * logarithm

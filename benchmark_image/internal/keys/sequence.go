@@ -26,7 +26,7 @@ func Room(size int) int {
 	return int(room)
 }
 
-// MinSize is the smallest size in bytes whose keys tell n keys apart.
+// MinSize is the smallest size in bytes with at least n different keys.
 func MinSize(n int) int {
 	size := 1
 	for Room(size) < n {
@@ -85,9 +85,9 @@ type Order interface {
 	Key(request int) uint64
 }
 
-// NewOrder gives the sequential order, or a random one that the seed decides. Both use each key of the
-// space once before any key a second time, so a space as large as the number of requests makes every
-// key different. space must be positive.
+// NewOrder gives the sequential order, or a random one that follows from the seed. Both use each key of the
+// space once before any is repeated, so a space as large as the number of requests makes every key
+// different. space must be positive.
 func NewOrder(space int, sequential bool, seed int64) Order {
 	if sequential {
 		return cyclic(space)
@@ -100,7 +100,7 @@ type cyclic uint64
 func (c cyclic) Key(request int) uint64 { return uint64(request) % uint64(c) }
 
 // shuffled is a random permutation of 0..space-1 that needs no table: a four-round Feistel network over
-// the next even number of bits, walked on until it lands inside the space again. Black and Rogaway,
+// the next even number of bits, applied again until the result is inside the space (cycle walking). Black and Rogaway,
 // 'Ciphers with Arbitrary Finite Domains', CT-RSA 2002, section 4.
 type shuffled struct {
 	space uint64

@@ -4,7 +4,7 @@ package keys
 const poolSpan = 1 << 16
 
 // Values gives the value of each key: size printable bytes without a pattern that a compressor could use. It
-// depends on the seed and the number of the key only, so that a reader can tell what every writer wrote.
+// depends only on the seed and the number of the key, so that a reader can tell what every writer wrote.
 // Values share one read-only pool, so making one costs no copy and no allocation.
 type Values struct {
 	pool []byte

@@ -22,7 +22,7 @@ func newAlarm() (*alarm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a timer: %w", err)
 	}
-	// A descriptor that does not block is watched by the runtime's poller; File.Fd would end that.
+	// The runtime's poller watches a non-blocking descriptor; File.Fd would make it blocking.
 	return &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
 }
 
@@ -37,8 +37,8 @@ func (a *alarm) sleep(d time.Duration) error {
 	return err
 }
 
-// interrupt makes sleep return, now and from now on.
+// interrupt makes the current and every later sleep return.
 func (a *alarm) interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// close gives the timer back. sleep must not be running.
+// close closes the timer. sleep must not be running.
 func (a *alarm) close() error { return a.file.Close() }

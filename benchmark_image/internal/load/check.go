@@ -12,9 +12,9 @@ type expected struct {
 	values      *keys.Values // nil: nothing is checked
 	prefix      string
 	keySize     int
-	first, last uint64 // numbers of the first key that is asked for, and of the one after the last
+	first, last uint64 // numbers of the first key in the range, and of the one after the last
 	next        uint64 // the lowest number that the next key of the answer may have
-	complete    bool   // all of them are there
+	complete    bool   // all of them were written
 }
 
 // WrongAnswerError is an answer that does not hold what was written.
@@ -34,11 +34,11 @@ var (
 	errAnyValue   = &WrongAnswerError{"an answer held a value, although only keys were asked for"}
 )
 
-// Checked tells whether Check wants to see the keys and values of the answer.
+// Checked tells whether keys and values of the answer must be passed to Check.
 func (r *Request) Checked() bool { return r.expected.values != nil }
 
-// CheckCounts holds that an answer to a range has as many keys as there are: keys is how many it holds, count how many it
-// says there are in the span, with those that a limit leaves out, and more whether it says that it leaves out some. Where
+// CheckCounts checks the numbers of keys in an answer to a range: keys is how many it holds, count how many it says there
+// are in the span, including those that a limit leaves out, and more whether it says that it leaves out some. Where
 // the keys that were written are known, count must be their number. The error is a *WrongAnswerError.
 func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	if r.Kind != Range {
@@ -59,7 +59,7 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	}
 	if e := &r.expected; e.values != nil {
 		written := int64(e.last - e.first)
-		// Of an answer without a key the run decides whether it is right.
+		// Whether an answer without a key is right, the run decides.
 		if count > written || e.complete && count > 0 && count < written {
 			return &WrongAnswerError{fmt.Sprintf("an answer counted %d keys, written were %d", count, written)}
 		}
@@ -68,7 +68,7 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 }
 
 // Check compares the next key and value of the answer with what a writer of the same seed, key size and value size
-// writes: each key lies in the span that was asked for, comes after the one before, and was written; where all were
+// writes: each key lies in the requested span, sorts after the one before, and was written; where all were
 // written, none is left out. The error is a *WrongAnswerError.
 func (r *Request) Check(key, value []byte) error {
 	e := &r.expected
@@ -106,7 +106,7 @@ func (r *Request) checkValue(number uint64, value []byte) error {
 	return nil
 }
 
-// within tells whether a key lies in a span of etcd's API, whose end is not part of it; the end of one zero byte is
+// within tells whether a key lies in a span of etcd's API, whose end is exclusive; an end of one zero byte is
 // beyond all keys.
 func within(key, from, end []byte) bool {
 	return bytes.Compare(key, from) >= 0 && (len(end) == 1 && end[0] == 0 || bytes.Compare(key, end) < 0)

@@ -1,5 +1,5 @@
-// Package load runs a load: a targeter says what each request asks for, a pacer when it starts, a
-// transport carries it, and every outcome becomes a record that all figures are computed from.
+// Package load runs a load: a targeter sets what each request does, a pacer when it starts, a
+// transport sends it, and every outcome becomes a record that all figures are computed from.
 package load
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind tells which call a request makes.
+// Kind is the call that a request makes.
 type Kind uint8
 
 // The kinds of requests.
@@ -21,14 +21,14 @@ const (
 // String names the kind as etcd's tool does.
 func (k Kind) String() string { return [Kinds]string{"put", "range", "txn"}[k] }
 
-// Request is one call to the store. Its slices belong to the feed until the request is done: a transport
+// Request is one call to the store. Its slices belong to the targeter until the request is done: a transport
 // reads them, and neither changes nor keeps them.
 type Request struct {
 	Number int // 0-based, unique within the run
 	Kind   Kind
 
 	Key   []byte
-	Value []byte // of a put; of a txn, also what is there before
+	Value []byte // of a put; of a txn, also the expected value
 
 	End          []byte // of a range: the key after the last one; empty: only Key
 	Limit        int64  // 0: no limit
@@ -37,15 +37,15 @@ type Request struct {
 	KeysOnly     bool
 
 	expected expected // what Check compares an answer with
-	end      []byte   // what End of a generated span is made in
+	end      []byte   // the buffer for End of a generated span
 
 	start  time.Duration // intended
 	actual time.Duration
 	waited bool // its client was free before the intended start
-	own    bool // if it starts late, that is not the members' doing
+	own    bool // if it starts late, the generator is the cause
 }
 
-// Targeter fills in what a request asks for. It is called by many goroutines at once.
+// Targeter fills in what a request does. It is called by many goroutines at once.
 type Targeter interface {
 	// Target sets every exported field of r but Number, which it reads. It may reuse the arrays behind the slices
 	// that its own earlier call left in r.
@@ -57,11 +57,11 @@ type Targeter interface {
 //
 // An implementation must call Done exactly once for each request that Next or Ask gave it, try each request
 // once, put a deadline on each, return from Drive soon after the context has ended, and report requests
-// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. Of a range it must pass, if
-// Checked is true, each key and value of the answer to Check, in order and once, and then the numbers of keys to
-// CheckCounts; Done gets the first error of those.
+// that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. For a range with Checked true it
+// must pass each key and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts;
+// Done gets the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called
-	// for the warm-up, if there is one, and then for what is measured, over the same connections.
+	// for the warm-up, if there is one, and then for the measurement, over the same connections.
 	Drive(ctx context.Context, clients int, run *Run)
 }

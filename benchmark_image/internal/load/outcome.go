@@ -7,7 +7,7 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Code says why a request failed.
+// Code is the reason for which a request failed.
 type Code = store.Code
 
 // The codes that are named in this package.
@@ -22,11 +22,11 @@ type Outcome uint8
 
 // The outcomes of requests.
 const (
-	NotSent   Outcome = iota // the run ended before its turn
+	NotSent   Outcome = iota // the run ended before it was sent
 	OK                       // answered well
 	Failed                   // it did not happen, or its answer does not hold what it must
 	Unknown                  // no good answer came; it may have happened
-	Abandoned                // the run ended while it was under way; it may have happened
+	Abandoned                // the run ended while it was in flight; it may have happened
 )
 
 // CallError is a request without a good answer, as a transport reports it.
@@ -39,21 +39,21 @@ type CallError struct {
 // Error implements error.
 func (e *CallError) Error() string { return e.Text }
 
-// ErrAbandoned is the outcome of a request that was under way when the run was ended early.
+// ErrAbandoned is the outcome of a request that was in flight when the run was ended early.
 var ErrAbandoned = errors.New("abandoned at the end of the run")
 
-// ErrNotSent is the outcome of a request that no member can have got as a whole when the run was ended early: it counts as
-// if its turn had not come.
+// ErrNotSent is the outcome of a request that no member can have received completely when the run was ended early: it
+// counts as never started.
 var ErrNotSent = errors.New("not sent before the end of the run")
 
 // ErrNotFound is the outcome of a read that found no key although one was required.
 var ErrNotFound = errors.New("no key found")
 
-// ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not hold the value that it must.
+// ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not hold the expected value.
 var ErrCompareFailed = &WrongAnswerError{"a transaction found another value than the one that was written, or none, and changed nothing"}
 
-// classify tells the outcome and the code of a request that ended with err. An error that says nothing
-// about itself leaves open what happened.
+// classify gives the outcome and the code of a request that ended with err. With an error of an unknown type
+// the outcome is unknown.
 func classify(err error) (Outcome, Code) {
 	if err == nil {
 		return OK, CodeOK
@@ -70,7 +70,7 @@ func classify(err error) (Outcome, Code) {
 	return Failed, call.Code
 }
 
-// Record is what became of one request; the record of request i is element i of a run's records. Times are
+// Record is the outcome of one request with its times; the record of request i is element i of a run's records. Times are
 // packed so that a record takes 24 bytes.
 type Record struct {
 	Start time.Duration // intended, since the start of the run
@@ -79,7 +79,7 @@ type Record struct {
 }
 
 // The fields of Record.bits: the time from the actual start to the outcome, of which 52 bits hold 52 days,
-// and above it what kind of outcome that was.
+// and above it the kind of outcome.
 const (
 	serviceBits  = 52
 	codeShift    = serviceBits
@@ -134,9 +134,9 @@ func (r Record) Late() bool { return r.lag > LateAfter }
 // Waited tells whether a client was free before the intended start.
 func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
 
-// Own tells of a late request that the generator itself made it late: a client was free, or the process did not run at
-// the intended start, or it was at work itself for most of the time since. Otherwise all clients waited for members.
+// Own tells whether the generator itself made a late request late: a client was free, or the process did not run at the
+// intended start, or it was busy itself for most of the time since. Otherwise all clients waited for members.
 func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
-// End is when the outcome came, since the start of the run.
+// End is the time of the outcome, since the start of the run.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }

@@ -9,9 +9,8 @@ import (
 // Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock.
 type Pacer interface {
 	// Pace tells whether a request is part of the run, and its intended start since the start of the run, which
-	// never is before that of a request with a smaller number. elapsed is when a client became free for it: an
-	// intended start before that is a request that is late, and its latency counts from the intended start all the
-	// same.
+	// never is before that of a request with a smaller number. elapsed is when a client became free for it: if the
+	// intended start is before that, the request is late, and its latency still counts from the intended start.
 	Pace(number int, elapsed time.Duration) (start time.Duration, more bool)
 	// Due is how many requests have an intended start at or before a time; 0 where starts are not planned.
 	Due(elapsed time.Duration) int
@@ -19,8 +18,8 @@ type Pacer interface {
 	Planned() bool
 }
 
-// ClosedLoop starts each of its requests as soon as a client is free, until Total requests were given out or, if
-// Duration is not zero, until so much time has passed.
+// ClosedLoop starts each of its requests as soon as a client is free, until Total requests have started or, if
+// Duration is not zero, until that time has passed.
 type ClosedLoop struct {
 	Total    int
 	Duration time.Duration
@@ -39,16 +38,16 @@ func (ClosedLoop) Planned() bool { return false }
 
 // Schedule is a list of intended starts that is fixed in advance.
 type Schedule interface {
-	// Start is the intended start of a request, since the start of the run. It is a pure function that never falls.
+	// Start is the intended start of a request, since the start of the run. It is a pure function that never decreases.
 	Start(number int) time.Duration
 }
 
 // OpenLoop starts its requests at the times of a schedule, whether or not earlier ones were answered. A
-// client that is free takes the next one; one that comes too late for it sends it at once.
+// client that is free takes the next one; if its start has passed, it is sent at once.
 type OpenLoop struct {
 	Schedule Schedule
 	Total    int           // requests in the schedule
-	Duration time.Duration // if not zero: nothing is sent any more after so much time
+	Duration time.Duration // if not zero: nothing is sent after this time
 }
 
 // NewOpenLoop makes an open loop of total requests, or, if duration is not zero, of as many as start before the
@@ -76,21 +75,21 @@ func (o OpenLoop) Due(elapsed time.Duration) int {
 // Planned implements Pacer.
 func (OpenLoop) Planned() bool { return true }
 
-// Constant starts requests at equal distances. The value is the rate in requests per second.
+// Constant starts requests at equal intervals. The value is the rate in requests per second.
 type Constant float64
 
-// Start implements Schedule. Each start is computed from the number, so that rounding does not add up.
+// Start implements Schedule. Each start is computed from the number, so that rounding errors do not add up.
 func (c Constant) Start(number int) time.Duration {
 	return time.Duration(math.Round(float64(number) * 1e9 / float64(c)))
 }
 
-// stride is how many starts of a Poisson schedule lie between two that are kept.
+// stride is the number of requests from one stored start of a Poisson schedule to the next.
 const stride = 64
 
-// Poisson starts requests as independent callers would: the distances between them are exponentially distributed.
+// Poisson starts requests as independent callers would: the intervals between them are exponentially distributed.
 // It is immutable.
 type Poisson struct {
-	mean float64 // distance in ns
+	mean float64 // interval in ns
 	draw func(number uint64) float64
 	kept []time.Duration // the starts of requests 0, stride, 2*stride and so on
 }
@@ -113,12 +112,12 @@ func NewPoisson(rate float64, uniform func(number uint64) float64, total int, du
 	return p
 }
 
-// gap is the distance of a request to the one before it.
+// gap is the interval from the previous request to this one.
 func (p *Poisson) gap(number int) time.Duration {
 	return time.Duration(math.Round(-math.Log(p.draw(uint64(number))) * p.mean))
 }
 
-// Start implements Schedule. Behind the end of the schedule nothing ever starts.
+// Start implements Schedule. After the end of the schedule nothing ever starts.
 func (p *Poisson) Start(number int) time.Duration {
 	if number/stride >= len(p.kept) {
 		return math.MaxInt64

@@ -16,7 +16,7 @@ type Options struct {
 	Targeter     Targeter
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
-	Stall        time.Duration // end the run when no request has succeeded for so long
+	Stall        time.Duration // end the run when no request has succeeded for this long
 }
 
 // Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
@@ -30,7 +30,7 @@ type Run struct {
 	quit    context.Context // ends with Stop
 	stop    context.CancelFunc
 	waiting waiting
-	clock   func() time.Duration // elapsed and wake as values, made once
+	clock   func() time.Duration // elapsed and wake as func values, allocated once
 	waker   func(client int)
 
 	next    atomic.Int64 // number of the next request of a closed loop
@@ -45,16 +45,16 @@ type Run struct {
 	reason     string
 }
 
-// slot is what one client keeps between its requests. The padding keeps neighbours, which other cores
-// write to, out of its cache lines.
+// slot is the state of one client between its requests. The padding keeps neighbours, which other cores
+// write to, out of its cache lines (false sharing).
 type slot struct {
 	request Request
-	claimed bool          // request waits for its start
+	claimed bool          // request waits for its intended start
 	woken   chan struct{} // of a client that blocks in Next; capacity 1
 	_       [64]byte
 }
 
-// Result is what a run leaves behind.
+// Result is the result of a run.
 type Result struct {
 	Records []Record
 	Took    time.Duration // from the start to the last outcome, or to the early end
@@ -65,7 +65,7 @@ type Result struct {
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Epoch   time.Time
-	BeganNs int64 // the same moment on CLOCK_MONOTONIC, which all programs of a machine share
+	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share
 }
 
 // NewRun prepares a run. The clock starts with Attack.
@@ -166,7 +166,7 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// beat notes when the process does not get to run.
+// beat runs periodically, so that pauses of the process are noticed.
 func (r *Run) beat(over <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -185,9 +185,9 @@ func (r *Run) beat(over <-chan struct{}) {
 // Planned tells whether starts are planned: only then does NoteIdle count.
 func (r *Run) Planned() bool { return r.options.Pacer.Planned() }
 
-// NoteIdle tells that the transport had nothing to do for so long until now, because all that is under way waits for the
-// members. A late request for whose lateness it had something to do most of the time is late because of the transport. One
-// that calls this must do so at its start too; one that does not know its rests never calls it.
+// NoteIdle notes that the transport was idle for the given time until now, because all requests in flight wait for the
+// members. A late request is late because of the transport if that was busy for most of the request's lateness. A transport
+// that calls this must also do so at its start; one that does not know its idle times never calls it.
 func (r *Run) NoteIdle(d time.Duration) {
 	now := r.elapsed()
 	r.waiting.rest(now-d, now)
@@ -219,7 +219,7 @@ func (r *Run) wake(client int) { r.slots[client].woken <- struct{}{} }
 
 // Ask is Next for a transport that serves many clients with one goroutine: it never blocks. When the intended start
 // of the client's next request is yet to come it returns nil and true, and the run calls wake once, from another
-// goroutine, when it is time to ask again; wake must not block. In a closed loop that does not happen.
+// goroutine, when it is time to call Ask again; wake must not block. In a closed loop that does not happen.
 func (r *Run) Ask(client int, wake func(client int)) (request *Request, more bool) {
 	s := &r.slots[client]
 	if r.stopped.Load() {
@@ -262,7 +262,7 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 // Done records the outcome of a request. found is the number of keys that a range found.
 func (r *Run) Done(request *Request, found int64, err error) {
 	if err == ErrNotSent {
-		return // as in the record, which is still empty
+		return // the record is empty, which means the same
 	}
 	end := r.elapsed()
 	if err == ErrAbandoned {
@@ -292,9 +292,9 @@ func (r *Run) elapsed() time.Duration { return time.Since(r.epoch) }
 
 func (r *Run) setReason(reason string) { r.reasonOnce.Do(func() { r.reason = reason }) }
 
-// watchStall ends a run that gets no good answer any more: with many requests behind each other's
-// deadlines it would go on for hours. That holds for each kind of request: without a quorum, serializable reads are
-// still answered, and no put is.
+// watchStall ends a run without successes: where each request waits for its deadline, it would go on
+// for hours. Each kind of request is watched by itself: without a quorum, serializable reads are still answered, and no
+// put is.
 func (r *Run) watchStall(over <-chan struct{}) {
 	limit := r.options.Stall
 	if limit <= 0 {
@@ -331,5 +331,5 @@ func (r *Run) watchStall(over <-chan struct{}) {
 	}
 }
 
-// stallLooks is how often within the limit a run looks for streaks.
+// stallLooks is how often within the limit a run checks for streaks.
 const stallLooks = 20

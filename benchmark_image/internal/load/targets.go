@@ -10,7 +10,7 @@ type Puts struct {
 	KeySize int
 	Order   keys.Order
 	Values  *keys.Values
-	Txn     bool // write a key only if it holds the value already that it gets
+	Txn     bool // write a key only if it already holds that value
 }
 
 // Target implements Targeter.
@@ -26,19 +26,19 @@ func (p *Puts) Target(r *Request) {
 	}
 }
 
-// Reads asks for one key or one span of keys over and over, or, when Order is set, for one generated
-// key, or span of such keys, after the other.
+// Reads reads the same key or span of keys in each request or, when Order is set, one generated key, or range
+// scan of such keys, after the other.
 type Reads struct {
 	Span Request // what every request has in common
 
 	Prefix   string // of the generated keys, as in Puts
 	KeySize  int
 	Order    keys.Order
-	SpanKeys int // with Order: ask for so many keys from the one that is drawn, up to the last of Space; 0: for that one
+	SpanKeys int // with Order: range scan of this many keys from the one in order, up to the last of Space; 0: only that one
 	Space    int // how many generated keys there are
 
 	Verify      *keys.Values // if set, answers must hold what Puts with these values wrote, and no other key
-	Complete    bool         // with Verify: Puts wrote every key that is asked for
+	Complete    bool         // with Verify: Puts wrote every key that is read
 	First, Last uint64       // with Verify, without Order: numbers of the first key in Span, and of the one after the last
 }
 
@@ -56,7 +56,7 @@ func (g *Reads) Target(r *Request) {
 		r.Key = keys.Append(append(key[:0], g.Prefix...), first, g.KeySize)
 		if g.SpanKeys > 0 {
 			last = min(first+uint64(g.SpanKeys), uint64(g.Space))
-			// What comes right after the last key ends the span: keys of other sizes may lie before the next one.
+			// The span ends directly after its last key: keys of other sizes may lie before the next one.
 			r.end = append(keys.Append(append(r.end[:0], g.Prefix...), last-1, g.KeySize), 0)
 			r.End = r.end
 		}
@@ -83,7 +83,7 @@ func (m *Mixed) Target(r *Request) {
 	}
 }
 
-// clear forgets what the request asked for, not when it starts.
+// clear resets what the request does, not when it starts.
 func (r *Request) clear() {
 	r.Key, r.Value, r.End, r.expected = nil, nil, nil, expected{}
 	r.Limit, r.Serializable, r.CountOnly, r.KeysOnly = 0, false, false, false

@@ -16,8 +16,8 @@ type waiter struct {
 type claim struct {
 	number int
 	start  time.Duration // intended
-	wait   bool          // the start is yet to come
-	own    bool          // if it starts late, that is not the members' doing
+	wait   bool          // the intended start is in the future
+	own    bool          // if it starts late, the generator is the cause
 }
 
 // waiting lets clients of an open loop claim the requests of the schedule in order, and wakes them in time.
@@ -27,12 +27,12 @@ type waiting struct {
 	queue   []waiter
 	first   int // of queue
 	ended   bool
-	arrived chan struct{} // capacity 1: the queue is not empty any more, or has ended
+	arrived chan struct{} // capacity 1: the queue is no longer empty, or has ended
 	pauses  pauses
 	rests   rests
 }
 
-// claim gives the client the next request. Starts never fall with the number, so the queue stays in their order.
+// claim gives the client the next request. Starts never decrease, so the queue is in their order.
 func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, wake func(int)) (claimed claim, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,14 +97,14 @@ func (w *waiting) hasEnded() bool {
 	return w.ended
 }
 
-// rest notes when the transport had nothing to do.
+// rest notes when the transport was idle.
 func (w *waiting) rest(from, to time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rests.add(from, to)
 }
 
-// beat notes that the process runs, and when it will do so next at the latest.
+// beat notes that the process runs, and by when it is to run next.
 func (w *waiting) beat(now, next time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

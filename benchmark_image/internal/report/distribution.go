@@ -12,8 +12,8 @@ var TextPercentiles = []float64{10, 25, 50, 75, 90, 95, 99, 99.9}
 // Percentiles are those of a Distribution.
 var Percentiles = append(TextPercentiles[:len(TextPercentiles):len(TextPercentiles)], 99.99)
 
-// Distribution is that of the latencies of the requests that succeeded. All its figures are exact, computed from the
-// single latencies; only Histogram is rounded, so that distributions of several runs can be added.
+// Distribution describes the latencies of the requests that succeeded. All its figures are exact, computed from the
+// single latencies; only Histogram is rounded, and serves to merge several runs.
 type Distribution struct {
 	Count   int     `json:"count"`
 	LeftOut int     `json:"left_out"` // requests without a good answer, which have no latency here
@@ -33,7 +33,7 @@ type Distribution struct {
 	Histogram string `json:"histogram"`
 }
 
-// newDistribution returns nil if there is nothing sorted.
+// newDistribution returns nil if there are no latencies. sorted must be.
 func newDistribution(sorted []time.Duration, leftOut int) *Distribution {
 	n := len(sorted)
 	if n == 0 {

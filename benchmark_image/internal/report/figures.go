@@ -17,14 +17,14 @@ type Figures struct {
 	OK        int      `json:"ok"`
 	Failed    int      `json:"failed"`    // every other outcome, also of requests that may have happened
 	Empty     int      `json:"empty"`     // answers to reads that held no key
-	Abandoned int      `json:"abandoned"` // under way when the run ended early
+	Abandoned int      `json:"abandoned"` // in flight when the run ended early
 	Outcomes  Outcomes `json:"outcomes"`
 
 	TotalS       float64  `json:"total_s"` // from the first start to the last outcome
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
-	StddevS      *float64 `json:"stddev_s"` // of the population, as etcd's tool has it
+	StddevS      *float64 `json:"stddev_s"` // of the population, as in etcd's tool
 	RequestsPerS float64  `json:"requests_per_s"`
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
@@ -60,7 +60,7 @@ type Schedule struct {
 	FellBehind    bool        `json:"fell_behind"` // some requests were late or never sent
 	WorstLagS     float64     `json:"worst_lag_s"`
 	Late          int         `json:"late"`           // requests that started more than load.LateAfter after their intended start
-	GeneratorLate int         `json:"generator_late"` // those of them that the generator itself made late
+	GeneratorLate int         `json:"generator_late"` // those of them of which the generator itself is the cause
 	Unsent        int         `json:"unsent"`         // as in the outcomes
 	OwnLateness   *OwnFigures `json:"own_lateness"`   // of the requests that had a free client; null if none had
 	LateAfterS    float64     `json:"late_after_s"`   // load.LateAfter
@@ -138,7 +138,7 @@ type samples struct {
 	worstLag                   time.Duration
 }
 
-// newSamples makes room for so many, so that no smaller arrays are left behind.
+// newSamples preallocates for the given number, so that no smaller arrays become garbage.
 func newSamples(most int) *samples {
 	return &samples{response: make([]time.Duration, 0, most), service: make([]time.Duration, 0, most)}
 }
@@ -182,7 +182,7 @@ func (s *samples) figures() *ByOperation {
 	return &ByOperation{len(s.response), s.failed, s.unknown, newDistribution(s.response, bad), newDistribution(s.service, bad)}
 }
 
-// setSchedule compares what an open loop was to do with what it did.
+// setSchedule compares an open loop's schedule with its actual starts.
 func (f *Figures) setSchedule(run *load.Result, rate float64, all *samples) {
 	f.Outcomes.Unsent = max(run.Due-all.sent, 0)
 	achieved := 0.0
@@ -206,8 +206,8 @@ func (f *Figures) setSchedule(run *load.Result, rate float64, all *samples) {
 	}
 }
 
-// startedInTime is how many requests were started before the schedule was over. What is left of it then is sent later or
-// never; how long the answers take is another matter.
+// startedInTime is how many requests were started before the schedule was over. The rest is sent later or never; how long
+// answers take does not matter here.
 func startedInTime(run *load.Result) int {
 	n := 0
 	for _, record := range run.Records {

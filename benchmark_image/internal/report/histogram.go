@@ -12,14 +12,14 @@ import (
 )
 
 // A histogram is in the form of HdrHistogram (https://hdrhistogram.org), its V2 encoding, compressed: that is what its
-// libraries in all languages add up. It is written here and not by one of them because latencies that are sorted need
-// no array of all possible counts, which is larger than what is measured. Values up to 2^11 have a slot each; each
+// libraries in all languages add up. It is written here and not by one of them because sorted latencies need no
+// array of all possible counts, which is larger than the latencies. Values up to 2^11 have a slot each; each
 // further power of two is divided into 2^10 slots, which makes 3 significant digits.
 const (
 	histogramCookie           = 0x1c849303 | 0x10
 	histogramCompressedCookie = 0x1c849304 | 0x10
 
-	halfBits = 10 // of the slots in the upper half of a power of two
+	halfBits = 10 // bits of the number of slots in the upper half of a power of two
 )
 
 // Bounds of the values in a histogram, in ns; what is larger counts as the largest.
@@ -29,13 +29,13 @@ const (
 	histogramDigits = 3
 )
 
-// slot is the place of a value, 0 or more, among the counts.
+// slot is the index of a value, 0 or more, among the counts.
 func slot(value int64) int {
 	power := max(bits.Len64(uint64(value))-halfBits-1, 0)
 	return power<<halfBits + int(value>>power)
 }
 
-// appendCount appends a number as the V2 encoding has it: zigzag, 7 bits a byte, the ninth byte having 8.
+// appendCount appends a number in the V2 encoding: zigzag, 7 bits per byte, 8 in the ninth.
 func appendCount(b []byte, n int64) []byte {
 	rest := uint64(n<<1) ^ uint64(n>>63)
 	for range 8 {
@@ -48,9 +48,9 @@ func appendCount(b []byte, n int64) []byte {
 	return append(b, byte(rest))
 }
 
-// appendCounts appends the counts up to the last that is not zero. A negative number stands for so many zeros.
+// appendCounts appends the counts up to the last that is not zero. A negative number stands for that many zeros.
 func appendCounts(b []byte, sorted []time.Duration) []byte {
-	next := 0 // the slot behind the last one that is written
+	next := 0 // the slot after the last one that is written
 	for i := 0; i < len(sorted); {
 		at, count := clampedSlot(sorted[i]), int64(0)
 		for ; i < len(sorted) && clampedSlot(sorted[i]) == at; i++ {
@@ -73,7 +73,7 @@ func clampedSlot(latency time.Duration) int {
 	return slot(min(max(int64(latency), histogramMin), histogramMax))
 }
 
-// encoders are used again, for each needs more memory than the histograms of a report.
+// encoders are reused, because each needs more memory than the histograms of a report.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // encoder compresses histograms.

@@ -12,7 +12,7 @@ import (
 // Schema is the version of the JSON form of Result.
 const Schema = 4
 
-// Result is what a benchmark measured.
+// Result is the result of a benchmark.
 type Result struct {
 	Schema      int      `json:"schema"`
 	Operation   string   `json:"operation"` // put, range, mixed or txn
@@ -20,8 +20,8 @@ type Result struct {
 	Clients     int      `json:"clients"`
 	Endpoints   []string `json:"endpoints"`
 	Leader      *string  `json:"leader"`   // when the connections were opened
-	Reason      *string  `json:"reason"`   // why the run is not what was configured; null if it is
-	BeganNs     *int64   `json:"began_ns"` // the start of what was measured, on CLOCK_MONOTONIC; null if nothing was
+	Reason      *string  `json:"reason"`   // why the run is not as configured; null if it is
+	BeganNs     *int64   `json:"began_ns"` // the start of the measurement, on CLOCK_MONOTONIC; null if nothing was measured
 
 	Figures
 
@@ -32,12 +32,12 @@ type Result struct {
 	epoch time.Time // of the run
 }
 
-// Warmup is the load ahead of what is measured; it is in no other figure.
+// Warmup is the load before the measurement; it is in no other figure.
 type Warmup struct {
 	OK        int     `json:"ok"`
 	Failed    int     `json:"failed"`    // did not happen
 	Unknown   int     `json:"unknown"`   // may have happened
-	Abandoned int     `json:"abandoned"` // of these, under way when it ended early
+	Abandoned int     `json:"abandoned"` // of these, in flight when it ended early
 	TotalS    float64 `json:"total_s"`
 }
 
@@ -54,7 +54,7 @@ type Progress struct {
 	Errors int `json:"errors"`
 }
 
-// Setting is what New makes a result of.
+// Setting is the input of New.
 type Setting struct {
 	Operation   string
 	Connections int
@@ -103,7 +103,7 @@ func New(setting Setting) *Result {
 	return r
 }
 
-// AddLeaderChange records a move of the load at the given time; one ahead of what is measured has no place.
+// AddLeaderChange records a move of the load at the given time; one before the measurement is ignored.
 func (r *Result) AddLeaderChange(at time.Time, leader string) {
 	if !r.epoch.IsZero() {
 		r.LeaderChanges = append(r.LeaderChanges, LeaderChange{at.Sub(r.epoch).Seconds(), leader})

@@ -24,8 +24,8 @@ type TextOptions struct {
 	Sample  bool // add a table with a row for each second
 }
 
-// Text writes the report in the form of etcd's benchmark tool. There, percentiles that a small number of
-// requests cannot tell apart are left out; here all are given. What etcd's tool does not know comes after it: all
+// Text writes the report in the form of etcd's benchmark tool. There, percentiles that too few
+// requests cannot tell apart are left out; here all are printed. What etcd's tool does not have follows: all
 // percentiles with the number of requests and '-' where that is too small, open loops and mixed loads.
 func (r *Result) Text(w io.Writer, options TextOptions) error {
 	var b strings.Builder
@@ -69,7 +69,7 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 	}
 }
 
-// writeLeftOut tells what the latencies above are without; nothing if every request was answered well.
+// writeLeftOut prints how many requests the latencies above leave out; nothing if every request was answered well.
 func (r *Figures) writeLeftOut(b *strings.Builder) {
 	o := r.Outcomes
 	if o.Failed+o.Unknown+o.Unsent == 0 {
@@ -79,7 +79,7 @@ func (r *Figures) writeLeftOut(b *strings.Builder) {
 		o.Failed, o.Unknown, r.Abandoned, o.Unsent, o.OK)
 }
 
-// writeSchedule tells how an open loop kept its schedule.
+// writeSchedule prints how an open loop kept its schedule.
 func (r *Figures) writeSchedule(b *strings.Builder, number string) {
 	b.WriteString("\nSchedule:\n")
 	fmt.Fprintf(b, "  Offered:\t"+number+" requests/sec\n", *r.RateOffered)
@@ -91,7 +91,7 @@ func (r *Figures) writeSchedule(b *strings.Builder, number string) {
 	writeDistribution(b, "Service time, from the actual start", r.ServiceTime, number)
 }
 
-// writeDistribution shows '-' for percentiles that there are too few requests for.
+// writeDistribution prints '-' for percentiles for which there are too few requests.
 func writeDistribution(b *strings.Builder, title string, d *Distribution, number string) {
 	if d == nil {
 		return
@@ -184,7 +184,7 @@ func (r *Figures) errorsByCount() []string {
 	})
 }
 
-// Note says in one line what makes the figures of a good run less than they seem; empty if nothing does.
+// Note is one line on what limits the meaning of a successful run's figures; empty if nothing does.
 func (r *Result) Note() string {
 	var parts []string
 	if r.Schedule != nil && r.Schedule.FellBehind {
@@ -199,7 +199,7 @@ func (r *Result) Note() string {
 	return strings.Join(parts, "; ")
 }
 
-// Problem says in one line why the benchmark is not what was configured; empty if it is.
+// Problem is one line on why the benchmark is not as configured; empty if it is.
 func (r *Result) Problem() string {
 	var parts []string
 	if r.Reason != nil {

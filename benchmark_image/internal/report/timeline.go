@@ -7,22 +7,22 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// maxRows is how many rows a timeline may have; a run of more seconds gets longer intervals.
+// maxRows is how many rows a timeline may have; longer runs get longer intervals.
 const maxRows = 3600
 
-// Row is what came to an end within one interval of a run.
+// Row describes the requests that ended within one interval of a run.
 type Row struct {
 	Second       int      `json:"second"` // start of the interval since the start of the run
 	OK           int      `json:"ok"`
 	Failed       int      `json:"failed"`  // did not happen
-	Unknown      int      `json:"unknown"` // may have happened, also those that the end of the run cut off
+	Unknown      int      `json:"unknown"` // may have happened, including those that the end of the run cut off
 	RequestsPerS float64  `json:"requests_per_s"`
 	P50S         *float64 `json:"p50_s"` // of the response times; null where there are too few
 	P99S         *float64 `json:"p99_s"`
 	MaxS         *float64 `json:"max_s"`
 }
 
-// timeline gives a row for each interval from the start of the run to its end, also where nothing came to an end.
+// timeline gives a row for each interval from the start of the run to its end, also where no request ended.
 func timeline(run *load.Result) (intervalS int, timeline []Row) {
 	const widest = maxRows * time.Second
 	whole := run.Took
@@ -64,7 +64,8 @@ func timeline(run *load.Result) (intervalS int, timeline []Row) {
 	return intervalS, timeline
 }
 
-// eachSent calls visit for each request that was sent, with the number of the interval, below n, in which it ended or was cut off.
+// eachSent calls visit for each request that was sent, with the number of the interval, below n, in which it ended or was
+// cut off.
 func eachSent(run *load.Result, interval time.Duration, n int, visit func(at int, record load.Record)) {
 	for _, record := range run.Records {
 		if record.Outcome() != load.NotSent {

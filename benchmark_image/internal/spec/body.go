@@ -15,7 +15,7 @@ import (
 // that take six each.
 const MaxEncoded = 128 << 10
 
-// encode appends the parameters to an object that was begun.
+// encode appends the parameters to an object whose beginning is given.
 func (s *Spec) encode(object []byte) []byte {
 	for _, p := range Parameters {
 		_, isText := p.Value(s).(string)
@@ -32,7 +32,7 @@ func (s *Spec) encode(object []byte) []byte {
 	return append(object, '}')
 }
 
-// appendValue is for what always has a JSON form.
+// appendValue appends the JSON of a value that always has one.
 func appendValue(to []byte, value any) []byte {
 	encoded, err := json.Marshal(value)
 	if err != nil {

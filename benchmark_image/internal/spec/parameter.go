@@ -21,17 +21,17 @@ type Parameter struct {
 
 	Min, Max float64  // in Unit, of a text its length in bytes; Max 0: no upper bound
 	Open     bool     // Min is not allowed itself
-	Zero     string   // what zero means, where it is beside the bounds
-	Optional bool     // the zero value stands for a parameter that is not given, and cannot be given
+	Zero     string   // what zero means, where it is allowed outside the bounds
+	Optional bool     // the zero value means: not given; it cannot be given
 	Choices  []string // of a text
-	Form     string   // what is allowed, where the fields above do not tell
+	Form     string   // what is allowed, where the fields above do not say it
 
 	Unit    string
-	Default string // where the zero value does not tell
+	Default string // text of the default, where the zero value does not say it
 	Usage   string
 	Rule    string // what it depends on
 
-	at func(*Spec) any // a pointer to its place, whose type is that of the parameter
+	at func(*Spec) any // a pointer to its field, whose type is the parameter's
 }
 
 // Kind is the type of a parameter's values.
@@ -164,7 +164,7 @@ func (p *Parameter) Text(s *Spec) string {
 // zero tells whether it has its zero value.
 func (p *Parameter) zero(s *Spec) bool { return reflect.ValueOf(p.at(s)).Elem().IsZero() }
 
-// number is what the bounds are about: its value, of a text the length in bytes.
+// number is what the bounds apply to: its value, or a text's length in bytes.
 func (p *Parameter) number(s *Spec) float64 {
 	switch value := reflect.ValueOf(p.Value(s)); {
 	case value.CanInt():
@@ -176,7 +176,7 @@ func (p *Parameter) number(s *Spec) float64 {
 	}
 }
 
-// check looks at what the parameter allows by itself.
+// check checks the parameter by itself, without rules about several.
 func (p *Parameter) check(s *Spec) *Problem {
 	if p.Kind() == KindBoolean || (p.Optional || p.Zero != "") && p.zero(s) {
 		return nil
@@ -192,7 +192,7 @@ func (p *Parameter) check(s *Spec) *Problem {
 	return nil
 }
 
-// Bounds tells what values are allowed, without their type; empty: all of it.
+// Bounds tells what values are allowed, without their type; empty: all values.
 func (p *Parameter) Bounds() string {
 	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 	span := number(p.Min) + ".." + number(p.Max)

@@ -21,9 +21,9 @@ const (
 // The orders in which generated keys are used.
 const (
 	Sequential = "sequential" // one after the other
-	Shuffled   = "shuffled"   // each once, in random order, before any a second time
-	Uniform    = "uniform"    // drawn, each as probable as the others
-	Zipfian    = "zipfian"    // drawn, the first ones much more often
+	Shuffled   = "shuffled"   // in random order, each once before any is repeated
+	Uniform    = "uniform"    // drawn, all with the same probability
+	Zipfian    = "zipfian"    // drawn, the first keys much more often
 )
 
 // Spec is one benchmark. The zero value is not valid: start from Default. What each field means, and its bounds, is in
@@ -73,7 +73,7 @@ type Spec struct {
 	SpanKeys     int // 0: one key
 }
 
-// DefaultZipfExponent is that of YCSB: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
+// DefaultZipfExponent is YCSB's: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
 const DefaultZipfExponent = 0.99
 
 // DefaultTotal is the number of requests where neither a number nor a duration is given.
@@ -107,7 +107,7 @@ func Default(operation Operation) Spec {
 	return s
 }
 
-// Bounds that rules refer to as well. They keep a typing error from exhausting the machine's memory or file descriptors.
+// Bounds that rules refer to too. They keep a typing error from exhausting the machine's memory or file descriptors.
 const (
 	MaxEndpoints  = 100
 	MaxTotal      = 10_000_000
@@ -145,12 +145,12 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
-		Usage: "clients, each with one request under way at most; client i uses connection i mod conns",
+		Usage: "clients, each with at most one request in flight; client i uses connection i mod conns",
 		at:    func(s *Spec) any { return &s.Clients },
 	})
 	_ = parameter(Parameter{
 		Name: "conns", Flag: "conns", Unit: "TCP connections", Min: 1, Max: 10_000,
-		Usage: "TCP connections; connection j leads to member j mod n; at least one for each member is opened",
+		Usage: "TCP connections; connection j leads to member j mod n; at least one per member is opened",
 		at:    func(s *Spec) any { return &s.Conns },
 	})
 	paramTotal = parameter(Parameter{
@@ -160,32 +160,32 @@ var (
 	})
 	paramDuration = parameter(Parameter{
 		Name: "duration", Flag: "duration", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "send requests for so long, instead of a total number", Rule: "not together with `total`",
+		Usage: "send requests for this long, instead of a total number", Rule: "not together with `total`",
 		at: func(s *Spec) any { return &s.Duration },
 	})
 	paramRate = parameter(Parameter{
 		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: 1_000_000, Zero: "a closed loop",
-		Usage: "open loop: intended starts per second over all clients, latency counts from those",
+		Usage: "open loop: intended starts per second over all clients; latency counts from them",
 		at:    func(s *Spec) any { return &s.Rate },
 	})
 	paramArrival = parameter(Parameter{
 		Name: "arrival", Flag: "arrival", Choices: []string{Constant, Poisson},
-		Usage: "intended starts of an open loop", Rule: "only together with a rate",
+		Usage: "how the intended starts of an open loop are spaced", Rule: "only together with a rate",
 		at: func(s *Spec) any { return &s.Arrival },
 	})
 	paramWarmupRequests = parameter(Parameter{
 		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
-		Usage: "requests of a load ahead, which is in none of the figures",
+		Usage: "requests before the measurement, excluded from all figures",
 		at:    func(s *Spec) any { return &s.WarmupRequests },
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "duration of a load ahead, which is in none of the figures", Rule: "not together with `warmupRequests`",
+		Usage: "duration of a load before the measurement, excluded from all figures", Rule: "not together with `warmupRequests`",
 		at: func(s *Spec) any { return &s.WarmupDuration },
 	})
 	_ = parameter(Parameter{
 		Name: "targetLeader", Flag: "target-leader",
-		Usage: "send everything to the member that leads, also when that changes",
+		Usage: "send everything to the leader, also when the leader changes",
 		at:    func(s *Spec) any { return &s.TargetLeader },
 	})
 	paramTargetMember = parameter(Parameter{
@@ -195,12 +195,12 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "seed", Flag: "seed", Max: 1<<53 - 1, // the largest integer that every JSON reader keeps exactly
-		Usage: "seed of the schedule, of the order of the keys and of the values",
+		Usage: "seed of the schedule, the key order and the values",
 		at:    func(s *Spec) any { return &s.Seed },
 	})
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
-		Usage: "size of each generated key, its prefix not included; with a key to read, of those that verify is to find",
+		Usage: "size of each generated key, without its prefix; with a key to read, of the keys that verify expects",
 		Rule:  "enough for `keySpace` different keys",
 		at:    func(s *Spec) any { return &s.KeySize },
 	})
@@ -212,7 +212,7 @@ var (
 	paramKeyOrder = parameter(Parameter{
 		Name: "keyOrder", Flag: "key-order", Choices: []string{Sequential, Shuffled, Uniform, Zipfian}, Optional: true,
 		Default: "shuffled; reads: sequential",
-		Usage:   "order of the generated keys; shuffled: each key once before any a second time",
+		Usage:   "order of the generated keys; shuffled: each key once before any is repeated",
 		at:      func(s *Spec) any { return &s.KeyOrder },
 	})
 	paramZipfExponent = parameter(Parameter{
@@ -227,7 +227,7 @@ var (
 	})
 	paramValSize = parameter(Parameter{
 		Name: "valSize", Flag: "val-size", Unit: "bytes", Max: 1 << 20, // below etcd's own limit of 1.5 MiB a request
-		Usage: "size of each value; of reads, the one that was written", Rule: "of reads only together with `verify`",
+		Usage: "size of each value; of reads, of the values that were written", Rule: "of reads only together with `verify`",
 		at: func(s *Spec) any { return &s.ValSize },
 	})
 	_ = parameter(Parameter{
@@ -247,8 +247,8 @@ var (
 	})
 	paramStallTimeout = parameter(Parameter{
 		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
-		Default: "1.1 request timeouts, and with a rate the time of 20 requests more; with a duration 0",
-		Usage:   "end the run when no request, or none of a kind, has succeeded for so long",
+		Default: "1.1 request timeouts, and with a rate the time of 20 requests in addition; with a duration: 0",
+		Usage:   "end the run when no request, or none of a kind, has succeeded for this long",
 		at:      func(s *Spec) any { return &s.StallTimeout },
 	})
 
@@ -260,18 +260,18 @@ var (
 	paramKey = parameter(Parameter{
 		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText, Form: "1..4096 bytes of Unicode text, none of them zero",
 		Default: "required, unless there is keySize",
-		Usage:   "the key to read, or the first one of a span", Rule: "together with `keySize` only for `verify`",
+		Usage:   "the key to read, or the first key of a range scan", Rule: "together with `keySize` only for `verify`",
 		at: func(s *Spec) any { return &s.Key },
 	})
 	paramEndRange = parameter(Parameter{
 		Name: "endRange", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
 		Form:  `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): all keys from key on`,
-		Usage: "end of the span, which is not part of it",
+		Usage: "end of the range scan, exclusive",
 		at:    func(s *Spec) any { return &s.End },
 	})
 	_ = parameter(Parameter{
 		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
-		Usage: "read all keys that start with the key, which may be empty then",
+		Usage: "read all keys that start with the key, which may then be empty",
 		at:    func(s *Spec) any { return &s.KeyIsPrefix },
 	})
 	_ = parameter(Parameter{
@@ -281,12 +281,12 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
-		Usage: "ask only for the number of keys",
+		Usage: "request only the number of keys",
 		at:    func(s *Spec) any { return &s.CountOnly },
 	})
 	paramKeysOnly = parameter(Parameter{
 		Name: "keysOnly", Flag: "keys-only", Operations: []Operation{Range},
-		Usage: "ask only for the keys", Rule: "not together with `countOnly`",
+		Usage: "request only the keys", Rule: "not together with `countOnly`",
 		at: func(s *Spec) any { return &s.KeysOnly },
 	})
 	_ = parameter(Parameter{
@@ -302,19 +302,19 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "requireFound", Flag: "require-found", Operations: reads,
-		Usage: "an answer without a key is a failed request",
+		Usage: "a read that finds no key is a failed request",
 		at:    func(s *Spec) any { return &s.RequireFound },
 	})
 	paramVerify = parameter(Parameter{
 		Name: "verify", Flag: "verify", Operations: reads,
-		Usage: "an answer is a failed request that does not hold what a put with the same seed and sizes wrote, or any other key; " +
-			"range also wants every key to be there",
+		Usage: "a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote; " +
+			"for range, also if a key is missing",
 		Rule: "of ranges only together with `keySize`; with `key` also with `keySpace`",
 		at:   func(s *Spec) any { return &s.Verify },
 	})
 	paramSpanKeys = parameter(Parameter{
 		Name: "spanKeys", Flag: "span-keys", Unit: "keys", Operations: reads, Min: 1, Max: MaxKeySpace, Optional: true,
-		Usage: "read so many generated keys at once, from the next one on", Rule: "only with `keySize`, and without `key`",
+		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on", Rule: "only with `keySize`, and without `key`",
 		at: func(s *Spec) any { return &s.SpanKeys },
 	})
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Problem is what keeps a benchmark from being run; as JSON it is the body of an HTTP answer.
+// Problem is the reason for which a benchmark is refused; as JSON it is the body of an HTTP answer.
 type Problem struct {
 	Message string `json:"error"`
 	Field   string `json:"field,omitempty"`
@@ -27,12 +27,12 @@ func (p *Problem) FlagError() string {
 	return refusal(p.flag, p.Got, p.Allowed)
 }
 
-// refuse makes the problem of a field that is not, or not only, a matter of the table.
+// refuse gives the problem of a field that the table of parameters does not, or not alone, decide.
 func refuse(field string, got any, allowed string) *Problem {
 	return &Problem{Message: refusal(field, got, allowed), Field: field, Got: got, Allowed: allowed}
 }
 
-// problem makes the problem that a parameter of s has.
+// problem gives the problem of a parameter of s.
 func (s *Spec) problem(p *Parameter, allowed string) *Problem {
 	got := p.Value(s)
 	if text, ok := got.(string); ok {
@@ -46,14 +46,14 @@ func (s *Spec) problem(p *Parameter, allowed string) *Problem {
 }
 
 func refusal(name string, got any, allowed string) string {
-	shown := fmt.Sprint(got) // of a number that JSON does not have
+	shown := fmt.Sprint(got) // for a number that JSON cannot express
 	if encoded, err := json.Marshal(got); err == nil {
 		shown = Clip(string(encoded))
 	}
 	return fmt.Sprintf("%s: got %s, allowed: %s", name, shown, allowed)
 }
 
-// maxShown bounds how much of a wrong value a problem repeats, in bytes.
+// maxShown bounds how much of a wrong value a problem quotes, in bytes.
 const maxShown = 200
 
 // Clip bounds a text that a caller chose.

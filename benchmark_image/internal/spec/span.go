@@ -48,8 +48,8 @@ func (s *Spec) withinPrefix() bool {
 	return bytes.Compare(end, most) <= 0
 }
 
-// prefixSpan gives the span that holds the keys with a prefix: its end is the prefix with the last byte
-// that can be raised raised by one.
+// prefixSpan gives the span that holds the keys with a prefix: its end is the prefix up to its last
+// byte that is below 0xff, with that byte incremented.
 func prefixSpan(prefix string) (key, end []byte) {
 	end = []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {

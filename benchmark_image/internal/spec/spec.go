@@ -17,7 +17,7 @@ const (
 	Put   Operation = "put"
 	Range Operation = "range"
 	Mixed Operation = "mixed" // puts and ranges of the same generated keys
-	Txn   Operation = "txn"   // puts in transactions, of keys that hold the value already
+	Txn   Operation = "txn"   // puts in transactions, if the key already holds the value
 )
 
 // Operations are all of them.
@@ -79,7 +79,7 @@ func (s *Spec) Members() []string {
 	return s.Endpoints
 }
 
-// Complete fills in what follows from which parameters were given, by their names in JSON.
+// Complete fills in defaults that depend on which parameters were given, by their names in JSON.
 func (s *Spec) Complete(given func(name string) bool) {
 	if s.Duration != 0 && !given(paramTotal.Name) {
 		s.Total = 0
@@ -89,8 +89,8 @@ func (s *Spec) Complete(given func(name string) bool) {
 	}
 }
 
-// defaultStall is when a run is ended that gets no good answer any more: with many requests behind each other's deadlines it
-// would go on for hours. One with a duration ends by itself, and may be about a failover.
+// defaultStall is how long a run may go without a success: where each request waits for its deadline, it would go on for
+// hours. One with a duration ends by itself, and may be meant to measure a failover.
 func (s *Spec) defaultStall() time.Duration {
 	if s.Duration != 0 {
 		return 0
@@ -98,7 +98,7 @@ func (s *Spec) defaultStall() time.Duration {
 	// Later than the last deadline, also on a busy machine.
 	stall := s.RequestTimeout + min(max(s.RequestTimeout/10, 100*time.Millisecond), time.Second)
 	if s.Rate > 0 {
-		// Where requests are rare, so are answers: of exponential distances, one in 10^8 is longer than 20 means.
+		// Where requests are rare, so are answers: one exponential interval in 10^8 is longer than 20 means.
 		stall += Seconds(20 / s.Rate)
 	}
 	return min(stall, MaxRunTimeout)
@@ -121,8 +121,8 @@ func (s *Spec) Body() json.RawMessage {
 	return filled.encode([]byte("{"))
 }
 
-// Seconds turns a number of seconds, as JSON has it, into a duration; what no duration can hold becomes one that no bound
-// allows.
+// Seconds turns a number of seconds, as JSON has it, into a duration; what a duration cannot hold becomes one that exceeds
+// every bound.
 func Seconds(s float64) time.Duration {
 	ns := math.Round(s * 1e9)
 	if math.IsNaN(ns) || ns < math.MinInt64 || ns >= math.MaxInt64 {

@@ -33,7 +33,7 @@ func (s *Spec) Validate() *Problem {
 	return nil
 }
 
-// validateLoad checks how many requests there are, when they start, and what they may take altogether.
+// validateLoad checks how many requests there are, when they start, and how long they may take altogether.
 func (s *Spec) validateLoad() *Problem {
 	if s.Duration > 0 && s.Total > 0 {
 		return s.problem(paramDuration, "either a duration or a total")
@@ -124,8 +124,8 @@ func (s *Spec) validateRange() *Problem {
 	return s.validateKnown()
 }
 
-// validateNoGenerated refuses, in a range that names what it reads, what is about generated keys. Those that tell which
-// keys were written go together with Verify.
+// validateNoGenerated refuses parameters of generated keys in a range that names what it reads. Those that define which
+// keys were written are allowed with Verify.
 func (s *Spec) validateNoGenerated() *Problem {
 	if s.KeySize > 0 && !s.Verify {
 		return s.problem(paramKeySize,

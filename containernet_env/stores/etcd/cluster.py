@@ -1,7 +1,7 @@
-"""A running etcd cluster, seen from the driver: start it, wait for it, ask who leads, tell who died and why.
+"""A running etcd cluster, seen from the driver: start it, wait for it, find the leader, report dead members.
 
-Members are asked over their JSON gateway through the connections that are handed in, which cross no emulated link and
-add nothing to what is being measured.
+Members are queried over their JSON gateway, through connections that cross no emulated link and add nothing to what is
+measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Member:
         self._death: str | None = None
 
     def start(self, deadline: float) -> None:
-        """Open the gate: from here on PID 1 of the host is etcd. `deadline` is on the monotonic clock, seconds."""
+        """Open the gate: PID 1 of the host then becomes etcd. `deadline` is on the monotonic clock, seconds."""
         path = Path("/proc", str(self.host.pid), "root", GATE)
         while True:
             try:
@@ -67,7 +67,7 @@ class Member:
             return
 
     def status(self, timeout_s: float = 2.0) -> MemberStatus:
-        """Ask this member for its state. Raises RunError where it does not answer."""
+        """Query this member's state. Raises RunError where it does not answer."""
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
         return MemberStatus(
             member_id=str(answer["header"]["member_id"]),
@@ -105,14 +105,14 @@ class EtcdCluster:
         self._pool = ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="etcd")
 
     def close(self) -> None:
-        """Let the helper threads end."""
+        """End the helper threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, timeout_s: float, broken: Broken = lambda: None) -> str:
         """Start every member, wait until all answer and agree on a leader; return the leader's name.
 
         Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
-        as `broken` says why the members cannot find together, with that reason.
+        as `broken` gives a reason why the members cannot form a cluster, with that reason.
         """
         deadline = time.monotonic() + timeout_s
         list(self._pool.map(lambda member: member.start(deadline), self.members))
@@ -137,7 +137,7 @@ class EtcdCluster:
         return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
 
     def statuses(self) -> dict[Member, MemberStatus | None]:
-        """Every member's state, asked side by side; None where a member does not answer."""
+        """Every member's state, queried in parallel; None where a member does not answer."""
 
         def ask(member: Member) -> MemberStatus | None:
             try:

@@ -26,12 +26,12 @@ def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> t
         "initial-advertise-peer-urls": f"http://{node.ip}:{PEER_PORT}",
         "initial-cluster": cluster,
         "initial-cluster-state": "new",
-        # Members of another run that somehow hear this one refuse it.
+        # Members of another run refuse this one, should it ever reach them.
         "initial-cluster-token": f"containernet-env-{run_id}",
         "heartbeat-interval": str(timing.heartbeat_ms),
         "election-timeout": str(timing.election_ms),
-        # Elections and lost peers are told at level info; requests are not. Plain lines read well in a
-        # failure.
+        # Elections and lost peers are logged at level info; requests are not. Plain lines read well in a
+        # failure message.
         "log-level": "info",
         "log-format": "console",
     }

@@ -1,4 +1,4 @@
-"""etcd's clock: heartbeat and election timeout that suit a network, and etcd's own bounds of both."""
+"""etcd's timing: heartbeat and election timeout that suit a network, and etcd's own bounds of both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ORIGIN = {
 
 @dataclass(frozen=True, slots=True)
 class EtcdTiming:
-    """Raft's clock, in milliseconds; ``*_from`` says what decided a value. Implements ``stores.protocol.Timing``."""
+    """Raft's timing, in milliseconds; ``*_from`` is where a value comes from. Implements ``stores.protocol.Timing``."""
 
     heartbeat_ms: int
     election_ms: int
@@ -81,9 +81,9 @@ class EtcdTiming:
 
 
 def etcd_timing(config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
-    """Heartbeat max(100 ms, RTT), election max(1000 ms, 10 x RTT) in whole ms; the config's own come first.
+    """Heartbeat max(100 ms, RTT), election max(1000 ms, 10 x RTT) in whole ms; values in the config take precedence.
 
-    Raises ``ConfigError`` when the one that is given and the one that follows break etcd's own rules.
+    Raises ``ConfigError`` when a configured value and a derived one together break etcd's own rules.
     """
     rtt_ms = -(-largest_member_rtt.expected_ns // 10**6) if largest_member_rtt else 0
     asked = config.etcd
