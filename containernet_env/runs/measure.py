@@ -190,11 +190,7 @@ class _Run:
                 "images": dict(testbed.images),
                 "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
-                "store": {
-                    "kind": plan.store.name,
-                    "version": store_version,
-                    "leader_at_start": testbed.leader_at_start,
-                },
+                "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": leader},
             }
         )
         self._directory.write_manifest(self._manifest)
