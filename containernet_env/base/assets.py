@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = ("configs", "etcd_image", "benchmark_image", "link_emulator")
 # Inside an installed package only.
 COPIES = "assets"
-# What stands in these folders and neither reaches a program nor is read by one.
+# Files in these folders that no program contains or reads.
 LEFT_OUT = ("*_test.go", "*.md", "testdata/*", "*/testdata/*", ".*", "*/.*")
 
 

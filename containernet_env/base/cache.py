@@ -1,4 +1,4 @@
-"""Where built things and state lie: one folder per machine for root, one per user without root.
+"""Where built programs and state are kept: one folder per machine for root, one per user without root.
 
 All clones and installs share it. Root never reads what another user could have written.
 """
@@ -15,7 +15,7 @@ MACHINE = Path("/var/cache/containernet-env")
 
 
 def own() -> Path:
-    """This user's folder: root's is the machine's whatever the environment says, a user's follows XDG."""
+    """This user's folder: root's is always the machine's, a user's follows XDG."""
     if os.geteuid() == 0:
         return MACHINE
     named = os.environ.get("XDG_CACHE_HOME", "")

@@ -1,7 +1,7 @@
-"""The programs that the set-up has built, by the contents of their sources: bin/<hash>/NAME in a cache.
+"""The programs that the set-up has built, found by the hash of their sources: bin/<hash>/NAME in a cache.
 
-A folder lands there by rename, with all programs of one Go module and a stamp that says what they were built from and
-what the files then were. A program that was changed or cut short since is not found.
+A folder is created by rename, with all programs of one Go module and a stamp that holds what they were built from and
+the state of the files. A program that was changed or truncated since is not found.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from containernet_env.base.sources import GoModule
 
 STAMP = "programs.json"
 _HASH_DIGITS = 16
-# How often a folder's time of last use is set at most.
+# The shortest time between two updates of a folder's time of last use.
 _USE_GRAIN_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a program was when it was built. ``state`` is (inode, size_bytes, mtime_ns, ctime_ns)."""
+    """A program as it was built. ``state`` is (inode, size_bytes, mtime_ns, ctime_ns)."""
 
     sha256: str
     state: tuple[int, int, int, int]
 
     @staticmethod
     def of(path: Path) -> Program:
-        """The program as it now lies there. OSError if it is missing."""
+        """The program file as it is now. OSError if it is missing."""
         return Program(sources.hash_file(path), state_of(path))
 
     def is_at(self, path: Path) -> bool:
@@ -109,7 +109,7 @@ def _last_used(folder: Path) -> float:
 
 
 def _note_use(folder: Path) -> None:
-    """Set the folder's time: what is used is not what goes when older ones are removed."""
+    """Set the folder's time of last use, so that it is not removed with unused ones."""
     if time.time() - _last_used(folder) > _USE_GRAIN_S:
         # A user cannot set the times of root's files, and need not.
         with suppress(OSError):

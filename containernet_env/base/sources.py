@@ -1,4 +1,4 @@
-"""What is built from what: the contents of sources as hashes, and the one place where etcd's version stands.
+"""What programs are built from: hashes of their sources, and etcd's version, read from its only place.
 
 A hash covers contents and relative paths, never times or git: a clone by another user is the same source.
 """
