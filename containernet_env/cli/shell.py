@@ -38,8 +38,9 @@ def command(
     """Bring the topology of CONFIG up and open the Containernet command line on it; `exit` tears it down.
 
     Node names stand for nodes: `etcd1 etcdctl member list`, `etcd1 ping -c 3 etcd2`, `pingall`, `dump`. Links change
-    while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `rate etcd1 s1 100`, `loss etcd1 s1 1%`,
-    `partition etcd1 | etcd2 etcd3`, `heal`; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
+    while it runs: `link etcd1 s1 down`, `delay etcd1 s1 10ms`, `jitter etcd1 s1 1ms`, `rate etcd1 s1 100`,
+    `loss etcd1 s1 1%`, `partition etcd1 | etcd2 etcd3`, `heal`. `links` shows them, `iperf etcd1 etcd2` measures,
+    `capture etcd1 FILE.pcap` records; `help delay` tells more. The benchmark server answers at 127.0.0.1:8080.
     """
     from containernet_env.containernet import select
     from containernet_env.runs import clean
