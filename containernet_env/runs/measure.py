@@ -10,13 +10,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
@@ -32,7 +32,7 @@ from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, machine, version
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
-from containernet_env.runs.prepare import prepare
+from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import RunProgress, Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup import ready_images
@@ -46,36 +46,21 @@ def measure(
     scenarios: ScenarioSet | Path | str | None,
     out: Path | str,
     *,
-    quick: bool = False,
-    only: Sequence[str] = (),
-    repeat: int = 1,
-    links: LinksChoice = "auto",
-    switches: SwitchesChoice = "auto",
-    engine: EngineChoice = "builtin",
-    congestion_control: str = "cubic",
     rtt_tolerance: str | Tolerance = DEFAULT_TOLERANCE,
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
+    **choices: Unpack[RunChoices],
 ) -> RunResult:
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
-    ``quick`` its small form. Everything else is as the options of `run` have it. Raises ``ConfigError`` and
-    ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks something,
-    ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
+    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``links``,
+    ``switches``, ``engine``, ``congestion_control``. Raises ``ConfigError`` and ``UsageError`` before anything is
+    created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be
+    carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
-    plan = prepare(
-        topology,
-        scenarios,
-        quick=quick,
-        only=only,
-        repeat=repeat,
-        links=links,
-        switches=switches,
-        engine=engine,
-        congestion_control=congestion_control,
-    )
+    plan = prepare(topology, scenarios, **choices)
     tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
     return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
 

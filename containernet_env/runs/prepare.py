@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
@@ -16,67 +17,52 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 
 
+class LabChoices(TypedDict, total=False):
+    """What makes hosts and links, and how their TCP behaves; the options of `run` and `shell` have these names."""
+
+    links: LinksChoice
+    switches: SwitchesChoice
+    engine: EngineChoice
+    congestion_control: str
+
+
+class RunChoices(LabChoices, total=False):
+    """What is measured besides: the quick scenarios, only those that match, the whole selection how often."""
+
+    quick: bool
+    only: Sequence[str]
+    repeat: int
+
+
 def prepare(
-    topology: Config | Path | str,
-    scenarios: ScenarioSet | Path | str | None,
-    *,
-    quick: bool = False,
-    only: Sequence[str] = (),
-    repeat: int = 1,
-    links: LinksChoice = "auto",
-    switches: SwitchesChoice = "auto",
-    engine: EngineChoice = "builtin",
-    congestion_control: str = "cubic",
+    topology: Config | Path | str, scenarios: ScenarioSet | Path | str | None, **choices: Unpack[RunChoices]
 ) -> Plan:
     """The plan of a run, with a fresh run id; arguments as for ``runs.measure.measure``.
 
     Raises ``ConfigError`` with every problem of a file, and ``UsageError`` for options that cannot be.
     """
     config = topology if isinstance(topology, Config) else load_config(topology)
+    quick = choices.get("quick", False)
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
     scenario_set = chosen if isinstance(chosen, ScenarioSet) else load_scenarios(chosen)
-    options = options_of(
-        only=only,
-        repeat=repeat,
-        links=links,
-        switches=switches,
-        engine=engine,
-        congestion_control=congestion_control,
-    )
-    return build_plan(config, scenario_set, options)
+    return build_plan(config, scenario_set, _options(choices))
 
 
-def prepare_shell(
-    topology: Config | Path | str,
-    *,
-    links: LinksChoice = "auto",
-    switches: SwitchesChoice = "auto",
-    engine: EngineChoice = "builtin",
-    congestion_control: str = "cubic",
-) -> Plan:
+def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) -> Plan:
     """The plan of a testbed on which nothing is measured. See ``prepare``."""
     config = topology if isinstance(topology, Config) else load_config(topology)
-    options = options_of(links=links, switches=switches, engine=engine, congestion_control=congestion_control)
-    return build_plan(config, None, options)
+    return build_plan(config, None, _options(RunChoices(**choices)))
 
 
-def options_of(
-    *,
-    only: Sequence[str] = (),
-    repeat: int = 1,
-    links: LinksChoice = "auto",
-    switches: SwitchesChoice = "auto",
-    engine: EngineChoice = "builtin",
-    congestion_control: str = "cubic",
-) -> PlanOptions:
+def _options(choices: RunChoices) -> PlanOptions:
     """Options on this machine, with a fresh run id."""
     return PlanOptions(
         machine_cores=os.cpu_count() or 1,
         run_id=secrets.token_hex(3),
-        links=links,
-        switches=switches,
-        tcp_congestion_control=congestion_control,
-        only=tuple(only),
-        repeat=repeat,
-        engine=engine,
+        links=choices.get("links", "auto"),
+        switches=choices.get("switches", "auto"),
+        tcp_congestion_control=choices.get("congestion_control", "cubic"),
+        only=tuple(choices.get("only", ())),
+        repeat=choices.get("repeat", 1),
+        engine=choices.get("engine", "builtin"),
     )
