@@ -45,16 +45,17 @@ def prepare(
     quick = choices.get("quick", False)
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
     scenario_set = chosen if isinstance(chosen, ScenarioSet) else load_scenarios(chosen)
-    return build_plan(config, scenario_set, _options(choices))
+    options = _options(choices, choices.get("only", ()), choices.get("repeat", 1))
+    return build_plan(config, scenario_set, options)
 
 
 def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) -> Plan:
     """The plan of a testbed on which nothing is measured. See ``prepare``."""
     config = topology if isinstance(topology, Config) else load_config(topology)
-    return build_plan(config, None, _options(RunChoices(**choices)))
+    return build_plan(config, None, _options(choices))
 
 
-def _options(choices: RunChoices) -> PlanOptions:
+def _options(choices: LabChoices, only: Sequence[str] = (), repeat: int = 1) -> PlanOptions:
     """Options on this machine, with a fresh run id."""
     return PlanOptions(
         machine_cores=os.cpu_count() or 1,
@@ -62,7 +63,7 @@ def _options(choices: RunChoices) -> PlanOptions:
         links=choices.get("links", "auto"),
         switches=choices.get("switches", "auto"),
         tcp_congestion_control=choices.get("congestion_control", "cubic"),
-        only=tuple(choices.get("only", ())),
-        repeat=choices.get("repeat", 1),
+        only=tuple(only),
+        repeat=repeat,
         engine=choices.get("engine", "builtin"),
     )
