@@ -123,6 +123,7 @@ class _Run:
         self._rows: list[dict[str, str]] = []
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
+        self._events_lost = False
         self._testbed_settings = (tolerance, port)
 
     def carry_out(self) -> RunResult:
@@ -209,16 +210,25 @@ class _Run:
         self._event("scenario_ended", f"{name}: {outcome.error or 'no errors'}", name)
 
     def _take_down(self, testbed: Testbed) -> None:
-        for name, text in testbed.logs():
-            self._directory.write_log(name, text)
-        with self._progress.stage("tear-down") as stage:
-            testbed.down()
-            stage.done("nothing of this run is left")
+        try:
+            for name, text in testbed.logs():
+                self._directory.write_log(name, text)
+        except OSError as error:
+            self._progress.note(f"the logs of the hosts could not be kept: {error}")
+        finally:
+            with self._progress.stage("tear-down") as stage:
+                testbed.down()
+                stage.done("nothing of this run is left")
         failed = sum(outcome.error is not None for outcome in self._outcomes)
         self._event("run_ended", f"{len(self._outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed")
 
     def _event(self, kind: str, text: str, subject: str | None = None) -> None:
-        self._directory.add_event(kind, text, subject)
+        try:
+            self._directory.add_event(kind, text, subject)
+        except OSError as error:
+            if not self._events_lost:
+                self._events_lost = True
+                self._progress.note(f"events can no longer be kept: {error}")
 
 
 def require_root() -> None:
