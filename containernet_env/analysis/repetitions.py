@@ -45,6 +45,11 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = ()) -> pandas.DataFra
     shown = list(by) or [name for name in keys if name == "Scenario" or name in varied(frame)]
     if not shown:
         shown = keys
+    if not by:
+        # Where nothing shown tells two groups apart, the hash of what differs does.
+        hashes = [name for name in ("ConfigHash", "ScenarioHash") if name in keys]
+        apart = frame.drop_duplicates(keys)
+        shown += [name for name in hashes if apart.duplicated(shown, keep=False).any() and apart[name].nunique() > 1]
     groups: list[dict[str, Any]] = []
     for _, rows in frame.groupby(keys, sort=False, dropna=False):
         group: dict[str, Any] = {name: rows[name].iloc[0] for name in shown}

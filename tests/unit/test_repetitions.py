@@ -39,6 +39,13 @@ def test_the_same_scenario_on_other_links_is_another_line(tmp_path: Path) -> Non
     assert (summary["50%_min"][0], summary["50%_max"][0]) == (0.0184, 0.0186)
 
 
+def test_lines_that_nothing_shown_tells_apart_have_their_hash(tmp_path: Path) -> None:
+    rows = [{"ConfigHash": name, "50%": "0.02"} for name in ("a", "b", "a")]
+    summary = summarize(write(tmp_path / "out.csv", *rows))
+    assert summary[["Scenario", "ConfigHash", "rows"]].values.tolist() == [["w", "a", 2], ["w", "b", 1]]
+    assert "ConfigHash" not in summarize(write(tmp_path / "one.csv", *rows[::2])).columns
+
+
 def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
     frame = write(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]
