@@ -1,0 +1,167 @@
+"""Review: every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from containernet_env.config import load_config
+from containernet_env.model.config import EtcdSettings
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.topology import RttExpectation
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, row_of
+from tests.unit.answers import open_loop
+
+CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
+PERCENTILES = ("10", "25", "50", "75", "90", "95", "99", "99.9")
+SEED_SET = {p: index / 100 for index, p in enumerate(PERCENTILES, 11)}
+
+
+def test_every_column_holds_its_own_figure() -> None:
+    response = dict(
+        zip(("10", "25", "50", "75", "90", "95", "99", "99.9"), (i / 100 for i in range(21, 29)), strict=True)
+    )
+    service = dict(
+        zip(("10", "25", "50", "75", "90", "95", "99", "99.9"), (i / 100 for i in range(31, 39)), strict=True)
+    )
+    made = open_loop(
+        requests=2000,
+        ok=1900,
+        failed=60,
+        done=1960,
+        outcomes={"ok": 1900, "failed": 50, "unknown": 10, "unsent": 40},
+        total_s=7.5,
+        slowest_s=0.9,
+        fastest_s=0.1,
+        average_s=0.2,
+        stddev_s=0.05,
+        requests_per_s=253.25,
+        percentiles_s=SEED_SET,
+        response_time__percentiles_s=response | {"99.99": None},
+        service_time__percentiles_s=service | {"99.99": None},
+        rate_achieved_per_s=261.5,
+        schedule__fell_behind=True,
+        schedule__unsent=40,
+        schedule__generator_late=3,
+        schedule__late=5,
+    )
+    scenario = Scenario(
+        name="m",
+        type="mixed",
+        total=2000,
+        rate=Decimal("267.25"),
+        clients=12,
+        conns=7,
+        key_size=9,
+        val_size=250,
+        key_space=100,
+        consistency="s",
+        target="etcd2",
+        put_ratio=Decimal("0.5"),
+    )
+    nodes = tuple(
+        replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
+    )
+    client = replace(CONFIG.client, cpus=Decimal("1.5"), memory_bytes=2**28)
+    facts = RunFacts(
+        replace(CONFIG, nodes=nodes, client=client, etcd=EtcdSettings(data="tmpfs")),
+        "run-7",
+        rtt=RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400),
+        rtt_measured_ns=12_023_600,
+        hosts="containernet",
+        links="tclink",
+        store_version="3.7.3",
+        timing={"heartbeat_ms": 130, "election_ms": 1300},
+        congestion_control="bbr",
+        realtime=False,
+        config_hash="c0ffee",
+        commit="abc",
+        cpu_model="cpu x",
+        labs=2,
+    )
+    network = LinkStatistics(
+        {
+            "links": {},
+            "ports": {},
+            "lateness": {"count": 9, "p99_ns": 20_300},
+            "ingress_poll_delay": {"count": 9, "p99_ns": 40_700},
+        }
+    )
+    row = row_of(
+        facts,
+        ScenarioOutcome(
+            ScheduledScenario(scenario, 3, "5ce7a810"),
+            "2026-01-01T00:00:00.000Z",
+            1,
+            leader="etcd3",
+            load=LoadResult.from_json(made),
+            network=network,
+            error="60 requests failed",
+        ),
+    )
+    configured = ["mixed", "3", "2000", "12", "7", "9", "250", "s"]
+    times = ["7.500000", "0.900000", "0.100000", "0.200000", "0.050000", "253.2500"]
+    assert [row[name] for name in SEED_COLUMNS[:14]] == configured + times
+    assert [row[name] for name in SEED_COLUMNS[14:]] == [
+        f"{SEED_SET[p]:.6f}" for p in ("10", "25", "50", "75", "90", "95")
+    ]
+    assert (row["99%"], row["99.9%"]) == ("0.270000", "0.280000")
+    assert [row[f"ServiceTime_{p}%_s"] for p in ("50", "95", "99", "99.9")] == [
+        f"{service[p]:.6f}" for p in ("50", "95", "99", "99.9")
+    ]
+    rest = {
+        "Scenario": "m",
+        "Repetition": "3",
+        "Target": "etcd2",
+        "Errors": "60",
+        "Unknown": "10",
+        "Excluded": "100",
+        "Error": "60 requests failed",
+        "Leader": "etcd3",
+        "OfferedRate_per_s": "267.2500",
+        "AchievedRate_per_s": "261.5000",
+        "Unsent": "40",
+        "FellBehind": "yes",
+        "GeneratorLate": "3",
+        "ReadSpan": "1 key",
+        "ReadLimit": "-",
+        "ReadAnswer": "values",
+        "LinkDelay_ms": "3",
+        "Bandwidth_mbps": "1000",
+        "LinkJitter_ms": "0",
+        "LinkLoss_ratio": "0",
+        "Cpus": "0.5;1;1.5",
+        "Memory_bytes": "1048576;2097152;3145728",
+        "ClientLink": "0 ms unlimited",
+        "ClientCpus": "1.5",
+        "ClientMemory_bytes": "268435456",
+        "Heartbeat_ms": "130",
+        "ElectionTimeout_ms": "1300",
+        "Data": "tmpfs",
+        "CongestionControl": "bbr",
+        "RttExpected_ms": "12.003",
+        "RttMeasured_ms": "12.024",
+        "Realtime": "no",
+        "LinkLateness_99%_us": "20.3",
+        "IngressPollDelay_99%_us": "40.7",
+        "Hosts": "containernet",
+        "Links": "tclink",
+        "Store": "etcd",
+        "StoreVersion": "3.7.3",
+        "Config": "3node-3ms.json",
+        "ConfigHash": "c0ffee",
+        "ScenarioHash": "5ce7a810",
+        "OtherLabs": "2",
+        "CpuModel": "cpu x",
+        "Commit": "abc",
+        "RunId": "run-7",
+        "Timestamp": "2026-01-01T00:00:00.000Z",
+    }
+    assert {name: row[name] for name in rest} == rest
+    named = {*SEED_COLUMNS, "99%", "99.9%", *rest, *(f"ServiceTime_{p}%_s" for p in ("50", "95", "99", "99.9"))}
+    assert set(COLUMNS) == named

@@ -1,0 +1,262 @@
+"""Review: a run as a whole on a testbed of fakes: what is torn down, what is on disk, what is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.base.clock import Moment
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError
+from containernet_env.base.stop import Stop
+from containernet_env.results import run_directory
+from containernet_env.results.run_directory import RunDirectory
+from containernet_env.runs import measure as measure_module
+from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs.measure import measure
+from containernet_env.runs.prepare import prepare
+from containernet_env.runs.progress import Silent
+from containernet_env.runs.testbed import Testbed
+from containernet_env.setup.images import Images
+from tests.unit.review import finding
+from tests.unit.test_matrix import FakeCluster, FakeNet, FakeServer
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
+
+
+class FakeTestbed:
+    """Comes up and goes down; ``downs`` counts the latter."""
+
+    def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
+        self.images: dict[str, str] = {}
+        self.ups = self.downs = 0
+        self.leader_at_start = "etcd1"
+        self.network_failure = None
+        self.network = FakeNet()
+        self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
+        self.client_host = SimpleNamespace(alive=True)
+        self.server, self.cluster = FakeServer(), FakeCluster()
+        self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
+        self.rtt = self.realtime = None
+        self.fail: BaseException | None = None
+
+    def up(self) -> None:
+        self.ups += 1
+        if self.fail is not None:
+            raise self.fail
+
+    def down(self) -> None:
+        self.downs += 1
+
+    def link_facts(self) -> dict[str, Any]:
+        return {}
+
+    host_facts = link_facts
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        yield "etcd1", "ready\n"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+    beds: list[FakeTestbed] = []
+
+    def create(*arguments: Any, **named: Any) -> FakeTestbed:
+        beds.append(FakeTestbed(*arguments, **named))
+        return beds[-1]
+
+    monkeypatch.setattr(measure_module, "require_root", lambda: None)
+    monkeypatch.setattr(measure_module, "RunLock", nullcontext)
+    monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
+    monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
+    monkeypatch.setattr(measure_module.machine, "facts", dict)
+    monkeypatch.setattr(measure_module, "Testbed", create)
+    return beds
+
+
+def run(out: Path, **arguments: Any) -> Any:
+    return measure(CONFIG, QUICK, out, only=["write-leader-50x1x1-4B-64B"], **arguments)
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    path = next(out.with_suffix(".runs").iterdir()) / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@finding
+def test_a_log_that_cannot_be_written_does_not_keep_the_testbed_up(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk while logs are kept: containers, links and the emulator stay behind."""
+
+    def full(self: RunDirectory, name: str, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunDirectory, "write_log", full)
+    with pytest.raises((OSError, ContainernetEnvError)):
+        run(tmp_path / "out.csv")
+    assert made[0].downs == 1
+
+
+@finding
+def test_a_log_that_cannot_be_read_does_not_keep_the_testbed_up(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: FakeTestbed) -> Iterator[tuple[str, str]]:
+        yield "etcd1", "ready\n"
+        raise ConnectionResetError("the engine went away")
+
+    monkeypatch.setattr(FakeTestbed, "logs", broken)
+    with pytest.raises((OSError, ContainernetEnvError)):
+        run(tmp_path / "out.csv")
+    assert made[0].downs == 1
+
+
+@finding
+def test_a_console_that_is_gone_does_not_keep_the_testbed_up(made: list[FakeTestbed], tmp_path: Path) -> None:
+    """`run ... | head`: the stage of the tear-down cannot be shown."""
+
+    class Gone(Silent):
+        def stage(self, name: str) -> Any:
+            if name == "tear-down":
+                raise BrokenPipeError(32, "Broken pipe")
+            return super().stage(name)
+
+    with pytest.raises(BrokenPipeError):
+        run(tmp_path / "out.csv", progress=Gone())
+    assert made[0].downs == 1
+
+
+@finding
+def test_a_run_that_failed_says_so_in_its_events(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last event is 'run_ended 0 of 1 scenarios, 0 failed' and nothing in the run directory says why."""
+
+    def fail(self: FakeTestbed) -> None:
+        raise RunError("the cluster did not start: etcd1 ended with exit code 1")
+
+    monkeypatch.setattr(FakeTestbed, "up", fail)
+    with pytest.raises(RunError):
+        run(tmp_path / "out.csv")
+    assert any("the cluster did not start" in event["text"] for event in events(tmp_path / "out.csv"))
+
+
+@finding
+def test_a_run_that_was_asked_to_end_says_so_in_its_events(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(self: FakeTestbed) -> None:
+        raise Interrupted(0)
+
+    monkeypatch.setattr(FakeTestbed, "up", stopped)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "out.csv")
+    assert any("interrupted" in event["text"] for event in events(tmp_path / "out.csv"))
+
+
+@finding
+def test_a_tear_down_that_fails_ends_the_run_in_its_events_too(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FakeTestbed) -> None:
+        raise RunError("not everything could be removed")
+
+    monkeypatch.setattr(FakeTestbed, "down", fail)
+    with pytest.raises(RunError):
+        run(tmp_path / "out.csv")
+    assert events(tmp_path / "out.csv")[-1]["kind"] == "run_ended"
+
+
+@finding
+def test_a_stop_that_came_before_the_run_brings_nothing_up(made: list[FakeTestbed], tmp_path: Path) -> None:
+    stop = Stop()
+    stop.request()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "out.csv", stop=stop)
+    assert not made or made[0].ups == 0
+
+
+@finding
+def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only RunError and OSError of a step are caught: another one of the relay leaves every container."""
+    stopped = []
+    net = SimpleNamespace(on_event=lambda handler: None, stop=lambda: stopped.append(True))
+    monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
+    plan = prepare(CONFIG, QUICK)
+    bed: Any = Testbed(
+        plan, Images(etcd="e", benchmark="b"), Silent(), port=0, tolerance=measure_module.DEFAULT_TOLERANCE
+    )
+
+    def fail() -> None:
+        raise RuntimeError("cannot join thread before it is started")
+
+    bed.relay = SimpleNamespace(close=fail)
+    with pytest.raises((RuntimeError, RunError)):
+        bed.down()
+    assert stopped
+
+
+@finding
+def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is taken before the lock: of two threads the later one may be written first."""
+    directory = RunDirectory(tmp_path / "out.csv", "r")
+    second_is_written, first_has_its_time = threading.Event(), threading.Event()
+    real = Moment.now
+
+    def now() -> Moment:
+        moment = real()
+        if threading.current_thread().name == "first":
+            first_has_its_time.set()
+            second_is_written.wait(0.5)
+        return moment
+
+    monkeypatch.setattr(run_directory.Moment, "now", staticmethod(now))
+    first = threading.Thread(target=directory.add_event, args=("network_failed", "x"), name="first")
+    first.start()
+    first_has_its_time.wait(5)
+    directory.add_event("scenario_ended", "y")
+    second_is_written.set()
+    first.join()
+    lines = [json.loads(line)["at_ns"] for line in (directory.path / "events.jsonl").read_text().splitlines()]
+    assert lines == sorted(lines)
+
+
+@finding
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"engine": "podman"},
+        {"only": "*"},
+        {"congestion_control": "nope"},
+        {"quick": True},
+        {"port": -1},
+        {"port": 70_000},
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_before_anything_is_created(
+    made: list[FakeTestbed], tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    """docs/python.md: UsageError where an argument is refused, and nothing was created."""
+    with pytest.raises((UsageError, TypeError)):
+        measure(CONFIG, QUICK, tmp_path / "out.csv", **({"only": ["write-leader-50x1x1-4B-64B"]} | arguments))
+    assert not made
+    assert not (tmp_path / "out.csv").exists()
+
+
+@finding
+def test_a_stop_token_serves_a_second_run(made: list[FakeTestbed], tmp_path: Path) -> None:
+    """A caller hands one token to several runs: the first one's tear-down shields it for good."""
+    stop = Stop()
+    run(tmp_path / "a.csv", stop=stop)
+    stop.request()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "b.csv", stop=stop)

@@ -1,0 +1,243 @@
+"""Review: what `results` and `show` say, and which experiments count as one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.analysis.repetitions import summarize
+from containernet_env.base.errors import ContainernetEnvError
+from containernet_env.cli import group
+from containernet_env.plan.identity import config_hash
+from containernet_env.results.columns import SEED_COLUMNS
+from containernet_env.results.csv_file import load
+from containernet_env.results.run_directory import RunDirectory
+from containernet_env.runs.prepare import prepare
+from tests.unit.review import finding
+from tests.unit.test_repetitions import write
+from tests.unit.test_run_directory import OUTCOME, PROOF, manifest
+
+QUICK = Path(__file__).resolve().parents[2] / "configs" / "scenarios" / "quick.json"
+
+
+def shown(*words: str) -> str:
+    done = CliRunner().invoke(group, list(words))
+    assert done.exception is None or isinstance(done.exception, SystemExit | ContainernetEnvError), repr(done.exception)
+    return done.output
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@finding
+def test_rows_of_the_seeds_form_with_other_request_counts_are_not_merged(tmp_path: Path) -> None:
+    """In that form RequestCount is what was configured, and nothing else in the row tells the two apart."""
+    path = tmp_path / "seed.csv"
+    rest = ",1" * 16
+    path.write_text(f"{','.join(SEED_COLUMNS)}\nwrite,3,100{rest},0.1\nwrite,3,100000{rest},0.9\n")
+    assert summarize(load(path))["rows"].tolist() == [1, 1]
+
+
+@finding
+def test_a_torn_number_is_in_no_median(tmp_path: Path) -> None:
+    """0.0345 that was cut to 0.0 makes the median 17.2 ms; the last line has no end, so its last value is unsure."""
+    path = tmp_path / "seed.csv"
+    line = f"write,3,100{',1' * 16}"
+    path.write_text(f"{','.join(SEED_COLUMNS)}\n{line},0.0345\n{line},0.0")
+    assert summarize(load(path))["95%"].tolist() == [0.0345]
+
+
+@finding
+def test_a_torn_row_is_in_no_median_either(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write(path, {"50%": "0.018"}, {"50%": "0.018"})
+    content = path.read_bytes()
+    last = content.rindex(b"write")
+    path.write_bytes(content[:last] + content[last : content.index(b"0.018", last) + 3] + b"\n")
+    assert summarize(load(path), ["TestType"])["50%"].tolist() == [0.018]
+
+
+@finding
+def test_a_row_that_failed_half_way_is_in_no_median(tmp_path: Path) -> None:
+    """A member that was killed leaves figures of the part before it: they count like those of a whole scenario."""
+    frame = write(
+        tmp_path / "out.csv", {"Requests/sec": "100"}, {"Requests/sec": "900", "Error": "etcd2 was OOM-killed"}
+    )
+    assert summarize(frame)["Requests/sec"].tolist() == [100.0]
+
+
+@finding
+@pytest.mark.parametrize("column", ["CpuModel", "Commit"])
+def test_rows_of_other_machines_and_programs_are_not_merged(tmp_path: Path, column: str) -> None:
+    """They are in the row because they are varied; what is merged by default hides them."""
+    frame = write(tmp_path / "out.csv", {column: "one", "50%": "0.01"}, {column: "other", "50%": "0.03"})
+    assert summarize(frame)["rows"].tolist() == [1, 1]
+
+
+@finding
+def test_a_results_file_without_rows_is_shown(tmp_path: Path) -> None:
+    """What a run leaves that failed in its bring-up: `results` ends with a traceback."""
+    write(tmp_path / "out.csv")
+    shown("results", str(tmp_path / "out.csv"))
+
+
+@finding
+def test_a_results_file_without_rows_has_its_header_as_csv(tmp_path: Path) -> None:
+    write(tmp_path / "out.csv")
+    assert "rows" in shown("results", str(tmp_path / "out.csv"), "--csv")
+
+
+@finding
+def test_lines_of_different_experiments_can_be_told_apart(tmp_path: Path) -> None:
+    """Three experiments of one name: three lines that say the same."""
+    write(
+        tmp_path / "out.csv",
+        {"ClientCount": "10", "ScenarioHash": "s1", "ConfigHash": "a"},
+        {"ClientCount": "1000", "ScenarioHash": "s2", "ConfigHash": "a"},
+        {"ClientCount": "1000", "ScenarioHash": "s2", "ConfigHash": "b"},
+    )
+    lines = [line for line in shown("results", str(tmp_path / "out.csv")).splitlines() if line.startswith("w ")]
+    assert len(set(lines)) == 3, lines
+
+
+@finding
+def test_large_numbers_are_shown_whole(tmp_path: Path) -> None:
+    rows = [{"ReadLimit": "1234567", "ScenarioHash": "a"}, {"ReadLimit": "1234568", "ScenarioHash": "b"}, {}]
+    write(tmp_path / "out.csv", *rows)
+    assert "1234567" in shown("results", str(tmp_path / "out.csv"), "--by", "ReadLimit")
+
+
+@finding
+def test_text_in_brackets_is_shown_as_it_is_by_results(tmp_path: Path) -> None:
+    write(tmp_path / "out.csv", {"Config": "wan[old].json"}, {"Config": "lan[/x].json"})
+    output = shown("results", str(tmp_path / "out.csv"), "--by", "Config")
+    assert "wan[old].json" in output and "lan[/x].json" in output
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+def topology(tmp_path: Path, text: str, **options: Any) -> str:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    return config_hash(prepare(path, QUICK, **options))
+
+
+def nodes(more: dict[str, Any] | None = None) -> str:
+    node = {"mem": "512m", "cpus": 1, "bandwidth": 100, "link_delay": "3ms"}
+    return json.dumps({"nodes": [{"ip": f"10.0.0.{number}", **node} for number in (1, 2, 3)], **(more or {})})
+
+
+@finding
+def test_a_number_means_the_same_however_it_is_written(tmp_path: Path) -> None:
+    text = nodes()
+    assert topology(tmp_path, text) == topology(tmp_path, text.replace('"cpus": 1,', '"cpus": 1.0,'))
+
+
+@finding
+def test_the_links_that_were_chosen_count_and_not_whether_they_were_named(tmp_path: Path) -> None:
+    """Where `auto` comes to the emulator, `--links emulator` is the same experiment: Links says 'emulator' for both."""
+    assert topology(tmp_path, nodes()) == topology(tmp_path, nodes(), links="emulator")
+
+
+@finding
+def test_a_timing_that_is_written_out_is_the_one_that_follows(tmp_path: Path) -> None:
+    """heartbeat_from and election_from are in the hash: where a value came from is no part of the experiment."""
+    more = {"etcd": {"heartbeat_interval": "100ms", "election_timeout": "1s"}}
+    assert topology(tmp_path, nodes()) == topology(tmp_path, nodes(more))
+
+
+@finding
+@pytest.mark.parametrize(("one", "other"), [("100", "100.0"), ("0.5", "0.50")])
+def test_a_scenario_is_the_same_however_its_numbers_are_written(tmp_path: Path, one: str, other: str) -> None:
+    text = (
+        '{"scenarios": [{"type": "mixed", "consistency": "l", "ratio": 0.5, '
+        '"load": {"rate": 100, "duration": "1s", "clients": 1, "conns": 1}}]}'
+    )
+    hashes = set()
+    for written in (text, text.replace(f": {one},", f": {other},")):
+        path = tmp_path / "scenarios.json"
+        path.write_text(written)
+        hashes |= {item.scheduled.identity for item in prepare(QUICK.parents[1] / "3node-3ms.json", path).scenarios}
+    assert len(hashes) == 1
+
+
+# --- show -------------------------------------------------------------------------------------------------------------
+
+
+def directory(results: Path) -> RunDirectory:
+    made = RunDirectory(results, "20260101T000000Z-aaa")
+    made.write_manifest(manifest())
+    made.add_proof(PROOF)
+    made.add_scenario(OUTCOME)
+    return made
+
+
+@finding
+def test_text_in_brackets_is_shown_as_it_is_by_show(tmp_path: Path) -> None:
+    """An event such as 'docker said: [/run/x] ...' ends `show --events` with rich's MarkupError."""
+    made = directory(tmp_path / "out.csv")
+    made.add_event("network_failed", "the emulator ended: open [/dev/net/tun]: [bold]refused")
+    assert "open [/dev/net/tun]: [bold]refused" in shown("show", str(made.path), "--events")
+
+
+@finding
+def test_a_folder_of_somebody_else_is_not_the_newest_run(tmp_path: Path) -> None:
+    made = directory(tmp_path / "out.csv")
+    (made.path.parent / "zz-notes").mkdir()
+    assert "run 20260101T000000Z-aaa" in shown("show", str(tmp_path / "out.csv"))
+
+
+@finding
+@pytest.mark.parametrize("name", ["out.txt", "out"])
+def test_the_run_of_a_results_file_is_found_whatever_its_suffix(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("")
+    directory(tmp_path / name)
+    assert "run 20260101T000000Z-aaa" in shown("show", str(tmp_path / name))
+
+
+@finding
+def test_two_results_files_do_not_share_their_runs(tmp_path: Path) -> None:
+    """a.b.csv and a.b.txt both have a.b.runs: `show` of one shows the other's newest run."""
+    assert RunDirectory(tmp_path / "a.csv", "r").path.parent != RunDirectory(tmp_path / "a.txt", "r").path.parent
+
+
+@finding
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("manifest.json", {"schema": 1}),
+        ("network.json", {"schema": 1, "proofs": 5}),
+        ("scenarios.jsonl", {"schema": 1}),
+        ("events.jsonl", {"schema": 1}),
+    ],
+)
+def test_a_file_that_is_not_of_its_form_is_refused_without_a_traceback(
+    tmp_path: Path, name: str, content: dict[str, Any]
+) -> None:
+    made = directory(tmp_path / "out.csv")
+    (made.path / name).write_text(json.dumps(content) + "\n")
+    shown("show", str(made.path), "--events")
+
+
+@finding
+def test_lines_that_cannot_be_read_are_refused_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run of root, shown by a user who may not read it."""
+    made = directory(tmp_path / "out.csv")
+    real = Path.read_text
+
+    def read_text(self: Path, *arguments: Any, **named: Any) -> str:
+        if self.name == "scenarios.jsonl":
+            raise PermissionError(13, "Permission denied")
+        return real(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    from containernet_env.cli import main
+
+    assert main(["show", str(made.path)]) == 2
