@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.review import finding
 from tests.unit.test_rooms import problems
 
 
-@finding
 @pytest.mark.parametrize(
     ("room", "text"),
     [
@@ -21,6 +19,10 @@ from tests.unit.test_rooms import problems
         ("base", "from containernet_env import measure"),
         ("config", "from containernet_env import *"),
         ("results", "import asyncio\nasyncio.create_subprocess_exec('tc')"),
+        ("results", "from asyncio import create_subprocess_shell as run"),
+        ("model", "import os as o\no.posix_spawn('/sbin/tc', [], {})"),
+        ("config", "from os import spawnv, popen as p"),
+        ("plan", "from importlib import import_module\nimport_module('docker')"),
     ],
 )
 def test_a_way_around_the_rules_is_found(room: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +27,12 @@ ONLY = {
     "scipy": {"results", "analysis", "report"},
     "subprocess": set(RANK) - {"base", "model", "config", "plan", "results", "analysis"},
 }
+FACE = "runs"
+"""The package's face shows what is in this room: who imports the face imports that."""
 FACES = {"__init__.py", "main.py"}
 """The package's face imports what it shows when that is used; main.py is a program that imports nothing of ours."""
+STARTS = re.compile(r"os\.(\*|system|popen|exec[lv]|spawn|posix_spawn)|asyncio\.(\*|subprocess|create_subprocess)")
+"""What starts a program without `subprocess`."""
 
 
 def imports(text: str) -> Iterator[tuple[int, str]]:
@@ -40,6 +45,24 @@ def imports(text: str) -> Iterator[tuple[int, str]]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             named = names if node.module == PACKAGE.name else [str(node.module)]
             yield from ((node.lineno, name) for name in named)
+        elif isinstance(node, ast.Call) and re.search(r"\b(import_module|__import__)$", ast.unparse(node.func)):
+            names = [str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant)]
+            yield from ((node.lineno, name) for name in names)
+
+
+def starts(text: str) -> Iterator[tuple[int, str]]:
+    """Every function that starts a program without `subprocess` and is imported or named in a source, with its line."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    full = {name.asname: name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    for node in nodes:
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            names = [f"{full.get(first, first)}.{rest}"]
+        yield from ((node.lineno, name) for name in names if STARTS.match(name))
 
 
 def problems(room: str, text: str) -> Iterator[str]:
@@ -47,10 +70,12 @@ def problems(room: str, text: str) -> Iterator[str]:
     for line, name in imports(text):
         first, _, rest = name.partition(".")
         other = rest.partition(".")[0]
-        if first == PACKAGE.name and other in RANK and other != room and RANK[other] >= RANK[room]:
+        if first == PACKAGE.name and other != room and RANK.get(other, RANK[FACE]) >= RANK[room]:
             yield f"line {line}: {room} imports {name}, which does not stand left of it"
         if first in ONLY and room not in ONLY[first]:
             yield f"line {line}: {room} imports {first}, which only {', '.join(sorted(ONLY[first]))} may know"
+    if room not in ONLY["subprocess"]:
+        yield from (f"line {line}: {room} starts a program by {name}" for line, name in starts(text))
 
 
 def test_every_room_keeps_to_the_rules() -> None:
