@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from containernet_env.base.units import format_number
 from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
 
 
@@ -21,7 +22,7 @@ from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
     multiple=True,
     metavar="COLUMN",
     help="Merge rows that agree in this column, and no matter in which others; repeatable. "
-    "By default rows are merged that agree in everything configured.",
+    "By default rows are merged that agree in everything configured, in CPU model and commit.",
 )
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
@@ -30,7 +31,8 @@ def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
     from containernet_env.analysis.repetitions import FIGURES, summarize
     from containernet_env.results.csv_file import load
 
-    summary = summarize(load(file), by)
+    # Not among what is printed for programs.
+    summary = summarize(load(file, lambda text: click.echo(text, err=True)), by)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -50,15 +52,19 @@ def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
         cells += [str(group["rows"]), str(group["failed"])]
         cells += [_spread(group, figure, texts.get(figure, milliseconds_text)) for figure in FIGURES]
         table.add_row(*cells)
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(table)
-    if len(summary) and (summary["rows"] > 1).any():
-        click.echo("\nmedian over the rows of each line, with the least and the largest in brackets")
+    # Text of a file may hold brackets or colons that rich would take for markup.
+    Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+    if summary.empty:
+        click.echo("\nno rows yet")
+    elif (summary["rows"] > 1).any():
+        whose = " that did not fail" if summary["failed"].any() else ""
+        click.echo(f"\nmedian over the rows of each line{whose}, with the least and the largest in brackets")
 
 
 def _words(value: Any) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def _spread(group: dict[Any, Any], figure: str, text: Callable[[float | None], str]) -> str:

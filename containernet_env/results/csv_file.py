@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,20 +120,34 @@ class ResultsFile:
             data = data[os.write(self._fd, data) :]
 
 
-def load(path: Path) -> pandas.DataFrame:
+def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.DataFrame:
     """The rows of a results file: one column per CSV column, '-' as missing, numeric columns as numbers.
 
+    Rows that were torn (a run that was killed while writing) are left out, and ``note`` is told of each: those with
+    fewer or more values than the header, and a last one whose line does not end, since its last value may be cut.
     Raises UsageError where the file cannot be read or its header is not one of ours.
     """
     import pandas
 
     try:
-        frame = pandas.read_csv(path, dtype=str, keep_default_na=False, na_values=[NOT_APPLICABLE], on_bad_lines="warn")
-    except (OSError, ValueError) as error:
+        # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
+        lines = path.read_bytes().decode().split("\n")
+        header, *rows = [next(csv.reader([line.rstrip("\r")]), []) for line in lines]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, csv.Error) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if tuple(frame.columns) not in FORMS:
-        raise UsageError(f"{path} is not a results file: unknown header {list(frame.columns)[:5]}...")
-    return typed(frame)
+    if tuple(header) not in FORMS:
+        raise UsageError(f"{path} is not a results file: unknown header {header[:5]}...")
+    whole = []
+    for number, row in enumerate(rows, start=2):
+        if row and number == len(lines):
+            note(f"{path}, line {number} is left out: it does not end, so its last value may be cut short")
+        elif len(row) == len(header):
+            whole.append(row)
+        elif row:
+            note(f"{path}, line {number} is left out: it has {len(row)} values for {len(header)} columns")
+    return typed(pandas.DataFrame(whole, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
 
 
 def frame_of(rows: Sequence[Mapping[str, str]]) -> pandas.DataFrame:
