@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from decimal import Decimal
 from typing import Any
 
+from containernet_env.base.units import format_number
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.export import link_values
 from containernet_env.plan.plan import Plan
@@ -15,9 +18,10 @@ _DIGITS = 12
 
 
 def config_hash(plan: Plan) -> str:
-    """Hash of everything configured but the load: hosts with limits, links, the store's settings, implementations.
+    """Hash of everything configured but the load: hosts with limits, links, the store's settings, kind of hosts.
 
-    12 hexadecimal digits. Names of files, the run's id and the machine are not part of it.
+    12 hexadecimal digits. Names of files, the run's id and the machine are not part of it, nor is what carries the
+    links: ``auto`` leaves that to the machine, so a row has it in a column of its own (``Links``).
     """
     hosts = [
         {
@@ -30,9 +34,11 @@ def config_hash(plan: Plan) -> str:
         }
         for host in plan.hosts
     ]
-    choices = [plan.options.engine, plan.links_by, plan.options.switches]
+    choices = [plan.options.engine, plan.options.switches]
+    # Where a value came from is no part of the experiment.
+    timing = {name: value for name, value in plan.timing.values().items() if not name.endswith("_from")}
     links = [link_values(link) for link in plan.links]
-    return _digest([plan.store.name, hosts, links, dict(plan.timing.values()), choices])
+    return _digest([plan.store.name, hosts, links, timing, choices])
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
@@ -41,5 +47,16 @@ def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    text = json.dumps(_canonical(value), sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _canonical(value: Any) -> Any:
+    """The value with each number in one form: 1, 1.0 and 1.00 are the same."""
+    if isinstance(value, Mapping):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return format_number(value)
+    return value

@@ -415,7 +415,7 @@ OUR_TABLE = (
         "ConfigHash",
         "configured",
         "of everything configured but the load: equal where hosts, links, store and their settings are equal, "
-        "however the file is written",
+        "however the file is written; what carries the links is in `Links` alone",
         lambda facts, outcome: facts.config_hash,
     ),
     _words(

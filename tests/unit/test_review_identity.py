@@ -11,6 +11,7 @@ import pytest
 
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.identity import config_hash, scenario_hash
+from containernet_env.results.columns import BY_NAME
 from containernet_env.runs.prepare import prepare
 
 QUICK = Path(__file__).resolve().parents[2] / "configs" / "scenarios" / "quick.json"
@@ -61,10 +62,16 @@ def test_another_client_or_store_is_another_experiment(tmp_path: Path, change: d
     assert hash_of(tmp_path, BASE | change) != hash_of(tmp_path, BASE)
 
 
-@pytest.mark.parametrize("options", [{"congestion_control": "bbr"}, {"links": "netem"}], ids=str)
+@pytest.mark.parametrize("options", [{"congestion_control": "bbr"}, {"switches": "bridge"}], ids=str)
 def test_another_means_is_another_experiment(tmp_path: Path, options: dict[str, Any]) -> None:
     config = {"nodes": [{"ip": "10.0.0.1", "mem": "512m", "cpus": 1, "link": LINK}]}
     assert hash_of(tmp_path, config, **options) != hash_of(tmp_path, config)
+
+
+def test_what_carries_the_links_is_told_by_its_own_column(tmp_path: Path) -> None:
+    """Where `auto` is asked for the machine decides, so no hash of a plan can know it; `Links` does, in every row."""
+    assert hash_of(tmp_path, BASE, links="netem") == hash_of(tmp_path, BASE)
+    assert BY_NAME["Links"].role == "configured"
 
 
 def test_the_data_set_counts_where_it_is_read() -> None:

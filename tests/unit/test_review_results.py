@@ -130,26 +130,22 @@ def nodes(more: dict[str, Any] | None = None) -> str:
     return json.dumps({"nodes": [{"ip": f"10.0.0.{number}", **node} for number in (1, 2, 3)], **(more or {})})
 
 
-@finding
 def test_a_number_means_the_same_however_it_is_written(tmp_path: Path) -> None:
     text = nodes()
     assert topology(tmp_path, text) == topology(tmp_path, text.replace('"cpus": 1,', '"cpus": 1.0,'))
 
 
-@finding
 def test_the_links_that_were_chosen_count_and_not_whether_they_were_named(tmp_path: Path) -> None:
     """Where `auto` comes to the emulator, `--links emulator` is the same experiment: Links says 'emulator' for both."""
     assert topology(tmp_path, nodes()) == topology(tmp_path, nodes(), links="emulator")
 
 
-@finding
 def test_a_timing_that_is_written_out_is_the_one_that_follows(tmp_path: Path) -> None:
-    """heartbeat_from and election_from are in the hash: where a value came from is no part of the experiment."""
+    """Where a value came from (heartbeat_from, election_from) is no part of the experiment."""
     more = {"etcd": {"heartbeat_interval": "100ms", "election_timeout": "1s"}}
     assert topology(tmp_path, nodes()) == topology(tmp_path, nodes(more))
 
 
-@finding
 @pytest.mark.parametrize(("one", "other"), [("100", "100.0"), ("0.5", "0.50")])
 def test_a_scenario_is_the_same_however_its_numbers_are_written(tmp_path: Path, one: str, other: str) -> None:
     text = (
