@@ -21,12 +21,13 @@ from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text, se
 def command(run: Path, events: bool) -> None:
     """Show RUN: what was measured on what, the network's proof, every scenario and its findings.
 
-    RUN is a run directory (OUT.runs/RUN), or a CSV, whose newest run is shown.
+    RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is shown.
     """
     from containernet_env.results.run_directory import find_run, read_run
 
     found = read_run(find_run(run))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    # What was written down may hold brackets or colons that rich would take for markup.
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
     console.print(f"run {found.path.name}, in {found.path}", soft_wrap=True)
     for line in _header(found.manifest):
         console.print(f"  {line}", soft_wrap=True)

@@ -1,18 +1,22 @@
 """The run directory beside the CSV: everything that a row has no room for.
 
-For rows in ``out.csv`` it is ``out.runs/<run id>/``. Whatever has ended is on disk: whole files are replaced
-atomically, lines are appended and forced to disk one by one, so the cost of a scenario does not grow with the run.
+For rows in ``out.csv`` it is ``out.runs/<run id>/``, for those in ``out.txt`` ``out.txt-runs/<run id>/``. Whatever has
+ended is on disk: whole files are replaced atomically, lines are appended and forced to disk one by one, so the cost of
+a scenario does not grow with the run.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
@@ -29,11 +33,15 @@ MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
 )
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
+_REMEDY = "It was changed since the run wrote it: move it away, and the rest of the run is shown."
 
 
 def runs_folder(results: Path) -> Path:
-    """The folder of a CSV's run directories."""
-    return results.parent / f"{results.stem}.runs"
+    """The folder of a results file's run directories: ``a.csv`` has ``a.runs``, any other ``NAME`` has ``NAME-runs``.
+
+    No two files share one, and the one of ``a`` is not that of ``a.csv``.
+    """
+    return results.with_suffix(".runs") if results.suffix == ".csv" else results.parent / f"{results.name}-runs"
 
 
 class RunDirectory:
@@ -149,57 +157,87 @@ class ReadRun:
 
 
 def find_run(place: Path) -> Path:
-    """The run directory that ``place`` means: itself, or the newest of a CSV or of a folder of runs.
+    """The run directory that ``place`` means: itself, or the newest of a results file or of a folder of runs.
 
-    Raises ``UsageError`` where there is none.
+    Raises ``UsageError`` where there is none, and where that cannot be found out.
     """
-    if (place / MANIFEST).is_file() or (place / EVENTS).is_file():
-        return place
-    folder = runs_folder(place) if place.suffix == ".csv" else place
-    found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    try:
+        if _is_run(place):
+            return place
+        folder = place if place.is_dir() else runs_folder(place)
+        found = sorted(path for path in folder.iterdir() if _is_run(path)) if folder.is_dir() else []
+    except OSError as error:
+        raise _unreadable(place, error) from error
     if not found:
         raise UsageError(
             f"{place} is no run: got no {MANIFEST} there and no run directory in {folder}\n"
-            "  Name a run directory (OUT.runs/RUN), or a CSV, whose newest run is shown."
+            "  Name a run directory (OUT.runs/RUN), or a results file, whose newest run is shown."
         )
     return found[-1]
 
 
 def read_run(path: Path) -> ReadRun:
-    """Read a run directory back. Raises ``UsageError`` for a file that is of another version."""
-    scenarios, torn_scenarios = _read_lines(path / SCENARIOS)
-    events, torn_events = _read_lines(path / EVENTS)
+    """Read a run directory back. Raises ``UsageError`` for a file that cannot be read or is not of its form."""
+    scenarios, torn_scenarios = _read_lines(path / SCENARIOS, ScenarioLine)
+    events, torn_events = _read_lines(path / EVENTS, EventLine)
+    manifest, network = _read(path / MANIFEST, Manifest), _read(path / NETWORK, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
-    torn = torn_scenarios + torn_events
-    return ReadRun(path, _read(path / MANIFEST), _read(path / NETWORK), scenarios, events, logs, torn)
+    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events)
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
-    if not path.is_file():
+def _is_run(path: Path) -> bool:
+    return (path / MANIFEST).is_file() or (path / EVENTS).is_file()
+
+
+def _text(path: Path) -> str | None:
+    """What the file holds; ``None`` where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> UsageError:
+    remedy = "\n  Run this as a user who may read it." if isinstance(error, PermissionError) else ""
+    return UsageError(f"{error.filename or path} cannot be read: {error.strerror}{remedy}")
+
+
+def _read(path: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
+    text = _text(path)
+    if text is None:
         return None
     try:
-        return _known(json.loads(path.read_text(encoding="utf-8")), path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        return _known(json.loads(text), str(path), form)
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}\n  {_REMEDY}") from error
 
 
-def _read_lines(path: Path) -> tuple[list[Mapping[str, Any]], int]:
+def _read_lines(path: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]], int]:
     lines: list[Mapping[str, Any]] = []
     torn = 0
-    if path.is_file():
-        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                value = json.loads(text)
-            except ValueError:
-                torn += 1
-                continue
-            lines.append(_known(value, path))
+    for number, text in enumerate((_text(path) or "").splitlines(), start=1):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            torn += 1
+            continue
+        lines.append(_known(value, f"{path}, line {number},", form))
     return lines, torn
 
 
-def _known(value: Any, path: Path) -> Mapping[str, Any]:
+def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
+    """The value, if it is of that form."""
     version = value.get("schema") if isinstance(value, dict) else None
     if version != 1:
-        raise UsageError(f"{path} is of version {version!r}; version 1 is read here")
+        raise UsageError(f"{where} is of version {version!r}; version 1 is read here")
     assert isinstance(value, dict)
+    try:
+        form.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        got = textwrap.shorten(json.dumps(first["input"], default=str), 100)
+        raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
     return value
