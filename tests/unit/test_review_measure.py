@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,9 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results import run_directory
+from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.measure import measure
@@ -260,3 +262,48 @@ def test_a_stop_token_serves_a_second_run(made: list[FakeTestbed], tmp_path: Pat
     stop.request()
     with pytest.raises(Interrupted):
         run(tmp_path / "b.csv", stop=stop)
+
+
+@finding
+@pytest.mark.parametrize("moment", ["while it is proved", "as it has been measured"])
+def test_a_network_that_could_not_be_proved_has_its_network_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """network.json is to be there also where the proof failed; a prober or a link that fails leaves none."""
+    net = SimpleNamespace(on_event=lambda handler: None, link_backend_facts=dict, link_backend="the emulator")
+    monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
+    proofs: list[Any] = []
+    bed: Any = Testbed(
+        prepare(CONFIG, QUICK),
+        Images(etcd="e", benchmark="b"),
+        Silent(),
+        port=0,
+        tolerance=measure_module.DEFAULT_TOLERANCE,
+        on_proof=proofs.append,
+    )
+
+    def fail(*arguments: Any, **named: Any) -> Any:
+        if moment == "while it is proved":
+            raise RunError("the RTT measurement took more than 60 s")
+        bed.network_failure = "the link emulator ended with status -9"
+        return testbed_module.RttTable(())
+
+    monkeypatch.setattr(testbed_module, "measure_rtt", fail)
+    with pytest.raises(RunError):
+        bed._prove_network()
+    assert [proof.passed for proof in proofs] == [False]
+
+
+@finding
+def test_a_device_that_cannot_hold_rows_is_refused_or_taken() -> None:
+    """`run CONFIG /dev/null` ends with a traceback: OSError: [Errno 22] Invalid argument."""
+    results = ResultsFile(Path("/dev/null"))
+    with suppress(UsageError):
+        results.open()
+    results.close()
+
+
+@finding
+@pytest.mark.parametrize("name", FILES)
+def test_the_schema_requires_the_version_without_which_a_file_is_refused(name: str) -> None:
+    assert "schema" in json_schema(name)["required"]
