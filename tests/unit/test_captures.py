@@ -1,4 +1,4 @@
-"""Review: the shell's own commands."""
+"""Recordings of the shell share no file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 
 from containernet_env.base.errors import ContainernetEnvError
 from containernet_env.containernet import live_links
-from tests.unit.review import finding
 
 
-@finding
 def test_two_recordings_into_one_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both write over each other: `capture stop` told of 370 frames, and the file could be read up to the fifth."""
     monkeypatch.setattr(
