@@ -75,6 +75,13 @@ class RunError(ContainernetEnvError):
     """The run could not be carried out or did not end as it should."""
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says, for a row or a note: one of ours as it is, another one with its type."""
+    if isinstance(error, ContainernetEnvError | Interrupted | OSError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
 class Interrupted(BaseException):
     """The run has to end early; ``signum`` is the number of the signal that requested this, 0 if none did.
 

@@ -36,7 +36,11 @@ class Stop:
         """From here on nothing raises, so that the tear-down completes. Idempotent."""
         self._shielded = True
 
+    def unshield(self) -> None:
+        """The tear-down is over: what was requested meanwhile ends the caller's next run."""
+        self._shielded = False
+
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A block that is carried out as a whole. Not to be nested."""
+        """A block that is carried out as a whole; may be nested."""
         yield

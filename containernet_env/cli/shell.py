@@ -47,7 +47,7 @@ def command(
     from containernet_env.runs.lock import refuse_while_measured
     from containernet_env.runs.measure import require_root
     from containernet_env.runs.prepare import prepare_shell
-    from containernet_env.runs.testbed import Testbed
+    from containernet_env.runs.testbed import Testbed, take_down
     from containernet_env.setup import ready_images
 
     console = Console(highlight=False, stderr=True)
@@ -77,9 +77,7 @@ def command(
                 stop.shield()
         finally:
             stop.shield()
-            with progress.stage("tear-down") as stage:
-                testbed.down()
-                stage.done("nothing of this run is left")
+            take_down(testbed, progress)
     return 128 + stop.received if stop.received is not None and status == 0 else status
 
 

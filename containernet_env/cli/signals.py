@@ -51,7 +51,10 @@ class StopSignals(Stop):
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Within this block a first signal waits; it raises when the block ends. Not to be nested."""
+        """Within this block a first signal waits; it raises when the outermost such block ends."""
+        if self._deferring:
+            yield
+            return
         before = self.received
         self._deferring = True
         try:

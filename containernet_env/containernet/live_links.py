@@ -179,6 +179,9 @@ class LiveLinks:
     def start_capture(self, node: Any, path: Path | str) -> Capture:
         """Record the frames of a host's first interface into a pcap file, until it or the network is stopped."""
         host = self._node(node)
+        for other in self._captures:
+            if other.running and other.path.resolve() == Path(path).resolve():
+                raise UsageError(f"{path} is being recorded into already, by {other.name}; choose another file")
         capture = Capture(host.name, host.pid, host.defaultIntf().name, Path(path))
         self._captures = (*self._captures, capture)
         return capture

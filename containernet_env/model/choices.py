@@ -21,11 +21,12 @@ SwitchesChoice = Literal["auto", "ovs", "bridge"]
 SwitchKind = Literal["emulator", "ovs", "bridge"]
 
 
-def check_choices(links: str, switches: str) -> None:
+def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
     """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
     for name, asked, choices in (
         ("links", links, get_args(LinksChoice)),
         ("switches", switches, get_args(SwitchesChoice)),
+        ("engine", engine, get_args(EngineChoice)),
     ):
         if asked not in choices:
             raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")

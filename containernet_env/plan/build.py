@@ -34,7 +34,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     links and switches contradict each other, or netem or the original Containernet was chosen and cannot carry out the
     links.
     """
-    check_choices(options.links, options.switches)
+    check_choices(options.links, options.switches, options.engine)
     topology = star(config)
     if options.engine == "containernet":
         containernet_rules.check(topology.links, options.links)

@@ -54,6 +54,8 @@ class ResultsFile:
         joined with the next row. Raises UsageError where the file cannot be written or is not ours.
         """
         created = not self.path.exists()
+        if not created and not self.path.is_file() and not self.path.is_dir():
+            raise UsageError(f"cannot write results to {self.path}: it is no regular file")
         try:
             folders = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)

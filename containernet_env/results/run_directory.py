@@ -51,7 +51,7 @@ class RunDirectory:
         self.path = runs_folder(results) / run_id
         self.run_id = run_id
         self._proofs: list[Proof] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write or replace manifest.json."""
@@ -68,8 +68,9 @@ class RunDirectory:
 
     def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
         """Append a line to events.jsonl: it happens now."""
-        now = Moment.now()
-        self._append(EVENTS, EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
+        with self._lock:  # the lines are in the order of their times
+            now = Moment.now()
+            self._append(EVENTS, EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
 
     def write_log(self, name: str, text: str) -> None:
         """Keep the end of a log as logs/``name``.log."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class RunFile(BaseModel):
     """What all of them have."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_serialization_defaults_required=True)
 
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this form")
 
@@ -84,7 +84,11 @@ class EventLine(RunFile):
 
     at: str
     at_ns: int
-    kind: str = Field(description="what kind of event, one word")
+    kind: str = Field(
+        description="run_began, hosts_up, network_proved, cluster_up, matrix_began, dataset_loaded, "
+        "scenario_began, scenario_ended, scenario_not_run, member_died, leader_changed, port_down, emulator_died, "
+        "network_failed, run_failed, run_interrupted, run_ended"
+    )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")
 
@@ -99,5 +103,5 @@ FILES: dict[str, type[RunFile]] = {
 
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of one of ``FILES``."""
-    schema = FILES[name].model_json_schema(by_alias=True)
+    schema = FILES[name].model_json_schema(by_alias=True, mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
@@ -31,6 +32,8 @@ SCENARIO_TIMEOUT_S = 1800.0
 # Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
 # them all. Longer would only add requests that wait for the dead to answer. A network that is gone gets no grace.
 DEATH_GRACE_S = 2.0
+# How the error of a scenario begins whose turn never came.
+NOT_RUN = "not run: "
 # What the server needs beyond the scenario itself to stop the client and answer.
 ANSWER_MARGIN_S = 30.0
 
@@ -68,61 +71,71 @@ class Matrix:
         """Run every scenario in order; each leaves its outcome before the next begins.
 
         A scenario that fails leaves an outcome that says why, and the matrix goes on if the cluster still answers;
-        otherwise each remaining scenario leaves one that says 'not run'. On an exception the running scenario leaves
-        its text ('interrupted' where the run was asked to end) and the exception goes on.
+        otherwise each remaining scenario leaves one that says 'not run'. So it is on an exception, which then goes on;
+        of a run that was asked to end only the running scenario leaves an outcome, 'interrupted'.
         """
         self._progress.matrix_started(self._planned)
-        for index, planned in enumerate(self._planned):
-            if self._target.network_failure is not None:
-                self._give_up(index, self._target.network_failure)
-                return
-            if planned.scheduled.scenario.uses_dataset:
-                failure = self._ensure_dataset()
-                if failure is not None:
-                    self._give_up(index, failure)
+        try:
+            for planned in self._planned:
+                reason = self._target.network_failure or self._carry_out(planned)
+                if reason is not None:
+                    self._give_up(reason)
                     return
-            self._progress.scenario_started(planned)
-            name = planned.scheduled.scenario.name
-            self._on_event("scenario_began", name, name)
-            outcome = self._carry_out(planned.scheduled)
-            self._remember_dataset(outcome)
-            if outcome.error is None or self._target.network_failure is not None:
-                continue
-            if not self._target.cluster.answers(ANSWER_TIMEOUT_S):
-                self._give_up(index + 1, self._why_no_answer())
-                return
+        except Exception as error:
+            with suppress(Exception):  # the first error is the one to tell
+                self._give_up(text_of(error))
+            raise
 
-    def _carry_out(self, scheduled: ScheduledScenario) -> ScenarioOutcome:
-        """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes."""
-        began = Moment.now()
-        outcome = ScenarioOutcome(scheduled, began.at, began.at_ns, self._leader, error="interrupted")
+    def _carry_out(self, planned: PlannedScenario) -> str | None:
+        """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes.
+
+        Returns why no other one can be run after it, if so.
+        """
         left = self._left
+        outcome = _outcome(planned.scheduled, self._leader, "interrupted")
         try:
             try:
                 self._stop.check()
-                counting = self._link_statistics(reset=True) is not None
-                outcome = self._measure(outcome)
-                outcome = replace(
-                    outcome,
-                    seconds=(time.monotonic_ns() - began.at_ns) / 1e9,
-                    network=self._link_statistics() if counting else None,
-                )
-                outcome = replace(outcome, leader=self._leader_since(), findings=_findings(outcome))
-            except RunError as error:
-                outcome = replace(outcome, error=str(error))
+                if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
+                    outcome = self._not_run(planned, failure)
+                    return failure
+                outcome = _outcome(planned.scheduled, self._leader, "interrupted")
+                self._progress.scenario_started(planned)
+                self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
+                outcome = self._observe(outcome)
+            except Exception as error:
+                outcome = replace(outcome, error=text_of(error))
                 raise
             finally:
                 self._leave_once(outcome, left)
         finally:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome, left)
-        return outcome
+        self._remember_dataset(outcome)
+        if outcome.error is None or self._target.network_failure is not None:
+            return None  # a network that is gone is told before the next one
+        return None if self._target.cluster.answers(ANSWER_TIMEOUT_S) else self._why_no_answer()
 
     def _leave_once(self, outcome: ScenarioOutcome, left: int) -> None:
+        """Leave an outcome unless more than ``left`` have been left."""
         with self._stop.deferred():
             if self._left == left:
+                self._left += 1  # first: what fails after the row was written must not write it again
                 self._leave(outcome)
-                self._left += 1
+                name, error = outcome.scheduled.scenario.name, outcome.error
+                kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
+                self._on_event(kind, f"{name}: {error or 'no errors'}", name)
+
+    def _observe(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
+        """Measure, with what the links saw meanwhile, and who led."""
+        counting = self._link_statistics(reset=True) is not None
+        outcome = self._measure(outcome)
+        outcome = replace(
+            outcome,
+            seconds=(time.monotonic_ns() - outcome.began_ns) / 1e9,
+            network=self._link_statistics() if counting else None,
+        )
+        return replace(outcome, leader=self._leader_since(), findings=_findings(outcome))
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""
@@ -132,10 +145,9 @@ class Matrix:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
             answer = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
-        problems = [
-            f"{reason} earlier" if name in dead_before else reason
-            for name, reason in self._target.cluster.deaths().items()
-        ]
+        deaths = self._target.cluster.deaths()
+        self._tell_deaths(deaths)
+        problems = [f"{reason} earlier" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
         return replace(outcome, load=answer.load, error="; ".join(problems) or None)
 
@@ -152,8 +164,11 @@ class Matrix:
             self._progress.note(f"the links' counters {lost}: {error}")
             return None
 
-    def _follow(self, path: str, body: Mapping[str, Any]) -> Answer:
-        """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked."""
+    def _follow(self, path: str, body: Mapping[str, Any], *, told: bool = True) -> Answer:
+        """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked.
+
+        How far it is is ``told`` as the progress of the running scenario.
+        """
         server = self._target.server
         deaths_before = len(self._target.cluster.deaths())
         broken_since: float | None = None
@@ -163,7 +178,7 @@ class Matrix:
             answer: Future[Answer] = pool.submit(server.run, path, body, body["runTimeout"] + ANSWER_MARGIN_S)
             while not _is_done(answer, WATCH_INTERVAL_S):
                 progress = server.progress()
-                if progress is not None and progress.running:
+                if told and progress is not None and progress.running:
                     self._progress.scenario_progress(progress.done, progress.errors)
                 self._stop.check()
                 host = self._target.client_host
@@ -184,7 +199,7 @@ class Matrix:
             pool.shutdown(wait=False)
 
     def _tell_deaths(self, deaths: Mapping[str, str]) -> None:
-        for name in deaths.keys() - self._told_deaths:
+        for name in sorted(deaths.keys() - self._told_deaths):
             self._told_deaths.add(name)
             self._on_event("member_died", deaths[name], name)
 
@@ -195,13 +210,15 @@ class Matrix:
         except RunError as error:
             self._progress.note(f"the benchmark could not be ended early: {error}")
 
-    def _give_up(self, done: int, reason: str) -> None:
-        """Leave 'not run' for every scenario after the first `done`."""
-        for planned in self._planned[done:]:
-            self._progress.scenario_started(planned)
-            now = Moment.now()
-            outcome = ScenarioOutcome(planned.scheduled, now.at, now.at_ns, error=f"not run: {reason}")
-            self._leave_once(outcome, self._left)
+    def _give_up(self, reason: str) -> None:
+        """Leave 'not run' for every scenario that has left nothing."""
+        with self._stop.deferred():
+            for planned in self._planned[self._left :]:
+                self._leave_once(self._not_run(planned, reason), self._left)
+
+    def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
+        self._progress.scenario_started(planned)
+        return _outcome(planned.scheduled, None, NOT_RUN + reason)
 
     def _why_no_answer(self) -> str:
         if self._target.network_failure is not None:
@@ -232,7 +249,7 @@ class Matrix:
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
-            answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)))
+            answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)), told=False)
             problems = [text for text in (self._target.network_failure, answer.error) if text is not None]
             if problems:
                 deaths = self._target.cluster.deaths()
@@ -246,6 +263,12 @@ class Matrix:
 def timeout_s(scenario: Scenario) -> float:
     """How long a scenario may take before it is ended: the time of its schedule comes on top."""
     return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
+
+
+def _outcome(scheduled: ScheduledScenario, leader: str | None, error: str) -> ScenarioOutcome:
+    """An outcome without figures of a scenario that begins now."""
+    now = Moment.now()
+    return ScenarioOutcome(scheduled, now.at, now.at_ns, leader, error=error)
 
 
 def _findings(outcome: ScenarioOutcome) -> tuple[Finding, ...]:

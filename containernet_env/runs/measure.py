@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
@@ -29,12 +29,12 @@ from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
-from containernet_env.runs import clean, labs, machine, version
+from containernet_env.runs import clean, labs, machine, preflight, version
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import RunProgress, Silent
-from containernet_env.runs.testbed import Testbed
+from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup import ready_images
 
 DEFAULT_PORT = 8080
@@ -60,7 +60,10 @@ def measure(
     created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be
     carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
+    if not 1 <= port <= 65_535:
+        raise UsageError(f"port={port}; allowed: 1 to 65535")
     plan = prepare(topology, scenarios, **choices)
+    preflight.check(plan, Path(out))
     tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
     return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
 
@@ -79,15 +82,19 @@ def carry_out(
     progress, stop = progress or Silent(), stop or Stop()
     require_root()
     select.require(plan)
-    with RunLock():
-        results = ResultsFile(out)
-        for note in results.open().notes:
-            progress.note(note)
-        try:
-            run = _Run(plan, results, tolerance, port, progress, stop, list(command or sys.argv))
-            return run.carry_out()
-        finally:
-            results.close()
+    stop.check()
+    try:
+        with RunLock():
+            results = ResultsFile(out)
+            for note in results.open().notes:
+                progress.note(note)
+            try:
+                run = _Run(plan, results, tolerance, port, progress, stop, list(command or sys.argv))
+                return run.carry_out()
+            finally:
+                results.close()
+    finally:
+        stop.unshield()
 
 
 class _Run:
@@ -152,6 +159,7 @@ class _Run:
         )
         try:
             try:
+                self._stop.check()
                 testbed.up()
                 self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
@@ -163,7 +171,7 @@ class _Run:
                 self._stop.shield()
         finally:
             self._stop.shield()
-            self._take_down(testbed)
+            self._end(testbed, sys.exception())
         return RunResult(self._run_id, self._directory.path, tuple(self._outcomes), tuple(self._rows))
 
     def _describe(self, testbed: Testbed) -> None:
@@ -206,21 +214,31 @@ class _Run:
         self._rows.append(row)
         self._progress.scenario_ended(outcome)
         self._directory.add_scenario(outcome)
-        name = outcome.scheduled.scenario.name
-        self._event("scenario_ended", f"{name}: {outcome.error or 'no errors'}", name)
 
-    def _take_down(self, testbed: Testbed) -> None:
+    def _end(self, testbed: Testbed, error: BaseException | None) -> None:
+        """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
+        if error is not None:
+            kind = "run_interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "run_failed"
+            self._event(kind, text_of(error))
+        failed = sum(outcome.error is not None for outcome in self._outcomes)
+        ended = f"{len(self._outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed"
+        try:
+            self._keep_logs(testbed)
+        finally:
+            try:
+                take_down(testbed, self._progress)
+            except BaseException as left:
+                ended += f"; {text_of(left)}"
+                raise
+            finally:
+                self._event("run_ended", ended)
+
+    def _keep_logs(self, testbed: Testbed) -> None:
         try:
             for name, text in testbed.logs():
                 self._directory.write_log(name, text)
-        except OSError as error:
+        except (OSError, RunError) as error:
             self._progress.note(f"the logs of the hosts could not be kept: {error}")
-        finally:
-            with self._progress.stage("tear-down") as stage:
-                testbed.down()
-                stage.done("nothing of this run is left")
-        failed = sum(outcome.error is not None for outcome in self._outcomes)
-        self._event("run_ended", f"{len(self._outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed")
 
     def _event(self, kind: str, text: str, subject: str | None = None) -> None:
         try:

@@ -40,6 +40,8 @@ def _check_results(out: Path) -> None:
     nearest = next(parent for parent in out.absolute().parents if parent.exists())
     if not nearest.is_dir():
         raise UsageError(f"cannot write results to {out}: {nearest} is not a directory")
+    if out.exists() and not out.is_file() and not out.is_dir():
+        raise UsageError(f"cannot write results to {out}: it is no regular file")
     try:
         with out.open("rb") as file:
             first, newline, _ = file.read(_HEADER_BYTES).partition(b"\n")

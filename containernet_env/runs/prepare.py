@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from containernet_env.base.errors import UsageError
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
@@ -41,6 +42,12 @@ def prepare(
 
     Raises ``ConfigError`` with every problem of a file, and ``UsageError`` for options that cannot be.
     """
+    if unknown := choices.keys() - RunChoices.__optional_keys__:
+        raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
+    if choices.get("quick") and scenarios is not None:
+        raise UsageError("quick and scenarios both name the scenarios: give one of them")
+    if isinstance(choices.get("only"), str):
+        raise UsageError(f"only={choices['only']!r}; allowed: a list of names, globs and types")
     config = topology if isinstance(topology, Config) else load_config(topology)
     quick = choices.get("quick", False)
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)

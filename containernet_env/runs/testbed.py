@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
 from containernet_env.base.units import format_ms
@@ -153,8 +153,8 @@ class Testbed:
         for step in steps:
             try:
                 step()
-            except (RunError, OSError) as error:
-                problems.append(str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next step is taken
+                problems.append(text_of(error))
         if problems:
             raise RunError("not everything could be removed:\n" + "\n".join(problems))
 
@@ -212,22 +212,16 @@ class Testbed:
             self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
 
     def _prove_network(self) -> str:
-        self._check_emulator()
-        pids = {name: host.pid for name, host in self.hosts.items()}
-        self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
-        self._check_network()
+        try:
+            self._check_emulator()
+            pids = {name: host.pid for name, host in self.hosts.items()}
+            self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
+            self._check_network()
+        except RunError as error:
+            self._on_proof(_proof([str(error)]))
+            raise
         problems, unproved = self.rtt.problems(self._tolerance), self.rtt.unproven()
-        now = Moment.now()
-        self._on_proof(
-            Proof(
-                at=now.at,
-                at_ns=now.at_ns,
-                passed=not problems,
-                problems=problems,
-                unproved=unproved,
-                pairs=self.rtt.to_list(),
-            )
-        )
+        self._on_proof(_proof(problems, unproved, self.rtt.to_list()))
         if problems:
             raise RunError(
                 "the network is not the one that was configured: "
@@ -272,18 +266,18 @@ class Testbed:
 
     def _on_network_event(self, kind: str, text: str) -> None:
         """Take down why the network is gone; on the thread that hears of it."""
-        self._on_event(kind, text)
+        reason = None
         if kind == "emulator_died":
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
-        else:
-            return
-        if self._failed.is_set():
-            return
-        self.network_failure = reason
-        self._failed.set()
-        self._on_event("network_failed", reason)
+        failed_now = reason is not None and not self._failed.is_set()
+        if failed_now:  # before anybody is told: that may take its time
+            self.network_failure = reason
+            self._failed.set()
+        self._on_event(kind, text)
+        if failed_now and reason is not None:
+            self._on_event("network_failed", reason)
 
     def _is_of_living_host(self, text: str) -> bool:
         """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""
@@ -323,3 +317,29 @@ class Testbed:
                 yield name, f"(no log: {error})\n"
         if (said := self.net.link_backend_log()) is not None:
             yield "link-emulator", said
+
+
+def take_down(testbed: Testbed, progress: Progress) -> None:
+    """``Testbed.down``, shown as a stage; also where nothing can be shown any more."""
+    begun = False
+    try:
+        with progress.stage("tear-down") as stage:
+            begun = True
+            testbed.down()
+            stage.done("nothing of this run is left")
+    finally:
+        if not begun:
+            testbed.down()
+
+
+def _proof(problems: list[str], unproved: Sequence[str] = (), pairs: Sequence[dict[str, Any]] = ()) -> Proof:
+    """A proof that is made now; it has failed where there are problems."""
+    now = Moment.now()
+    return Proof(
+        at=now.at,
+        at_ns=now.at_ns,
+        passed=not problems,
+        problems=problems,
+        unproved=list(unproved),
+        pairs=list(pairs),
+    )

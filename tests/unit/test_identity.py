@@ -1,4 +1,4 @@
-"""Review: each setting that makes another experiment makes another hash (this holds; mutants survived without it)."""
+"""Each setting that makes another experiment makes another hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Review: every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen."""
+"""Every column of one outcome whose figures all differ, so that no two derivations can be swapped unseen."""
 
 from __future__ import annotations
 

@@ -1,0 +1,171 @@
+"""A target of fakes for the scenario matrix: a cluster, a benchmark server, links, and scenarios to run on them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.stop import Stop
+from containernet_env.cli.signals import StopSignals
+from containernet_env.config import load_config
+from containernet_env.load.server import Answer, Progress
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.run_facts import RunFacts
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.plan.plan import PlannedScenario
+from containernet_env.results.columns import row_of
+from containernet_env.runs.matrix import Matrix
+from containernet_env.runs.progress import Silent
+from tests.unit.answers import closed_loop
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+
+
+def write(name: str, key_size: int = 8, val_size: int = 256, total: int = 1000) -> Scenario:
+    return Scenario(
+        name=name,
+        type="write",
+        total=total,
+        clients=10,
+        conns=2,
+        key_size=key_size,
+        val_size=val_size,
+        key_space=total,
+        target="leader",
+    )
+
+
+def read(name: str) -> Scenario:
+    return Scenario(
+        name=name,
+        type="read",
+        total=500,
+        clients=10,
+        conns=2,
+        key_size=8,
+        val_size=256,
+        key_space=1000,
+        consistency="l",
+    )
+
+
+def result_of(ok: int = 1000, failed: int = 0) -> LoadResult:
+    percentiles = dict.fromkeys(("10", "25", "50", "75", "90", "95", "99", "99.9"), 0.02)
+    made = closed_loop(
+        response_time__percentiles_s=percentiles | {"99.99": None},
+        ok=ok,
+        failed=failed,
+        done=ok + failed,
+        outcomes={"ok": ok, "failed": failed, "unknown": 0, "unsent": 0},
+        requests_per_s=100.5,
+        total_s=10.0,
+        slowest_s=0.05,
+        fastest_s=0.018,
+        average_s=0.02,
+        stddev_s=0.001,
+        percentiles_s=percentiles,
+    )
+    return LoadResult.from_json(made)
+
+
+class FakeCluster:
+    """Three members; `dead` names those that died and why."""
+
+    def __init__(self) -> None:
+        self.dead: dict[str, str] = {}
+        self.leaders: Iterator[str | None] = iter(())
+        self.answering = True
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {name: f"{name}:2379" for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead}
+
+    def deaths(self) -> dict[str, str]:
+        return dict(self.dead)
+
+    def has_quorum(self) -> bool:
+        return len(self.dead) <= 1
+
+    def answers(self, timeout_s: float) -> bool:
+        return self.answering and self.has_quorum()
+
+    def leader(self) -> str | None:
+        return next(self.leaders, "etcd1") or None
+
+
+class FakeServer:
+    """Answers each benchmark by `behave(path, body)`; `cancel` sets `cancelled`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled = threading.Event()
+        self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: Answer(result_of(), None)
+
+    def run(self, path: str, body: dict[str, Any], timeout_s: float) -> Answer:
+        self.asked.append((path, body))
+        return self.behave(path, body)
+
+    def progress(self) -> Progress | None:
+        return Progress(True, 1, 10, 0)
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+class FakeNet:
+    """Links that saw what `seen` says."""
+
+    def __init__(self) -> None:
+        self.asked: list[bool] = []
+        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 20_000}}
+
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        self.asked.append(reset)
+        if "error" in self.seen:
+            raise RunError(self.seen["error"])
+        return self.seen
+
+
+class Notes(Silent):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Bench:
+    """A matrix on fakes, and the outcomes that it left."""
+
+    def __init__(self, *scenarios: Scenario) -> None:
+        self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
+        self.target: Any = SimpleNamespace(
+            cluster=self.cluster,
+            server=self.server,
+            network=self.net,
+            client_host=SimpleNamespace(alive=True),
+            network_failure=None,
+            leader_at_start="etcd1",
+        )
+        self.outcomes: list[ScenarioOutcome] = []
+        self.stop: Stop = StopSignals()
+        self.facts = RunFacts(load_config(CONFIG), "run-1")
+        planned = [PlannedScenario(ScheduledScenario(scenario, 1), False, 1.0) for scenario in scenarios]
+        dataset = Dataset(8, 256, 1000)
+        self.matrix = Matrix(self.target, planned, dataset, self.outcomes.append, self.progress, self.stop)
+
+    def rows(self) -> list[dict[str, str]]:
+        return [row_of(self.facts, outcome) for outcome in self.outcomes]
+
+    def errors(self) -> list[str]:
+        return [row["Error"] for row in self.rows()]
+
+    def findings(self) -> list[str]:
+        return [finding.text for outcome in self.outcomes for finding in outcome.findings]
