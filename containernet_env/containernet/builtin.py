@@ -19,6 +19,7 @@ class BuiltinNetwork(Containernet):
 
     backend_name = "builtin"
     backend_version = f"Mininet {VERSION}"
+    backend_commit = None
     hosts_kind = "docker"
 
     @property

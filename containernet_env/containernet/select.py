@@ -12,7 +12,8 @@ from containernet_env.model.containernet_rules import needs_netem
 from containernet_env.network.select import choose_switches, kernel_has_netem
 from containernet_env.plan.plan import Plan
 
-INSTALLATION_PAGE = "https://containernet.github.io"
+GUIDE = "docs/containernet.md#on-the-original-containernet"
+"""Where it is said how to install the original, with the commands."""
 
 # What the original runs by itself, and the package that brings it on Debian and Ubuntu.
 _PROGRAMS = {"mnexec": "mininet", "ifconfig": "net-tools", "docker": "docker.io or docker-cli", "ip": "iproute2"}
@@ -44,20 +45,21 @@ def require(plan: Plan) -> None:
     """
     if plan.options.engine != "containernet":
         return
+    # First: nobody should install what this kernel cannot use.
+    delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
+    if (delayed or plan.options.links == "netem") and not kernel_has_netem():
+        raise MissingRequirementError(
+            "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
+            "to limit what waits",
+            f"Use another kernel, or leave --engine out: the project's own links need no netem. See {GUIDE}.",
+        )
     require_original()
     programs = _PROGRAMS if _switches(plan) == "ovs" else _PROGRAMS | _BRIDGE_PROGRAMS
     lacking = {program: package for program, package in programs.items() if shutil.which(program) is None}
     if lacking:
         raise MissingRequirementError(
             f"the original Containernet runs {', '.join(lacking)}, not found in PATH",
-            f"Install {', '.join(lacking.values())}.",
-        )
-    delayed = any(needs_netem(direction) for link in plan.links for direction in (link.spec.a_to_b, link.spec.b_to_a))
-    if (delayed or plan.options.links == "netem") and not kernel_has_netem():
-        raise MissingRequirementError(
-            "this kernel has no netem (sch_netem): the original Containernet has no other way to delay packets and "
-            "to limit what waits",
-            "Use another kernel, or leave --engine out: the project's own links need no netem.",
+            f"Install {', '.join(lacking.values())} (Debian, Ubuntu); the commands are in {GUIDE}.",
         )
 
 
@@ -66,8 +68,8 @@ def require_original() -> None:
     if (problem := original_problem()) is not None:
         raise MissingRequirementError(
             f"the original Containernet is not installed for this Python: {problem}",
-            f"Its installation page: {INSTALLATION_PAGE}. In this project's .venv it takes Mininet's place "
-            '(docs/containernet.md, "On the original Containernet"); or leave --engine out.',
+            f"The commands that install it are in {GUIDE}. sudo drops PYTHONPATH unless it is given as "
+            "`sudo PYTHONPATH=...`. Or leave --engine out.",
         )
 
 

@@ -69,6 +69,8 @@ class TestbedNetwork(LiveChanges, Protocol):
     """The value of ``--engine``."""
     backend_version: str
     """What it is built on, for the run's record."""
+    backend_commit: str | None
+    """Its commit where it is somebody else's and that can be told, for the run's record."""
     hosts_kind: str
     """What the hosts are, for the CSV."""
     links_kind: Any

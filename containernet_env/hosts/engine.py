@@ -26,6 +26,8 @@ from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import owner
 from containernet_env.hosts.shim import Shim, shim_of
 
+SDK_VERSION: str = docker.__version__
+
 LABEL = "containernet-env"
 LABEL_VALUE = "1"
 LABEL_RUN = "containernet-env.run"
@@ -102,7 +104,7 @@ class EngineUnusableError(MissingRequirementError):
         self.late = _is_late(error)
         where = address()
         super().__init__(
-            f"something listens at {where}, but the Docker SDK ({docker.__version__}) cannot use it: {error}",
+            f"something listens at {where}, but the Docker SDK ({SDK_VERSION}) cannot use it: {error}",
             "Containers may be running there, so no other engine is started. If an engine is just starting, wait; "
             "if this is not its address, mend or unset DOCKER_HOST; else reinstall the Docker SDK that setup.py pins: "
             "`.venv/bin/python -m pip install --editable .`.",

@@ -32,7 +32,8 @@ class Manifest(RunFile):
     machine: dict[str, Any] = Field(default_factory=dict, description="kernel, cores, CPU model, Docker engine")
     images: dict[str, str] = Field(default_factory=dict, description="image of each role")
     links: dict[str, Any] = Field(
-        default_factory=dict, description="what carries the links, and what it said of itself at its start"
+        default_factory=dict,
+        description="what makes hosts and links: kind, versions, commit, and what it said of itself at its start",
     )
     hosts: dict[str, Any] = Field(
         default_factory=dict, description="limits and TCP settings, read back from each host, by its name"

@@ -14,7 +14,7 @@ from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
-from containernet_env.hosts import netns, tcp
+from containernet_env.hosts import engine, netns, tcp
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
@@ -296,10 +296,12 @@ class Testbed:
         }
 
     def link_facts(self) -> dict[str, Any]:
-        """What carries the links, and what the link emulator said of itself: version, priority, self-test."""
+        """What makes hosts and links, with versions, and what the link emulator said of itself at its start."""
         return {
             "network": self.net.backend_name,
             "network_version": self.net.backend_version,
+            "network_commit": self.net.backend_commit,
+            "docker_sdk": engine.SDK_VERSION,
             "links": self.net.links_kind,
             "switches": self.net.switches_kind,
             "link_emulator": dict(self.net.link_backend_facts()) or None,

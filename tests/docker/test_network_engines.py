@@ -236,7 +236,7 @@ def test_an_image_that_is_missing_is_an_error_that_names_it(plan: Plan) -> None:
 
 
 @pytest.mark.skipif(PROBLEM is None, reason="the original Containernet is installed")
-def test_a_run_where_the_original_is_missing_says_where_to_get_it_and_makes_nothing(tmp_path: Path) -> None:
+def test_a_run_where_the_original_is_missing_leads_to_the_guide_and_makes_nothing(tmp_path: Path) -> None:
     before = snapshot()
     out = tmp_path / "out.csv"
     config = PROJECT / "configs" / "3node-3ms.json"
@@ -248,9 +248,30 @@ def test_a_run_where_the_original_is_missing_says_where_to_get_it_and_makes_noth
         check=False,
     )
     assert done.returncode == 3, done.stdout + done.stderr
-    assert "https://containernet.github.io" in done.stderr
+    assert ("without Containernet" if has_netem() else "no netem") in done.stderr
+    assert select.GUIDE in done.stderr
     assert list(tmp_path.iterdir()) == []
     assert left_over(before) == {}
+
+
+def test_pythonpath_reaches_a_run_through_test_sh(tmp_path: Path) -> None:
+    package = tmp_path / "checkout" / "mininet"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text("raise ImportError('this is the one in PYTHONPATH')")
+    config = tmp_path / "config.json"
+    # Nothing of it needs netem, which is looked for first.
+    config.write_text(json.dumps([{**MEMBERS[2], "bandwidth": 48.448}]))
+    done = subprocess.run(
+        [PROJECT / "test.sh", config, tmp_path / "out.csv", "--engine", "containernet"],
+        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "this is the one in PYTHONPATH" in done.stderr
 
 
 def test_both_are_networks_of_mininet(net: Any) -> None:

@@ -12,8 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import docker
+import mininet.net
 import pytest
 
+from containernet_env.containernet.original.origin import commit_of
 from tests.docker.machine_state import left_over, snapshot
 from tests.docker.test_endings import end, rows, wait_until_measuring
 from tests.docker.test_network_engines import MEMBERS, ORIGINAL
@@ -60,13 +63,17 @@ def test_a_run_says_what_it_ran_on(config: Path, tiny: Path, tmp_path: Path) -> 
     found = rows(out)
     assert [row["TestType"] for row in found] == ["write", "write", "read", "read"]
     assert {(row["Error"], row["Hosts"], row["Links"]) for row in found} == {("-", "containernet", "tclink")}, output
-    record = json.loads(next((tmp_path / "out.runs").glob("*.json")).read_text())
-    assert record["engine"] == record["plan"]["engine"] == "containernet"
-    assert "Mininet" in record["backend_version"]
-    assert record["links"] == "tclink"
-    assert record["limits"]["etcd1"]["memory_bytes"] == 256 << 20
-    assert record["limits"]["etcd1"]["cpu_quota_us"] == 50_000
-    assert set(record["scenarios"][0]["network"]["links"]) == {"etcd1-s1", "etcd2-s1", "etcd3-s1", "benchmark-s1"}
+    (directory,) = (tmp_path / "out.runs").iterdir()
+    manifest = json.loads((directory / "manifest.json").read_text())
+    links, held = manifest["links"], manifest["hosts"]["etcd1"]["limits"]
+    assert links["network"] == manifest["plan"]["engine"] == "containernet"
+    assert "Mininet" in links["network_version"]
+    assert links["network_commit"] == commit_of(Path(mininet.net.__file__).parent)
+    assert links["docker_sdk"] == docker.__version__
+    assert links["links"] == "tclink"
+    assert (held["memory_bytes"], held["cpu_quota_us"]) == (256 << 20, 50_000)
+    scenario = json.loads((directory / "scenarios.jsonl").read_text().splitlines()[0])
+    assert set(scenario["network"]["links"]) == {"etcd1-s1", "etcd2-s1", "etcd3-s1", "benchmark-s1"}
 
 
 @pytest.mark.usefixtures("unchanged_machine")
@@ -106,7 +113,8 @@ def test_a_member_that_is_killed_is_named_in_its_row(config: Path, long: Path, t
     run = start(config, long, out, "--only", "*leader*")
     wait_until_measuring(run, out, 120)
     deadline = time.monotonic() + 20
-    while not list((tmp_path / "out.runs").glob("*.json")) and time.monotonic() < deadline:
+    events = next((tmp_path / "out.runs").glob("*/events.jsonl"))
+    while "matrix_began" not in events.read_text() and time.monotonic() < deadline:
         time.sleep(0.02)
     victim = member_process("etcd3")
     os.kill(victim, signal.SIGKILL)

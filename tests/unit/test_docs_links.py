@@ -12,9 +12,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_COLUMNS = 120
-NOT_YET_REFLOWED = {
-    "docs/containernet.md",
-}
 
 _LINK = re.compile(r"\[[^\[\]]*\]\(([^()\s]+)\)")
 _INLINE_CODE = re.compile(r"(`+).*?\1", re.DOTALL)
@@ -88,7 +85,7 @@ def test_every_relative_link_leads_somewhere(name: str) -> None:
     assert broken(ROOT / name) == []
 
 
-@pytest.mark.parametrize("name", sorted(set(markdown_files()) - NOT_YET_REFLOWED))
+@pytest.mark.parametrize("name", markdown_files())
 def test_no_line_of_prose_is_too_long(name: str) -> None:
     assert long_lines((ROOT / name).read_text("utf-8")) == []
 

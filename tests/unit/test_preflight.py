@@ -9,6 +9,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.config import load_config
+from containernet_env.containernet import select
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.csv_file import FORMS, ResultsFile
@@ -79,6 +80,7 @@ def test_an_installed_open_vswitch_is_left_to_root(kernel):
 
 
 def test_the_original_containernet_is_looked_for_also_without_root(kernel):
+    kernel.setattr(select, "kernel_has_netem", lambda: True)
     kernel.delattr(mininet.net, "Containernet", raising=False)
     for user in (lambda: None, lambda: as_user(kernel)):
         user()

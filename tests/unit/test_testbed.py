@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import docker
 import pytest
 
 from containernet_env.base.errors import RunError
@@ -33,6 +34,8 @@ class FakeNet:
     def __init__(self) -> None:
         self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
+        self.switches_kind = "emulator"
+        self.backend_name, self.backend_version, self.backend_commit = "containernet", "3.0", "c0ffee"
 
     def link_backend_facts(self) -> dict[str, Any]:
         return self.hello
@@ -205,3 +208,9 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyP
         cluster.start(60, lambda: next(news))
     assert time.monotonic() - began < 5
     cluster.close()
+
+
+def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None:
+    facts = bed.link_facts()
+    assert (facts["network"], facts["network_version"], facts["network_commit"]) == ("containernet", "3.0", "c0ffee")
+    assert facts["docker_sdk"] == docker.__version__

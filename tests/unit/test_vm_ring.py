@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import packages
 from tests.vm import cache, machine, prepare
@@ -69,3 +71,40 @@ def test_a_machine_that_ended_before_its_job_has_not_finished(tmp_path: Path, mo
     assert not outcome.finished
     assert outcome.statuses == {}
     assert "terminating on signal 15" in outcome.console
+
+
+def job_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What goes into the machine of a small project."""
+    project = tmp_path / "project"
+    for name in ("containernet_env/results/form.py", "tests/test_it.py", "results/old.csv", ".git/HEAD"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+    monkeypatch.setattr(assets, "ROOT", project)
+    monkeypatch.setattr(machine.sources, "modules", list)
+    machine._pack(tmp_path / "job.tar", [])
+    with tarfile.open(tmp_path / "job.tar") as archive:
+        return {name for name in archive.getnames() if not name.endswith(".pyc")}
+
+
+def test_the_job_has_the_package_with_its_results_and_not_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(machine.SOURCE, raising=False)
+    held = job_of(tmp_path, monkeypatch)
+    assert held >= {"./containernet_env/results/form.py", "./tests/test_it.py", "steps.json"}
+    assert not {name for name in held if "old.csv" in name or ".git" in name or "mininet" in name}
+
+
+def test_the_job_has_the_original_containernet_where_a_checkout_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    monkeypatch.setenv(machine.SOURCE, str(checkout))
+    with pytest.raises(ValueError, match=f"{machine.SOURCE}=.*checkout: no checkout of the original Containernet"):
+        machine.original()
+    (checkout / "mininet").mkdir(parents=True)
+    (checkout / "mininet" / "net.py").write_text('CONTAINERNET_VERSION = "3.0"\n')
+    (checkout / ".git").mkdir()
+    held = job_of(tmp_path, monkeypatch)
+    assert "containernet/mininet/net.py" in held
+    assert not {name for name in held if ".git" in name}

@@ -24,8 +24,13 @@ PROGRAMS = {QEMU: "qemu-system-x86", "mmdebstrap": "mmdebstrap", "mke2fs": "e2fs
 MEMORY_MB = 4096
 _RESULTS_BYTES = 256 << 20
 _SECTOR_BYTES = 512
-# Of the project: what the package, its set-up's hashes and the tests read. What can be made again stays here.
-_LEFT_OUT = {".git", ".venv", ".build", "build", ".mypy_cache", ".ruff_cache", ".hypothesis", "results", "node_modules"}
+SOURCE = "CONTAINERNET_SOURCE"
+"""The environment variable that may name a checkout of the original Containernet, to be tested in the machine too."""
+ORIGINAL = "containernet"
+"""Where that is in the job's folder then: a folder for ``PYTHONPATH``."""
+# What the package, its set-up's hashes and the tests read goes in. What can be made again stays here.
+_LEFT_OUT = {".git", ".venv", ".build", "build", ".mypy_cache", ".ruff_cache", ".hypothesis", "node_modules"}
+_RESULTS = "./results"
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,16 @@ def missing() -> str | None:
         return "not root"
     lacking = absent()
     return f"not installed: {', '.join(lacking)}" if lacking else None
+
+
+def original() -> Path | None:
+    """The checkout that ``SOURCE`` names, ``None`` without it. Raises ``ValueError`` where it is none."""
+    if not (named := os.environ.get(SOURCE)):
+        return None
+    package = Path(named) / "mininet"
+    if "CONTAINERNET_VERSION" not in ((package / "net.py").read_text() if (package / "net.py").exists() else ""):
+        raise ValueError(f"{SOURCE}={named}: no checkout of the original Containernet (mininet/net.py) is there")
+    return Path(named)
 
 
 def fresh_folder() -> Path:
@@ -151,13 +166,13 @@ def _drive(path: Path, options: str) -> tuple[str, str]:
 
 
 def _pack(path: Path, steps: Sequence[Step]) -> None:
-    """The project as it stands here, and the steps."""
+    """The project as it stands here, the original Containernet where there is one, and the steps."""
     compile_all = [assets.ROOT / name for name in ("containernet_env", "tests")]
     # Where the guest has this Python, it needs not compile: emulated, that takes seconds.
     subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, compile_all)], check=True, timeout=120)
 
     def wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        return None if _LEFT_OUT & set(Path(entry.name).parts) else entry
+        return None if entry.name == _RESULTS or _LEFT_OUT & set(Path(entry.name).parts) else entry
 
     steps_file = path.with_name("steps.json")
     steps_file.write_text(json.dumps([asdict(step) for step in steps]))
@@ -170,6 +185,8 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
             folder = programs.find(module)
             assert folder is not None, "./build.sh has built it"
             archive.add(folder, f".cache/bin/{folder.name}")
+        if (source := original()) is not None:
+            archive.add(source / "mininet", f"{ORIGINAL}/mininet", filter=wanted)
     with path.open("ab") as file:
         file.truncate(-(-file.tell() // _SECTOR_BYTES) * _SECTOR_BYTES)
 

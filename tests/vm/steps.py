@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.vm.machine import Step
+from tests.vm.machine import ORIGINAL, Step
 
 _OVS = "/var/lib/openvswitch"
 SERVICES = (
@@ -25,8 +25,9 @@ _KERNELS = "not (mistakes or shell or topology or stopping or sysctls)"
 _PYTEST = "CONTAINERNET_ENV_COARSE_TIMES=1 python3 -m pytest -q -rs -p no:cacheprovider --durations=10"
 
 
-def _pytest(name: str, arguments: str, limit_s: float) -> Step:
-    return Step(name, f"{_PYTEST} -o junit_family=xunit1 --junitxml=out/{name}.xml {arguments}", limit_s)
+def _pytest(name: str, arguments: str, limit_s: float, environment: str = "") -> Step:
+    command = f"{_PYTEST} -o junit_family=xunit1 --junitxml=out/{name}.xml {arguments}"
+    return Step(name, f"{environment} {command}".strip(), limit_s)
 
 
 RING = (
@@ -37,3 +38,14 @@ RING = (
     _pytest("runs", "tests/vm/inside/test_runs.py", 500),
 )
 """What the ring has its machine do. The tests wait for as long as here, and judge times coarsely there."""
+
+_HERE = f"PYTHONPATH=/job/{ORIGINAL}"
+_ENGINES = (
+    "tests/docker/test_network_engines.py -k '(containernet-bridge or containernet-ovs) and "
+    "(hosts_have or links_hold or delay_and_loss or cables)'"
+)
+RING_ORIGINAL = (
+    _pytest("original-networks", _ENGINES, 480, _HERE),
+    _pytest("original-runs", "tests/vm/inside/test_original.py", 500, _HERE),
+)
+"""What comes after it where there is a checkout of the original Containernet."""

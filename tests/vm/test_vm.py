@@ -7,19 +7,51 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+import docker
 import pytest
 
 from tests.vm import machine, steps
 
 LIMIT_S = 840.0
+LIMIT_ORIGINAL_S = 600.0
 KINDS = ("ovs", "bridge")
-SAID = {"ovs": "links by netem on Open vSwitch", "bridge": "links by netem on a Linux bridge"}
 ASKED_NS = 12_000_000
 MOST_NS = 16_000_000
+SOURCE = machine.original()
+JOB = steps.RING if SOURCE is None else (*steps.RING, *steps.RING_ORIGINAL)
+needs_source = pytest.mark.skipif(
+    SOURCE is None, reason=f"{machine.SOURCE} names no checkout of the original Containernet"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run in the machine: its files are called ``name``, the rest is what they should say."""
+
+    name: str
+    switches: str
+    engine: str
+    links: str
+    said: str
+    test: tuple[str, str]
+
+
+BUILTIN = "runs", "test_runs::test_a_run_writes_its_rows_and_leaves_nothing"
+ON_ORIGINAL = "original-runs", "test_original::test_a_run_on_the_original_writes_its_rows_and_leaves_nothing"
+RUNS = [
+    Run("ovs", "ovs", "builtin", "netem", "links by netem on Open vSwitch", BUILTIN),
+    Run("bridge", "bridge", "builtin", "netem", "links by netem on a Linux bridge", BUILTIN),
+    Run("original-ovs", "ovs", "containernet", "tclink", "Containernet's TCLink on its OVSBridge", ON_ORIGINAL),
+    Run("original-bridge", "bridge", "containernet", "tclink", "Containernet's TCLink on its LinuxBridge", ON_ORIGINAL),
+]
+EACH_RUN = pytest.mark.parametrize(
+    "run",
+    [pytest.param(run, id=run.name, marks=[needs_source] if run.engine == "containernet" else []) for run in RUNS],
+)
 
 pytestmark = [
     pytest.mark.vm,
@@ -30,7 +62,7 @@ pytestmark = [
 @pytest.fixture(scope="session")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> machine.Outcome:
     """What the machine brought out. Its files stay in .build/vm for whoever looks for a reason."""
-    return machine.run(steps.RING, machine.fresh_folder(), LIMIT_S)
+    return machine.run(JOB, machine.fresh_folder(), LIMIT_S + (LIMIT_ORIGINAL_S if SOURCE is not None else 0))
 
 
 def passed(outcome: machine.Outcome, step: str) -> set[str]:
@@ -47,7 +79,7 @@ def passed(outcome: machine.Outcome, step: str) -> set[str]:
 
 def test_the_machine_did_the_whole_job(outcome: machine.Outcome) -> None:
     assert outcome.finished, f"not done after {outcome.wall_s:.0f} s; its console:\n{outcome.console[-3000:]}"
-    failed = [step.name for step in steps.RING if outcome.statuses.get(step.name) != 0]
+    failed = [step.name for step in JOB if outcome.statuses.get(step.name) != 0]
     assert not failed, "\n".join(f"{name}:\n{outcome.log(name, 200)}" for name in failed)
 
 
@@ -95,19 +127,42 @@ def test_tc_prints_what_the_unit_tests_read(outcome: machine.Outcome) -> None:
     assert passed(outcome, "recorded")
 
 
+@needs_source
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_left_nothing_and_its_rows_have_no_errors(outcome: machine.Outcome, kind: str) -> None:
-    assert f"tests.vm.inside.test_runs::test_a_run_writes_its_rows_and_leaves_nothing[{kind}]" in passed(
-        outcome, "runs"
-    )
-    with (outcome.results / f"{kind}.csv").open() as file:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_hosts_have_what_the_plan_asks_and_nothing_more",
+        "test_links_hold_what_was_asked_and_change_while_it_runs",
+        "test_delay_and_loss_change_while_it_runs",
+        "test_cables_and_partitions",
+    ],
+)
+def test_a_promise_of_networks_was_really_tested_on_the_original(
+    outcome: machine.Outcome, name: str, kind: str
+) -> None:
+    wanted = f"tests.docker.test_network_engines::{name}[containernet-{kind}]"
+    assert wanted in passed(outcome, "original-networks")
+
+
+@needs_source
+def test_what_a_killed_run_on_the_original_left_was_removed(outcome: machine.Outcome) -> None:
+    name = "test_after_kill_9_of_a_run_on_the_original_clean_removes_everything"
+    assert f"tests.vm.inside.test_original::{name}" in passed(outcome, "original-runs")
+
+
+@EACH_RUN
+def test_a_run_left_nothing_and_its_rows_have_no_errors(outcome: machine.Outcome, run: Run) -> None:
+    step, test = run.test
+    assert f"tests.vm.inside.{test}[{run.switches}]" in passed(outcome, step)
+    with (outcome.results / f"{run.name}.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["TestType"] for row in rows] == ["write"] * 2 + ["read"] * 2
     assert {row["Error"] for row in rows} == {"-"}, rows
-    assert {row["Links"] for row in rows} == {"netem"}
+    assert {row["Links"] for row in rows} == {run.links}
     # 6 ms to a member and 12 ms between members: no write can be faster.
     assert all(float(row["Fastest"]) >= 0.018 for row in rows if row["TestType"] == "write"), rows
-    assert SAID[kind] in (outcome.results / f"run-{kind}.log").read_text()
+    assert run.said in (outcome.results / f"run-{run.name}.log").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,29 +175,39 @@ def test_rtts_are_12_to_16_ms_where_12_are_asked(outcome: machine.Outcome, kind:
     assert all(ASKED_NS <= median_ns <= MOST_NS for median_ns in medians_ns.values()), medians_ns
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_rtts_of_a_run_are_never_less_than_asked(outcome: machine.Outcome, kind: str) -> None:
-    record = record_of(outcome.results, kind)
-    assert record["switches"] == kind
-    asked = [pair for pair in record["rtt"] if pair["propagation_ns"] == ASKED_NS]
-    assert len(asked) == 3, record["rtt"]
+@EACH_RUN
+def test_rtts_of_a_run_are_never_less_than_asked(outcome: machine.Outcome, run: Run) -> None:
+    (proof,) = read(outcome, run, "network.json")["proofs"]
+    assert proof["passed"], proof["problems"]
+    asked = [pair for pair in proof["pairs"] if pair["propagation_ns"] == ASKED_NS]
+    assert len(asked) == 3, proof["pairs"]
     for pair in asked:
         # All pairs are measured at once there, which is much for such a processor: the fastest of the probes counts.
         assert ASKED_NS <= min(pair["samples_ns"]) <= MOST_NS, pair
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_record_has_the_limits_that_cgroup_v2_held(outcome: machine.Outcome, kind: str) -> None:
-    record = record_of(outcome.results, kind)
-    assert record["machine"]["cgroup_version"] == "2"
-    for host in record["plan"]["hosts"]:
-        held = record["limits"][host["name"]]
+@EACH_RUN
+def test_the_manifest_says_what_made_hosts_and_links(outcome: machine.Outcome, run: Run) -> None:
+    links = read(outcome, run, "manifest.json")["links"]
+    assert (links["network"], links["links"], links["switches"]) == (run.engine, run.links, run.switches)
+    assert "Mininet " in links["network_version"]
+    # The guest has the SDK that setup.py pins, as this machine has. The checkout's .git stays here.
+    assert links["docker_sdk"] == docker.__version__
+    assert links["network_commit"] is None
+
+
+@EACH_RUN
+def test_the_manifest_has_the_limits_that_cgroup_v2_held(outcome: machine.Outcome, run: Run) -> None:
+    manifest = read(outcome, run, "manifest.json")
+    assert manifest["machine"]["cgroup_version"] == "2"
+    for host in manifest["plan"]["hosts"]:
+        held = manifest["hosts"][host["name"]]["limits"]
         assert held["cpu_quota_us"] == host["cpu_quota_us"], host
         assert held["memory_bytes"] == host["memory_bytes"], host
         assert held["memswap_bytes"] == host["memswap_bytes"], host
 
 
-def record_of(results: Path, kind: str) -> dict[str, Any]:
-    """The record of the run with that kind of switches."""
-    (path,) = (results / f"{kind}.runs").glob("*.json")
+def read(outcome: machine.Outcome, run: Run, name: str) -> dict[str, Any]:
+    """A JSON file of a run's directory."""
+    (path,) = (outcome.results / f"{run.name}.runs").glob(f"*/{name}")
     return dict(json.loads(path.read_text()))

@@ -11,9 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
+import mininet.net
+import mininet.node  # before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import TCLink
 from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
 from mininet.net import Containernet as OriginalContainernet
@@ -23,6 +25,7 @@ from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.original.host import OriginalHost
 from containernet_env.containernet.original.links import CheckedInterface, OriginalLink, keywords
+from containernet_env.containernet.original.origin import commit_of
 from containernet_env.containernet.original.switches import NamespacedBridge, OwnedOvsBridge
 from containernet_env.hosts import engine
 from containernet_env.model.choices import SwitchKind
@@ -57,6 +60,11 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         super().__init__(controller=None, link=TCLink, build=False)
 
     # --- bringing it up -------------------------------------------------------------------------------------------
+
+    @property
+    def backend_commit(self) -> str | None:
+        """See ``testbed_network.TestbedNetwork``."""
+        return commit_of(Path(mininet.net.__file__).parent)
 
     @property
     def link_backend(self) -> str:

@@ -19,33 +19,32 @@ RUN_LIMIT_S = 180.0
 SETTLE_S = 20.0
 
 
-def run_command(switches: str, out: Path) -> list[str]:
-    options = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "30ms", "--scenarios", str(SCENARIOS)]
-    return [str(COMMAND), "run", str(CONFIG), str(out), *options]
+def run_command(switches: str, out: Path, *options: str) -> list[str]:
+    words = ["--links", "netem", "--switches", switches, "--rtt-tolerance", "30ms", "--scenarios", str(SCENARIOS)]
+    return [str(COMMAND), "run", str(CONFIG), str(out), *words, *options]
 
 
-@pytest.mark.parametrize("switches", ["ovs", "bridge"])
-def test_a_run_writes_its_rows_and_leaves_nothing(switches: str) -> None:
+def run_and_leave_nothing(name: str, switches: str, *options: str) -> None:
+    """A whole run, whose files are called ``name``."""
     before = snapshot()
-    with (OUT / f"run-{switches}.log").open("wb") as log:
+    with (OUT / f"run-{name}.log").open("wb") as log:
         done = subprocess.run(
-            run_command(switches, OUT / f"{switches}.csv"),
+            run_command(switches, OUT / f"{name}.csv", *options),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             timeout=RUN_LIMIT_S,
         )
-    assert done.returncode == 0, (OUT / f"run-{switches}.log").read_text()
+    assert done.returncode == 0, (OUT / f"run-{name}.log").read_text()
     assert left_over(before, SETTLE_S) == {}
 
 
-def test_after_kill_9_clean_removes_everything(tmp_path: Path) -> None:
+def kill_and_clean(out: Path, *options: str) -> None:
+    """A run on Open vSwitch, killed when its cluster comes up."""
     before = snapshot()
-    log = OUT / "killed.log"
+    log = OUT / f"{out.stem}.log"
     with log.open("wb") as output:
-        run = subprocess.Popen(
-            run_command("ovs", tmp_path / "out.csv"), stdout=output, stderr=output, start_new_session=True
-        )
+        run = subprocess.Popen(run_command("ovs", out, *options), stdout=output, stderr=output, start_new_session=True)
         deadline = time.monotonic() + RUN_LIMIT_S
         while "cluster" not in log.read_text() and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -58,3 +57,12 @@ def test_after_kill_9_clean_removes_everything(tmp_path: Path) -> None:
     assert removed.count("removed container cnenv-") == 4, removed
     assert removed.count("removed bridge ") == 1, removed
     assert left_over(before, SETTLE_S) == {}
+
+
+@pytest.mark.parametrize("switches", ["ovs", "bridge"])
+def test_a_run_writes_its_rows_and_leaves_nothing(switches: str) -> None:
+    run_and_leave_nothing(switches, switches)
+
+
+def test_after_kill_9_clean_removes_everything(tmp_path: Path) -> None:
+    kill_and_clean(tmp_path / "killed.csv")
