@@ -1,4 +1,4 @@
-"""Review: ways around the rules of the rooms."""
+"""Ways around the rules of the rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Review: what `results` and `show` say, and which experiments count as one."""
+"""What `results` and `show` say, and which experiments count as one."""
 
 from __future__ import annotations
 
