@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from mininet.cli import CLI
@@ -89,11 +90,20 @@ class CommandLine(CLI):  # type: ignore[misc]
         """See ``cmd.Cmd``: carry out one line; whether it was the last."""
         try:
             return bool(super().onecmd(line))
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the network and the user's session go on
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - whatever it is, network and session go on
             self.fail(problem)
             return False
 
-    def fail(self, problem: Exception) -> None:
+    def do_source(self, line: str) -> None:
+        """source FILE: carry out the commands of a file, a line each."""
+        try:
+            commands = Path(line.strip()).read_text().splitlines()
+        except (OSError, ValueError) as problem:
+            raise UsageError(f"{line.strip() or 'source'} cannot be read: {problem}; give a file of commands") from None
+        for command in commands:
+            self.onecmd(command)
+
+    def fail(self, problem: BaseException) -> None:
         """What becomes of the error of a command."""
         error(f"*** {_describe(problem)}\n")
 
@@ -133,7 +143,7 @@ class OneLine(CommandLine):
     def run(self) -> None:
         """No loop."""
 
-    def fail(self, problem: Exception) -> None:
+    def fail(self, problem: BaseException) -> None:
         """See ``CommandLine``."""
         if isinstance(problem, ContainernetEnvError):
             raise problem
@@ -141,7 +151,7 @@ class OneLine(CommandLine):
         self.status = 1
 
 
-def _describe(problem: Exception) -> str:
+def _describe(problem: BaseException) -> str:
     return str(problem) if isinstance(problem, ContainernetEnvError) else f"{type(problem).__name__}: {problem}"
 
 

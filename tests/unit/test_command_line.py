@@ -77,6 +77,7 @@ def test_no_command_ends_the_session(net: FakeNet, said: io.StringIO, monkeypatc
     monkeypatch.setattr(CommandLine, "isatty", lambda self: False)
     net.stopped = ["etcd1: 7 frames in x.pcap"]
     commands = ["pingall", "delay etcd1 s1 1ms", "rate etcd1", "pingpair", "dpctl x", "iperf etcd1 nobody", "links x"]
+    commands += ["px import sys; sys.exit(3)", "source /nonexistent"]
 
     class Session(CommandLine):
         def __init__(self) -> None:

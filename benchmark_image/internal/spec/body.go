@@ -183,10 +183,12 @@ func namesOf(operation Operation) string {
 	return strings.Join(names, ", ")
 }
 
-// show gives a JSON value as it was sent.
+// show gives a JSON value as it was sent: 1000.0 is not 1000.
 func show(raw []byte) any {
 	var value any
-	if len(raw) <= maxShown && json.Unmarshal(raw, &value) == nil && value != nil {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if len(raw) <= maxShown && decoder.Decode(&value) == nil && value != nil {
 		return value
 	}
 	return Clip(string(bytes.TrimSpace(raw)))

@@ -95,6 +95,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
 		{put, `{"endpoints":"a:1","conns":-1}`, "conns", "1..10000"},
 		{put, `{"endpoints":"a:1","total":10000001}`, "total", "1..10000000"},
+		{put, `{"endpoints":"a:1","total":1000.0}`, "total", "1000.0"},
+		{put, `{"endpoints":"a:1","stallTimeout":1e-10}`, "stallTimeout", "1e-10"},
 		{put, `{"endpoints":"a:1","seed":-1}`, "seed", "0.."},
 		{put, `{"endpoints":"a:1","keySize":0}`, "keySize", "1..1024"},
 		{put, `{"endpoints":"a:1","keySize":1,"total":63}`, "keySize", "at least 2 bytes"},

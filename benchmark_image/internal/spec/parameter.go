@@ -113,6 +113,9 @@ func (p *Parameter) set(s *Spec, raw json.RawMessage) bool {
 	switch place := place.(type) {
 	case *time.Duration:
 		*place = Seconds(seconds)
+		if *place == 0 && seconds != 0 {
+			return false // 0 may have a meaning of its own
+		}
 	case *string:
 		*place = text
 	case *[]string:
