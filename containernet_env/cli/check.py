@@ -34,6 +34,6 @@ def command(config_path: Path, scenarios_path: Path | None) -> None:
     config = load_config(config_path)
     scenario_set = load_scenarios(scenarios_path or config.scenarios or DEFAULT_SCENARIOS)
     plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     render_topology(plan, console)
     render_summary(plan, console)

@@ -62,7 +62,7 @@ def command(
     from containernet_env.runs.prepare import prepare
 
     began = time.monotonic()
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     plan = prepare(
         config,
         scenarios,

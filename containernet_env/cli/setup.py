@@ -30,7 +30,7 @@ def command(then: tuple[str, ...]) -> int:
     `-- COMMAND ...` the process becomes that command afterwards.
     """
     began = time.monotonic()
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     report = ConsoleReport(console)
     with StopSignals():
         # Imported here, under the signal handlers: it brings the Docker SDK.

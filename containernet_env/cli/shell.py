@@ -50,7 +50,7 @@ def command(
     from containernet_env.runs.testbed import Testbed, take_down
     from containernet_env.setup import ready_images
 
-    console = Console(highlight=False, stderr=True)
+    console = Console(highlight=False, markup=False, emoji=False, stderr=True)
     plan = prepare_shell(
         config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control
     )

@@ -58,6 +58,17 @@ def test_the_users_own_file_comes_first(folder: Path) -> None:
     assert CONFIG.convert("1node.json", None, None) == Path("1node.json")
 
 
+@pytest.mark.parametrize("command", [("check",), ("run", "--quick", "--dry-run")])
+def test_brackets_in_a_files_name_are_shown(folder: Path, command: tuple[str, ...]) -> None:
+    """Only a name in brackets: a console would take it for a colour."""
+    (folder / "[red]").mkdir()
+    shipped = Path(assets.__file__).parents[2] / "configs" / "3node-3ms.json"
+    own = folder / "[red]" / "lan.json"
+    own.write_text(shipped.read_text())
+    done = CliRunner().invoke(group, [command[0], str(own), *command[1:]])
+    assert "[red]/lan.json" in done.output
+
+
 def test_version_has_the_commit() -> None:
     result = CliRunner().invoke(group, ["--version"])
     assert (result.exit_code, result.output) == (0, f"containernet-env {version.text()}\n")
