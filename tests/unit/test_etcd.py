@@ -146,3 +146,26 @@ def test_a_cluster_that_never_gets_ready_says_who_is_silent(
     members.views = {1: (101, 0, 1), 2: (102, 0, 1), 3: None}
     with pytest.raises(RunError, match=r"not ready after 0.2 s: no answer from etcd3"):
         cluster.start(timeout_s=0.2)
+
+
+def test_the_first_that_all_ask_answers_before_the_others_start(
+    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Peers are asked in the order of their URLs as text: 10.0.0.10 before 10.0.0.2."""
+    hosts = [FakeHost(f"etcd{i}", pid=i) for i in (2, 10, 11)]
+    places = [MemberPlace(host, f"10.0.0.{host.pid}", None, FakeConnection(members, host.pid)) for host in hosts]
+    cluster, steps = EtcdCluster([Member(place) for place in places]), []
+
+    def start(self: Member, deadline: float) -> None:
+        steps.append(f"start {self.name}")
+        members.views = {i: (100 + i, 102, 2) for i in (2, 10, 11)}
+
+    def serves(self: Member, timeout_s: float) -> bool:
+        steps.append(f"ask {self.name}")
+        return len(steps) > 3
+
+    monkeypatch.setattr(Member, "start", start)
+    monkeypatch.setattr(Member, "serves_peers", serves)
+    assert cluster.start(timeout_s=30) == "etcd2"
+    assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]
+    assert sorted(steps[4:]) == ["start etcd11", "start etcd2"]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from containernet_env.base.errors import RunError
 from containernet_env.base.units import format_size
-from containernet_env.stores.etcd.flags import CLIENT_PORT
+from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.protocol import Broken, MemberPlace
 
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
@@ -25,6 +25,10 @@ GATE = "run/gate"
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
 _POLL_S = 0.05
+# What a member asks its peers before it joins them (server/etcdserver, cluster_util.go).
+_MEMBERS = "/members"
+# For so long the others wait for the first one: 49 peers on links of 100 ms both ways have refused it by then.
+_FIRST_TIMEOUT_S = 10.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
 
@@ -46,6 +50,7 @@ class Member:
         self.host = place.host
         self.name = place.host.name
         self.endpoint = f"{place.ip}:{CLIENT_PORT}"
+        self.peer_url = f"http://{place.ip}:{PEER_PORT}"
         self.memory_bytes = place.memory_bytes
         self.connection = place.connection
         self._death: str | None = None
@@ -75,6 +80,14 @@ class Member:
             raft_term=int(answer.get("raftTerm", 0)),
             version=str(answer["version"]),
         )
+
+    def serves_peers(self, timeout_s: float) -> bool:
+        """Whether this member tells its peers who the members are."""
+        try:
+            self.connection.request_json(PEER_PORT, "GET", _MEMBERS, timeout_s=timeout_s)
+        except RunError:
+            return False
+        return True
 
     def death(self) -> str | None:
         """Why this member is dead, in one line; None while it lives. The first answer is kept."""
@@ -115,20 +128,37 @@ class EtcdCluster:
         as `broken` gives a reason why the members cannot form a cluster, with that reason.
         """
         deadline = time.monotonic() + timeout_s
-        list(self._pool.map(lambda member: member.start(deadline), self.members))
+        # A member that starts asks its peers in the order of their URLs who the members are, until one answers, and
+        # waits a second for each that listens and does not answer yet. So the first in that order starts before the
+        # others: those that it asks refuse at once, and it answers all of them.
+        first, *others = sorted(self.members, key=lambda member: member.peer_url)
+        first.start(deadline)
+        if others:
+            self._wait_for_first(first, broken, min(deadline, time.monotonic() + _FIRST_TIMEOUT_S))
+        list(self._pool.map(lambda member: member.start(deadline), others))
         while True:
-            if (reason := broken()) is not None:
-                raise RunError(reason)
+            self._check_start(self.members, broken)
             leader = self.agreed_leader()
             if leader is not None:
                 return leader.name
-            for member in self.members:
-                reason = member.death()
-                if reason is not None:
-                    raise RunError(f"the cluster did not start: {reason}\n{member.tail()}")
             if time.monotonic() > deadline:
                 raise RunError(self._not_ready(timeout_s))
             time.sleep(_POLL_S)
+
+    def _wait_for_first(self, first: Member, broken: Broken, deadline: float) -> None:
+        """Return once the member answers its peers; at the deadline in any case."""
+        while not first.serves_peers(timeout_s=_POLL_S * 5) and time.monotonic() < deadline:
+            self._check_start([first], broken)
+            time.sleep(_POLL_S / 5)
+
+    @staticmethod
+    def _check_start(members: Sequence[Member], broken: Broken) -> None:
+        """Raise RunError for a reason why a cluster of which these were started cannot form."""
+        if (reason := broken()) is not None:
+            raise RunError(reason)
+        for member in members:
+            if (death := member.death()) is not None:
+                raise RunError(f"the cluster did not start: {death}\n{member.tail()}")
 
     def _not_ready(self, timeout_s: float) -> str:
         silent = [member for member, status in self.statuses().items() if status is None]
