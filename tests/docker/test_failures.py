@@ -40,7 +40,7 @@ def test_oom_killed_members_are_named_and_the_rest_is_not_run(tmp_path: Path) ->
     assert done.returncode == 1, done.stdout + done.stderr
     errors = [row["Error"] for row in rows(tmp_path / "out.csv")]
     assert len(errors) == 6
-    killed = next(index for index, error in enumerate(errors) if "was OOM-killed (memory limit 32m)" in error)
+    killed = next(index for index, error in enumerate(errors) if "ended: OOM-killed (memory limit 32 MiB)" in error)
     assert all("OOM-killed" in error for error in errors[killed:]), errors
     assert errors[-1].startswith("not run: "), errors
     assert left_over(before) == {}

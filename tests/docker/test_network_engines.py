@@ -219,7 +219,7 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(plan: Plan, 
             host.wait_up(30)
         except RunError as error:
             assert "host etcd1" in str(error)
-            assert "exit code 4" in str(error)
+            assert "exit status 4" in str(error)
             assert "this is why" in str(error)
         else:
             # It was seen running before it ended.
