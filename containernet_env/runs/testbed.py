@@ -266,7 +266,7 @@ class Testbed:
                 MemberPlace(
                     self.hosts[host.name],
                     str(host.ip),
-                    NamespaceConnection(self.hosts[host.name].pid),
+                    NamespaceConnection(self.hosts[host.name].pid, host.name),
                 )
                 for host in self.plan.topology.members
             ]
@@ -276,7 +276,7 @@ class Testbed:
     def _start_relay(self) -> None:
         self._during = "before the first scenario"
         pid = self.client_host.pid
-        self._server = BenchmarkServer(NamespaceConnection(pid))
+        self._server = BenchmarkServer(NamespaceConnection(pid, self.client_host.name))
         self._server.wait_ready(SERVER_TIMEOUT_S, self._broken)
         self.relay = Relay(pid, SERVER_PORT, self._port)
         self.relay.start()

@@ -168,7 +168,7 @@ class EndedHost:
     """A host of the network's whose first process may have ended; `ended` is how."""
 
     def __init__(self, ended: str | None = None, log: str = "") -> None:
-        self.pid, self.ended, self.log = 4194304, ended, log  # above the kernel's largest pid
+        self.name, self.pid, self.ended, self.log = "any", 4194304, ended, log  # above the kernel's largest pid
         self.nameToIntf: dict[str, None] = {}
 
     @property
