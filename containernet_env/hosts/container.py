@@ -150,8 +150,10 @@ class Container:
         try:
             state = self._ended()
             oom = ended_by_oom(str(self.id), state)
-        except (ContainernetEnvError, *engine.UNREACHABLE) as error:
+        except ContainernetEnvError as error:
             return f"how is not known: {one_line(str(error).removeprefix(f'host {self.host}: '))}"
+        except engine.UNREACHABLE as error:
+            return f"how is not known: {getattr(error, 'explanation', None) or 'the Docker engine does not answer'}"
         try:
             log = self.logs(_WORDS_LINES) if self.options.logs else ""
         except (ContainernetEnvError, *engine.UNREACHABLE):

@@ -209,6 +209,8 @@ def test_the_end_of_a_host_is_seen_and_the_others_carry_on(net: Any) -> None:
         time.sleep(0.01)
     assert not host.alive
     assert host.exit_state().exit_code == 137
+    assert host.ending() == "killed by SIGKILL"
+    assert two.ending() is None
     assert answers(two.pid, three.pid, "10.0.0.253", deadline_s=5)
 
 

@@ -218,7 +218,7 @@ def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api,
     api.failing = {"logs": requests.exceptions.ConnectionError("refused"), "events": OSError("refused")}
     assert host.ending() == "exit status 4"
     api.failing = {"inspect_container": requests.exceptions.ConnectionError("Connection refused")}
-    assert host.ending() == "how is not known: Connection refused"
+    assert host.ending() == "how is not known: the Docker engine does not answer"
     response = requests.Response()
     response.status_code = 404
     api.failing = {"inspect_container": NotFound("no such container", response=response)}
