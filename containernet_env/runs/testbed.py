@@ -31,7 +31,8 @@ CLUSTER_TIMEOUT_S = 60.0
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
 
-# How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
+# How long after a step of the bring-up has failed the news may come that the network is gone or a host has ended, which
+# is why it failed.
 _NEWS_S = 0.5
 
 
@@ -123,9 +124,8 @@ class Testbed:
             self._bring_up()
             self._check()
         except RunError as error:
-            # A host that has ended, or a network that is gone, is why whatever else has failed.
-            reason = self._gone() or (self._failed.wait(_NEWS_S) and self._gone())
-            if not reason or reason == str(error):
+            reason = self._why(error)
+            if reason == str(error):
                 raise
             raise RunError(reason) from error
 
@@ -202,6 +202,14 @@ class Testbed:
         self._stop.check()
         return self._gone()
 
+    def _why(self, error: RunError) -> str:
+        """Why a step has failed: a network that is gone, or a host that has ended, is why whatever else went wrong."""
+        reason = self._gone()
+        if reason is None:  # the namespaces of a process that ends go before it
+            self._failed.wait(_NEWS_S)
+            reason = self._gone()
+        return reason or str(error)
+
     def _gone(self) -> str | None:
         """Why the network is gone, or which hosts have ended during the bring-up, and how."""
         return self.network_failure or "; ".join(self._ended_hosts()) or None
@@ -238,7 +246,7 @@ class Testbed:
             self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
             self._check()
         except RunError as error:
-            self._on_proof(_proof([self._gone() or str(error)]))
+            self._on_proof(_proof([self._why(error)]))
             raise
         problems, unproved = self.rtt.problems(self._tolerance), self.rtt.unproven()
         self._on_proof(_proof(problems, unproved, self.rtt.to_list()))

@@ -71,7 +71,7 @@ def test_a_host_that_ends_during_the_proof_is_what_the_error_says(
         assert time.monotonic() - killed < 8.0, output
     assert run.returncode == 1, output
     why = f"{called} ended during the network's proof: killed by SIGKILL"
-    assert f"error: {why}\n" in output
+    assert f"Error: {why}\n" in output
     assert "not the one that was configured" not in output
     failed = read_run(find_run(out))
     assert failed.network is not None
@@ -91,7 +91,7 @@ def test_a_host_that_ends_while_the_cluster_starts_is_what_the_error_says(
         output = end(run)
         assert time.monotonic() - killed < 8.0, output
     assert run.returncode == 1, output
-    assert f"error: {called} ended while the cluster started: killed by SIGKILL" in output
+    assert f"Error: {called} ended while the cluster started: killed by SIGKILL" in output
 
 
 def test_a_network_that_is_not_as_asked_stops_the_run_with_the_table(tiny: Path, tmp_path: Path) -> None:

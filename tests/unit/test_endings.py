@@ -86,7 +86,7 @@ def test_statuses_above_128_are_signals(status: int, text: str) -> None:
         ("port-taken", False, "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use"),
         ("no-such-address", False, "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address"),
         ("read-only", False, "discovery failed: cannot access data directory: mkdir /data/e: read-only file system"),
-        ("sigterm", False, "received signal; shutting down: terminated"),
+        ("sigterm", False, "shut down by a signal (terminated)"),
         ("sigquit", False, "SIGQUIT: quit"),
         ("unknown-flag", False, "flag provided but not defined: -nosuch"),
         # etcd's warnings of every start are no reason.

@@ -170,12 +170,16 @@ class EndedHost:
     def __init__(self, ended: str | None = None, log: str = "") -> None:
         self.name, self.pid, self.ended, self.log = "any", 4194304, ended, log  # above the kernel's largest pid
         self.nameToIntf: dict[str, None] = {}
+        self.looked, self.ends_at_look = 0, 0
 
     @property
     def alive(self) -> bool:
         return self.ended is None
 
     def ending(self, words: Any) -> str | None:
+        self.looked += 1
+        if self.looked < self.ends_at_look:
+            return None
         return self.ended and with_words(self.ended, words(self.log, "kill" in self.ended), "kill" in self.ended)
 
 
@@ -205,6 +209,16 @@ def test_a_host_that_ends_while_the_network_is_built_is_what_the_error_says(
     hosts["etcd2"].ended = "OOM-killed (memory limit 64 MiB)"
     bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
     with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: OOM-killed \(memory"):
+        bed.up()
+
+
+def test_a_host_whose_namespace_goes_before_its_process_is_still_what_the_error_says(
+    bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
+    hosts["etcd2"].ended, hosts["etcd2"].ends_at_look = "killed by SIGKILL", 2
+    bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
+    with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: killed by SIGKILL$"):
         bed.up()
 
 

@@ -51,5 +51,7 @@ def _said(line: re.Match[str]) -> str:
         fields = json.loads(line["fields"] or "{}")
     except ValueError:
         fields = {}
-    cause = fields.get("error") or fields.get("signal")
+    if line["message"] == _SIGNALLED:
+        return f"shut down by a signal ({fields.get('signal')})"
+    cause = fields.get("error")
     return one_line(f"{line['message'].rstrip('.')}: {cause}" if cause else line["message"])
