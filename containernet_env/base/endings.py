@@ -65,5 +65,5 @@ def ending(status: int, text: str, words: LastWords = last_words) -> str:
 
 def with_words(how: str, words: str, killed: bool) -> str:
     """How a program ended, and its words: the reason, except where it was ``killed`` from outside."""
-    separator = "; " if killed else ": "
+    separator = ", " if killed else ": "
     return separator.join(filter(None, (how, words)))

@@ -52,7 +52,7 @@ def test_any_other_program_is_told_by_its_last_line() -> None:
 
 def test_what_a_killed_program_said_last_is_not_the_reason() -> None:
     assert ending(-9, "listening on :8080\n") == "killed by SIGKILL"
-    assert ending(134, "panic: no room\n\ngoroutine 1 [running]:\n") == "killed by SIGABRT; panic: no room"
+    assert ending(134, "panic: no room\n\ngoroutine 1 [running]:\n") == "killed by SIGABRT, panic: no room"
 
 
 @pytest.mark.parametrize(
