@@ -17,6 +17,7 @@ from typing import Any
 
 from mininet.log import debug, info
 
+from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.containernet.links import NoInterface
 from containernet_env.containernet.programs import ContainerPrograms
@@ -180,6 +181,10 @@ class Docker(ContainerPrograms):
         if not self.alive:
             self.wait_up()
         return self.container.exit_state()
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """See ``stores.protocol.MemberHost``."""
+        return self.container.ending(words)
 
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote. Raises ``RunError`` for a host without ``logs=True``."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from containernet_env.analysis.rtt_chance import NO_CHANCE, Chance, chance_of
 from containernet_env.base import assets
+from containernet_env.base.endings import ending
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.units import format_ms, parse_cpus, parse_duration
 from containernet_env.model.link import DirectionSpec
@@ -331,8 +332,7 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Bro
             process.kill()
             raise
     if process.returncode != 0:
-        said = (err.strip() or "no message").splitlines()[-1]
-        raise RunError(f"the RTT measurement failed with status {process.returncode}: {said}")
+        raise RunError(f"the RTT measurement failed: {ending(process.returncode, err)}")
     try:
         return dict(json.loads(out))
     except ValueError as error:

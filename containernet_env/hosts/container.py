@@ -10,14 +10,18 @@ from typing import Any
 
 from docker.errors import BuildError, ImageNotFound
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.endings import LastWords, last_words, one_line
+from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.hosts import engine
+from containernet_env.hosts.ending import ended_by_oom, ending_of
 from containernet_env.hosts.engine import ExitState
 from containernet_env.hosts.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
 from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
 from containernet_env.hosts.processes import ContainerProcesses
 from containernet_env.hosts.shim import Shim, shim_of
 
+# How much of its log is looked at for why it ended: the dump of thousands of goroutines follows the line that says it.
+_WORDS_LINES = 10_000
 # The SDK's names of limits, and ours.
 _UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
 
@@ -88,8 +92,8 @@ class Container:
             if self.alive:
                 raise
         if not self.alive:
-            last = self.logs(5) if self.options.logs else "(logs=True keeps what it says)"
-            raise RunError(f"its first process ended at once with exit code {self._ended().exit_code}: {last}")
+            hint = "" if self.options.logs else " (logs=True keeps what it says)"
+            raise RunError(f"its first process ended at once: {self._how_ended(last_words)}{hint}")
         self._pid = pid
 
     def _check_limits(self, held: Limits) -> None:
@@ -132,6 +136,29 @@ class Container:
     def exit_state(self) -> ExitState:
         """How the first process ended, once the engine has noticed (at most 10 s)."""
         return ExitState(None, False) if self.alive else self._ended()
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """How the first process ended, in one line, with its last ``words``; ``None`` while it runs and before.
+
+        Never raises: where the engine does not tell, that is what it says. May wait as ``exit_state`` does.
+        """
+        if self._removed:
+            return "its container has been removed"
+        return self._how_ended(words) if self.died() else None
+
+    def _how_ended(self, words: LastWords) -> str:
+        try:
+            state = self._ended()
+            oom = ended_by_oom(str(self.id), state)
+        except ContainernetEnvError as error:
+            return f"how is not known: {one_line(str(error).removeprefix(f'host {self.host}: '))}"
+        except engine.UNREACHABLE as error:
+            return f"how is not known: {getattr(error, 'explanation', None) or 'the Docker engine does not answer'}"
+        try:
+            log = self.logs(_WORDS_LINES) if self.options.logs else ""
+        except (ContainernetEnvError, *engine.UNREACHABLE):
+            log = ""
+        return ending_of(state, oom, self.options.memory_limits[0], log, words)
 
     def _ended(self) -> ExitState:
         assert self.id is not None

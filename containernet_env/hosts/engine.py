@@ -54,10 +54,15 @@ _POLL_S = 0.02
 
 @dataclass
 class ExitState:
-    """How a container's first process ended; ``exit_code`` is ``None`` while it runs."""
+    """How a container's first process ended; ``exit_code`` is ``None`` while it runs.
+
+    ``oom_killed`` is the engine's flag: some process in the container has been OOM-killed, at any time.
+    """
 
     exit_code: int | None
     oom_killed: bool
+    finished_at: str = ""
+    """When, as the engine writes it (RFC 3339, nanoseconds, UTC)."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +234,7 @@ def wait_ended(container: str, host: str) -> ExitState:
         except NotFound as error:
             raise RunError(f"host {host}: its container has been removed") from error
         if not state["Running"]:
-            return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]))
+            return ExitState(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("FinishedAt", "")))
         if time.monotonic() > deadline:
             raise RunError(f"host {host}: the engine has not noticed the end of its first process")
         time.sleep(_POLL_S)

@@ -7,6 +7,7 @@ neither tools nor capabilities for its interfaces to be configured.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import subprocess
@@ -22,6 +23,10 @@ CLONE_NEWNET = 0x4000_0000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _T = TypeVar("_T")
+
+
+class ProcessGoneError(RunError):
+    """There is no network namespace to enter: its process, the first one of a host, has ended."""
 
 
 def _enter(pid: int) -> None:
@@ -40,7 +45,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
     """Call ``action`` on a thread of its own inside the network namespace of ``pid``; return what it returns.
 
     A namespace belongs to a thread: the caller's stays what it is, and what ``action`` forks inherits the one
-    it runs in. Exceptions of ``action`` are raised here. Raises ``RunError`` where the process is gone.
+    it runs in. Exceptions of ``action`` are raised here. Raises ``ProcessGoneError`` where the process is gone.
     """
     result: list[_T] = []
     failure: list[BaseException] = []
@@ -50,7 +55,8 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
             _enter(pid)
         except OSError as error:
             reason = f"cannot enter the network namespace of process {pid}: {error.strerror}"
-            failure.append(RunError(reason))
+            gone = error.errno in (errno.ENOENT, errno.ESRCH)
+            failure.append(ProcessGoneError(reason) if gone else RunError(reason))
             return
         try:
             result.append(action())

@@ -30,13 +30,17 @@ class NoAnswerError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceConnection:
-    """The way to the ports of one host, by the pid of a process in its network namespace."""
+    """The way to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name."""
 
     pid: int
+    host: str
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
-        """See ``request_json``."""
-        return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
+        """See ``request_json``; raises ``NoAnswerError`` that names the host where its process has ended."""
+        try:
+            return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
+        except netns.ProcessGoneError as error:
+            raise NoAnswerError(f"{method} {path} on port {port}: host {self.host} has ended") from error
 
 
 def request_json(

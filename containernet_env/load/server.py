@@ -11,7 +11,7 @@ from containernet_env.base import assets
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model.load_result import SCHEMA, LoadResult
-from containernet_env.stores.protocol import Connection
+from containernet_env.stores.protocol import Broken, Connection
 
 SERVER_PORT = 8080
 SERVER_ENTRY_POINT = "benchmark-server"
@@ -49,14 +49,16 @@ class BenchmarkServer:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def wait_ready(self, timeout_s: float) -> None:
-        """Wait until the server answers; RunError after `timeout_s`."""
+    def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
+        """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
                 self._connection.request_json(SERVER_PORT, "GET", "/healthz", timeout_s=QUESTION_TIMEOUT_S)
                 return
             except RunError as error:
+                if (reason := broken()) is not None:
+                    raise RunError(reason) from error
                 if time.monotonic() > deadline:
                     raise RunError(f"the benchmark server did not answer within {timeout_s:g} s: {error}") from error
                 time.sleep(_POLL_S)

@@ -147,7 +147,7 @@ class Matrix:
             answer = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
         deaths = self._target.cluster.deaths()
         self._tell_deaths(deaths)
-        problems = [f"{reason} earlier" if name in dead_before else reason for name, reason in deaths.items()]
+        problems = [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
         return replace(outcome, load=answer.load, error="; ".join(problems) or None)
 

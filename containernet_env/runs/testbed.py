@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from containernet_env.base.clock import Moment
+from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
@@ -30,7 +31,8 @@ CLUSTER_TIMEOUT_S = 60.0
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
 
-# How long after a step of the bring-up has failed the news may come that the network is gone, which is why it failed.
+# How long after a step of the bring-up has failed the news may come that the network is gone or a host has ended, which
+# is why it failed.
 _NEWS_S = 0.5
 
 
@@ -81,6 +83,7 @@ class Testbed:
         self.leader_at_start: str | None = None
         self.network_failure: str | None = None
         self._failed = threading.Event()
+        self._during = "while the hosts started"
         self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
@@ -119,20 +122,24 @@ class Testbed:
         """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
         try:
             self._bring_up()
-            self._check_network()
+            self._check()
         except RunError as error:
-            if not self._failed.wait(_NEWS_S):
+            reason = self._why(error)
+            if reason == str(error):
                 raise
-            raise RunError(self.network_failure) from error
+            raise RunError(reason) from error
 
     def _bring_up(self) -> None:
         with self._progress.stage("hosts") as stage:
             self._start_hosts()
             self._done(stage, "hosts_up", f"{len(self.hosts)} containers, limits read back")
         with self._progress.stage("network") as stage:
+            self._during = "while the network was built"
             self._connect()
+            self._during = "during the network's proof"
             self._done(stage, "network_proved", self._prove_network())
         with self._progress.stage("cluster") as stage:
+            self._during = "while the cluster started"
             self.leader_at_start = self._start_cluster()
             text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
             self._done(stage, "cluster_up", text)
@@ -191,14 +198,35 @@ class Testbed:
             self._congestion_control[plan.name] = held
 
     def _broken(self) -> str | None:
-        """Why the network is gone, for those who wait for something on it. Raises ``Interrupted`` if asked to end."""
+        """Why what is waited for in a bring-up will not come. Raises ``Interrupted`` if asked to end."""
         self._stop.check()
-        return self.network_failure
+        return self._gone()
 
-    def _check_network(self) -> None:
-        """Raise RunError where the network is gone."""
-        if self.network_failure is not None:
-            raise RunError(self.network_failure)
+    def _why(self, error: RunError) -> str:
+        """Why a step has failed: a network that is gone, or a host that has ended, is why whatever else went wrong."""
+        reason = self._gone()
+        if reason is None:  # the namespaces of a process that ends go before it
+            self._failed.wait(_NEWS_S)
+            reason = self._gone()
+        return reason or str(error)
+
+    def _gone(self) -> str | None:
+        """Why the network is gone, or which hosts have ended during the bring-up, and how."""
+        return self.network_failure or "; ".join(self._ended_hosts()) or None
+
+    def _ended_hosts(self) -> Iterator[str]:
+        for plan in self.plan.hosts:
+            if plan.name not in self.hosts:
+                continue
+            loads = plan.role == "benchmark"
+            words = last_words if loads else self.plan.store.last_words
+            if (ending := self.hosts[plan.name].ending(words)) is not None:
+                yield f"{'the benchmark host' if loads else plan.name} ended {self._during}: {ending}"
+
+    def _check(self) -> None:
+        """Raise RunError where the network is gone or a host has ended."""
+        if (reason := self._gone()) is not None:
+            raise RunError(reason)
 
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
@@ -216,9 +244,9 @@ class Testbed:
             self._check_emulator()
             pids = {name: host.pid for name, host in self.hosts.items()}
             self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
-            self._check_network()
+            self._check()
         except RunError as error:
-            self._on_proof(_proof([str(error)]))
+            self._on_proof(_proof([self._why(error)]))
             raise
         problems, unproved = self.rtt.problems(self._tolerance), self.rtt.unproven()
         self._on_proof(_proof(problems, unproved, self.rtt.to_list()))
@@ -241,14 +269,12 @@ class Testbed:
         )
 
     def _start_cluster(self) -> str:
-        limits = {plan.name: plan.memory_bytes for plan in self.plan.hosts}
         self._cluster = self.plan.store.cluster(
             [
                 MemberPlace(
                     self.hosts[host.name],
                     str(host.ip),
-                    limits[host.name],
-                    NamespaceConnection(self.hosts[host.name].pid),
+                    NamespaceConnection(self.hosts[host.name].pid, host.name),
                 )
                 for host in self.plan.topology.members
             ]
@@ -256,9 +282,10 @@ class Testbed:
         return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
 
     def _start_relay(self) -> None:
+        self._during = "before the first scenario"
         pid = self.client_host.pid
-        self._server = BenchmarkServer(NamespaceConnection(pid))
-        self._server.wait_ready(SERVER_TIMEOUT_S)
+        self._server = BenchmarkServer(NamespaceConnection(pid, self.client_host.name))
+        self._server.wait_ready(SERVER_TIMEOUT_S, self._broken)
         self.relay = Relay(pid, SERVER_PORT, self._port)
         self.relay.start()
         if self.relay.port_taken:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from containernet_env.base.endings import LastWords, last_words
 from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 
@@ -53,13 +54,6 @@ class Connection(Protocol):
         """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
 
 
-class ExitState(Protocol):
-    """How a host's first process ended; ``exit_code`` is ``None`` while it runs."""
-
-    exit_code: int | None
-    oom_killed: bool
-
-
 class MemberHost(Protocol):
     """What is needed of the host that a member runs on."""
 
@@ -71,18 +65,22 @@ class MemberHost(Protocol):
     @property
     def alive(self) -> bool: ...
 
-    def exit_state(self) -> ExitState: ...
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """How its first process ended, in one line; ``None`` while it runs. ``words`` reads its log.
+
+        As in "exit status 2: panic: ...", "killed by SIGKILL", "OOM-killed (memory limit 64 MiB)". Never raises: where
+        that is not known, it says so.
+        """
 
     def logs(self, tail: int = 20) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPlace:
-    """Where a member runs: its host, its address on the emulated network, its limit, and the connection to it."""
+    """Where a member runs: its host, its address on the emulated network, and the connection to it."""
 
     host: MemberHost
     ip: str
-    memory_bytes: int | None
     connection: Connection
 
 
@@ -132,6 +130,9 @@ class Store(Protocol):
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
         """How the member of ``node`` is started."""
+
+    def last_words(self, log: str, killed: bool) -> str:
+        """What a member's log tells of its end; see ``base.endings.LastWords``."""
 
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster:
         """The cluster of these members, not yet started."""

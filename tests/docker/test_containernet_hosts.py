@@ -205,7 +205,7 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(net: Contain
     try:
         host.wait_up()
     except RunError as error:
-        assert "exit code 4" in str(error)
+        assert "exit status 4" in str(error)
         assert "this is why" in str(error)
     else:
         # It was seen running before it ended.
@@ -217,6 +217,46 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(net: Contain
     missing = net.addDocker("d2", dimage=image, dcmd=["/nonexistent"])
     with pytest.raises(RunError, match=r"d2.*nonexistent"):
         missing.wait_up()
+
+
+LIMIT = "(memory limit 32 MiB)"
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("echo fine; echo this is why >&2; exit 4", "exit status 4: this is why"),
+        ("printf 'panic: why\\n\\ngoroutine 1 [running]:\\nmain.main()\\n'; exit 2", "exit status 2: panic: why"),
+        ("trap 'exit 143' TERM; kill -TERM $$; sleep 60", "killed by SIGTERM"),
+        ("echo a line; exec tail /dev/zero", f"OOM-killed {LIMIT}"),
+        ("tail /dev/zero; exit $?", f"OOM-killed {LIMIT}"),
+        ("tail /dev/zero; echo no client >&2; exit 3", f"exit status 3 after an OOM kill in it {LIMIT}: no client"),
+    ],
+)
+def test_how_a_first_process_ended(net: Containernet, image: str, script: str, told: str) -> None:
+    host = net.addDocker("d1", dimage=image, mem_limit="32m", logs=True, dcmd=["sh", "-c", f"sleep 0.5; {script}"])
+    host.wait_up()
+    assert host.ending() is None
+    wait_ended(host)
+    assert host.ending() == told
+
+
+def test_a_kill_is_not_taken_for_an_oom_kill_of_before(net: Containernet, image: str) -> None:
+    host = net.addDocker("d1", dimage=image, mem_limit="32m", logs=True, dcmd=["sleep", "60"])
+    assert host.run("tail /dev/zero")[0] == 137
+    time.sleep(3)
+    os.kill(host.pid, signal.SIGKILL)
+    wait_ended(host)
+    assert host.exit_state().oom_killed, "the engine's flag tells another story"
+    assert host.ending() == "killed by SIGKILL"
+
+
+def wait_ended(host: Any) -> None:
+    """Return once a host's first process has ended."""
+    deadline = time.monotonic() + 10
+    while host.alive:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_end_of_a_host_is_seen_and_only_its_own_link_goes(net: Containernet, image: str) -> None:
@@ -231,6 +271,8 @@ def test_the_end_of_a_host_is_seen_and_only_its_own_link_goes(net: Containernet,
         time.sleep(0.01)
     assert hosts[0].died()
     assert hosts[0].exit_state().exit_code == 137
+    assert hosts[0].ending() == "killed by SIGKILL"
+    assert hosts[1].ending() is None
     with pytest.raises(RunError, match="d1: its container has ended"):
         hosts[0].cmd("echo hi")
     assert net.ping(hosts[1:], timeout="2") == 0

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containernet_env.hosts import engine
 from containernet_env.results.run_directory import find_run, read_run
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
+from tests.docker.test_endings import end
+from tests.docker.test_network_failures import child, running, wait_for
 
 pytestmark = pytest.mark.docker
 
@@ -40,10 +46,52 @@ def test_oom_killed_members_are_named_and_the_rest_is_not_run(tmp_path: Path) ->
     assert done.returncode == 1, done.stdout + done.stderr
     errors = [row["Error"] for row in rows(tmp_path / "out.csv")]
     assert len(errors) == 6
-    killed = next(index for index, error in enumerate(errors) if "was OOM-killed (memory limit 32m)" in error)
+    killed = next(index for index, error in enumerate(errors) if "ended: OOM-killed (memory limit 32 MiB)" in error)
     assert all("OOM-killed" in error for error in errors[killed:]), errors
     assert errors[-1].startswith("not run: "), errors
     assert left_over(before) == {}
+
+
+def kill_host(name: str) -> None:
+    """Kill the first process of a host of the run that is on."""
+    (host,) = [container for container in engine.list_ours() if container.host == name]
+    os.kill(engine.client().api.inspect_container(host.id)["State"]["Pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("name", "called"), [("etcd2", "etcd2"), ("benchmark", "the benchmark host")])
+def test_a_host_that_ends_during_the_proof_is_what_the_error_says(
+    long: Path, tmp_path: Path, name: str, called: str
+) -> None:
+    out = tmp_path / "out.csv"
+    with running(long, out) as run:
+        wait_for(lambda: child(run.pid, "link-emulator", "rtt"))
+        kill_host(name)
+        killed = time.monotonic()
+        output = end(run)
+        assert time.monotonic() - killed < 8.0, output
+    assert run.returncode == 1, output
+    why = f"{called} ended during the network's proof: killed by SIGKILL"
+    assert f"Error: {why}\n" in output
+    assert "not the one that was configured" not in output
+    failed = read_run(find_run(out))
+    assert failed.network is not None
+    assert [proof["problems"] for proof in failed.network["proofs"]] == [[why]]
+
+
+@pytest.mark.parametrize(("name", "called"), [("etcd2", "etcd2"), ("benchmark", "the benchmark host")])
+def test_a_host_that_ends_while_the_cluster_starts_is_what_the_error_says(
+    long: Path, tmp_path: Path, name: str, called: str
+) -> None:
+    with running(long, tmp_path / "out.csv") as run:
+        assert run.stdout is not None
+        while "network" not in run.stdout.readline():
+            assert run.poll() is None, "the network did not come up"
+        kill_host(name)
+        killed = time.monotonic()
+        output = end(run)
+        assert time.monotonic() - killed < 8.0, output
+    assert run.returncode == 1, output
+    assert f"Error: {called} ended while the cluster started: killed by SIGKILL" in output
 
 
 def test_a_network_that_is_not_as_asked_stops_the_run_with_the_table(tiny: Path, tmp_path: Path) -> None:

@@ -209,6 +209,8 @@ def test_the_end_of_a_host_is_seen_and_the_others_carry_on(net: Any) -> None:
         time.sleep(0.01)
     assert not host.alive
     assert host.exit_state().exit_code == 137
+    assert host.ending() == "killed by SIGKILL"
+    assert two.ending() is None
     assert answers(two.pid, three.pid, "10.0.0.253", deadline_s=5)
 
 
@@ -219,7 +221,7 @@ def test_a_first_process_that_fails_is_an_error_with_its_last_words(plan: Plan, 
             host.wait_up(30)
         except RunError as error:
             assert "host etcd1" in str(error)
-            assert "exit code 4" in str(error)
+            assert "exit status 4" in str(error)
             assert "this is why" in str(error)
         else:
             # It was seen running before it ended.

@@ -21,7 +21,7 @@ from tests.docker.test_endings import CONFIG, end, rows, start
 
 pytestmark = pytest.mark.docker
 
-DIED = "the link emulator ended with status -9"
+DIED = "the link emulator ended: killed by SIGKILL"
 # From the kill to the last row and to the end of the process, tear-down included; a fraction of a second and one of
 # these seconds on an idle machine.
 ROWS_WITHIN_S, END_WITHIN_S = 2.0, 8.0

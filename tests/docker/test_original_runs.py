@@ -120,7 +120,7 @@ def test_a_member_that_is_killed_is_named_in_its_row(config: Path, long: Path, t
     os.kill(victim, signal.SIGKILL)
     output = end(run, 120)
     assert len(rows(out)) == 1, output
-    assert "etcd3 ended with exit code 137" in rows(out)[0]["Error"], output
+    assert "etcd3 ended: killed by SIGKILL" in rows(out)[0]["Error"], output
 
 
 def member_process(name: str) -> int:

@@ -26,5 +26,5 @@ def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.Monke
 
 
 def test_the_end_of_the_network_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    shell._tell_failure("network_failed", "the link emulator ended with status -9")
-    assert "the link emulator ended with status -9; the network is gone" in capsys.readouterr().err
+    shell._tell_failure("network_failed", "the link emulator ended: killed by SIGKILL")
+    assert "the link emulator ended: killed by SIGKILL; the network is gone" in capsys.readouterr().err

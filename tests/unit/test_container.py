@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
@@ -62,6 +62,8 @@ class Api:
         self.asked: list[str] = []
         self.created: dict[str, Any] = {}
         self.failing: dict[str, Exception] = {}
+        self.state: dict[str, Any] = {"ExitCode": 4, "OOMKilled": False, "FinishedAt": "2026-11-22T02:18:22.30201372Z"}
+        self.oom_kills_ns: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **options: Any) -> Any:
@@ -72,7 +74,9 @@ class Api:
                 self.created = options
                 return {"Id": "abc", "Warnings": ["no swap limit"]}
             if name == "inspect_container":
-                return {"State": {"Pid": self.pid, "Running": False, "ExitCode": 4, "OOMKilled": False}, "Config": {}}
+                return {"State": {"Pid": self.pid, "Running": False, **self.state}, "Config": {}}
+            if name == "events":
+                return iter([{"timeNano": kill_ns} for kill_ns in self.oom_kills_ns])
             return b"this is why\r\n" if name == "logs" else options
 
         return call
@@ -167,8 +171,59 @@ def test_a_parent_that_is_no_shim_is_not_waited_for(tmp_path: Path, family: Fami
 
 def test_a_first_process_that_ended_at_once_is_an_error_with_its_last_words(api: Api) -> None:
     api.pid = 0
-    with pytest.raises(RunError, match="ended at once with exit code 4: this is why"):
+    with pytest.raises(RunError, match=r"ended at once: exit status 4: this is why$"):
         started()
+
+
+FINISHED_NS = 1795313902_302013720
+
+
+@pytest.mark.parametrize(
+    ("code", "flag", "kills_ns", "told"),
+    [
+        (137, False, [], "killed by SIGKILL"),
+        (143, False, [], "killed by SIGTERM"),
+        (4, False, [], "exit status 4: this is why"),
+        (137, True, [FINISHED_NS - 3 * 10**6], "OOM-killed (memory limit 64 MiB)"),
+        # The engine's flag comes after its event, and stays for ever once it is set.
+        (137, False, [FINISHED_NS - 3 * 10**6], "OOM-killed (memory limit 64 MiB)"),
+        (137, True, [FINISHED_NS - 60 * 10**9], "killed by SIGKILL"),
+        (137, True, [], "OOM-killed (memory limit 64 MiB)"),
+        (
+            4,
+            True,
+            [FINISHED_NS - 3 * 10**6],
+            "exit status 4 after an OOM kill in it (memory limit 64 MiB): this is why",
+        ),
+        (4, True, [FINISHED_NS - 60 * 10**9], "exit status 4: this is why"),
+    ],
+)
+def test_an_ending_says_how_and_why(
+    api: Api, family: Family, code: int, flag: bool, kills_ns: list[int], told: str
+) -> None:
+    host = started()
+    assert host.ending() is None
+    api.state |= {"ExitCode": code, "OOMKilled": flag}
+    api.oom_kills_ns = kills_ns
+    family.end()
+    assert host.ending() == told
+    host.remove()
+    assert host.ending() == "its container has been removed"
+
+
+def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api, family: Family) -> None:
+    host = started()
+    assert Container("d2", OPTIONS).ending() is None  # not up yet
+    family.end()
+    api.failing = {"logs": requests.exceptions.ConnectionError("refused"), "events": OSError("refused")}
+    assert host.ending() == "exit status 4"
+    api.failing = {"inspect_container": requests.exceptions.ConnectionError("Connection refused")}
+    assert host.ending() == "how is not known: the Docker engine does not answer"
+    response = requests.Response()
+    response.status_code = 404
+    api.failing = {"inspect_container": NotFound("no such container", response=response)}
+    assert host.ending() == "how is not known: its container has been removed"
+    host.remove()
 
 
 def test_a_limit_that_is_not_held_is_an_error(api: Api) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from containernet_env.base.endings import LastWords, last_words, with_words
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import NoAnswerError
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
@@ -14,21 +16,18 @@ from containernet_env.stores.protocol import MemberPlace
 
 
 @dataclass
-class FakeExit:
-    exit_code: int | None
-    oom_killed: bool
-
-
-@dataclass
 class FakeHost:
     name: str
     pid: int
-    alive: bool = True
-    ended: FakeExit = field(default_factory=lambda: FakeExit(0, False))
-    log: str = "last words"
+    ended: str | None = None
+    log: str = ""
 
-    def exit_state(self) -> FakeExit:
-        return self.ended
+    @property
+    def alive(self) -> bool:
+        return self.ended is None
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        return self.ended and with_words(self.ended, words(self.log, False), killed=False)
 
     def logs(self, tail: int = 20) -> str:
         return self.log
@@ -70,7 +69,7 @@ def members() -> FakeMembers:
 
 def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[FakeHost]]:
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in range(1, count + 1)]
-    places = [MemberPlace(host, f"10.0.0.{host.pid}", 64 << 20, FakeConnection(members, host.pid)) for host in hosts]
+    places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
     return EtcdCluster([Member(place) for place in places]), hosts
 
 
@@ -102,40 +101,55 @@ def test_members_that_know_no_leader_name_none(members: FakeMembers) -> None:
     assert cluster.leader() is None
 
 
-def test_an_oom_kill_names_member_and_limit(members: FakeMembers) -> None:
+FATAL = (
+    '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commit tx\t{"error": "no space left"}\n'
+    "go.etcd.io/etcd/server/v3/storage/backend.(*batchTx).commit\n"
+)
+
+
+def test_a_death_says_who_how_and_why(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
-    hosts[1].alive, hosts[1].ended = False, FakeExit(137, True)
-    assert cluster.deaths() == {"etcd2": "etcd2 was OOM-killed (memory limit 64m)"}
+    hosts[1].ended = "OOM-killed (memory limit 64 MiB)"
+    assert cluster.deaths() == {"etcd2": "etcd2 ended: OOM-killed (memory limit 64 MiB)"}
     assert cluster.has_quorum()
-    hosts[0].alive, hosts[0].ended = False, FakeExit(1, False)
-    assert cluster.deaths()["etcd1"] == "etcd1 ended with exit code 1: last words"
+    hosts[0].ended, hosts[0].log = "exit status 1", FATAL
+    assert cluster.deaths()["etcd1"] == "etcd1 ended: exit status 1: failed to commit tx: no space left"
     assert not cluster.has_quorum()
     assert cluster.endpoints == {"etcd3": "10.0.0.3:2379"}
 
 
 def test_without_a_quorum_nothing_is_asked(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
-    hosts[0].alive = hosts[1].alive = False
+    hosts[0].ended = hosts[1].ended = "killed by SIGKILL"
     assert not cluster.answers(timeout_s=60)
 
 
 def test_the_cluster_answers_only_if_every_living_member_does(members: FakeMembers) -> None:
     cluster, hosts = cluster_of(members)
-    hosts[2].alive = False
+    hosts[2].ended = "killed by SIGKILL"
     members.views = {1: (101, 101, 2), 2: (102, 101, 2)}
     assert cluster.answers(timeout_s=5)
     members.views[2] = None
     assert not cluster.answers(timeout_s=0.2)
 
 
-def test_a_member_that_dies_at_start_ends_the_wait_with_its_last_lines(
+def test_a_member_that_dies_at_start_ends_the_wait_with_its_reason(
     members: FakeMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, hosts = cluster_of(members)
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    hosts[0].alive, hosts[0].ended, hosts[0].log = False, FakeExit(2, False), "flag provided but not defined"
-    with pytest.raises(RunError, match=r"(?s)etcd1 ended with exit code 2.*flag provided but not defined"):
+    hosts[0].ended, hosts[0].log = "exit status 2", "flag provided but not defined: -x\nUsage:\n"
+    with pytest.raises(RunError, match=r"etcd1 ended: exit status 2: flag provided but not defined: -x$"):
         cluster.start(timeout_s=30)
+
+
+def test_nobody_waits_at_the_gate_of_a_member_that_has_ended(members: FakeMembers) -> None:
+    cluster, hosts = cluster_of(members, count=1)
+    hosts[0].pid, hosts[0].ended = 4194304, "killed by SIGKILL"  # above the kernel's largest pid
+    began = time.monotonic()
+    with pytest.raises(RunError, match=r"^the cluster did not start: etcd1 ended: killed by SIGKILL$"):
+        cluster.start(timeout_s=30)
+    assert time.monotonic() - began < 5
 
 
 def test_a_cluster_that_never_gets_ready_says_who_is_silent(
@@ -153,7 +167,7 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
 ) -> None:
     """Peers are asked in the order of their URLs as text: 10.0.0.10 before 10.0.0.2."""
     hosts = [FakeHost(f"etcd{i}", pid=i) for i in (2, 10, 11)]
-    places = [MemberPlace(host, f"10.0.0.{host.pid}", None, FakeConnection(members, host.pid)) for host in hosts]
+    places = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(members, host.pid)) for host in hosts]
     cluster, steps = EtcdCluster([Member(place) for place in places]), []
 
     def start(self: Member, deadline: float) -> None:

@@ -305,12 +305,28 @@ def test_an_answer_tells_when_it_took_effect(emulator: Emulator) -> None:
     assert (answers[0].at_ns, answers[0].result) == (12345, {})
 
 
-def test_a_start_that_fails_tells_what_the_emulator_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "end", "told"),
+    [
+        (
+            "link-emulator: map frame memory: no room",
+            "exit 1",
+            "exit status 1: link-emulator: map frame memory: no room",
+        ),
+        (
+            "fatal error: no room\n\ngoroutine 1 [running]:\nmain.main()",
+            "exit 2",
+            "exit status 2: fatal error: no room",
+        ),
+        ("link-emulator: started", "kill -9 $$", "killed by SIGKILL"),
+    ],
+)
+def test_a_start_that_fails_tells_how_the_emulator_ended(tmp_path: Path, said: str, end: str, told: str) -> None:
     program = tmp_path / "link-emulator"
-    program.write_text("#!/bin/sh\necho 'link-emulator: map frame memory: no room' >&2\nexit 1\n")
+    program.write_text(f"#!/bin/sh\ncat >&2 <<.\n{said}\n.\n{end}\n")
     program.chmod(0o755)
     emulator = LinkEmulator(program, lambda kind, text: None)
-    with pytest.raises(RunError, match="hello: it has ended: link-emulator: map frame memory: no room"):
+    with pytest.raises(RunError, match=f"^the link emulator ended: {told}$"):
         emulator.start()
     emulator.stop()
 

@@ -270,7 +270,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
     def fail(*arguments: Any, **named: Any) -> Any:
         if moment == "while it is proved":
             raise RunError("the RTT measurement took more than 60 s")
-        bed.network_failure = "the link emulator ended with status -9"
+        bed.network_failure = "the link emulator ended: killed by SIGKILL"
         return testbed_module.RttTable(())
 
     monkeypatch.setattr(testbed_module, "measure_rtt", fail)

@@ -8,6 +8,7 @@ import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
+from containernet_env.hosts.netns_http import NamespaceConnection, NoAnswerError
 
 
 @pytest.mark.parametrize("name", ["kernel.hostname", "net..ipv4", "net/../kernel/x", "", "../net.ipv4"])
@@ -26,8 +27,10 @@ def test_the_machines_own_sysctls_are_never_written() -> None:
 def test_a_process_that_is_gone_is_an_error() -> None:
     with pytest.raises(RunError, match="process 4194304"):
         netns.is_own(4194304)
-    with pytest.raises(RunError, match="cannot enter the network namespace of process 4194304"):
+    with pytest.raises(netns.ProcessGoneError, match="cannot enter the network namespace of process 4194304"):
         netns.call_in(4194304, lambda: None)
+    with pytest.raises(NoAnswerError, match="GET /progress on port 8080: host benchmark has ended"):
+        NamespaceConnection(4194304, "benchmark").request_json(8080, "GET", "/progress", timeout_s=1)
 
 
 def test_nothing_is_run_for_no_lines() -> None:

@@ -10,13 +10,15 @@ from typing import Any
 import docker
 import pytest
 
+from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
-from containernet_env.fidelity.rtt import ProbeHost, Tolerance, measure
+from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, Tolerance, measure
 from containernet_env.model.topology import RttExpectation
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
@@ -25,7 +27,7 @@ from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
-DIED = "the link emulator ended with status -9"
+DIED = "the link emulator ended: killed by SIGKILL"
 
 
 class FakeNet:
@@ -162,6 +164,137 @@ def test_a_bring_up_that_fails_by_itself_says_why(bed: Any, monkeypatch: pytest.
         bed.up()
 
 
+class EndedHost:
+    """A host of the network's whose first process may have ended; `ended` is how."""
+
+    def __init__(self, ended: str | None = None, log: str = "") -> None:
+        self.name, self.pid, self.ended, self.log = "any", 4194304, ended, log  # above the kernel's largest pid
+        self.nameToIntf: dict[str, None] = {}
+        self.looked, self.ends_at_look = 0, 0
+
+    @property
+    def alive(self) -> bool:
+        return self.ended is None
+
+    def ending(self, words: Any) -> str | None:
+        self.looked += 1
+        if self.looked < self.ends_at_look:
+            return None
+        return self.ended and with_words(self.ended, words(self.log, "kill" in self.ended), "kill" in self.ended)
+
+
+DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commit tx\t{"error": "no space left"}\n'
+
+
+@pytest.fixture
+def hosts(bed: Any) -> dict[str, EndedHost]:
+    bed.hosts = {plan.name: EndedHost() for plan in bed.plan.hosts}
+    bed._start_hosts = lambda: None
+    bed._connect = lambda: None
+    return dict(bed.hosts)
+
+
+def silent(reason: str) -> Any:
+    """A step that fails for a reason that is none."""
+
+    def fail(*args: Any, **named: Any) -> None:
+        raise RunError(reason)
+
+    return fail
+
+
+def test_a_host_that_ends_while_the_network_is_built_is_what_the_error_says(
+    bed: Any, hosts: dict[str, EndedHost]
+) -> None:
+    hosts["etcd2"].ended = "OOM-killed (memory limit 64 MiB)"
+    bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
+    with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: OOM-killed \(memory"):
+        bed.up()
+
+
+def test_a_host_whose_namespace_goes_before_its_process_is_still_what_the_error_says(
+    bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testbed_module, "_NEWS_S", 0.01)
+    hosts["etcd2"].ended, hosts["etcd2"].ends_at_look = "killed by SIGKILL", 2
+    bed._connect = silent("cannot enter the network namespace of process 7: No such file or directory")
+    with pytest.raises(RunError, match=r"^etcd2 ended while the network was built: killed by SIGKILL$"):
+        bed.up()
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile", "just before its end"])
+def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
+    bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    proofs: list[Proof] = []
+    bed._on_proof = proofs.append
+
+    def measure_rtt(topology: Any, pids: Any, broken: Any) -> RttTable:
+        if moment == "before":  # the prober found no such process
+            hosts["etcd2"].ended = "killed by SIGKILL"
+            raise RunError("the RTT measurement failed: exit status 1: etcd2: no such process")
+        assert broken() is None
+        hosts["etcd2"].ended = "killed by SIGKILL"
+        if moment == "meanwhile":
+            raise RunError(broken())
+        return RttTable((MeasuredPair("etcd1", "etcd2", 1, 1, None, 25, 25, ()),))
+
+    monkeypatch.setattr(testbed_module, "measure_rtt", measure_rtt)
+    why = "etcd2 ended during the network's proof: killed by SIGKILL"
+    with pytest.raises(RunError, match=f"^{why}$"):
+        bed.up()
+    assert [(proof.passed, proof.problems) for proof in proofs] == [(False, [why])]
+
+
+def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
+    bed: Any, hosts: dict[str, EndedHost]
+) -> None:
+    bed._prove_network = lambda: "proved"
+
+    def start() -> None:
+        hosts["etcd1"].ended, hosts["etcd1"].log = "exit status 1", DISK
+        hosts["etcd3"].ended, hosts["etcd3"].log = "killed by SIGKILL", "some line\n"
+        raise RunError(bed._broken())
+
+    bed._start_cluster = start
+    with pytest.raises(RunError) as refusal:
+        bed.up()
+    assert str(refusal.value) == (
+        "etcd1 ended while the cluster started: exit status 1: failed to commit tx: no space left; "
+        "etcd3 ended while the cluster started: killed by SIGKILL"
+    )
+
+
+def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any, hosts: dict[str, EndedHost]) -> None:
+    bed._prove_network = lambda: "proved"
+    bed._start_cluster = lambda: "etcd1"
+    bed._cluster = SimpleNamespace(size=3)
+    client = hosts[bed.plan.config.client.name]
+
+    def done(stage: Any, kind: str, text: str) -> None:
+        if kind == "cluster_up":
+            client.ended, client.log = "exit status 2", "panic: listen\n\ngoroutine 1 [running]:\nmain.main()\n"
+
+    bed._done = done
+    began = time.monotonic()
+    with pytest.raises(
+        RunError, match=r"^the benchmark host ended before the first scenario: exit status 2: panic: listen$"
+    ):
+        bed.up()
+    assert time.monotonic() - began < 5
+
+
+def test_the_end_of_a_host_does_not_hide_that_of_the_network(bed: Any, hosts: dict[str, EndedHost]) -> None:
+    def fail() -> None:
+        bed.net.hear("emulator_died", DIED)
+        hosts["etcd1"].ended = "killed by SIGKILL"
+        raise RunError("no answer")
+
+    bed._connect = fail
+    with pytest.raises(RunError, match=f"^{DIED}$"):
+        bed.up()
+
+
 def test_a_network_that_died_while_all_else_came_up_is_no_testbed(bed: Any) -> None:
     bed._bring_up = lambda: bed.net.hear("emulator_died", DIED)
     with pytest.raises(RunError, match=DIED):
@@ -197,9 +330,18 @@ def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
     assert table.pairs[0].measured_ns == 5
 
 
+def test_a_crash_of_the_prober_is_told_by_its_first_line(tmp_path: Path) -> None:
+    prober = tmp_path / "prober"
+    prober.write_text("#!/bin/sh\ncat >&2 <<.\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n.\nexit 2\n")
+    prober.chmod(0o755)
+    hosts = [ProbeHost("a", 1, "10.0.0.1"), ProbeHost("b", 1, "10.0.0.2")]
+    with pytest.raises(RunError, match=r"^the RTT measurement failed: exit status 2: panic: no room$"):
+        measure(hosts, [RttExpectation("a", "b", 0, 0)], binary=prober)
+
+
 def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    host: Any = SimpleNamespace(name="etcd1", alive=True)
-    cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", None, SimpleNamespace()))])
+    host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
+    cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
     monkeypatch.setattr(EtcdCluster, "agreed_leader", lambda self: None)
     news = iter([None, None, DIED])

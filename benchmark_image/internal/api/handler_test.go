@@ -276,8 +276,14 @@ func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
 
 func TestClientsThatMisbehave(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
-		"missing":       {"", "no such file"},
-		"crash":         {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
+		"missing": {"", "no such file"},
+		"crash":   {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
+		"panic":   {`echo warming up >&2; printf 'panic: index out of range [4]\n\ngoroutine 1 [running]:\nmain.main()\n' >&2; exit 2`, "ended without a report (exit status 2): panic: index out of range [4]\""},
+		"fatal": {
+			`printf 'runtime: out of memory: cannot allocate\nfatal error: out of memory\n\n' >&2; head -c 50000 /dev/zero | tr '\0' 'x' | fold >&2; exit 2`,
+			"ended without a report (exit status 2): runtime: out of memory: cannot allocate\"",
+		},
+		"no crash":      {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`, "(exit status 1): runtime: mlock failed no answer"},
 		"noise":         {"echo hello", "not JSON"},
 		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 4"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},

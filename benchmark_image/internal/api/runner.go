@@ -195,11 +195,13 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// complaints splits a client's standard error: progress goes to the job, and the end of the rest is kept.
+// complaints splits a client's standard error: progress goes to the job, and of the rest the first line of a crash is
+// kept, and the end.
 type complaints struct {
 	progress *atomic.Pointer[report.Progress]
 	line     []byte
 	rest     []byte
+	crash    crashLine
 }
 
 // Write never fails.
@@ -222,15 +224,20 @@ func (c *complaints) take(line []byte) {
 		c.progress.Store(&p)
 		return
 	}
+	c.crash.take(line)
 	c.rest = append(c.rest, line...)
 	if excess := len(c.rest) - maxComplaints; excess > 0 {
 		c.rest = append(c.rest[:0], c.rest[excess:]...)
 	}
 }
 
-// text is what was kept, as one line.
+// text is what was kept, as one line: of a crash only what happened, not the dump.
 func (c *complaints) text() string {
-	kept := strings.ToValidUTF8(string(append(c.rest, c.line...)), "?")
+	said := append(c.rest, c.line...)
+	if c.crash.first != nil {
+		said = c.crash.first
+	}
+	kept := strings.ToValidUTF8(string(said), "?")
 	words := strings.FieldsFunc(kept, func(c rune) bool { return unicode.IsSpace(c) || !unicode.IsPrint(c) })
 	return strings.Join(words, " ")
 }

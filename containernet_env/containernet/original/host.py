@@ -11,6 +11,7 @@ from typing import Any
 
 from mininet.node import Docker as ContainernetDocker
 
+from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import engine
 from containernet_env.hosts.container import Container
@@ -180,6 +181,10 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     def exit_state(self) -> ExitState:
         """How the first process ended, once the engine has noticed."""
         return self.container.exit_state()
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """See ``stores.protocol.MemberHost``."""
+        return self.container.ending(words)
 
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote."""

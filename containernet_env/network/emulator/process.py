@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base import assets, programs
+from containernet_env.base.endings import ending, last_words
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.network.emulator.control import Answer, ControlClient
 from containernet_env.network.link import EventHandler
@@ -83,7 +84,8 @@ class LinkEmulator:
         try:
             self.hello = self.call("hello", deadline_s=_START_DEADLINE_S)
         except RunError as error:
-            raise RunError(f"{error}{self._last_words()}") from error
+            said = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
+            raise RunError(said) from error
 
     def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
         """One request (see ``ControlClient.call``)."""
@@ -129,14 +131,16 @@ class LinkEmulator:
     def _lost(self) -> None:
         if self._stopping or self._process is None:
             return
-        said = self._last_words()
-        self._on_event("emulator_died", f"the link emulator ended with status {self._process.poll()}{said}")
+        self._on_event("emulator_died", self._ending())
 
-    def _last_words(self) -> str:
-        """What it said last, after a colon; of one that has ended, once all of it is known."""
-        if self._process is not None and self._client is not None and self._client.lost:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_DEADLINE_S)
-            if self._listener is not None:
-                self._listener.join(_END_DEADLINE_S)
-        return f": {self._said[-1]}" if self._said else ""
+    def _ending(self) -> str:
+        """How it ended once its connection was lost, with what it said of that."""
+        assert self._process is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_DEADLINE_S)
+        if self._listener is not None:
+            self._listener.join(_END_DEADLINE_S)
+        status = self._process.poll()
+        if status is None:
+            return "the link emulator closed its connection"
+        return f"the link emulator ended: {ending(status, self.log)}"

@@ -60,9 +60,11 @@ class KernelPartition:
             self._parted.discard(end)
             try:
                 _batch(end, [f"qdisc delete dev {end.name} clsact"])
+            except netns.ProcessGoneError:
+                continue
             except RunError as error:
-                # The host has ended, its link was removed, or the partition failed before it was there.
-                gone = ("Cannot find device", "cannot enter the network namespace", "Invalid handle", "No such file")
+                # Its link was removed, or the partition failed before it was there.
+                gone = ("Cannot find device", "Invalid handle", "No such file")
                 if not any(words in str(error) for words in gone):
                     raise
 

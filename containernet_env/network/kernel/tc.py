@@ -293,7 +293,5 @@ class VethLink(ShapedLink):
             try:
                 if delete_interface(end.pid, end.name):
                     return
-            except RunError as error:
-                # Gone with its namespace.
-                if "cannot enter the network namespace" not in str(error):
-                    raise
+            except netns.ProcessGoneError:
+                continue  # gone with its namespace

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
-from containernet_env.base.units import format_size
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
+from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.protocol import Broken, MemberPlace
 
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
@@ -51,7 +51,6 @@ class Member:
         self.name = place.host.name
         self.endpoint = f"{place.ip}:{CLIENT_PORT}"
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
-        self.memory_bytes = place.memory_bytes
         self.connection = place.connection
         self._death: str | None = None
 
@@ -59,6 +58,8 @@ class Member:
         """Open the gate: PID 1 of the host then becomes etcd. `deadline` is on the monotonic clock, seconds."""
         path = Path("/proc", str(self.host.pid), "root", GATE)
         while True:
+            if (death := self.death()) is not None:
+                raise RunError(f"the cluster did not start: {death}")
             try:
                 gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
@@ -91,14 +92,8 @@ class Member:
 
     def death(self) -> str | None:
         """Why this member is dead, in one line; None while it lives. The first answer is kept."""
-        if self._death is None and not self.host.alive:
-            state = self.host.exit_state()
-            if state.oom_killed:
-                limit = f" (memory limit {format_size(self.memory_bytes)})" if self.memory_bytes else ""
-                self._death = f"{self.name} was OOM-killed{limit}"
-            else:
-                last = self.tail(lines=1).strip()
-                self._death = f"{self.name} ended with exit code {state.exit_code}" + (f": {last}" if last else "")
+        if self._death is None and (ending := self.host.ending(last_words)) is not None:
+            self._death = f"{self.name} ended: {ending}"
         return self._death
 
     def tail(self, lines: int = 8) -> str:
@@ -158,7 +153,7 @@ class EtcdCluster:
             raise RunError(reason)
         for member in members:
             if (death := member.death()) is not None:
-                raise RunError(f"the cluster did not start: {death}\n{member.tail()}")
+                raise RunError(f"the cluster did not start: {death}")
 
     def _not_ready(self, timeout_s: float) -> str:
         silent = [member for member, status in self.statuses().items() if status is None]

@@ -8,6 +8,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.flags import DATA_DIR, etcd_flags
+from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
 from containernet_env.stores.protocol import MemberPlace, MemberStart, Timing
 
@@ -26,6 +27,10 @@ class Etcd:
         """See ``Store``."""
         assert isinstance(timing, EtcdTiming)
         return MemberStart(etcd_flags(node, config, timing, run_id), (DATA_DIR,))
+
+    def last_words(self, log: str, killed: bool) -> str:
+        """See ``Store``."""
+        return last_words(log, killed)
 
     def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
         """See ``Store``."""

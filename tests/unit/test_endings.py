@@ -1,0 +1,117 @@
+"""How a program ended, in one line: statuses, signals, crashes of Go programs, etcd's last words. On recorded output.
+
+tests/recorded/go_crashes.txt was written by small programs of Go 1.26, the logs in tests/recorded/etcd by etcd 3.7.3
+with the project's log format; dumps of goroutines and registers are cut.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from containernet_env.base.endings import ending, how_ended, last_words
+from containernet_env.stores.etcd.store import ETCD
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded"
+CRASHES = dict(re.findall(r"^== (\w+)\n((?:(?!== ).*\n)*)", (RECORDED / "go_crashes.txt").read_text(), re.MULTILINE))
+TOLD = {
+    "nil": "panic: runtime error: invalid memory address or nil pointer dereference",
+    "error": "panic: read the TAP: file descriptor in bad state",
+    "lines": "panic: two",
+    "again": "panic: first [recovered]",
+    "deadlock": "fatal error: all goroutines are asleep - deadlock!",
+    "stack": "runtime: goroutine stack exceeds 1048576-byte limit",
+    "map": "fatal error: concurrent map writes",
+    "memory": "runtime: out of memory: cannot allocate 67108864-byte block (742064128 in use)",
+    "fault": "unexpected fault address 0x7f3227401388",
+    "quit": "SIGQUIT: quit",
+    "abort": "SIGABRT: abort",
+    "segv": "SIGSEGV: segmentation violation",
+}
+
+
+def test_every_recorded_crash_is_told() -> None:
+    assert CRASHES.keys() == TOLD.keys()
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_crash_of_a_go_program_is_told_by_its_first_line(name: str) -> None:
+    before = "link-emulator: port d1: queue is full\nruntime: mlock of signal stack failed: 12\nstarted\n"
+    assert ending(2, before + CRASHES[name]) == f"exit status 2: {TOLD[name]}"
+    assert last_words(CRASHES[name].replace("\n", "\r\n")) == TOLD[name]
+
+
+def test_any_other_program_is_told_by_its_last_line() -> None:
+    assert ending(1, "one\nlisten tcp :8080:\t address in use\n\n") == "exit status 1: listen tcp :8080: address in use"
+    assert ending(1, "a panic: no\nfine\n") == "exit status 1: fine"
+    assert ending(3, "") == "exit status 3"
+    assert len(ending(1, "x" * 5000)) < 400
+
+
+def test_what_a_killed_program_said_last_is_not_the_reason() -> None:
+    assert ending(-9, "listening on :8080\n") == "killed by SIGKILL"
+    assert ending(134, "panic: no room\n\ngoroutine 1 [running]:\n") == "killed by SIGABRT, panic: no room"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (0, "exit status 0"),
+        (2, "exit status 2"),
+        (127, "exit status 127"),
+        (128, "exit status 128"),
+        (137, "killed by SIGKILL"),
+        (-15, "killed by SIGTERM"),
+        (139, "killed by SIGSEGV"),
+        (255, "exit status 255"),
+    ],
+)
+def test_statuses_above_128_are_signals(status: int, text: str) -> None:
+    assert how_ended(status) == text
+
+
+@pytest.mark.parametrize(
+    ("log", "killed", "told"),
+    [
+        ("disk-full-at-start", False, "failed to create WAL: no space left on device"),
+        ("disk-full", False, "failed to commit tx: write /data/e/member/snap/db: no space left on device"),
+        (
+            "wal-corrupted",
+            False,
+            "discovery failed: walpb: crc mismatch: expected: 2a06d722 computed: 2400cc57: "
+            "in file '0000000000000000-0000000000000000.wal' at position: 80",
+        ),
+        ("port-taken", False, "discovery failed: listen tcp 127.0.0.1:2380: bind: address already in use"),
+        ("no-such-address", False, "discovery failed: listen tcp 10.0.0.1:2380: bind: cannot assign requested address"),
+        ("read-only", False, "discovery failed: cannot access data directory: mkdir /data/e: read-only file system"),
+        ("sigterm", False, "shut down by a signal (terminated)"),
+        ("sigquit", False, "SIGQUIT: quit"),
+        ("unknown-flag", False, "flag provided but not defined: -nosuch"),
+        # etcd's warnings of every start are no reason.
+        ("sigkill", True, ""),
+        ("oom", True, ""),
+        # Had it been killed after its disk was full, the error were worth telling, but not as the reason.
+        (
+            "disk-full",
+            True,
+            "last fatal: failed to commit tx: write /data/e/member/snap/db: no space left on device",
+        ),
+    ],
+)
+def test_why_an_etcd_member_ended_is_told_by_its_log(log: str, killed: bool, told: str) -> None:
+    assert ETCD.last_words((RECORDED / "etcd" / f"{log}.log").read_text(), killed) == told
+
+
+def test_a_warning_after_the_start_is_told_of_a_member_that_was_killed() -> None:
+    log = (RECORDED / "etcd" / "sigkill.log").read_text()
+    slow = '2026-11-22T02:18:20.1Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "302ms"}\n'
+    assert ETCD.last_words(log + slow, killed=True) == "last warning: apply request took too long"
+    assert ETCD.last_words(slow + log, killed=True) == ""
+
+
+def test_a_shell_that_finds_no_etcd_is_told_by_its_error() -> None:
+    said = "/usr/local/bin/start-etcd: 28: exec: etcd: not found\n"
+    assert ETCD.last_words(said, killed=False) == said.strip()
+    assert ETCD.last_words("", killed=False) == ""
