@@ -34,6 +34,9 @@ class TestbedHost(MemberHost, Protocol):
     def defaultIntf(self) -> Any:
         """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
 
+    def ending(self) -> str | None:
+        """How its first process ended, in one line for people; ``None`` while it runs. Never raises."""
+
     def run(self, *args: Any) -> tuple[int, str]:
         """Run a command in the host's shell; its exit status, and what it printed with plain line ends."""
 
@@ -111,6 +114,9 @@ class TestbedNetwork(LiveChanges, Protocol):
 
     def link_backend_log(self) -> str | None:
         """The last lines that the program that carries the links printed; ``None`` where it is the kernel."""
+
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        """Whether the program that carries the links answers within so long; true where the kernel does it."""
 
     def link_backend_facts(self) -> Mapping[str, Any]:
         """What the program that carries the links said of itself when it started; empty where it is the kernel."""

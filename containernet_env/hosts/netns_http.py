@@ -38,6 +38,17 @@ class NamespaceConnection:
         """See ``request_json``."""
         return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
 
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """A TCP connection to ``port``. Raises NoAnswerError where nobody listens."""
+        made = netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            made.settimeout(timeout_s)
+            made.connect(("127.0.0.1", port))
+        except OSError as error:
+            made.close()
+            raise NoAnswerError(f"port {port}: {error}") from error
+        return made
+
 
 def request_json(
     pid: int,

@@ -20,6 +20,7 @@ from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
+from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
@@ -47,8 +48,8 @@ class Testbed:
     """Brings a plan up step by step and takes it down as a whole.
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
-    on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
-    `on_event` is told what happens ("network_failed" with that reason, once, from another thread), `on_proof` of each
+    on it has to look at `failure`: why nothing can be measured any more, None while all stand.
+    `on_event` is told what happens ("testbed_failed" with that reason, once, from another thread), `on_proof` of each
     proof of the network, also one that failed. `stop` is looked at while something is waited for.
     """
 
@@ -79,8 +80,10 @@ class Testbed:
         self._server: BenchmarkServer | None = None
         self.rtt: RttTable | None = None
         self.leader_at_start: str | None = None
-        self.network_failure: str | None = None
+        self.failure: str | None = None
         self._failed = threading.Event()
+        self._failing = threading.Lock()
+        self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
@@ -110,6 +113,11 @@ class Testbed:
         return self.hosts[self.plan.config.client.name]
 
     @property
+    def member_timeout_s(self) -> float:
+        """See ``runs.target.Target``."""
+        return self.plan.timing.member_timeout_s
+
+    @property
     def realtime(self) -> bool | None:
         """Whether the link emulator got the real-time priority it asked for; None where none carries the links."""
         granted: bool | None = self.net.link_backend_facts().get("realtime")
@@ -121,9 +129,10 @@ class Testbed:
             self._bring_up()
             self._check_network()
         except RunError as error:
+            self._links.settle()
             if not self._failed.wait(_NEWS_S):
                 raise
-            raise RunError(self.network_failure) from error
+            raise RunError(self.failure) from error
 
     def _bring_up(self) -> None:
         with self._progress.stage("hosts") as stage:
@@ -144,6 +153,7 @@ class Testbed:
 
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        self._links.close()
         steps: list[Callable[[], None]] = [self.net.stop]
         if self._cluster is not None:
             steps.insert(0, self._cluster.close)
@@ -168,6 +178,7 @@ class Testbed:
             self._stop.check()
 
     def _connect(self) -> None:
+        self._links.start()
         for switch in self.plan.switches:
             self.net.add_switch(switch.name)
         for link in self.plan.links:
@@ -193,12 +204,12 @@ class Testbed:
     def _broken(self) -> str | None:
         """Why the network is gone, for those who wait for something on it. Raises ``Interrupted`` if asked to end."""
         self._stop.check()
-        return self.network_failure
+        return self.failure
 
     def _check_network(self) -> None:
         """Raise RunError where the network is gone."""
-        if self.network_failure is not None:
-            raise RunError(self.network_failure)
+        if self.failure is not None:
+            raise RunError(self.failure)
 
     def _check_emulator(self) -> None:
         """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
@@ -271,13 +282,29 @@ class Testbed:
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
-        failed_now = reason is not None and not self._failed.is_set()
-        if failed_now:  # before anybody is told: that may take its time
-            self.network_failure = reason
-            self._failed.set()
+        failed_now = reason is not None and self._take_down_failure(reason)  # before anybody is told: it may take time
         self._on_event(kind, text)
         if failed_now and reason is not None:
-            self._on_event("network_failed", reason)
+            self._on_event("testbed_failed", reason)
+
+    def fail(self, reason: str) -> None:
+        """Nothing can be measured any more, for this reason; the first one counts. From any thread."""
+        if self._take_down_failure(reason):
+            self._on_event("testbed_failed", reason)
+
+    def _take_down_failure(self, reason: str) -> bool:
+        """Whether it is the first."""
+        with self._failing:
+            if self._failed.is_set():
+                return False
+            self.failure = reason
+            self._failed.set()
+            return True
+
+    def settled_failure(self) -> str | None:
+        """See ``runs.target.Target``."""
+        self._links.settle()
+        return self.failure
 
     def _is_of_living_host(self, text: str) -> bool:
         """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""

@@ -181,6 +181,16 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         """How the first process ended, once the engine has noticed."""
         return self.container.exit_state()
 
+    def ending(self) -> str | None:
+        """See ``runs.target.ClientHost``."""
+        if self.alive:
+            return None
+        try:
+            state = self.exit_state()
+        except RunError as error:
+            return f"nobody knows how: {error}"
+        return "OOM-killed" if state.oom_killed else f"exit status {state.exit_code}"
+
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote."""
         return self.container.logs(tail)
