@@ -96,6 +96,9 @@ def command(
     console.print(result_table(result.outcomes))
     console.print()
     verdict = "no errors" if not result.failed else f"{result.failed} failed"
+    warned = sum(any(f.severity == "warning" for f in outcome.findings) for outcome in result.outcomes)
+    if warned:
+        verdict += f", {warned} with warnings"
     total = seconds_text(time.monotonic() - began)
     console.print(f"{len(result.outcomes)} rows in {out}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:

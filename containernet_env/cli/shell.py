@@ -71,7 +71,7 @@ def command(
                 assert testbed.relay is not None
                 progress.note(f"the benchmark server answers at http://127.0.0.1:{testbed.relay.port}")
                 status = _run_commands(testbed, commands) if commands else _interact(testbed)
-                if status == 0 and testbed.network_failure is not None:
+                if status == 0 and testbed.failure is not None:
                     status = 1
             finally:
                 stop.shield()
@@ -83,7 +83,7 @@ def command(
 
 def _tell_failure(kind: str, text: str, subject: str | None = None) -> None:
     """Say at once that the network is gone: what is done on it from here on means nothing."""
-    if kind == "network_failed":
+    if kind == "testbed_failed":
         click.echo(f"error: {text}; the network is gone, exit and start again", err=True)
 
 
@@ -112,7 +112,7 @@ def _run_commands(testbed: Testbed, commands: tuple[str, ...]) -> int:
     show_on_standard_output()
 
     for line in commands:
-        if testbed.network_failure is not None:
+        if testbed.failure is not None:
             break
         status = run_command(testbed.net, line)
         if status != 0:

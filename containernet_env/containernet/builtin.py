@@ -57,6 +57,10 @@ class BuiltinNetwork(Containernet):
         emulator = self.factory.emulator
         return emulator.log if emulator.hello else None
 
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        """See ``testbed_network.TestbedNetwork``."""
+        return self.factory.emulator.answers(timeout_s)
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return self.factory.emulator.hello

@@ -112,5 +112,8 @@ class TestbedNetwork(LiveChanges, Protocol):
     def link_backend_log(self) -> str | None:
         """The last lines that the program that carries the links printed; ``None`` where it is the kernel."""
 
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        """Whether the program that carries the links answers within so long; true where the kernel does it."""
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """What the program that carries the links said of itself when it started; empty where it is the kernel."""

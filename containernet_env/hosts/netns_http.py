@@ -42,6 +42,17 @@ class NamespaceConnection:
         except netns.ProcessGoneError as error:
             raise NoAnswerError(f"{method} {path} on port {port}: host {self.host} has ended") from error
 
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """A TCP connection to ``port``. Raises NoAnswerError where nobody listens."""
+        made = netns.socket_in(self.pid, socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            made.settimeout(timeout_s)
+            made.connect(("127.0.0.1", port))
+        except OSError as error:
+            made.close()
+            raise NoAnswerError(f"port {port}: {error}") from error
+        return made
+
 
 def request_json(
     pid: int,

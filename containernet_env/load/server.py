@@ -26,21 +26,28 @@ class Answer:
     """How one benchmark ended.
 
     ``load`` is what was measured, also of a failed benchmark, as far as it got; ``None`` where nothing was.
-    ``error`` is one line; ``None`` where every request was answered well.
+    ``error`` is one line; ``None`` where every request was answered well. ``lost``: the server gave no answer.
     """
 
     load: LoadResult | None
     error: str | None
+    lost: bool = False
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The server's progress of the running benchmark."""
+    """The server's progress of the running benchmark.
+
+    ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
+    warm-up; the client last told of itself ``client_silent_s`` ago.
+    """
 
     running: bool
     done: int
     total: int
     errors: int
+    warmup_done: int
+    client_silent_s: float
 
 
 class BenchmarkServer:
@@ -76,7 +83,7 @@ class BenchmarkServer:
                 return Answer(None, str(error))
             return Answer(_known(partial), str(error.body["error"]))
         except NoAnswerError as error:
-            return Answer(None, f"the benchmark server did not answer: {error}")
+            return Answer(None, f"the benchmark server did not answer: {error}", lost=True)
         return Answer(_known(result), None)
 
     def progress(self) -> Progress | None:
@@ -85,7 +92,14 @@ class BenchmarkServer:
             answer = self._connection.request_json(SERVER_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
         except RunError:
             return None
-        return Progress(bool(answer["running"]), int(answer["done"]), int(answer["total"]), int(answer["errors"]))
+        return Progress(
+            running=bool(answer["running"]),
+            done=int(answer["done"]),
+            total=int(answer["total"]),
+            errors=int(answer["errors"]),
+            warmup_done=int(answer["warmup_done"]),
+            client_silent_s=float(answer["client_silent_s"]),
+        )
 
     def cancel(self) -> None:
         """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""

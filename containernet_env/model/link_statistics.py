@@ -127,16 +127,26 @@ class LinkStatistics:
     @property
     def lateness_p99_ns(self) -> int | None:
         """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
-        return self._p99_ns("lateness")
+        return self._of("lateness", "p99_ns")
 
     @property
     def ingress_poll_delay_p99_ns(self) -> int | None:
         """99th percentile of how long frames may have waited to be read; ``None`` if unknown."""
-        return self._p99_ns("ingress_poll_delay")
+        return self._of("ingress_poll_delay", "p99_ns")
 
-    def _p99_ns(self, durations: str) -> int | None:
+    @property
+    def lateness_max_ns(self) -> int | None:
+        """The latest that any frame on any link reached its host; ``None`` if unknown."""
+        return self._of("lateness", "max_ns")
+
+    @property
+    def ingress_poll_delay_max_ns(self) -> int | None:
+        """The longest that any frame may have waited to be read; ``None`` if unknown."""
+        return self._of("ingress_poll_delay", "max_ns")
+
+    def _of(self, durations: str, figure: str) -> int | None:
         held = self.values.get(durations)
-        return int(held["p99_ns"]) if held and held["count"] else None
+        return int(held[figure]) if held and held["count"] else None
 
     def own_losses(self) -> Iterator[tuple[str, int, str]]:
         """Losses that are not configured: link or port, number of frames, one line of text."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 4
+SCHEMA = 5
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 
@@ -31,10 +31,11 @@ class LoadResult:
     """The figures of one load, also of one that ended early, as far as it got.
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
-    latency figure: those without a good answer, and those ``unsent``. Times are in seconds; ``None``, and an empty
-    mapping, where no request was answered well. ``percentiles_s`` are the seed's: a percentile that too few
-    requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
-    ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
+    latency figure: those without a good answer, and those ``unsent``. ``pause_s`` is the longest time in which the
+    generator itself did not run. Times are in seconds; ``None``, and an empty mapping, where no request was answered
+    well. ``percentiles_s`` are the seed's: a percentile that too few requests cannot tell from the slowest is the
+    slowest. In ``response_time_s`` (from the intended start) and ``service_time_s`` (from the actual one) it is
+    ``None``. ``values`` is the whole answer.
     """
 
     requests: int
@@ -44,6 +45,7 @@ class LoadResult:
     unsent: int
     excluded: int
     total_s: float
+    pause_s: float
     requests_per_s: float
     slowest_s: float | None
     fastest_s: float | None
@@ -68,6 +70,7 @@ class LoadResult:
             unsent=outcomes["unsent"],
             excluded=outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
             total_s=answer["total_s"],
+            pause_s=answer["pause_s"],
             requests_per_s=answer["requests_per_s"],
             slowest_s=answer["slowest_s"],
             fastest_s=answer["fastest_s"],

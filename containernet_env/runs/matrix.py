@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
-from containernet_env.model.findings import Finding, load_findings, network_findings
+from containernet_env.model.findings import Finding, load_findings, member_findings, network_findings
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
+from containernet_env.runs.follow import Follower
+from containernet_env.runs.member_watch import MemberWatch
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
 
-# How often a running scenario is looked at: is everybody alive, how far is it.
-WATCH_INTERVAL_S = 0.25
 # How long a cluster has to answer after a failed scenario before the rest is given up: two elections and a retry.
 ANSWER_TIMEOUT_S = 15.0
 # A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
 # the default matrix takes minutes even at a fifth of a core.
 SCENARIO_TIMEOUT_S = 1800.0
-# Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
-# them all. Longer would only add requests that wait for the dead to answer. A network that is gone gets no grace.
-DEATH_GRACE_S = 2.0
 # How the error of a scenario begins whose turn never came.
 NOT_RUN = "not run: "
-# What the server needs beyond the scenario itself to stop the client and answer.
-ANSWER_MARGIN_S = 30.0
 
 
 Leave = Callable[[ScenarioOutcome], None]
@@ -62,7 +55,8 @@ class Matrix:
         self._progress = progress
         self._stop = stop or Stop()
         self._on_event = on_event
-        self._told_deaths: set[str] = set()
+        self._members = MemberWatch(target.cluster.pings)
+        self._follower = Follower(target, progress, self._stop, on_event, self._members.silent)
         self._loaded = False
         self._leader = target.leader_at_start
         self._left = 0
@@ -75,9 +69,10 @@ class Matrix:
         of a run that was asked to end only the running scenario leaves an outcome, 'interrupted'.
         """
         self._progress.matrix_started(self._planned)
+        self._members.start()
         try:
             for planned in self._planned:
-                reason = self._target.network_failure or self._carry_out(planned)
+                reason = self._target.failure or self._carry_out(planned)
                 if reason is not None:
                     self._give_up(reason)
                     return
@@ -85,6 +80,8 @@ class Matrix:
             with suppress(Exception):  # the first error is the one to tell
                 self._give_up(text_of(error))
             raise
+        finally:
+            self._members.close()
 
     def _carry_out(self, planned: PlannedScenario) -> str | None:
         """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes.
@@ -112,8 +109,10 @@ class Matrix:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome, left)
         self._remember_dataset(outcome)
-        if outcome.error is None or self._target.network_failure is not None:
-            return None  # a network that is gone is told before the next one
+        if outcome.error is None or self._target.failure is not None:
+            return None  # a failure is told before the next one
+        if self._follower.lost is not None:
+            return self._follower.lost
         return None if self._target.cluster.answers(ANSWER_TIMEOUT_S) else self._why_no_answer()
 
     def _leave_once(self, outcome: ScenarioOutcome, left: int) -> None:
@@ -129,13 +128,23 @@ class Matrix:
     def _observe(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Measure, with what the links saw meanwhile, and who led."""
         counting = self._link_statistics(reset=True) is not None
+        self._members.reset()
         outcome = self._measure(outcome)
+        silences = self._members.longest_s()
         outcome = replace(
             outcome,
             seconds=(time.monotonic_ns() - outcome.began_ns) / 1e9,
             network=self._link_statistics() if counting else None,
         )
-        return replace(outcome, leader=self._leader_since(), findings=_findings(outcome))
+        return replace(outcome, leader=self._leader_since(), findings=self._findings(outcome, silences))
+
+    def _findings(self, outcome: ScenarioOutcome, silences: Mapping[str, float]) -> tuple[Finding, ...]:
+        living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
+        return (
+            *load_findings(outcome.load),
+            *network_findings(outcome.network),
+            *member_findings(living, self._target.member_timeout_s),
+        )
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""
@@ -144,17 +153,19 @@ class Matrix:
         if scenario.member is not None and scenario.member not in endpoints:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
-            answer = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
+            answer = self._follower.follow(*request_of(scenario, endpoints, timeout_s(scenario)), scenario)
         deaths = self._target.cluster.deaths()
-        self._tell_deaths(deaths)
+        self._follower.tell_deaths(deaths)
+        # An error may be that of the network, which is known to have failed only after a while.
+        failure = self._target.failure if answer.error is None else self._target.settled_failure()
         problems = [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
-        problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
+        problems += [text for text in (failure, answer.error) if text is not None]
         return replace(outcome, load=answer.load, error="; ".join(problems) or None)
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
         network = self._target.network
-        if network is None or self._target.network_failure is not None:
+        if network is None or self._target.failure is not None:
             return None
         try:
             return LinkStatistics(network.link_statistics(reset=reset, buckets=True))
@@ -163,52 +174,6 @@ class Matrix:
             lost = "could not be reset, so this scenario has none" if reset else "cannot be read"
             self._progress.note(f"the links' counters {lost}: {error}")
             return None
-
-    def _follow(self, path: str, body: Mapping[str, Any], *, told: bool = True) -> Answer:
-        """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked.
-
-        How far it is is ``told`` as the progress of the running scenario.
-        """
-        server = self._target.server
-        deaths_before = len(self._target.cluster.deaths())
-        broken_since: float | None = None
-        cancelled = False
-        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="benchmark")
-        try:
-            answer: Future[Answer] = pool.submit(server.run, path, body, body["runTimeout"] + ANSWER_MARGIN_S)
-            while not _is_done(answer, WATCH_INTERVAL_S):
-                progress = server.progress()
-                if told and progress is not None and progress.running:
-                    self._progress.scenario_progress(progress.done, progress.errors)
-                self._stop.check()
-                host = self._target.client_host
-                if host is not None and not host.alive:
-                    return Answer(None, "the benchmark host ended")
-                deaths = self._target.cluster.deaths()
-                self._tell_deaths(deaths)
-                if self._target.network_failure is None and len(deaths) == deaths_before:
-                    continue
-                broken_since = broken_since or time.monotonic()
-                grace_s = DEATH_GRACE_S if self._target.network_failure is None else 0.0
-                if not cancelled and time.monotonic() - broken_since >= grace_s:
-                    cancelled = True
-                    self._cancel()
-            return answer.result()
-        finally:
-            # Never wait here: on the way out of an interrupt the thread ends when its host does.
-            pool.shutdown(wait=False)
-
-    def _tell_deaths(self, deaths: Mapping[str, str]) -> None:
-        for name in sorted(deaths.keys() - self._told_deaths):
-            self._told_deaths.add(name)
-            self._on_event("member_died", deaths[name], name)
-
-    def _cancel(self) -> None:
-        """End the running benchmark; where the server does not take that, its own deadline ends it."""
-        try:
-            self._target.server.cancel()
-        except RunError as error:
-            self._progress.note(f"the benchmark could not be ended early: {error}")
 
     def _give_up(self, reason: str) -> None:
         """Leave 'not run' for every scenario that has left nothing."""
@@ -221,10 +186,15 @@ class Matrix:
         return _outcome(planned.scheduled, None, NOT_RUN + reason)
 
     def _why_no_answer(self) -> str:
-        if self._target.network_failure is not None:
-            return self._target.network_failure
+        if self._target.failure is not None:
+            return self._target.failure
         deaths = self._target.cluster.deaths()
-        return "; ".join(deaths.values()) if deaths else f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s"
+        if deaths:
+            return "; ".join(deaths.values())
+        silent = self._members.silent()
+        return f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s" + (
+            f": {', '.join(silent)} answer{'s' if len(silent) == 1 else ''} nothing" if silent else ""
+        )
 
     def _leader_since(self) -> str | None:
         """Who leads now, after who led before the scenario where that changed ("etcd1>etcd2")."""
@@ -249,8 +219,11 @@ class Matrix:
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
-            answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)), told=False)
-            problems = [text for text in (self._target.network_failure, answer.error) if text is not None]
+            answer = self._follower.follow(
+                *request_of(dataset.load, endpoints, timeout_s(dataset.load)), dataset.load, told=False
+            )
+            failure = self._target.failure if answer.error is None else self._target.settled_failure()
+            problems = [text for text in (failure, answer.error) if text is not None]
             if problems:
                 deaths = self._target.cluster.deaths()
                 return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
@@ -269,16 +242,3 @@ def _outcome(scheduled: ScheduledScenario, leader: str | None, error: str) -> Sc
     """An outcome without figures of a scenario that begins now."""
     now = Moment.now()
     return ScenarioOutcome(scheduled, now.at, now.at_ns, leader, error=error)
-
-
-def _findings(outcome: ScenarioOutcome) -> tuple[Finding, ...]:
-    return (*load_findings(outcome.load), *network_findings(outcome.network))
-
-
-def _is_done(answer: Future[Answer], timeout_s: float) -> bool:
-    """Wait at most `timeout_s` for the answer; whether it is there."""
-    try:
-        answer.exception(timeout=timeout_s)
-    except TimeoutError:
-        return False
-    return True

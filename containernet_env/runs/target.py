@@ -22,13 +22,24 @@ class ClientHost(Protocol):
     @property
     def alive(self) -> bool: ...
 
+    def ending(self) -> str | None:
+        """How its first process ended, in one line for people; ``None`` while it runs. Never raises."""
+
 
 class Target(Protocol):
     """Something that can be measured. A store that somebody else runs has neither ``network`` nor ``client_host``."""
 
-    network_failure: str | None
-    """Why the network is no longer what was proved; ``None`` while it is."""
+    failure: str | None
+    """Why nothing can be measured any more: the links have ended, the benchmark host, or the engine; ``None`` while all
+    stand."""
     leader_at_start: str | None
+
+    @property
+    def member_timeout_s(self) -> float:
+        """See ``stores.protocol.Timing``."""
+
+    def settled_failure(self) -> str | None:
+        """``failure``; where something is silent right now, once it has answered or has been given up."""
 
     @property
     def cluster(self) -> Cluster: ...

@@ -21,6 +21,7 @@ from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
+from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
@@ -49,8 +50,8 @@ class Testbed:
     """Brings a plan up step by step and takes it down as a whole.
 
     `down` may be called at any time, also after an `up` that was cut short, and leaves nothing behind. What is done
-    on it has to look at `network_failure`: why the network is no longer what was proved, None while it is.
-    `on_event` is told what happens ("network_failed" with that reason, once, from another thread), `on_proof` of each
+    on it has to look at `failure`: why nothing can be measured any more, None while all stand.
+    `on_event` is told what happens ("testbed_failed" with that reason, once, from another thread), `on_proof` of each
     proof of the network, also one that failed. `stop` is looked at while something is waited for.
     """
 
@@ -81,9 +82,11 @@ class Testbed:
         self._server: BenchmarkServer | None = None
         self.rtt: RttTable | None = None
         self.leader_at_start: str | None = None
-        self.network_failure: str | None = None
+        self.failure: str | None = None
         self._failed = threading.Event()
         self._during = "while the hosts started"
+        self._failing = threading.Lock()
+        self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
@@ -111,6 +114,11 @@ class Testbed:
     def client_host(self) -> TestbedHost:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
+
+    @property
+    def member_timeout_s(self) -> float:
+        """See ``runs.target.Target``."""
+        return self.plan.timing.member_timeout_s
 
     @property
     def realtime(self) -> bool | None:
@@ -151,6 +159,7 @@ class Testbed:
 
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        self._links.close()
         steps: list[Callable[[], None]] = [self.net.stop]
         if self._cluster is not None:
             steps.insert(0, self._cluster.close)
@@ -175,6 +184,7 @@ class Testbed:
             self._stop.check()
 
     def _connect(self) -> None:
+        self._links.start()
         for switch in self.plan.switches:
             self.net.add_switch(switch.name)
         for link in self.plan.links:
@@ -204,6 +214,7 @@ class Testbed:
 
     def _why(self, error: RunError) -> str:
         """Why a step has failed: a network that is gone, or a host that has ended, is why whatever else went wrong."""
+        self._links.settle()
         reason = self._gone()
         if reason is None:  # the namespaces of a process that ends go before it
             self._failed.wait(_NEWS_S)
@@ -211,8 +222,8 @@ class Testbed:
         return reason or str(error)
 
     def _gone(self) -> str | None:
-        """Why the network is gone, or which hosts have ended during the bring-up, and how."""
-        return self.network_failure or "; ".join(self._ended_hosts()) or None
+        """What the run has failed for, or which hosts have ended during the bring-up, and how."""
+        return self.failure or "; ".join(self._ended_hosts()) or None
 
     def _ended_hosts(self) -> Iterator[str]:
         for plan in self.plan.hosts:
@@ -298,13 +309,29 @@ class Testbed:
             reason = text
         elif kind == "port_down" and self._is_of_living_host(text):
             reason = f"the network lost a host that lives: {text}"
-        failed_now = reason is not None and not self._failed.is_set()
-        if failed_now:  # before anybody is told: that may take its time
-            self.network_failure = reason
-            self._failed.set()
+        failed_now = reason is not None and self._take_down_failure(reason)  # before anybody is told: it may take time
         self._on_event(kind, text)
         if failed_now and reason is not None:
-            self._on_event("network_failed", reason)
+            self._on_event("testbed_failed", reason)
+
+    def fail(self, reason: str) -> None:
+        """Nothing can be measured any more, for this reason; the first one counts. From any thread."""
+        if self._take_down_failure(reason):
+            self._on_event("testbed_failed", reason)
+
+    def _take_down_failure(self, reason: str) -> bool:
+        """Whether it is the first."""
+        with self._failing:
+            if self._failed.is_set():
+                return False
+            self.failure = reason
+            self._failed.set()
+            return True
+
+    def settled_failure(self) -> str | None:
+        """See ``runs.target.Target``."""
+        self._links.settle()
+        return self.failure
 
     def _is_of_living_host(self, text: str) -> bool:
         """Whether the port that went down belongs to a host that runs; the end of a host is told by its member."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,6 +34,10 @@ class Timing(Protocol):
         """Seconds that a new cluster may take to agree on a leader, for estimates."""
 
     @property
+    def member_timeout_s(self) -> float:
+        """After how many seconds of silence the other members take one for gone, at the earliest."""
+
+    @property
     def short(self) -> str:
         """Its values in a few words."""
 
@@ -52,6 +57,18 @@ class Connection(Protocol):
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        """A TCP connection to a port of the member. Raises ``RunError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """A question that costs a member nearly nothing: ``request`` on a connection to ``port``. Any bytes answer it."""
+
+    connection: Connection
+    port: int
+    request: bytes
 
 
 class MemberHost(Protocol):
@@ -106,6 +123,9 @@ class Cluster(Protocol):
 
     def deaths(self) -> Mapping[str, str]:
         """Dead members: name -> why, in config order."""
+
+    def pings(self) -> Mapping[str, Ping]:
+        """How each living member is asked whether it answers at all, by name; what it answers depends on no other."""
 
     def answers(self, timeout_s: float) -> bool:
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""

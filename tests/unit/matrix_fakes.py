@@ -91,6 +91,9 @@ class FakeCluster:
     def has_quorum(self) -> bool:
         return len(self.dead) <= 1
 
+    def pings(self) -> dict[str, Any]:
+        return {}
+
     def answers(self, timeout_s: float) -> bool:
         return self.answering and self.has_quorum()
 
@@ -111,7 +114,7 @@ class FakeServer:
         return self.behave(path, body)
 
     def progress(self) -> Progress | None:
-        return Progress(True, 1, 10, 0)
+        return Progress(True, 1, 10, 0, warmup_done=0, client_silent_s=0.0)
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -122,7 +125,11 @@ class FakeNet:
 
     def __init__(self) -> None:
         self.asked: list[bool] = []
-        self.seen: dict[str, Any] = {"links": {}, "ports": {}, "lateness": {"count": 9, "p99_ns": 20_000}}
+        self.seen: dict[str, Any] = {
+            "links": {},
+            "ports": {},
+            "lateness": {"count": 9, "p99_ns": 20_000, "max_ns": 90_000},
+        }
 
     def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
         self.asked.append(reset)
@@ -144,18 +151,20 @@ class Notes(Silent):
 class Bench:
     """A matrix on fakes, and the outcomes that it left."""
 
-    def __init__(self, *scenarios: Scenario) -> None:
+    def __init__(self, *scenarios: Scenario, stop: Stop | None = None) -> None:
         self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
         self.target: Any = SimpleNamespace(
             cluster=self.cluster,
             server=self.server,
             network=self.net,
-            client_host=SimpleNamespace(alive=True),
-            network_failure=None,
+            client_host=SimpleNamespace(alive=True, ending=lambda: None),
+            failure=None,
+            settled_failure=lambda: self.target.failure,
+            member_timeout_s=1.0,
             leader_at_start="etcd1",
         )
         self.outcomes: list[ScenarioOutcome] = []
-        self.stop: Stop = StopSignals()
+        self.stop: Stop = stop or StopSignals()
         self.facts = RunFacts(load_config(CONFIG), "run-1")
         planned = [PlannedScenario(ScheduledScenario(scenario, 1), False, 1.0) for scenario in scenarios]
         dataset = Dataset(8, 256, 1000)

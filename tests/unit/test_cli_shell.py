@@ -12,12 +12,12 @@ from containernet_env.containernet import command_line as commandline
 
 
 def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    testbed: Any = SimpleNamespace(net=None, network_failure=None)
+    testbed: Any = SimpleNamespace(net=None, failure=None)
     ran: list[str] = []
 
     def run_command(net: Any, line: str) -> int:
         ran.append(line)
-        testbed.network_failure = "the link emulator ended" if line == "second" else None
+        testbed.failure = "the link emulator ended" if line == "second" else None
         return 0
 
     monkeypatch.setattr(commandline, "run_command", run_command)
@@ -26,5 +26,5 @@ def test_no_command_is_begun_on_a_network_that_is_gone(monkeypatch: pytest.Monke
 
 
 def test_the_end_of_the_network_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    shell._tell_failure("network_failed", "the link emulator ended: killed by SIGKILL")
+    shell._tell_failure("testbed_failed", "the link emulator ended: killed by SIGKILL")
     assert "the link emulator ended: killed by SIGKILL; the network is gone" in capsys.readouterr().err

@@ -16,15 +16,15 @@ from containernet_env.load.server import Answer
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
-from containernet_env.runs import matrix as run_module
+from containernet_env.runs import follow
 from tests.unit.answers import open_loop
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
 
 @pytest.fixture(autouse=True)
 def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 0.05)
+    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
 
 
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
@@ -144,7 +144,7 @@ def test_a_dead_link_emulator_stops_the_run_even_if_requests_succeeded() -> None
     bench = Bench(write("w"), write("w2"))
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.network_failure = "the link emulator ended"
+        bench.target.failure = "the link emulator ended"
         return Answer(result_of(), None)
 
     bench.server.behave = behave
@@ -157,7 +157,7 @@ def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
     bench = Bench(read("r"), read("r2"))
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.network_failure = "the link emulator ended"
+        bench.target.failure = "the link emulator ended"
         assert bench.server.cancelled.wait(10), "nobody ended a load that nobody can answer"
         return Answer(result_of(ok=5), "cancelled")
 
@@ -168,18 +168,18 @@ def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
 
 def test_nothing_is_begun_on_a_dead_network() -> None:
     bench = Bench(read("r"), write("w"))
-    bench.target.network_failure = "the link emulator ended"
+    bench.target.failure = "the link emulator ended"
     bench.matrix.run()
     assert bench.errors() == ["not run: the link emulator ended"] * 2
     assert bench.server.asked == []
 
 
 def test_a_dead_network_gets_no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 60.0)
+    monkeypatch.setattr(follow, "DEATH_GRACE_S", 60.0)
     bench = Bench(write("w"))
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
-        bench.target.network_failure = "the link emulator ended"
+        bench.target.failure = "the link emulator ended"
         assert bench.server.cancelled.wait(10), "the network was given time to come back"
         return Answer(result_of(ok=5), "cancelled")
 
@@ -193,7 +193,7 @@ def test_a_network_that_dies_while_the_cluster_is_asked_for_an_answer_is_the_rea
     bench.server.behave = lambda path, body: Answer(result_of(ok=5), "5 of 10 requests failed")
 
     def answers(timeout_s: float) -> bool:
-        bench.target.network_failure = "the link emulator ended"
+        bench.target.failure = "the link emulator ended"
         return False
 
     bench.cluster.answers = answers  # type: ignore[method-assign]
@@ -333,8 +333,8 @@ def test_frames_that_the_emulator_itself_lost_are_told() -> None:
 def test_links_that_are_late_under_a_load_are_told(late_ns: int, gap_ns: int, note: str | None) -> None:
     bench = Bench(write("w"))
     bench.net.seen |= {
-        "lateness": {"count": 9, "p99_ns": late_ns},
-        "ingress_poll_delay": {"count": 9, "p99_ns": gap_ns},
+        "lateness": {"count": 9, "p99_ns": late_ns, "max_ns": late_ns},
+        "ingress_poll_delay": {"count": 9, "p99_ns": gap_ns, "max_ns": gap_ns},
     }
     bench.matrix.run()
     assert bench.findings() == ([] if note is None else [note])
@@ -398,8 +398,7 @@ def test_a_target_without_a_network_and_hosts_of_ours_is_measured_too() -> None:
 
 
 def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_interrupted() -> None:
-    bench = Bench(write("w"), write("w2"), write("w3"))
-    stop = bench.matrix._stop = Stop()
+    bench = Bench(write("w"), write("w2"), write("w3"), stop=(stop := Stop()))
     released = threading.Event()
 
     def behave(path: str, body: dict[str, Any]) -> Answer:

@@ -15,15 +15,15 @@ from containernet_env.cli.progress import TerminalProgress
 from containernet_env.load.server import Answer
 from containernet_env.model.scenario import Dataset, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
-from containernet_env.runs import matrix as run_module
+from containernet_env.runs import follow
 from containernet_env.runs.matrix import Matrix
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
 
 @pytest.fixture(autouse=True)
 def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "WATCH_INTERVAL_S", 0.01)
-    monkeypatch.setattr(run_module, "DEATH_GRACE_S", 0.05)
+    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
 
 
 def test_a_run_that_begins_with_a_slow_load_of_the_data_set_shows_its_progress() -> None:
@@ -79,8 +79,7 @@ def test_an_error_of_the_program_itself_is_not_called_interrupted() -> None:
 
 def test_a_run_that_ends_while_the_data_set_loads_leaves_a_row_for_the_scenario_that_needed_it() -> None:
     """Neither a stop nor an error in the load may cost the row of the scenario whose turn it was."""
-    bench = Bench(read("r"))
-    bench.matrix._stop = stop = Stop()
+    bench = Bench(read("r"), stop=(stop := Stop()))
 
     def ask_to_end(path: str, body: dict[str, Any]) -> Answer:
         stop.request()
@@ -108,7 +107,7 @@ def test_a_result_of_another_version_in_the_data_sets_load_leaves_a_row() -> Non
 def test_a_scenario_that_was_not_run_has_no_end_without_a_beginning() -> None:
     """Its event is one of its own."""
     bench, events = Bench(write("w1"), write("w2")), []
-    bench.target.network_failure = "the link emulator ended"
+    bench.target.failure = "the link emulator ended"
 
     Matrix(
         bench.target,
@@ -143,7 +142,7 @@ def test_a_signal_while_rows_not_run_are_left_costs_none_of_them() -> None:
     from containernet_env.cli.signals import StopSignals
 
     bench = Bench(write("w1"), write("w2"), write("w3"))
-    bench.target.network_failure = "the link emulator ended"
+    bench.target.failure = "the link emulator ended"
     left = []
     with StopSignals() as stop:
 

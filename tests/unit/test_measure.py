@@ -39,10 +39,12 @@ class FakeTestbed:
         self.images: dict[str, str] = {}
         self.ups = self.downs = 0
         self.leader_at_start = "etcd1"
-        self.network_failure = None
+        self.failure = None
         self.network = FakeNet()
         self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
-        self.client_host = SimpleNamespace(alive=True)
+        self.settled_failure = lambda: self.failure
+        self.member_timeout_s = 1.0
+        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
         self.rtt = self.realtime = None
@@ -180,7 +182,9 @@ def test_a_stop_that_came_before_the_run_brings_nothing_up(made: list[FakeTestbe
 def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only RunError and OSError of a step are caught: another one of the relay leaves every container."""
     stopped = []
-    net = SimpleNamespace(on_event=lambda handler: None, stop=lambda: stopped.append(True))
+    net = SimpleNamespace(
+        on_event=lambda handler: None, link_backend_answers=lambda timeout_s: True, stop=lambda: stopped.append(True)
+    )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     plan = prepare(CONFIG, QUICK)
     bed: Any = Testbed(
@@ -210,7 +214,7 @@ def test_events_are_in_the_order_of_their_times(tmp_path: Path, monkeypatch: pyt
         return moment
 
     monkeypatch.setattr(run_directory.Moment, "now", staticmethod(now))
-    first = threading.Thread(target=directory.add_event, args=("network_failed", "x"), name="first")
+    first = threading.Thread(target=directory.add_event, args=("testbed_failed", "x"), name="first")
     first.start()
     first_has_its_time.wait(5)
     directory.add_event("scenario_ended", "y")
@@ -255,7 +259,12 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """network.json is to be there also where the proof failed; a prober or a link that fails leaves none."""
-    net = SimpleNamespace(on_event=lambda handler: None, link_backend_facts=dict, link_backend="the emulator")
+    net = SimpleNamespace(
+        on_event=lambda handler: None,
+        link_backend_facts=dict,
+        link_backend_answers=lambda timeout_s: True,
+        link_backend="the emulator",
+    )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     proofs: list[Any] = []
     bed: Any = Testbed(
@@ -270,7 +279,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
     def fail(*arguments: Any, **named: Any) -> Any:
         if moment == "while it is proved":
             raise RunError("the RTT measurement took more than 60 s")
-        bed.network_failure = "the link emulator ended: killed by SIGKILL"
+        bed.failure = "the link emulator ended: killed by SIGKILL"
         return testbed_module.RttTable(())
 
     monkeypatch.setattr(testbed_module, "measure_rtt", fail)

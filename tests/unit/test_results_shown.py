@@ -173,7 +173,7 @@ def directory(results: Path) -> RunDirectory:
 def test_text_in_brackets_is_shown_as_it_is_by_show(tmp_path: Path) -> None:
     """To rich it would be markup, and a MarkupError."""
     made = directory(tmp_path / "out.csv")
-    made.add_event("network_failed", "the emulator ended: open [/dev/net/tun]: [bold]refused")
+    made.add_event("testbed_failed", "the emulator ended: open [/dev/net/tun]: [bold]refused")
     assert "open [/dev/net/tun]: [bold]refused" in shown("show", str(made.path), "--events")
 
 

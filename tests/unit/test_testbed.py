@@ -42,6 +42,9 @@ class FakeNet:
     def link_backend_facts(self) -> dict[str, Any]:
         return self.hello
 
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        return True
+
     def on_event(self, handler: Any) -> None:
         self.hear = handler
 
@@ -68,17 +71,17 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
         Notes(),
         port=0,
         tolerance=Tolerance(),
-        on_event=lambda kind, text, subject=None: told.append(text) if kind == "network_failed" else None,
+        on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
     )
     made.told = told
     return made
 
 
 def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(bed: Any) -> None:
-    assert bed.network_failure is None
+    assert bed.failure is None
     bed.net.hear("emulator_died", DIED)
     bed.net.hear("emulator_died", "and again")
-    assert bed.network_failure == DIED
+    assert bed.failure == DIED
     assert bed.told == [DIED]
 
 
@@ -92,12 +95,12 @@ def test_a_port_that_goes_down_under_a_living_host_is_a_failure_of_the_network(
     }
     text = "etcd2-eth0: interface a1b2c3e1 has gone: file descriptor in bad state"
     bed.net.hear("port_down", text)
-    assert bed.network_failure == (failure and failure + text)
+    assert bed.failure == (failure and failure + text)
 
 
 def test_an_event_that_nobody_knows_changes_nothing(bed: Any) -> None:
     bed.net.hear("sunshine", "etcd1-eth0: warm")
-    assert bed.network_failure is None
+    assert bed.failure is None
 
 
 HELLO = {

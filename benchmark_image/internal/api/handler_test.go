@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -198,7 +199,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
 		t.Errorf("cancel of nothing: %s", answer)
 	}
-	const idle = `{"running":false,"operation":null,"done":0,"total":0,"errors":0,"elapsed_s":0}`
+	const idle = `{"running":false,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"elapsed_s":0,"client_silent_s":0}`
 	if _, _, answer := send(t, "GET", url+"/progress", ""); strings.TrimSpace(string(answer)) != idle {
 		t.Errorf("progress of nothing: %s", answer)
 	}
@@ -285,9 +286,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		},
 		"no crash":      {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`, "(exit status 1): runtime: mlock failed no answer"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 4"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 5"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
-		"lies":          {`echo '{"schema":4,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"lies":          {`echo '{"schema":5,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -303,6 +304,44 @@ func TestClientsThatMisbehave(t *testing.T) {
 				t.Errorf("%d %.300s, want %q", status, answer, c.want)
 			}
 		})
+	}
+}
+
+// TestAStoppedClientIsSeenAndReplaced stops the client for ever, so that it takes no SIGTERM: the progress tells for how
+// long it has been silent, a cancel kills it, and the next benchmark runs.
+func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
+	url, h := start(t)
+	cluster := etcdtest.Start(t, 1)
+	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `","total":%d,"clients":2}`
+	ended := make(chan []byte)
+	go func() {
+		_, _, answer := send(t, "POST", url+"/benchmark/write", fmt.Sprintf(body, 10000000))
+		ended <- answer
+	}()
+	eventually(t, "progress", func() bool { return h.Runner.Status().Done > 0 })
+	if silent := h.Runner.Status().ClientSilentS; silent > 2 {
+		t.Errorf("silent for %v s while it runs", silent)
+	}
+	var pid int
+	h.Runner.Children.mu.Lock()
+	for pid = range h.Runner.Children.own {
+	}
+	h.Runner.Children.mu.Unlock()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "silence", func() bool { return h.Runner.Status().ClientSilentS > 0.5 })
+	began := time.Now()
+	h.Runner.Cancel()
+	answer := <-ended
+	if took := time.Since(began); took > endGrace+5*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	if want := "benchmark-client ended without a report (signal: killed)"; !strings.Contains(string(answer), want) {
+		t.Errorf("%s, want %q", answer, want)
+	}
+	if status, _, answer := send(t, "POST", url+"/benchmark/write", fmt.Sprintf(body, 10)); status != 200 {
+		t.Errorf("the next one: %d %s", status, answer)
 	}
 }
 

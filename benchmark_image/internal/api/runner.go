@@ -53,7 +53,13 @@ type job struct {
 	total     int
 	started   time.Time
 	cancel    context.CancelFunc
-	progress  atomic.Pointer[report.Progress]
+	heard     atomic.Pointer[heard]
+}
+
+// heard is a line of a client's progress, and when it came.
+type heard struct {
+	report.Progress
+	at time.Time
 }
 
 // Status is the answer of GET /progress.
@@ -63,7 +69,10 @@ type Status struct {
 	Done      int             `json:"done"`
 	Total     int             `json:"total"`
 	Errors    int             `json:"errors"`
+	Warmup    int             `json:"warmup_done"` // requests of the warm-up that have an outcome
 	ElapsedS  float64         `json:"elapsed_s"`
+	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none runs.
+	ClientSilentS float64 `json:"client_silent_s"`
 
 	job *job // that it describes
 }
@@ -82,8 +91,10 @@ func (r *Runner) Status() Status {
 		ElapsedS:  time.Since(r.current.started).Seconds(),
 		job:       r.current,
 	}
-	if p := r.current.progress.Load(); p != nil {
-		status.Done, status.Errors, status.Total = p.Done, p.Errors, max(p.Total, status.Total)
+	status.ClientSilentS = status.ElapsedS
+	if p := r.current.heard.Load(); p != nil {
+		status.Done, status.Errors, status.Total, status.Warmup = p.Done, p.Errors, max(p.Total, status.Total), p.Warmup
+		status.ClientSilentS = time.Since(p.at).Seconds()
 	}
 	return status
 }
@@ -134,7 +145,7 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	}
 	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json")
 	command.Stdin = bytes.NewReader(encoded)
-	stdout, stderr := &bounded{limit: maxReport}, &complaints{progress: &j.progress}
+	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = endGrace
@@ -198,10 +209,10 @@ func (b *bounded) Write(p []byte) (int, error) {
 // complaints splits a client's standard error: progress goes to the job, and of the rest the first line of a crash is
 // kept, and the end.
 type complaints struct {
-	progress *atomic.Pointer[report.Progress]
-	line     []byte
-	rest     []byte
-	crash    crashLine
+	heard *atomic.Pointer[heard]
+	line  []byte
+	rest  []byte
+	crash crashLine
 }
 
 // Write never fails.
@@ -221,7 +232,7 @@ func (c *complaints) Write(p []byte) (int, error) {
 func (c *complaints) take(line []byte) {
 	var p report.Progress
 	if bytes.HasPrefix(line, []byte(`{"done"`)) && json.Unmarshal(line, &p) == nil {
-		c.progress.Store(&p)
+		c.heard.Store(&heard{p, time.Now()})
 		return
 	}
 	c.crash.take(line)

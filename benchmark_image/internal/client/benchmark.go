@@ -33,7 +33,9 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 		}
 		pacer, _ := pacer(s, s.WarmupRequests, s.WarmupDuration, limit)
 		options := b.options(pacer, targets, limit)
-		warmup := checkRoom(load.NewRun(options).Attack(ctx, transport), options)
+		run := load.NewRun(options)
+		b.progress.warm.Store(run)
+		warmup := checkRoom(run.Attack(ctx, transport), options)
 		b.setting.Warmup = &warmup
 		if b.setting.Reason = warmup.Reason; warmup.Reason != "" {
 			return

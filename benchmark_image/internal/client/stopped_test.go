@@ -25,11 +25,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.
-func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
+// stopForASecond runs the client and stops it for a second once it has sent 200 requests.
+func stopForASecond(t *testing.T, arguments string) (result report.Result, complaints string) {
+	t.Helper()
 	cluster := etcdtest.Start(t, 1)
 	member := cluster.Members[0]
-	arguments := "put --output=json --total=1000 --rate=500 --clients=8 --endpoints=" + member.Endpoint
+	arguments += " --output=json --endpoints=" + member.Endpoint
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), argumentsOf+"="+arguments)
 	var stdout, stderr bytes.Buffer
@@ -48,14 +49,29 @@ func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
 	if err := command.Wait(); err != nil {
 		t.Errorf("%v, stderr %s", err, stderr.String())
 	}
-	var result report.Result
 	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil {
 		t.Fatalf("%v: %s", err, stdout.String())
 	}
+	t.Logf("a pause of %.3f s", result.PauseS)
+	// It may have been stopped right before it was to run, or right after that.
+	if result.PauseS < 0.85 || result.PauseS > 2 {
+		t.Errorf("the longest pause is %v s", result.PauseS)
+	}
+	return result, stderr.String()
+}
+
+// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only.
+func TestAClosedLoopTellsItsPause(t *testing.T) {
+	stopForASecond(t, "put --total=100000 --clients=2")
+}
+
+// TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.
+func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
+	result, complaints := stopForASecond(t, "put --total=1000 --rate=500 --clients=8")
 	// Requests that came due while the backlog was sent are late too, and not by the stop alone.
 	s := result.Schedule
 	t.Logf("%d late, %d of them by the generator, worst %.3f s", s.Late, s.GeneratorLate, s.WorstLagS)
-	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(stderr.String(), "the generator itself was too slow") {
-		t.Errorf("%+v, stderr %s", *s, stderr.String())
+	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(complaints, "the generator itself was too slow") {
+		t.Errorf("%+v, stderr %s", *s, complaints)
 	}
 }

@@ -32,6 +32,7 @@ type Run struct {
 	waiting waiting
 	clock   func() time.Duration // elapsed and wake as func values, allocated once
 	waker   func(client int)
+	pause   time.Duration // the longest that beat has noticed
 
 	next    atomic.Int64 // number of the next request of a closed loop
 	done    atomic.Int64
@@ -63,7 +64,8 @@ type Result struct {
 	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
 	LastDue time.Duration // intended start of the last of those
 	Errors  map[string]int
-	Reason  string // why it ended early; empty if it did not
+	Reason  string        // why it ended early; empty if it did not
+	Pause   time.Duration // the longest time in which the process did not run although it had something to do
 	Epoch   time.Time
 	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share
 }
@@ -98,6 +100,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchStall(over) })
+	watching.Go(func() { r.beat(over) })
 	endPace := func() {}
 	if r.options.Pacer.Planned() {
 		var err error
@@ -128,6 +131,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		Due:     due,
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
+		Pause:   r.pause,
 		Epoch:   r.epoch,
 		BeganNs: r.beganNs,
 	}
@@ -145,8 +149,6 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 			r.Stop(fmt.Sprintf("the clock of the schedule failed: %v", err))
 		}
 	})
-	over := make(chan struct{})
-	running.Go(func() { r.beat(over) })
 	interrupt := func() {
 		left := r.waiting.end()
 		// The only error is that the timer is closed already.
@@ -160,7 +162,6 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 		if forget() {
 			interrupt()
 		}
-		close(over)
 		running.Wait()
 		_ = a.close()
 	}, nil
@@ -168,17 +169,29 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 
 // beat runs periodically, so that pauses of the process are noticed.
 func (r *Run) beat(over <-chan struct{}) {
+	interval, planned := closedBeatInterval, r.options.Pacer.Planned()
+	if planned {
+		interval = beatInterval
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for expected := r.elapsed(); ; {
+		ended := false
 		select {
 		case <-over:
-			return
+			ended = true
 		case <-timer.C:
 		}
 		now := r.elapsed()
-		r.waiting.beat(now, now+beatInterval)
-		timer.Reset(beatInterval)
+		r.pause = max(r.pause, now-expected)
+		if ended {
+			return
+		}
+		expected = now + interval
+		if planned {
+			r.waiting.beat(now, expected)
+		}
+		timer.Reset(interval)
 	}
 }
 

@@ -21,6 +21,7 @@ type Figures struct {
 	Outcomes  Outcomes `json:"outcomes"`
 
 	TotalS       float64  `json:"total_s"` // from the first start to the last outcome
+	PauseS       float64  `json:"pause_s"` // longest time in which the client did not run although it had something to do
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
@@ -89,6 +90,7 @@ func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figure
 		Failed:   run.Failed,
 		Empty:    run.Empty,
 		TotalS:   run.Took.Seconds(),
+		PauseS:   run.Pause.Seconds(),
 		Errors:   map[string]int{},
 		Codes:    map[string]int{},
 		series:   seconds(run.Epoch, run.Records),

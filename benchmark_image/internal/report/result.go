@@ -10,7 +10,7 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 4
+const Schema = 5
 
 // Result is the result of a benchmark.
 type Result struct {
@@ -52,6 +52,7 @@ type Progress struct {
 	Done   int `json:"done"`
 	Total  int `json:"total"`
 	Errors int `json:"errors"`
+	Warmup int `json:"warmup_done"` // requests of the warm-up that have an outcome
 }
 
 // Setting is the input of New.

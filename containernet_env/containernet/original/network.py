@@ -153,6 +153,10 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     def link_backend_log(self) -> None:
         """See ``TestbedNetwork``."""
 
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        """See ``testbed_network.TestbedNetwork``."""
+        return True
+
     def link_backend_facts(self) -> Mapping[str, Any]:
         """See ``testbed_network.TestbedNetwork``."""
         return {}

@@ -97,6 +97,16 @@ class LinkEmulator:
             raise RunError(f"link emulator: {op}: it has not been started")
         return self._client.ask(op, deadline_s, **fields)
 
+    def answers(self, timeout_s: float) -> bool:
+        """Whether it answers within so long, its data thread too; also true of one that has not been started."""
+        if not self.hello:
+            return True
+        try:
+            self.call("hello", timeout_s)
+        except RunError:
+            return False
+        return True
+
     def stop(self) -> None:
         """End the process: its interfaces vanish with it. Idempotent."""
         self._stopping = True

@@ -18,7 +18,7 @@ from pathlib import Path
 from containernet_env.base.errors import RunError
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
-from containernet_env.stores.protocol import Broken, MemberPlace
+from containernet_env.stores.protocol import Broken, MemberPlace, Ping
 
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
 GATE = "run/gate"
@@ -31,6 +31,8 @@ _MEMBERS = "/members"
 _FIRST_TIMEOUT_S = 10.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
+# Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
+_PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,10 @@ class EtcdCluster:
     def has_quorum(self) -> bool:
         """Whether enough processes live for the cluster to be able to answer."""
         return len(self.living()) >= self.quorum
+
+    def pings(self) -> dict[str, Ping]:
+        """See ``stores.protocol.Cluster``."""
+        return {member.name: Ping(member.connection, CLIENT_PORT, _PING) for member in self.living()}
 
     def answers(self, timeout_s: float) -> bool:
         """Whether a linearizable read succeeds on every living member within `timeout_s`."""

@@ -54,6 +54,11 @@ class EtcdTiming:
         return 2 * self.election_ms / 1000
 
     @property
+    def member_timeout_s(self) -> float:
+        """See ``Timing``: the election timeout."""
+        return self.election_ms / 1000
+
+    @property
     def short(self) -> str:
         """See ``Timing``."""
         return f"heartbeat {self.heartbeat_ms} ms, election {self.election_ms} ms"

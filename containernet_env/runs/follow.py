@@ -1,0 +1,313 @@
+"""Following a running benchmark: when it is ended early or given up, and who is silent where nothing ends any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.stop import Stop
+from containernet_env.load.server import Answer, BenchmarkServer, Progress
+from containernet_env.model.scenario import Load
+from containernet_env.runs.progress import OnEvent, RunProgress
+from containernet_env.runs.target import Target
+
+# How often a running benchmark is looked at: is everybody alive, how far is it.
+WATCH_INTERVAL_S = 0.25
+# Members under the same pressure die together: once one has died, the scenario goes on for so long, that its row names
+# them all. Longer would only add requests that wait for the dead to answer. A failure of the whole gets no grace.
+DEATH_GRACE_S = 2.0
+# What the server needs beyond the scenario itself to stop the client and answer.
+ANSWER_MARGIN_S = 30.0
+# How long an ended benchmark may take for its answer: the server gives its client 5 s to report and then kills it
+# (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
+END_TIMEOUT_S = 10.0
+# Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
+# so that a silent link emulator, which is given up after 10 s (``link_watch``), is blamed first.
+SILENCE_MARGIN_S = 12.0
+# For the client's report: it sorts the latencies of ten million requests in 100 s even on a twentieth of a core.
+REPORT_S_PER_REQUEST = 10e-6
+# A server that answers from memory, and a client that tells of itself ten times a second, do so within a second even
+# where the machine is overloaded.
+QUIET_S = 3.0
+# The server's default of dialTimeout, which no scenario changes.
+DIAL_TIMEOUT_S = 10.0
+# Between two looks that are further apart, the driver itself was stopped: that is no silence of others.
+LOOK_MAX_S = 1.0
+# The kernel closes the connections of a host that ends a moment before its first process counts as ended.
+HOST_NEWS_S = 1.0
+# One exponential interval in 10^8 is longer than so many means.
+_POISSON_GAPS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """For how long no request of a load may end, in seconds, before the load counts as standing still."""
+
+    first_s: float
+    later_s: float
+
+    @classmethod
+    def of(cls, load: Load) -> Patience:
+        """The longest wait that the load itself explains, and ``SILENCE_MARGIN_S``.
+
+        request timeout + longest gap between two intended starts (1/rate, Poisson 20/rate; 0 in a closed loop) + 12 s,
+        and for the first request 10 s more, the deadline for opening the connections. Every request ends by its
+        timeout, well or not, those of the warm-up too; a run without a success, whose requests still end, the client
+        ends by itself after its stall timeout.
+        """
+        gap_s = 0.0
+        if load.rate is not None:
+            gap_s = (_POISSON_GAPS if load.arrival == "poisson" else 1) / float(load.rate)
+        later_s = load.request_timeout_ns / 1e9 + gap_s + SILENCE_MARGIN_S
+        return cls(DIAL_TIMEOUT_S + later_s, later_s)
+
+    def limit_s(self, ended: int) -> float:
+        """The limit when so many requests have ended: these may have been the last, and the client makes its report."""
+        return self.later_s + ended * REPORT_S_PER_REQUEST if ended else self.first_s
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at a running benchmark saw. ``ended`` requests have an outcome; ``None``: nobody says."""
+
+    ended: int | None
+    failed: bool = False
+    died: bool = False
+    host_ended: bool = False
+
+
+class Course:
+    """Decides, look by look, whether a benchmark goes on. Pure: the moments are arguments.
+
+    ``silent_s`` is for how long no request has ended.
+    """
+
+    def __init__(self, patience: Patience, now_s: float) -> None:
+        self._patience = patience
+        self._looked_s = now_s
+        self._spent_s = 0.0  # without the driver's own pauses
+        self._ended = 0
+        self._moved_s = 0.0
+        self._died_s = inf
+        self._cancelled_s: float | None = None
+
+    @property
+    def silent_s(self) -> float:
+        return self._spent_s - self._moved_s
+
+    @property
+    def limit_s(self) -> float:
+        """After how much silence the benchmark is ended."""
+        return self._patience.limit_s(self._ended)
+
+    @property
+    def stands_still(self) -> bool:
+        return self.silent_s >= self.limit_s
+
+    def look(self, now_s: float, look: Look) -> Literal["go on", "cancel", "abandon"]:
+        """What to do: "cancel" once at most; "abandon" where a cancelled one does not end, or nobody can end it."""
+        self._spent_s += min(now_s - self._looked_s, LOOK_MAX_S)
+        self._looked_s = now_s
+        if look.ended is not None and look.ended != self._ended:
+            self._ended, self._moved_s = look.ended, self._spent_s
+        if look.host_ended:
+            return "abandon"
+        if self._cancelled_s is not None:
+            return "abandon" if self._spent_s - self._cancelled_s >= END_TIMEOUT_S else "go on"
+        if look.died:
+            self._died_s = min(self._died_s, self._spent_s)
+        if look.failed or self._spent_s - self._died_s >= DEATH_GRACE_S or self.stands_still:
+            self._cancelled_s = self._spent_s
+            return "cancel"
+        return "go on"
+
+
+def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> str:
+    """Who does not answer, in words: for how long server and client have been silent, and the names of members."""
+    silent = []
+    if server_s >= QUIET_S:
+        silent.append("the benchmark server answers nothing")
+    elif client_s >= QUIET_S:  # only the server knows of its client
+        silent.append("the benchmark client is silent (stopped?)")
+    if members:
+        silent.append(f"{', '.join(members)} answer{'s' if len(members) == 1 else ''} nothing")
+    return "; ".join(silent) or "server, client and members answer"
+
+
+class Follower:
+    """Sends benchmarks to the server and watches each to its end.
+
+    ``lost`` is why no further one can be run; ``None`` while one can. ``silent_members`` names those that answer
+    nothing right now. It never waits for anybody who may have been stopped longer than a look takes.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        progress: RunProgress,
+        stop: Stop,
+        on_event: OnEvent,
+        silent_members: Callable[[], Sequence[str]],
+    ) -> None:
+        self._target = target
+        self._progress = progress
+        self._stop = stop
+        self._on_event = on_event
+        self._silent_members = silent_members
+        self._told_deaths: set[str] = set()
+        self.lost: str | None = None
+
+    def follow(self, path: str, body: Mapping[str, Any], load: Load, *, told: bool = True) -> Answer:
+        """Post a benchmark and watch it to its end; ends it early once it no longer measures what was asked.
+
+        How far it is is ``told`` as the progress of the running scenario. Raises as the server's ``run`` does, and
+        ``Interrupted`` where the run was asked to end.
+        """
+        deaths_before = len(self._target.cluster.deaths())
+        answer = _answer(self._target.server, path, body)
+        reader = _ProgressReader(self._target.server)
+        try:
+            return self._watch(answer, reader, load, deaths_before, told)
+        finally:
+            reader.close()
+
+    def _watch(
+        self, answer: Future[Answer], reader: _ProgressReader, load: Load, deaths_before: int, told: bool
+    ) -> Answer:
+        course = Course(Patience.of(load), time.monotonic())
+        standstill: str | None = None
+        warned = False
+        while not _is_done(answer, WATCH_INTERVAL_S):
+            progress = reader.running
+            if told and progress is not None:
+                self._progress.scenario_progress(progress.done, progress.errors)
+            self._stop.check()
+            deaths = self._target.cluster.deaths()
+            self.tell_deaths(deaths)
+            look = Look(
+                None if progress is None else progress.done + progress.warmup_done,
+                failed=self._target.failure is not None,
+                died=len(deaths) != deaths_before,
+                host_ended=self._host_ended(),
+            )
+            action = course.look(time.monotonic(), look)
+            if course.stands_still and standstill is None:
+                standstill = self._standstill(course, reader)
+            elif not warned and course.silent_s >= course.limit_s / 2:
+                warned = True  # the time left that is shown grows, and this is why
+                self._progress.note(f"{self._standstill(course, reader)}; ended after {course.limit_s:.0f} s")
+            if action == "cancel":
+                threading.Thread(target=self._cancel, name="cancel", daemon=True).start()
+            elif action == "abandon":
+                return self._abandoned(standstill, reader)
+        return self._ended(answer.result(), standstill)
+
+    def _ended(self, answer: Answer, standstill: str | None) -> Answer:
+        """An answer that is there; where there was none, because its host ended, that is the reason."""
+        if answer.lost:
+            until = time.monotonic() + HOST_NEWS_S
+            while not self._host_ended() and time.monotonic() < until:
+                time.sleep(WATCH_INTERVAL_S / 10)
+            if self._host_ended():
+                return self._abandoned(standstill, None)
+        if standstill is None:
+            return answer
+        return Answer(answer.load, "; ".join(text for text in (standstill, answer.error) if text))
+
+    def _abandoned(self, standstill: str | None, reader: _ProgressReader | None) -> Answer:
+        host = self._target.client_host
+        if host is not None and self._host_ended():
+            self.lost = f"the benchmark host ended: {host.ending() or 'nobody knows how'}"
+            return Answer(None, self.lost)
+        if reader is None or reader.silent_s >= QUIET_S:
+            self.lost = "the benchmark server answers nothing"
+        else:
+            self.lost = f"the benchmark server did not end a benchmark within {END_TIMEOUT_S:g} s"
+        return Answer(None, standstill or self.lost)
+
+    def _standstill(self, course: Course, reader: _ProgressReader) -> str:
+        who = who_is_silent(reader.silent_s, reader.client_silent_s, self._silent_members())
+        return f"no request has ended for {course.silent_s:.0f} s: {who}"
+
+    def _host_ended(self) -> bool:
+        host = self._target.client_host
+        return host is not None and not host.alive
+
+    def tell_deaths(self, deaths: Mapping[str, str]) -> None:
+        """Tell of each dead member once."""
+        for name in sorted(deaths.keys() - self._told_deaths):
+            self._told_deaths.add(name)
+            self._on_event("member_died", deaths[name], name)
+
+    def _cancel(self) -> None:
+        """End the running benchmark; on a thread of its own, since a server that was stopped answers nothing."""
+        try:
+            self._target.server.cancel()
+        except RunError as error:
+            self._progress.note(f"the benchmark could not be ended early: {error}")
+
+
+class _ProgressReader:
+    """Asks the server for its progress on a thread of its own, so that a silent server holds nobody up."""
+
+    def __init__(self, server: BenchmarkServer) -> None:
+        self._server = server
+        self._over = threading.Event()
+        self._answered_s = time.monotonic()
+        self._latest: Progress | None = None
+        threading.Thread(target=self._read, name="progress", daemon=True).start()
+
+    @property
+    def running(self) -> Progress | None:
+        """The latest progress that is known; ``None`` before the benchmark runs."""
+        latest = self._latest
+        return latest if latest is not None and latest.running else None
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the server has answered nothing."""
+        return time.monotonic() - self._answered_s
+
+    @property
+    def client_silent_s(self) -> float:
+        """For how long the server had heard nothing of its client when it last answered."""
+        return 0.0 if self._latest is None else self._latest.client_silent_s
+
+    def close(self) -> None:
+        """Read no more; a question that is under way ends by its own deadline."""
+        self._over.set()
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            if (progress := self._server.progress()) is not None:
+                self._latest, self._answered_s = progress, time.monotonic()
+            self._over.wait(WATCH_INTERVAL_S)
+
+
+def _answer(server: BenchmarkServer, path: str, body: Mapping[str, Any]) -> Future[Answer]:
+    """The answer to a benchmark; no end of the program waits for its thread, which ends when the host does."""
+    future: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(server.run(path, body, body["runTimeout"] + ANSWER_MARGIN_S))
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="benchmark", daemon=True).start()
+    return future
+
+
+def _is_done(answer: Future[Answer], timeout_s: float) -> bool:
+    """Wait at most ``timeout_s`` for the answer; whether it is there."""
+    try:
+        answer.exception(timeout=timeout_s)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,182 @@
+"""The watches of members and links: what counts as silence."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import RunError
+from containernet_env.model.findings import PAUSE_NS, load_findings, member_findings, network_findings
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.runs import link_watch, member_watch
+from containernet_env.runs.link_watch import LinkWatch
+from containernet_env.runs.member_watch import MemberWatch, Silence
+from containernet_env.stores.protocol import Ping
+from tests.unit.answers import closed_loop
+
+
+def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
+    silence = Silence()
+    silence.ask(1.0)
+    silence.answer(1.001)
+    silence.ask(2.0)
+    silence.ask(2.25)
+    assert silence.now_s(5.0) == 3.0
+    silence.answer(5.0)
+    assert (silence.now_s(9.0), silence.longest_s(9.0)) == (0.0, 3.0)
+    silence.reset(9.0)
+    assert silence.longest_s(9.0) == 0.0
+
+
+def test_a_silence_that_goes_on_counts_from_the_reset() -> None:
+    silence = Silence()
+    silence.ask(1.0)
+    silence.reset(11.0)
+    assert silence.longest_s(13.0) == 2.0
+
+
+def test_what_the_driver_itself_slept_through_is_no_silence() -> None:
+    silence = Silence()
+    silence.ask(1.0)
+    silence.excuse(60.0, 61.2)
+    assert silence.now_s(61.2) == pytest.approx(0.2)
+
+
+class Member:
+    """A port that answers each ping while ``answering`` is set."""
+
+    def __init__(self) -> None:
+        self.answering = threading.Event()
+        self.answering.set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.opened = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                caller, _ = self.listener.accept()
+            except OSError:
+                return
+            with caller:
+                while caller.recv(100):
+                    self.answering.wait()
+                    caller.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        self.opened += 1
+        return socket.create_connection(self.listener.getsockname(), timeout=timeout_s)
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
+    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.01)
+    made = Member()
+    yield made
+    made.answering.set()
+    made.listener.close()
+
+
+def test_a_member_that_was_stopped_is_named_while_and_after_it_is_silent(member: Member) -> None:
+    watch = MemberWatch(lambda: {"etcd1": Ping(member, 1, b"ping")})
+    watch.start()
+    try:
+        time.sleep(0.1)
+        assert watch.silent(for_s=0.2) == []
+        member.answering.clear()
+        time.sleep(0.5)
+        assert watch.silent(for_s=0.2) == ["etcd1"]
+        member.answering.set()
+        deadline = time.monotonic() + 10
+        while watch.silent(for_s=0.0001) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert 0.3 < watch.longest_s()["etcd1"] < 5
+        watch.reset()
+        assert watch.longest_s()["etcd1"] < 0.3
+        assert member.opened == 1
+    finally:
+        watch.close()
+    assert watch._sockets == {}
+
+
+def test_a_member_that_nobody_reaches_is_silent() -> None:
+    class Nowhere(Member):
+        def open(self, port: int, *, timeout_s: float) -> socket.socket:
+            raise RunError("refused")
+
+    nowhere = Nowhere()
+    watch = MemberWatch(lambda: {"etcd1": Ping(nowhere, 1, b"ping")})
+    watch.start()
+    time.sleep(0.3)
+    watch.close()
+    nowhere.listener.close()
+    assert watch.silent(for_s=0.1) == ["etcd1"]
+
+
+def test_a_silent_member_is_a_warning_that_names_it() -> None:
+    (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0)
+    assert (found.kind, found.severity, found.subject) == ("member_silent", "warning", "etcd2")
+    assert found.text == "etcd2 answered nothing for 3.0 s; others take a member for gone after 1 s"
+    assert (found.value, found.threshold) == (3_040_000_000, 1_000_000_000)
+
+
+def test_a_generator_that_stood_still_is_a_warning() -> None:
+    """The client stopped for 3 s in a closed loop: 'no errors', and slow requests."""
+    (found,) = load_findings(LoadResult.from_json(closed_loop(pause_s=3.01)))
+    assert (found.kind, found.severity, found.value, found.threshold) == (
+        "generator_paused",
+        "warning",
+        3_010_000_000,
+        PAUSE_NS,
+    )
+    assert list(load_findings(LoadResult.from_json(closed_loop(pause_s=0.09)))) == []
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "delay_ns", "told"), [(10**8, 10**8, False), (3 * 10**9, 5, True), (5, 10**9, True)]
+)
+def test_an_emulator_that_stood_still_for_seconds_is_a_warning(late_ns: int, delay_ns: int, told: bool) -> None:
+    """lateness p99 13.8 us, though the record had max 3.0 s: 'no errors'."""
+    seen = {
+        "links": {},
+        "ports": {},
+        "lateness": {"count": 9, "p99_ns": 13_800, "max_ns": late_ns},
+        "ingress_poll_delay": {"count": 9, "p99_ns": 5, "max_ns": delay_ns},
+    }
+    assert [found.kind for found in network_findings(LinkStatistics(seen))] == (["links_paused"] if told else [])
+
+
+def test_links_are_given_up_after_ten_unanswered_questions_in_a_row() -> None:
+    watch = LinkWatch(lambda timeout_s: True, lambda reason: None)
+    assert not any(watch.note(False) for _ in range(9))
+    assert not watch.note(True)
+    assert [watch.note(False) for _ in range(10)] == [False] * 9 + [True]
+
+
+def test_links_that_answer_nothing_fail_once_and_whoever_asks_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_watch, "PING_S", 0.01)
+    failed: list[str] = []
+    watch = LinkWatch(lambda timeout_s: False, failed.append)
+    watch.start()
+    watch.settle()
+    time.sleep(0.1)
+    assert failed == ["the link emulator has not answered for 10 s: it was stopped, or gets no CPU time"]
+
+
+def test_links_that_answer_again_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_watch, "PING_S", 0.01)
+    answers = iter([False] * 5)
+    failed: list[str] = []
+    watch = LinkWatch(lambda timeout_s: next(answers, True), failed.append)
+    watch.settle()
+    assert failed == []
+    assert next(answers, None) is None, "it waited for the answer"
