@@ -195,6 +195,8 @@ def _is_run(path: Path) -> bool:
 def _text(path: Path) -> str | None:
     """What the file holds; ``None`` where there is none."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} cannot be read: it is no regular file\n  {_REMEDY}")
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None

@@ -235,3 +235,10 @@ def test_an_event_that_is_nested_too_deeply_is_left_out(directory: RunDirectory)
     with (directory.path / "events.jsonl").open("a") as file:
         file.write("[" * 100_000 + "\n")
     assert read_run(directory.path).torn == 1
+
+
+def test_a_fifo_in_a_run_directory_is_refused_and_not_waited_for(directory: RunDirectory) -> None:
+    (directory.path / "network.json").unlink()
+    os.mkfifo(directory.path / "network.json")
+    with pytest.raises(UsageError, match=r"network\.json cannot be read: it is no regular file"):
+        read_run(directory.path)
