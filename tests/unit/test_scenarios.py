@@ -460,3 +460,11 @@ def test_loading_the_data_set_makes_it():
     dataset = Dataset(8, 256, 50)
     assert dataset.present_after(dataset.load, False)
     assert dataset.load.clients <= dataset.load.total
+
+
+def test_what_is_allowed_is_said_of_objects_that_are_missing_too(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(write(tmp_path, {"scenarios": [{"type": "txn"}]}))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.message) == ("$.scenarios[0].load", "is missing")
+    assert str(problem.allowed).startswith("an object with the keys total, duration, rate, ")
