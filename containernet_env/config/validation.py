@@ -242,6 +242,7 @@ def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
     return tuple(location)
 
 
+@cache
 def _allowed(model: type[StrictModel], key: str) -> str | None:
     whole = model.model_json_schema(by_alias=True)
     schema = whole["properties"].get(key, {})

@@ -7,6 +7,7 @@ same each time; any other number takes new ones.
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,3 +62,30 @@ def test_bad_input_is_answered(batches: dict[str, Future[Ended]], kind: str) -> 
     ended = batches[kind].result()
     print(ended.stdout, end="")
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-15000:]
+
+
+LARGEST = 1 << 20
+WRONG_EVERYWHERE = {
+    "commas": "[" + ",]" * (LARGEST // 2 - 2),
+    "one key": "{" + '"a":1,' * (LARGEST // 6 - 3) + '"a":1}',
+    "odd keys": "[" + ",".join("{" + ",".join(f'"k{n}":1' for n in range(1000)) + "}" for _ in range(90)) + "]",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_EVERYWHERE.values(), ids=WRONG_EVERYWHERE)
+def test_a_large_file_that_is_wrong_in_every_place_is_answered(tmp_path: Path, text: str) -> None:
+    """4 MiB of commas took 1.3 GiB and 20 s."""
+    path = tmp_path / "large.json"
+    path.write_text(text)
+    limit = 768 << 20
+    ended = subprocess.run(
+        [sys.executable, "-c", "from containernet_env.cli import main; main()", "check", str(path)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert ended.returncode == 2 and f"{path} is refused:" in ended.stderr, ended.stderr[-3000:]
