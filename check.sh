@@ -7,12 +7,13 @@ cd "$root" || exit 3
 
 usage() {
     cat <<'TEXT'
-Usage: sudo ./check.sh [lint] [unit] [root] [docker] [vm]
+Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm]
 
 Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
 or all of them:
   lint    ruff, mypy, shellcheck, gofmt, go vet
   unit    go test and tests/unit: no root, no network, no containers
+  input   generated bad input: tests/input and Go's fuzzer; 5,000 inputs each, or CONTAINERNET_ENV_INPUTS of them
   root    go test -tags root and tests/root: network namespaces and links of this machine
   docker  tests/docker: containers
   vm      tests/vm: links by netem, Open vSwitch and cgroup v2, in a virtual machine (QEMU, emulated, no KVM)
@@ -21,7 +22,7 @@ One line per step; the output of a step that fails is shown, all of it is in .bu
 TEXT
 }
 
-readonly ALL=(lint unit root docker vm)
+readonly ALL=(lint unit input root docker vm)
 readonly GO_MODULES=(benchmark_image link_emulator)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd)
 passed=0
@@ -31,7 +32,7 @@ skipped=()
 rings=("$@")
 for ring in "$@"; do
     case "$ring" in
-    lint | unit | root | docker | vm) ;;
+    lint | unit | input | root | docker | vm) ;;
     -h | --help)
         usage
         exit 0
@@ -98,6 +99,15 @@ gofmt_is_clean() {
     [ -z "$unformatted" ] || { printf 'not formatted by gofmt:\n%s\n' "$unformatted" && return 1; }
 }
 
+# The fuzzer leaves its shared memory behind where it is stopped: in .build, and not in /tmp.
+fuzz() { # MODULE PACKAGE TARGET WORKERS
+    local files
+    files=$(mktemp -d -p .build) || return
+    step "go fuzz $3" env TMPDIR="$root/$files" GOFLAGS=-buildvcs=false GOWORK=off GOTOOLCHAIN=local \
+        "$go" -C "$1" test "$2" -run '^$' -fuzz "^$3\$" -fuzztime "${CONTAINERNET_ENV_INPUTS:-5000}x" -parallel "$4"
+    rm -rf "$files"
+}
+
 # A tool that handles the signal itself ends with a status of its own, and the next one must not begin.
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -134,6 +144,12 @@ if asked unit; then
         step "go test $module" go_in "$module" test ./...
     done
     pytest_step unit
+fi
+if asked input; then
+    pytest_step input
+    fuzz benchmark_image ./internal/api FuzzRequest 2
+    fuzz benchmark_image ./internal/spec FuzzParseBody 2
+    fuzz link_emulator ./control FuzzServe 1 # its emulator keeps a core busy
 fi
 if asked root; then
     # One package at a time: they share the machine's processors, and some of them measure.

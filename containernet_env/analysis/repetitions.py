@@ -41,15 +41,19 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = ()) -> pandas.DataFra
     of different experiments are never merged unless ``by`` says so. Columns: those of ``by`` (by default the ones that
     vary), ``rows`` (n), ``failed`` (how many of them), and for each of ``FIGURES`` median, least and largest over the
     rows that have it and did not fail (``50%``, ``50%_min``, ``50%_max``). Raises ``UsageError`` for a column that
-    the table does not have.
+    the table does not have, and for one of ``FIGURES``.
     """
     import pandas
 
     unknown = [name for name in by if name not in frame.columns]
     if unknown:
         raise UsageError(f"--by {', '.join(unknown)}: no such column; allowed: {', '.join(frame.columns)}")
-    keys = list(by) or kept_apart(frame)
-    shown = list(by) or [name for name in keys if name == "Scenario" or name in varied(frame)]
+    by = list(dict.fromkeys(by))
+    if figures := [name for name in by if name in FIGURES]:
+        allowed = ", ".join(name for name in frame.columns if name not in FIGURES)
+        raise UsageError(f"--by {', '.join(figures)}: what is summarized merges no rows; allowed: {allowed}")
+    keys = by or kept_apart(frame)
+    shown = by or [name for name in keys if name == "Scenario" or name in varied(frame)]
     if not shown:
         shown = keys
     if not by:

@@ -32,7 +32,8 @@ class ShippedFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """A Path; whoever reads it says where it cannot be read."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if os.sep not in os.fsdecode(value) and not path.exists():
+        # os.path, unlike Path, says of a name that is too long that it is not there.
+        if os.sep not in os.fsdecode(value) and not os.path.exists(path):
             name = path.name.removesuffix(".json")
             if name in self.names():
                 return self._folder / f"{name}.json"

@@ -95,7 +95,7 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
         repetition = line["repetition"]
         table.add_row(
             line["scenario"] if repetition == 1 else f"{line['scenario']} #{repetition}",
-            rate_text(load["requests_per_s"] if load.get("ok") else None),
+            rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
             str(load.get("failed", 0)),

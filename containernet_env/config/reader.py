@@ -22,8 +22,9 @@ from typing import Any
 from containernet_env.base.errors import ConfigError, Problem
 from containernet_env.config.positions import Location, Occurrence, Positions
 
-# A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory.
-MAX_FILE_BYTES = 4 << 20
+# A config is written by hand; the bound keeps a wrong path (a device, a disk image) from filling the memory, and a file
+# that is wrong in every place from taking long.
+MAX_FILE_BYTES = 1 << 20
 _MAX_DEPTH = 32
 # An integer of more digits than this is no quantity of ours, and Python refuses to parse it beyond 4300.
 _MAX_DIGITS = 40

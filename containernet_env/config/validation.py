@@ -242,8 +242,20 @@ def _in_document(loc: tuple[int | str, ...], value: Any) -> Location:
     return tuple(location)
 
 
+@cache
 def _allowed(model: type[StrictModel], key: str) -> str | None:
-    schema = model.model_json_schema(by_alias=True)["properties"].get(key, {})
+    whole = model.model_json_schema(by_alias=True)
+    schema = whole["properties"].get(key, {})
     # Where one value stands for a list of one, the value's own description comes first.
-    described = (schema, *schema.get("anyOf", ()))
-    return next((kind["description"] for kind in described if "description" in kind), None)
+    kinds = (schema, *schema.get("anyOf", ()))
+    described = (kind["description"] for kind in kinds if "description" in kind)
+    return next(described, None) or next(filter(None, (_form(kind, whole.get("$defs", {})) for kind in kinds)), None)
+
+
+def _form(schema: dict[str, Any], models: dict[str, Any]) -> str | None:
+    """An object or a list, by its JSON Schema."""
+    if "$ref" in schema:
+        return f"an object with the keys {', '.join(models[schema['$ref'].rpartition('/')[2]]['properties'])}"
+    if schema.get("type") == "array":
+        return f"a list of {schema['minItems']} to {schema['maxItems']} entries"
+    return None

@@ -53,7 +53,7 @@ class ResultsFile:
         A last line without its end (a run that was killed while writing) is ended, so that it is never
         joined with the next row. Raises UsageError where the file cannot be written or is not ours.
         """
-        created = not self.path.exists()
+        created = not os.path.exists(self.path)  # False for a name that is too long, where Path raises
         if not created and not self.path.is_file() and not self.path.is_dir():
             raise UsageError(f"cannot write results to {self.path}: it is no regular file")
         try:
@@ -131,6 +131,8 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     """
     import pandas
 
+    if path.is_char_device():
+        raise UsageError(f"cannot read {path}: it is a device, which may have no end")
     try:
         # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
         lines = path.read_bytes().decode().split("\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.ownership import give_to_caller
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
+from containernet_env.results.run_shown import SHOWN
 
 MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
     "manifest.json",
@@ -193,6 +195,8 @@ def _is_run(path: Path) -> bool:
 def _text(path: Path) -> str | None:
     """What the file holds; ``None`` where there is none."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} cannot be read: it is no regular file\n  {_REMEDY}")
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
@@ -210,9 +214,10 @@ def _read(path: Path, form: type[RunFile]) -> Mapping[str, Any] | None:
     if text is None:
         return None
     try:
-        return _known(json.loads(text), str(path), form)
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}\n  {_REMEDY}") from error
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON that can be read: {error}\n  {_REMEDY}") from error
+    return _known(value, str(path), form)
 
 
 def _read_lines(path: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]], int]:
@@ -221,7 +226,7 @@ def _read_lines(path: Path, form: type[RunFile]) -> tuple[list[Mapping[str, Any]
     for number, text in enumerate((_text(path) or "").splitlines(), start=1):
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             torn += 1
             continue
         lines.append(_known(value, f"{path}, line {number},", form))
@@ -236,9 +241,11 @@ def _known(value: Any, where: str, form: type[RunFile]) -> Mapping[str, Any]:
     assert isinstance(value, dict)
     try:
         form.model_validate(value)
+        SHOWN[form].model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        got = textwrap.shorten(json.dumps(first["input"], default=str), 100)
+        # Unlike json.dumps it bounds how deep it looks.
+        got = textwrap.shorten(reprlib.repr(first["input"]), 100)
         raise UsageError(f"{where} is not of its form: {place}: {first['msg']}; got {got}\n  {_REMEDY}") from error
     return value

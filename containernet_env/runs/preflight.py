@@ -37,10 +37,10 @@ def check(plan: Plan, out: Path | None = None) -> str:
 
 def _check_results(out: Path) -> None:
     """That rows can be appended to a file, as far as `results.csv_file.ResultsFile` finds that out by reading."""
-    nearest = next(parent for parent in out.absolute().parents if parent.exists())
+    nearest = next(parent for parent in out.absolute().parents if os.path.exists(parent))
     if not nearest.is_dir():
         raise UsageError(f"cannot write results to {out}: {nearest} is not a directory")
-    if out.exists() and not out.is_file() and not out.is_dir():
+    if os.path.exists(out) and not out.is_file() and not out.is_dir():
         raise UsageError(f"cannot write results to {out}: it is no regular file")
     try:
         with out.open("rb") as file:

@@ -57,8 +57,21 @@ func start(t testing.TB) *session {
 
 func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 	t.Helper()
+	options := fakes(func(far io.Closer) { t.Cleanup(func() { far.Close() }) })
+	options.PortDown = server.PortDown
+	options.Failed = func(err error) { t.Errorf("the data path failed: %v", err) }
+	e, err := emulator.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// fakes makes TAPs that are socket pairs; keep is told of each far end.
+func fakes(keep func(far io.Closer)) emulator.Options {
 	taken := map[string]bool{}
-	e, err := emulator.Start(emulator.Options{
+	return emulator.Options{
 		OpenTap: func(spec device.TapSpec) (device.Device, error) {
 			if taken[spec.IfName] {
 				return nil, fmt.Errorf("interface %q exists already", spec.IfName)
@@ -68,7 +81,7 @@ func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 				return nil, err
 			}
 			taken[spec.IfName] = spec.IfName == "taken"
-			t.Cleanup(func() { far.Close() })
+			keep(far)
 			return near, nil
 		},
 		OpenTest: func() (ends [2]device.TestEnd, err error) {
@@ -81,14 +94,7 @@ func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 			}
 			return ends, nil
 		},
-		PortDown: server.PortDown,
-		Failed:   func(err error) { t.Errorf("the data path failed: %v", err) },
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(e.Stop)
-	return e
 }
 
 // localize puts the pid of the session's host where an example has its own.

@@ -92,7 +92,7 @@ def test_every_command_is_a_module_and_listed_in_the_help(capsys):
         (b"", "  file: is empty; got 0 bytes; allowed: one JSON value\n"),
         (b"\x7fELF\x02\x01\x01\x00\xc0", "  line 1, column 9: is not UTF-8 text; got 0xc0\n"),
         (b"\x00\x00", "  line 1, column 1: is not JSON: expecting value; got \\x00\\x00\n"),
-        (b" " * (5 << 20), f"  file: is too large; got more than {MAX_FILE_BYTES} bytes; allowed: 4194304 bytes\n"),
+        (b" " * (5 << 20), f"  file: is too large; got more than {MAX_FILE_BYTES} bytes; allowed: 1048576 bytes\n"),
     ],
 )
 @pytest.mark.parametrize("name", ["config.json", b"\xff.json"])

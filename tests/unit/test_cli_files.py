@@ -12,9 +12,11 @@ from click.shell_completion import ShellComplete, get_completion_class
 from click.testing import CliRunner
 
 from containernet_env.base import assets
+from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.cli import group
 from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
+from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs import version
 
 COMPLETE = "_CONTAINERNET_ENV_COMPLETE"
@@ -137,3 +139,15 @@ def test_completion_of_verbs_imports_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=assets.ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+@pytest.mark.parametrize("words", [["check", "x" * 300], ["run", "3node-3ms", "x" * 300, "--dry-run"]])
+def test_a_name_that_is_too_long_for_a_file_is_refused(words: list[str]) -> None:
+    """OSError, with a traceback."""
+    result = CliRunner().invoke(group, words, standalone_mode=False)
+    assert isinstance(result.exception, ContainernetEnvError) and "File name too long" in str(result.exception)
+
+
+def test_rows_for_a_file_whose_name_is_too_long_are_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match="File name too long"):
+        ResultsFile(folder / ("x" * 300)).open()

@@ -85,6 +85,10 @@ def test_the_object_form_says_everything(tmp_path):
     assert config.scenarios == tmp_path / "mine/x.json"
 
 
+def test_what_is_allowed_is_said_of_lists_that_are_missing_too(tmp_path):
+    assert problems(tmp_path, {})["$.nodes"] == ("is missing", None, "a list of 1 to 100 entries")
+
+
 @settings(deadline=None)
 @given(
     st.lists(

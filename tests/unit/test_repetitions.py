@@ -94,3 +94,16 @@ def _group() -> object:
     from containernet_env.cli import group
 
     return group
+
+
+def test_rows_are_merged_by_no_figure(tmp_path: Path) -> None:
+    """As JSON the table was a traceback: it had that column twice."""
+    frame = write(tmp_path / "out.csv", {"50%": "0.01"})
+    with pytest.raises(UsageError, match=r"--by 50%: what is summarized merges no rows; allowed: TestType, "):
+        summarize(frame, ["TestType", "50%"])
+
+
+def test_a_column_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
+    """The same."""
+    frame = write(tmp_path / "out.csv", {"50%": "0.01"})
+    assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]

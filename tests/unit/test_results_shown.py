@@ -232,3 +232,9 @@ def test_lines_that_cannot_be_read_are_refused_without_a_traceback(
     with pytest.raises(SystemExit) as ended:
         main(["show", str(made.path)])
     assert ended.value.code == 2
+
+
+def test_a_device_is_no_results_file() -> None:
+    """/dev/zero was read until the memory was full."""
+    done = CliRunner().invoke(group, ["results", "/dev/null"])
+    assert isinstance(done.exception, UsageError) and "it is a device" in str(done.exception)

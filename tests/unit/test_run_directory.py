@@ -163,3 +163,82 @@ def test_show_of_a_run_that_failed_at_once_says_so(tmp_path: Path) -> None:
     RunDirectory(tmp_path / "out.csv", "run-1").add_event("run_began", "run run-1")
     shown = CliRunner().invoke(group, ["show", str(tmp_path / "out.csv")], catch_exceptions=False)
     assert "manifest.json is missing" in shown.output
+
+
+def edited(directory: RunDirectory, name: str, *place: str | int) -> str:
+    """What `show` says of a run directory from one file of which something was taken away by hand."""
+    path = directory.path / name
+    value = json.loads(path.read_text().splitlines()[0] if name.endswith("l") else path.read_text())
+    items = value
+    for step in place[:-1]:
+        items = items[step]
+    del items[place[-1]]
+    path.write_text(json.dumps(value))
+    done = CliRunner().invoke(group, ["show", str(directory.path), "--events"])
+    assert isinstance(done.exception, UsageError), repr(done.exception)
+    return str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("manifest.json", ("plan", "hosts")),
+        ("manifest.json", ("plan", "hosts", 0, "role")),
+        ("manifest.json", ("plan", "config", "path")),
+        ("network.json", ("proofs", 0, "pairs", 0, "expected_ns")),
+        ("scenarios.jsonl", ("findings", 0, "text")),
+    ],
+)
+def test_what_is_missing_in_an_edited_run_is_named_and_is_no_key_error(
+    directory: RunDirectory, name: str, place: tuple[str | int, ...]
+) -> None:
+    said = edited(directory, name, *place)
+    assert str(directory.path / name) in said and ".".join(map(str, place)) in said and "Field required" in said
+
+
+def test_a_throughput_taken_out_of_a_run_is_a_dash_and_no_key_error(directory: RunDirectory) -> None:
+    path = directory.path / "scenarios.jsonl"
+    line = json.loads(path.read_text().splitlines()[0])
+    del line["load"]["requests_per_s"]
+    path.write_text(json.dumps(line))
+    done = CliRunner().invoke(group, ["show", str(directory.path)])
+    assert done.exit_code == 0, repr(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("scenarios.jsonl", "seconds", "1.5"),
+        ("scenarios.jsonl", "seconds", float("inf")),
+        ("events.jsonl", "at_ns", "1"),
+    ],
+)
+def test_a_number_of_an_edited_run_that_is_none_is_named(
+    directory: RunDirectory, name: str, key: str, value: object
+) -> None:
+    path = directory.path / name
+    line = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps(line | {key: value}))
+    with pytest.raises(UsageError, match=rf"{name}, line 1, is not of its form: {key}: "):
+        read_run(directory.path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"schema":1,"run_id":' + "[" * 900 + "]" * 900 + "}"])
+def test_a_manifest_that_is_nested_too_deeply_is_refused(directory: RunDirectory, text: str) -> None:
+    """RecursionError, with a traceback."""
+    (directory.path / "manifest.json").write_text(text)
+    with pytest.raises(UsageError, match=r"manifest\.json is"):
+        read_run(directory.path)
+
+
+def test_an_event_that_is_nested_too_deeply_is_left_out(directory: RunDirectory) -> None:
+    with (directory.path / "events.jsonl").open("a") as file:
+        file.write("[" * 100_000 + "\n")
+    assert read_run(directory.path).torn == 1
+
+
+def test_a_fifo_in_a_run_directory_is_refused_and_not_waited_for(directory: RunDirectory) -> None:
+    (directory.path / "network.json").unlink()
+    os.mkfifo(directory.path / "network.json")
+    with pytest.raises(UsageError, match=r"network\.json cannot be read: it is no regular file"):
+        read_run(directory.path)

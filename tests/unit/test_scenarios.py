@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.config.scenario_schema import RawRead
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.selection import select
@@ -460,3 +461,23 @@ def test_loading_the_data_set_makes_it():
     dataset = Dataset(8, 256, 50)
     assert dataset.present_after(dataset.load, False)
     assert dataset.load.clients <= dataset.load.total
+
+
+def test_what_is_allowed_is_said_of_objects_that_are_missing_too(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(write(tmp_path, {"scenarios": [{"type": "txn"}]}))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.message) == ("$.scenarios[0].load", "is missing")
+    assert str(problem.allowed).startswith("an object with the keys total, duration, rate, ")
+
+
+def test_many_blocks_that_lack_keys_are_told_in_time(tmp_path, monkeypatch):
+    """15 KB took 6 s: what is allowed was worked out again for each of them."""
+    made = []
+    whole = RawRead.model_json_schema.__func__
+    monkeypatch.setattr(
+        RawRead, "model_json_schema", classmethod(lambda kind, **rest: made.append(kind) or whole(kind, **rest))
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_scenarios(write(tmp_path, {"scenarios": [{"type": "read"}] * 500}))
+    assert len(caught.value.problems) == 1000 and len(made) <= 2

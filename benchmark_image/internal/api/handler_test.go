@@ -29,6 +29,9 @@ import (
 const asClient = "TEST_AS_BENCHMARK_CLIENT"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asDecoder) != "" {
+		os.Exit(decodeOnly())
+	}
 	if os.Getenv(asClient) != "" {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		signals := make(chan os.Signal, 1)
@@ -108,6 +111,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
 		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
 		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"an integer in 0..1048576 bytes"`},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","keyPrefix":"a\u0000b"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := send(t, c.method, url+c.path, c.body)

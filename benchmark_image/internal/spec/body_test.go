@@ -154,6 +154,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
 		{read, `{"endpoints":"a:1","keySize":8,"valSize":64}`, "valSize", "verify"},
 		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
+		{put, `{"endpoints":"a:1","keyPrefix":"a\u0000"}`, "keyPrefix", "none of them zero"},
 		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
 		{read, `{"endpoints":"a:1","keySize":1,"keySpace":63}`, "keySize", "at least 2 bytes"},
 	} {

@@ -221,7 +221,7 @@ var (
 		at: func(s *Spec) any { return &s.ZipfExponent },
 	})
 	paramKeyPrefix = parameter(Parameter{
-		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
+		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText, Form: "at most 4096 bytes of Unicode text, none of them zero",
 		Usage: "prefix of each generated key",
 		at:    func(s *Spec) any { return &s.Prefix },
 	})

@@ -21,7 +21,7 @@ func (s *Spec) Validate() *Problem {
 			}
 		}
 	}
-	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateKeyOrder, s.validateKeySpace}
+	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validatePrefix, s.validateKeyOrder, s.validateKeySpace}
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange
 	}
@@ -75,6 +75,14 @@ func (s *Spec) validateTarget() *Problem {
 	}
 	if !slices.Contains(s.Endpoints, s.TargetMember) {
 		return s.problem(paramTargetMember, "one of the endpoints "+Clip(strings.Join(s.Endpoints, ", ")))
+	}
+	return nil
+}
+
+// validatePrefix refuses what no key may hold: a range that ends with a zero byte means all keys to etcd.
+func (s *Spec) validatePrefix() *Problem {
+	if strings.Contains(s.Prefix, "\x00") {
+		return s.problem(paramKeyPrefix, paramKeyPrefix.Allowed())
 	}
 	return nil
 }

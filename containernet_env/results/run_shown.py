@@ -1,0 +1,139 @@
+"""What has to be in the files of a run directory so that the run can be shown: they may have been edited since.
+
+The forms that a run writes (``run_files``) leave the inside of plan, machine and results open; here is what of it is
+read. Keys that are not read are of no concern.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, RunFile, ScenarioLine
+
+# What an int64 holds: larger ones are no times, and leave what a float can hold.
+_Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+
+class _Program(_Part):
+    version: str | None = None
+
+
+class _File(_Part):
+    path: str
+
+
+class _Host(_Part):
+    role: str
+
+
+class _Plan(_Part):
+    config: _File
+    hosts: list[_Host]
+
+
+class _Machine(_Part):
+    cores: int | None
+    cpu_model: str | None
+    kernel: str
+
+
+class _Links(_Part):
+    links: str
+    network: str
+    network_version: str | None
+
+
+class _Store(_Part):
+    kind: str
+    version: str
+    leader_at_start: str | None
+
+
+def _or_none(value: object) -> object:
+    """An object without keys is what a run writes that was not brought up."""
+    return None if value == {} else value
+
+
+_ABSENT = BeforeValidator(_or_none)
+
+
+class ShownManifest(_Part):
+    """manifest.json."""
+
+    began: str
+    program: _Program
+    config_hash: str
+    plan: _Plan
+    machine: Annotated[_Machine | None, _ABSENT]
+    links: Annotated[_Links | None, _ABSENT]
+    store: Annotated[_Store | None, _ABSENT]
+
+
+class _Pair(_Part):
+    a: str
+    b: str
+    expected_ns: _Nanoseconds
+    measured_ns: _Nanoseconds | None
+
+
+class _Proof(_Part):
+    passed: bool
+    problems: list[str]
+    unproved: list[str]
+    pairs: list[_Pair]
+
+
+class ShownNetwork(_Part):
+    """network.json."""
+
+    proofs: list[_Proof]
+
+
+class _Times(_Part):
+    percentiles_s: dict[str, float | None] = {}
+
+
+class _Load(_Part):
+    ok: int = 0
+    failed: int = 0
+    requests_per_s: float | None = None
+    response_time: _Times | None = None
+
+
+class _Finding(_Part):
+    text: str
+
+
+class ShownScenario(_Part):
+    """A line of scenarios.jsonl."""
+
+    scenario: str
+    repetition: int
+    seconds: float
+    leader: str | None
+    error: str | None
+    findings: list[_Finding]
+    load: _Load | None
+
+
+class ShownEvent(_Part):
+    """A line of events.jsonl."""
+
+    at_ns: _Nanoseconds
+    kind: str
+    text: str
+
+
+SHOWN: dict[type[RunFile], type[Any]] = {
+    Manifest: ShownManifest,
+    NetworkFile: ShownNetwork,
+    ScenarioLine: ShownScenario,
+    EventLine: ShownEvent,
+}
+"""The form of a file as a run writes it -> what is read of it."""

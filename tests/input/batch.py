@@ -1,0 +1,349 @@
+"""A number of generated inputs of one kind, in a process of its own: ``python -m tests.input.batch KIND COUNT``.
+
+Exit status 1 and the shortest input that was found where a property does not hold. With ``--random`` the inputs are
+others each time; a failure then prints how to reproduce it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas  # noqa: F401  # imported here, so that no input is charged for it
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from containernet_env.base.errors import UsageError
+from containernet_env.config.export import schema_of
+from containernet_env.config.reader import read_document
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
+from containernet_env.load.request import request_of
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import PlanOptions
+from containernet_env.results.csv_file import ResultsFile, load
+from tests.input import guard, tables, texts, valid
+from tests.input.run_directories import FILES
+
+ROOT = Path(__file__).resolve().parents[2]
+_SHIPPED = ROOT / "configs"
+_REQUEST = json.loads((ROOT / "docs/benchmark-request.schema.json").read_text())
+
+
+def _values(folder: Path) -> list[Any]:
+    return [json.loads(json.dumps(read_document(path).value, default=float)) for path in sorted(folder.glob("*.json"))]
+
+
+_RICH_TOPOLOGY = {
+    "subnet": "10.0.0.0/24",
+    "nodes": [
+        {"ip": "10.0.0.1", "name": "a", "mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"},
+        {
+            "ip": "10.0.0.2",
+            "mem": "unlimited",
+            "cpus": "0.5",
+            "link": {
+                "to_switch": {
+                    "delay": "3ms",
+                    "bandwidth": 10,
+                    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
+                    "loss": {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": 0.5},
+                    "queue": "64k",
+                    "seed": 1,
+                },
+                "from_switch": {"delay": "1ms", "bandwidth": "unlimited", "loss": 0.01},
+            },
+        },
+    ],
+    "client": {"ip": "10.0.0.9", "mem": "1g", "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
+    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "1s", "data": "tmpfs"},
+    "scenarios": "scenarios.json",
+}
+_RICH_SCENARIOS = {
+    "dataset": {"keySize": 8, "valSize": 256, "keys": 1000, "keyPrefix": "data/"},
+    "scenarios": [
+        {
+            "type": "write",
+            "load": {"duration": "2s", "rate": [10, 20.5], "arrival": "poisson", "clients": [1, 2], "conns": 1},
+            "data": [{"keySize": 4, "valSize": 64}],
+            "target": ["leader", "etcd1"],
+            "keys": ["zipfian", "uniform"],
+            "zipfExponent": 1.2,
+            "keySpace": 100,
+        },
+        {
+            "type": "read",
+            "load": {"total": 10, "clients": 1, "conns": 1, "warmup": "1s", "timeout": "2s", "stallTimeout": "5s"},
+            "consistency": ["l", "s"],
+            "span": {"from": "data/1", "to": "data/9"},
+            "limit": 3,
+            "keysOnly": True,
+        },
+        {
+            "type": "mixed",
+            "load": {"total": 9, "clients": 1, "conns": 1},
+            "ratio": 0.5,
+            "consistency": "l",
+            "spanKeys": 2,
+        },
+        {"type": "txn", "load": {"total": 9, "clients": 1, "conns": 1, "warmup": 3}, "keys": "shuffled"},
+    ],
+}
+
+
+class Kinds:
+    """Each method is the property of one kind; the scratch folder holds what its input is written to."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self.topology = scratch / "topology.json"
+        self.scenarios = scratch / "scenarios.json"
+        self.out = scratch / "out.csv"
+        self.run = scratch / "run"
+        (self.run / "logs").mkdir(parents=True)
+        self.schema = {kind: Draft202012Validator(schema_of(kind)) for kind in ("config", "scenarios")}
+        self.good_topology = str(_SHIPPED / "3node-3ms.json")
+
+    @property
+    def strategies(self) -> dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]]:
+        """Kind -> what is generated, and the property."""
+        return {
+            "topologies": (texts.json_files([*_values(_SHIPPED), _RICH_TOPOLOGY, _RICH_TOPOLOGY]), self.a_topology),
+            "scenarios": (
+                texts.json_files([*_values(_SHIPPED / "scenarios"), _RICH_SCENARIOS, _RICH_SCENARIOS]),
+                self.a_scenario_file,
+            ),
+            "valid": (st.tuples(valid.topologies(), valid.scenario_files()), self.valid_files),
+            "tables": (tables.tables(), self.a_table),
+            "runs": (st.fixed_dictionaries({}, optional=_run_files()), self.a_run_directory),
+            "words": (_command_lines(self), self.a_command_line),
+        }
+
+    def a_topology(self, content: bytes) -> None:
+        """What `check` takes is planned, and the JSON Schema takes it too; what is refused names its file."""
+        self.topology.write_bytes(content)
+        result = guard.answer("check", str(self.topology))
+        # A good one may name a scenario file that is not there.
+        if guard.judged(result, self.topology, "is refused:\n"):
+            planned = guard.answer("run", str(self.topology), str(self.out), "--dry-run")
+            assert planned.code == 0, planned
+            self._keeps_to_its_schema(self.topology, "config")
+        else:
+            _says_what_is_allowed(result.err)
+
+    def a_scenario_file(self, content: bytes) -> None:
+        """The same of scenario files."""
+        self.scenarios.write_bytes(content)
+        words = (self.good_topology, "--scenarios", str(self.scenarios))
+        result = guard.answer("check", *words)
+        if guard.judged(result, self.scenarios):
+            planned = guard.answer("run", *words, "--dry-run")
+            assert planned.code == 0, planned
+            self._keeps_to_its_schema(self.scenarios, "scenarios")
+        else:
+            _says_what_is_allowed(result.err)
+
+    def _keeps_to_its_schema(self, path: Path, kind: str) -> None:
+        # As other readers of JSON have it: numbers that are no integers are floats.
+        value = json.loads(json.dumps(read_document(path).value, default=float))
+        problems = [error.message for error in self.schema[kind].iter_errors(value)]
+        assert not problems, problems
+
+    def valid_files(self, files: tuple[Any, Any]) -> None:
+        """What the documents allow is accepted and planned, its hashes tell the same however it is written, and the
+        benchmark server takes every request that follows."""
+        topology, scenarios = files
+        self.topology.write_text(json.dumps(topology))
+        self.scenarios.write_text(json.dumps(scenarios))
+        with guard.bounded():
+            self._keeps_to_its_schema(self.topology, "config")
+            self._keeps_to_its_schema(self.scenarios, "scenarios")
+        scenario_words = ("--scenarios", str(self.scenarios))
+        targets = {name for block in scenarios["scenarios"] for name in block["target"]}
+        names = [node.get("name", f"etcd{number}") for number, node in enumerate(_nodes(topology), 1)]
+        assert "etcd1" in names or "etcd1" not in targets
+        for words in (("check", str(self.topology)), ("run", str(self.topology), "--dry-run")):
+            planned = guard.answer(*words, *scenario_words)
+            assert planned.code == 0, planned
+        guard.judgements["accepted"] += 1
+        plan = self._plan()
+        values = json.dumps(plan_values(plan), allow_nan=False)
+        assert plan.estimated_s > 0
+        endpoints = {member.name: f"{member.ip}:2379" for member in plan.config.nodes}
+        for planned_scenario in plan.scenarios:
+            path, body = request_of(planned_scenario.scheduled.scenario, endpoints, 60.0)
+            Draft202012Validator(_REQUEST | {"anyOf": [{"$ref": f"#/$defs/{path.rpartition('/')[2]}"}]}).validate(body)
+        self.topology.write_text(json.dumps(topology, indent=3, sort_keys=True))
+        self.scenarios.write_text("// the same\n" + json.dumps(scenarios, indent=1, sort_keys=True))
+        again = self._plan()
+        assert config_hash(again) == config_hash(plan)
+        assert [item.scheduled for item in again.scenarios] == [item.scheduled for item in plan.scenarios]
+        assert len(json.dumps(plan_values(again))) == len(values)
+
+    def _plan(self) -> Any:
+        return build_plan(load_config(self.topology), load_scenarios(self.scenarios), PlanOptions(machine_cores=2))
+
+    def a_table(self, case: tuple[bytes, tuple[str, ...]]) -> None:
+        """`results` shows it or names it; a run would append to it whole or leave it as it is."""
+        content, options = case
+        self.out.write_bytes(content)
+        guard.judged(guard.answer("results", str(self.out), *options), self.out, "--by")
+        would = guard.judged(guard.answer("run", self.good_topology, str(self.out), "--dry-run"), self.out)
+        assert self.out.read_bytes() == content
+        results = ResultsFile(self.out)
+        with guard.bounded():
+            try:
+                results.open()
+            except UsageError as refusal:
+                assert str(self.out) in str(refusal) and self.out.read_bytes() == content and not would
+                return
+            assert would
+            try:
+                self._appends(results, content)
+            finally:
+                results.close()
+
+    def _appends(self, results: ResultsFile, content: bytes) -> None:
+        before = self.out.read_bytes()
+        if content.partition(b"\n")[1]:
+            assert before.startswith(content)
+        results.append({"TestType": "mark\n", "ClusterSize": "3"})
+        after = self.out.read_bytes()
+        assert after.startswith(before) and after.endswith(b"\n") and before.endswith(b"\n")
+        assert after[len(before) :].count(b"\n") == 1
+        with contextlib.suppress(UsageError):
+            frame = load(self.out, lambda text: None)
+            assert (frame["TestType"].iloc[-1], frame["ClusterSize"].iloc[-1]) == ("mark", 3)
+
+    def a_run_directory(self, files: dict[str, bytes]) -> None:
+        """`show` shows it, or names the file in which something is wrong."""
+        for name in FILES:
+            (self.run / name).unlink(missing_ok=True)
+        for name, content in files.items():
+            (self.run / name).write_bytes(content)
+        guard.judged(guard.answer("show", str(self.run), "--events"), self.run)
+
+    def a_command_line(self, words: list[str]) -> None:
+        """Whatever the words are, the answer is 0 or a message with exit status 2, or 3 for what is not installed."""
+        result = guard.answer(*words)
+        if result.code != 3 or "containernet" not in words:
+            guard.judged(result, "Error: ")
+
+
+# Of what can be read as no value at all nobody knows what was meant.
+_NO_VALUE = ("is not JSON", "is not UTF-8", "cannot be read")
+
+
+def _says_what_is_allowed(message: str) -> None:
+    """Each problem has its place in the file, and what may stand there."""
+    first, *problems = message.splitlines()
+    assert first.endswith(" is refused:") and problems, message
+    for problem in problems:
+        told = "; allowed: " in problem or any(said in problem for said in _NO_VALUE)
+        assert told or problem.endswith(" more"), problem
+
+
+def _nodes(topology: Any) -> Any:
+    return topology if isinstance(topology, list) else topology["nodes"]
+
+
+def _run_files() -> dict[str, st.SearchStrategy[bytes]]:
+    def lines(base: Any) -> st.SearchStrategy[bytes]:
+        return st.lists(texts.json_files([base]), max_size=3).map(b"\n".join)
+
+    return {name: lines(base) if name.endswith(".jsonl") else texts.json_files([base]) for name, base in FILES.items()}
+
+
+def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
+    kinds.topology.write_bytes(Path(kinds.good_topology).read_bytes())
+    (kinds.scratch / "empty").write_bytes(b"")
+    files = ["3node-3ms", "quick", str(kinds.topology), str(kinds.scratch), str(kinds.scratch / "empty"), "/dev/null"]
+    odd = ["", "-", "--", "-h", "--help", "x" * 5000, "\udcff", "ä", "*", "[", "[!", "[a-", "?", "\n", "%s", "{}", "-1"]
+    globs = ["write", "read", "*", "w*", "[w]*", "write,read", "!x", "**" * 50]
+    numbers = ["0", "1", "1000", "1001", "-1", "1e3", "1.5", "9" * 30, "\uff11", "65535", "65536", "nan", " 1", "0x10"]
+    tolerances = [
+        "1ms",
+        "15%",
+        "1ms,15%",
+        "15%,1ms",
+        "1ms,1ms",
+        ",",
+        "%",
+        "nan%",
+        "1e9%",
+        "-1%",
+        "9" * 20 + "s",
+        "0.5ns",
+    ]
+    known = ["check", "run", "results", "show", "schema", "--version", "chek"]
+    options = ["--only", "--repeat", "--rtt-tolerance", "--scenarios", "--links", "--switches", "--engine", "--port"]
+    options += ["--congestion-control", "--quick", "--by", "--json", "--csv", "--events", "--dry-run", "--repeat=1"]
+    values = ["auto", "netem", "emulator", "ovs", "bridge", "builtin", "containernet", "cubic", "reno", "TestType"]
+    text = st.text(st.characters(exclude_characters="\0"), max_size=6)
+    word = st.one_of(*(st.sampled_from(one) for one in (files, odd, globs, numbers, tolerances, options, values)), text)
+    pairs = st.one_of(
+        st.tuples(st.just("--only"), st.sampled_from(globs + odd)),
+        st.tuples(st.just("--repeat"), st.sampled_from(numbers)),
+        st.tuples(st.just("--rtt-tolerance"), st.sampled_from(tolerances) | text),
+        st.tuples(st.sampled_from(options), word),
+        st.tuples(word),
+    )
+    rest = st.lists(pairs, max_size=4).map(lambda found: [one for pair in found for one in pair])
+    return st.builds(
+        lambda command, file, more: [command, *file, *more, *(["--dry-run"] if command == "run" else [])],
+        st.sampled_from(known),
+        st.lists(st.sampled_from(files * 3 + odd), max_size=2),
+        rest,
+    )
+
+
+def _begins(*_: object, **__: object) -> None:
+    raise UsageError("a run would begin here: an option took --dry-run for its value")
+
+
+def main() -> None:
+    """Check one kind; hypothesis tells of a failure."""
+    kind, count = sys.argv[1], int(sys.argv[2])
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        kinds = Kinds(Path(scratch) / "in")
+        from containernet_env.runs import measure
+
+        measure.carry_out = _begins  # type: ignore[assignment]
+        strategy, property_of = kinds.strategies[kind]
+
+        # The guard has a deadline of its own; to explain a failure takes longer than to find it.
+        @settings(
+            max_examples=count,
+            derandomize="--random" not in sys.argv,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate, Phase.shrink],
+            print_blob=True,
+        )
+        @given(strategy)
+        def holds(value: Any) -> None:
+            property_of(value)
+
+        # What is imported on first use is imported before anything is watched.
+        for words in (("check", "3node-3ms"), ("run", "3node-3ms", "--dry-run"), ("schema",), ("--version",)):
+            guard.answer(*words)
+        guard.install()
+        holds()
+        left = sorted(str(path.relative_to(scratch)) for path in Path(scratch).rglob("*"))
+        allowed = {"topology.json", "scenarios.json", "out.csv", "run", "logs", "empty", *FILES}
+        assert {Path(path).name for path in left} <= {"in", *allowed}, left
+    print(f"{kind}: {dict(guard.judgements)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What a command may do with any input: nothing but answer."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import resource
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from containernet_env import cli
+
+LONGEST_S = 20
+"""An input that takes longer hangs. The slowest that were seen take a tenth of a second."""
+MEMORY_BYTES = 768 << 20
+"""What all inputs of a batch may take beside the program itself."""
+
+_ALTERS = frozenset(
+    {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"}
+)
+_STARTS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill"})
+_CONNECTS = frozenset({"socket.connect", "socket.bind"})
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+class Forbidden(BaseException):
+    """A command did what none may do with its input; no ``except Exception`` holds it up."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+judgements: Counter[str] = Counter()
+"""How many inputs were accepted and how many refused so far."""
+_watched = False
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if not _watched:
+        return
+    if event == "open" and isinstance(arguments[2], int) and arguments[2] & _WRITES:
+        raise Forbidden(f"it opens {arguments[0]!r} for writing")
+    if event in _ALTERS or event in _STARTS or event in _CONNECTS:
+        raise Forbidden(f"{event} {arguments[:2]!r}")
+
+
+def _too_long(signum: int, frame: FrameType | None) -> None:
+    raise Forbidden(f"no answer after {LONGEST_S} s")
+
+
+def install() -> None:
+    """Watch this process from now on, and bound its memory; to be called once, when everything is imported."""
+    sys.addaudithook(_audit)
+    signal.signal(signal.SIGALRM, _too_long)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
+    # Root would try the kernel out for some options: what is asked here is the input alone.
+    os.geteuid = lambda: 65534
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """What is done here has to end in time."""
+    signal.alarm(LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def answer(*words: str) -> Answer:
+    """Run a command in this process; whatever it raises but an exit comes out here."""
+    global _watched
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    code: object = None
+    with bounded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        _watched = True
+        try:
+            cli.main(list(words))
+        except SystemExit as ended:
+            code = ended.code
+        finally:
+            _watched = False
+    assert isinstance(code, int), f"exit status {code!r}"
+    printed = []
+    for stream in (out, err):
+        stream.flush()
+        printed.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
+    return Answer(code, *printed)
+
+
+def judged(result: Answer, *named: object) -> bool:
+    """Whether the input was accepted; what was refused says so in a message that names one of ``named``."""
+    assert "Traceback" not in result.out + result.err
+    assert result.code in (0, 2), result
+    judgements["accepted" if result.code == 0 else "refused"] += 1
+    if result.code == 0:
+        return True
+    # Notes about rows that are left out may come first.
+    assert any(line.startswith(("Error: ", "Usage: ")) for line in result.err.splitlines()), result.err
+    assert len(result.err) < 200_000, f"{len(result.err)} characters of message"
+    assert any(str(name) in result.err for name in named), result.err
+    return False

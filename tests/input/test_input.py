@@ -1,0 +1,91 @@
+"""Bad input of every kind: accepted, or refused with a message that names it; nothing else happens.
+
+``CONTAINERNET_ENV_INPUTS`` is how many inputs are generated in all, 5,000 unless it is set. As many as that are the
+same each time; any other number takes new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT = 5000
+INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or DEFAULT)
+# Percent of all inputs. Those of `valid` and `tables` take the longest: the first plan every file twice, the others
+# have columns by the hundred thousand.
+SHARES = {"topologies": 27, "scenarios": 25, "runs": 18, "words": 14, "tables": 10, "valid": 6}
+SLOWEST_S = 0.2
+"""What an input may take on average, so that a batch that hangs ends."""
+
+Ended = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+    """Kind -> its batch, as many at a time as there are cores, the longest first."""
+    folder = tmp_path_factory.mktemp("input")
+    environment = os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    random = () if INPUTS == DEFAULT else ("--random",)
+
+    def run(kind: str) -> Ended:
+        count = INPUTS * SHARES[kind] // 100
+        command = [sys.executable, "-m", "tests.input.batch", kind, str(count), *random]
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60 + SLOWEST_S * count,
+        )
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {kind: pool.submit(run, kind) for kind in reversed(SHARES)}
+
+
+def test_the_shares_make_a_whole() -> None:
+    assert sum(SHARES.values()) == 100
+
+
+@pytest.mark.parametrize("kind", SHARES)
+def test_bad_input_is_answered(batches: dict[str, Future[Ended]], kind: str) -> None:
+    ended = batches[kind].result()
+    print(ended.stdout, end="")
+    assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-15000:]
+
+
+LARGEST = 1 << 20
+WRONG_EVERYWHERE = {
+    "commas": "[" + ",]" * (LARGEST // 2 - 2),
+    "one key": "{" + '"a":1,' * (LARGEST // 6 - 3) + '"a":1}',
+    "odd keys": "[" + ",".join("{" + ",".join(f'"k{n}":1' for n in range(1000)) + "}" for _ in range(90)) + "]",
+}
+
+
+@pytest.mark.parametrize("text", WRONG_EVERYWHERE.values(), ids=WRONG_EVERYWHERE)
+def test_a_large_file_that_is_wrong_in_every_place_is_answered(tmp_path: Path, text: str) -> None:
+    """4 MiB of commas took 1.3 GiB and 20 s."""
+    path = tmp_path / "large.json"
+    path.write_text(text)
+    limit = 768 << 20
+    ended = subprocess.run(
+        [sys.executable, "-c", "from containernet_env.cli import main; main()", "check", str(path)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert ended.returncode == 2 and f"{path} is refused:" in ended.stderr, ended.stderr[-3000:]

@@ -1,0 +1,130 @@
+"""Topologies and scenario files that are right, built from what docs/config.md and docs/scenarios.md allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+_SIZES = st.integers(16, 4096).map(lambda size: f"{size}m") | st.just("unlimited") | st.just("1.5g")
+_CPUS = st.sampled_from([1, 0.5, "2", "unlimited", 0.01, 1024, "0.25"])
+_RATES = st.sampled_from([1000, 0.01, 100000, 0.5, "unlimited", 12.345678])
+_RATIOS = st.sampled_from([0, 1, 0.01, 0.5, 1e-9, 0.999999])
+_ORDERS = st.lists(st.sampled_from(["sequential", "shuffled", "uniform", "zipfian"]), min_size=1, unique=True)
+_TARGETS = st.lists(st.sampled_from(["leader", "cluster", "etcd1"]), min_size=1, unique=True)
+
+
+def _millis(low: int, high: int) -> st.SearchStrategy[int]:
+    return st.integers(low, high)
+
+
+@st.composite
+def _directions(draw: st.DrawFn, delay_ms: int | None, rate: Any) -> dict[str, Any]:
+    """One direction; ``None`` where the host's own key says it."""
+    made: dict[str, Any] = {}
+    own_delay_ms = delay_ms
+    if delay_ms is None:
+        own_delay_ms = draw(_millis(0, 1000))
+        made["delay"] = f"{own_delay_ms}ms"
+    if rate is None:
+        rate = made["bandwidth"] = draw(_RATES)
+    assert own_delay_ms is not None
+    if own_delay_ms and draw(st.booleans()):
+        kind = draw(st.sampled_from(["uniform", "normal"]))
+        made["jitter"] = {"distribution": kind, "value": f"{own_delay_ms * (1000 if kind == 'uniform' else 250)}us"}
+        if draw(st.booleans()):
+            made["jitter"]["reorder"] = draw(st.booleans())
+    if draw(st.booleans()):
+        made["loss"] = draw(_RATIOS)
+    elif draw(st.booleans()):
+        made["loss"] = {"model": "gilbert-elliott", "good_to_bad_ratio": 0.01, "bad_to_good_ratio": draw(_RATIOS)}
+    if rate != "unlimited" and draw(st.booleans()):
+        made["queue"] = draw(st.sampled_from([1, 100, "64k", "1500b"]))
+    if draw(st.booleans()):
+        made["seed"] = draw(st.integers(0, 2**53 - 1))
+    return made
+
+
+@st.composite
+def _link(draw: st.DrawFn, host: dict[str, Any]) -> dict[str, Any]:
+    """A host's keys for its link, in one of their forms."""
+    kind = draw(st.sampled_from(["own keys", "both", "mixed", "apart"]))
+    delay_ms, rate = (None, None) if kind in ("both", "apart") else (draw(_millis(0, 1000)), draw(_RATES))
+    if delay_ms is not None:
+        host |= {"link_delay": f"{delay_ms}ms", "bandwidth": rate}
+    if kind == "apart":
+        host["link"] = {"to_switch": draw(_directions(None, None)), "from_switch": draw(_directions(None, None))}
+    elif kind != "own keys":
+        host["link"] = draw(_directions(delay_ms, rate))
+    return host
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Any:
+    """A topology in one of its two forms."""
+    last = draw(st.lists(st.integers(1, 253), min_size=1, max_size=7, unique=True))
+    nodes = [{"ip": f"10.1.2.{number}", "mem": draw(_SIZES), "cpus": draw(_CPUS)} for number in last]
+    if draw(st.booleans()):
+        for node in nodes:
+            node |= {"bandwidth": draw(_RATES), "link_delay": f"{draw(_millis(0, 1000))}ms"}
+        return nodes
+    made: dict[str, Any] = {"nodes": [draw(_link(node)) for node in nodes]}
+    if draw(st.booleans()):
+        made["subnet"] = draw(st.sampled_from(["10.1.2.0/24", "10.1.0.0/16", "10.0.0.0/8"]))
+    if draw(st.booleans()):
+        made["client"] = draw(_link({"cpus": draw(_CPUS), "mem": draw(_SIZES)}))
+    if draw(st.booleans()):
+        made["etcd"] = {"data": draw(st.sampled_from(["disk", "tmpfs"]))}
+        if draw(st.booleans()):
+            made["etcd"] |= {"heartbeat_interval": "100ms", "election_timeout": draw(st.sampled_from(["50s", "40s"]))}
+    if draw(st.booleans()):
+        made["nodes"][0]["name"] = "etcd1"
+    return made
+
+
+@st.composite
+def _loads(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    made: dict[str, Any] = {"clients": draw(st.sampled_from([1, 7, [1, 10]])), "conns": draw(st.integers(1, 100))}
+    if draw(st.booleans()):
+        made["total"] = 1000 + number
+    else:
+        made["duration"] = f"{1 + number}s"
+    if draw(st.booleans()):
+        made["rate"] = draw(st.sampled_from([100, 0.5, [10, 1000.25]]))
+        if draw(st.booleans()):
+            made["arrival"] = draw(st.sampled_from(["constant", "poisson"]))
+    if draw(st.booleans()):
+        made["warmup"] = draw(st.sampled_from([1, 100, "2s", "0.5s"]))
+    if draw(st.booleans()):
+        made |= {"timeout": "5s", "stallTimeout": draw(st.sampled_from(["0s", "30s"]))}
+    return made
+
+
+@st.composite
+def _blocks(draw: st.DrawFn, number: int) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["write", "read", "mixed", "txn"]))
+    made: dict[str, Any] = {"type": kind, "load": draw(_loads(number)), "target": draw(_TARGETS)}
+    named = kind == "read" and draw(st.booleans())
+    if named:
+        made |= draw(st.sampled_from([{"prefix": "0"}, {"span": {"from": "0", "to": "z"}, "limit": 5}]))
+        made["verify"] = False
+    elif draw(st.booleans()):
+        made["keys"] = draw(_ORDERS)
+        if "zipfian" in made["keys"] and draw(st.booleans()):
+            made["zipfExponent"] = draw(st.sampled_from([0.01, 1, 1.5]))
+    if kind == "write":
+        made |= {"data": {"keySize": 8, "valSize": draw(st.integers(1, 2048))}, "keySpace": draw(st.integers(1, 10**6))}
+    if kind in ("read", "mixed"):
+        made["consistency"] = draw(st.sampled_from(["l", "s", ["l", "s"]]))
+    if kind == "mixed":
+        made["ratio"] = draw(st.sampled_from([0, 1, 0.5, [0.1, 0.9]]))
+    return made
+
+
+@st.composite
+def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario file; each block has a total or a duration of its own, so that none repeats another."""
+    made: dict[str, Any] = {"scenarios": [draw(_blocks(number)) for number in range(draw(st.integers(1, 4)))]}
+    if draw(st.booleans()):
+        made["dataset"] = {"keySize": 8, "valSize": draw(st.integers(1, 1024)), "keys": draw(st.integers(1, 10**6))}
+    return made
