@@ -38,7 +38,7 @@ class RunProgress(Progress, Protocol):
         """The running scenario has ``done`` answered requests, ``errors`` of them failed."""
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """The running scenario has ended and its row is on disk."""
+        """The running scenario has ended and its row is kept."""
 
 
 class Silent:

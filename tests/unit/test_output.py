@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from containernet_env.cli import output
+from containernet_env.cli import group, output
 from containernet_env.cli.signals import StopSignals
+from containernet_env.results.run_result import RunResult
+from containernet_env.runs import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from containernet_env.cli.entry import main; main()"]
@@ -100,7 +103,9 @@ def test_work_goes_on_on_a_terminal_that_is_gone() -> None:
     master, slave = pty.openpty()
     process = start([sys.executable, "-c", WORK], stdout=slave, stderr=slave)
     os.close(slave)
-    assert b"line 0" in os.read(master, 100)
+    said = b""
+    while b"line 0" not in said:
+        said += os.read(master, 100)
     os.close(master)
     assert end(process)[0] == 7
 
@@ -144,6 +149,21 @@ def test_what_waits_for_a_stopped_terminal_is_bounded(monkeypatch: pytest.Monkey
         os.close(read)  # ends the wait of the thread
     os.close(write)
     assert waiting <= 210_000
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_last_line_of_a_run_names_the_file_that_the_rows_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """Exit 0, '4 rows in OUT, no errors', and no file."""
+    out = tmp_path / "out.csv"
+    file = tmp_path / "out.csv.rescued" if lost else out
+    result = RunResult("r", tmp_path / "out.runs" / "r", (), (), file)
+    monkeypatch.setattr(measure, "carry_out", lambda *arguments, **options: result)
+    done = CliRunner().invoke(group, ["run", "3node-3ms", str(out)], standalone_mode=False)
+    words = f"0 rows in {file} ({out} was lost during the run), no" if lost else f"0 rows in {out}, no errors;"
+    assert words in done.output
+    assert done.return_value == (1 if lost else 0)
 
 
 def test_a_signal_that_is_ignored_at_entry_stays_ignored() -> None:
