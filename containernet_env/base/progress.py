@@ -16,8 +16,8 @@ class Stage(Protocol):
 class Progress(Protocol):
     """Receives the progress of some work. No method may raise because of the terminal."""
 
-    def stage(self, name: str) -> AbstractContextManager[Stage]:
-        """A stage begins; leaving the context ends it."""
+    def stage(self, name: str, seconds: float | None = None) -> AbstractContextManager[Stage]:
+        """A stage begins; leaving the context ends it. ``seconds`` is what it took where it is over already."""
 
     def note(self, text: str) -> None:
         """A line that the user should read."""

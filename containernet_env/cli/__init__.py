@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import io
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from containernet_env.base.errors import (
     MissingRequirementError,
     UsageError,
 )
+from containernet_env.cli import output
 
 PROGRAM = "containernet-env"
 
@@ -37,6 +37,8 @@ COMMANDS = {
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
+# Commands whose work is what they print.
+PRINTING = ("check", "results", "show", "schema")
 # What a command that lacks an argument may look like.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
@@ -105,7 +107,17 @@ def show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> No
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def judge_output(status: object) -> object:
+    """The result of a command: what only prints has failed where its output is not whole, as on a full disk."""
+    command = click.get_current_context().invoked_subcommand
+    return EXIT_FAILED if command in PRINTING and not status and output.is_cut() else status
+
+
+@click.group(
+    cls=LazyGroup,
+    result_callback=judge_output,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=show_version, help="Show version and commit."
 )
@@ -128,10 +140,11 @@ def exit_code_of(error: BaseException) -> int:
 
 def main(args: list[str] | None = None) -> None:
     """Entry point: runs a command and leaves with its exit code; reports known errors without a traceback."""
-    # A path may hold any bytes: shown with escapes where a terminal could not.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    with output.guarded():
+        sys.exit(_status_of(args))
+
+
+def _status_of(args: list[str] | None) -> int:
     try:
         outcome = group.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
@@ -139,14 +152,13 @@ def main(args: list[str] | None = None) -> None:
         name = error.ctx.info_name if isinstance(error, click.MissingParameter) and error.ctx is not None else None
         if name in EXAMPLES:
             click.echo(f"For example: {PROGRAM} {EXAMPLES[name]}", err=True)
-        sys.exit(error.exit_code)
-    except ContainernetEnvError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(exit_code_of(error))
-    except (Interrupted, KeyboardInterrupt, click.Abort) as error:
-        click.echo("interrupted", err=True)
-        sys.exit(exit_code_of(error))
-    sys.exit(outcome if isinstance(outcome, int) else 0)
+        return error.exit_code
+    except (ContainernetEnvError, Interrupted, KeyboardInterrupt, click.Abort) as error:
+        click.echo(f"Error: {error}" if isinstance(error, ContainernetEnvError) else "interrupted", err=True)
+        for note in getattr(error, "__notes__", ()):
+            click.echo(note, err=True)
+        return exit_code_of(error)
+    return outcome if isinstance(outcome, int) else 0
 
 
 if __name__ == "__main__":

@@ -55,11 +55,12 @@ def rate_text(requests_per_s: float | None) -> str:
 class TerminalStage:
     """One line that appears when the stage ends, with what came of it and how long it took."""
 
-    def __init__(self, console: Console, name: str) -> None:
+    def __init__(self, console: Console, name: str, seconds: float | None = None) -> None:
         self._console = console
         self._name = name
         self._text = ""
-        self._status = console.status(f"{name} ...") if console.is_terminal else None
+        self._seconds = seconds
+        self._status = console.status(f"{name} ...") if console.is_terminal and seconds is None else None
         self._began = time.monotonic()
 
     def done(self, text: str) -> None:
@@ -77,8 +78,8 @@ class TerminalStage:
         if self._status is not None:
             self._status.stop()
         if kind is None:
-            seconds = seconds_text(time.monotonic() - self._began)
-            line = Text.assemble(f"  {self._name:<{NAME_WIDTH}} ", self._text, (f"  ({seconds})", "dim"))
+            took = time.monotonic() - self._began if self._seconds is None else self._seconds
+            line = Text.assemble(f"  {self._name:<{NAME_WIDTH}} ", self._text, (f"  ({seconds_text(took)})", "dim"))
             self._console.print(line, soft_wrap=True)
 
 
@@ -95,9 +96,9 @@ class TerminalProgress:
         self._began = 0.0
         self._told = 0.0
 
-    def stage(self, name: str) -> TerminalStage:
-        """Begin a stage."""
-        return TerminalStage(self._console, name)
+    def stage(self, name: str, seconds: float | None = None) -> TerminalStage:
+        """Begin a stage, or tell of one that took ``seconds``."""
+        return TerminalStage(self._console, name, seconds)
 
     def note(self, text: str) -> None:
         """Print a line of its own."""

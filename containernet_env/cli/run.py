@@ -11,6 +11,7 @@ from rich.console import Console
 
 from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
 from containernet_env.cli.options import testbed_options
+from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import TerminalProgress, result_table, seconds_text
 from containernet_env.cli.signals import StopSignals
 
@@ -87,7 +88,10 @@ def command(
     from containernet_env.runs.measure import carry_out
 
     progress = TerminalProgress(console)
-    with StopSignals(on_ignored=lambda _: console.print("  already tearing down, a moment please")) as stop:
+    with (
+        unblocked(),
+        StopSignals(on_ignored=lambda _: console.print("  already tearing down, a moment please")) as stop,
+    ):
         try:
             result = carry_out(plan, out, tolerance=rtt_tolerance, port=port, progress=progress, stop=stop)
         finally:
@@ -100,7 +104,8 @@ def command(
     if warned:
         verdict += f", {warned} with warnings"
     total = seconds_text(time.monotonic() - began)
-    console.print(f"{len(result.outcomes)} rows in {out}, {verdict}; total time {total}", soft_wrap=True)
+    moved = "" if result.file == out else f" ({out} was lost during the run)"
+    console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
-    return 1 if result.failed else 0
+    return 1 if result.failed or moved else 0

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first one ends the work, none ever ends the tear-down."""
+"""Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: the first one ends the work, none ever ends the tear-down."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from types import FrameType, TracebackType
 from containernet_env.base.errors import Interrupted
 from containernet_env.base.stop import Stop
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
     Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
-    a tear-down that has begun is carried to its end. The handlers found at entry are put back at exit.
+    a tear-down that has begun is carried to its end. What is ignored at entry stays ignored, as under nohup; other
+    handlers are put back at exit.
 
     Use it so, since a signal may strike between two lines::
 
@@ -40,7 +41,8 @@ class StopSignals(Stop):
 
     def __enter__(self) -> StopSignals:
         for signum in STOP_SIGNALS:
-            self._previous[signum] = signal.signal(signum, self._handle)
+            if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+                self._previous[signum] = signal.signal(signum, self._handle)
         return self
 
     def __exit__(

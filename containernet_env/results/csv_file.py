@@ -8,15 +8,19 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from containernet_env.base.errors import UsageError
-from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS
-from containernet_env.results.ownership import give_to_caller
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.results.columns import BY_NAME, COLUMNS, NOT_APPLICABLE, SEED_COLUMNS, SEED_TABLE
+from containernet_env.results.ownership import make_folders
+from containernet_env.results.whole_lines import append_whole, content_of, open_to_append, reason, remedy
 
 if TYPE_CHECKING:
     import pandas
@@ -36,14 +40,26 @@ class Opened:
 def _line(values: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
-    return text.getvalue().encode()
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+class RowNotWrittenError(RunError):
+    """A row is not in the results file; ``reason`` is one line, ``remedy`` what a user can do about it."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.reason = f"{path} cannot be written: {reason(error)}"
+        self.remedy = remedy(error)
+        super().__init__(f"{self.reason}\n  {self.remedy}")
 
 
 class ResultsFile:
-    """Appends rows to one CSV file; a row is on disk when `append` returns."""
+    """Appends rows to one CSV file; a row is on disk when `append` returns.
+
+    ``file`` is where the rows are: ``path``, or, where that was removed or replaced meanwhile, a new file beside it.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = self.file = path
         self.columns: tuple[str, ...] = COLUMNS
         self._fd: int | None = None
 
@@ -53,22 +69,20 @@ class ResultsFile:
         A last line without its end (a run that was killed while writing) is ended, so that it is never
         joined with the next row. Raises UsageError where the file cannot be written or is not ours.
         """
-        created = not os.path.exists(self.path)  # False for a name that is too long, where Path raises
-        if not created and not self.path.is_file() and not self.path.is_dir():
-            raise UsageError(f"cannot write results to {self.path}: it is no regular file")
         try:
             folders = [folder for folder in self.path.parents if not folder.exists()]
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            for folder in folders:
-                give_to_caller(folder)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            content = self.path.read_bytes()
+            created = not self.path.exists()
+            self._fd = open_to_append(self.path)
+            mended = self._adopt(content_of(self._fd))
+            os.fsync(self._fd)
         except OSError as error:
-            raise UsageError(f"cannot write results to {self.path}: {error.strerror}") from error
-        if created:
-            give_to_caller(self.path)
-        mended = self._adopt(content)
-        os.fsync(self._fd)
+            if self._fd is not None and created:
+                self.path.unlink(missing_ok=True)
+            self.close()
+            raise UsageError(f"cannot write results to {self.path}: {reason(error)}\n  {remedy(error)}") from error
+        except UsageError:
+            self.close()
+            raise
         notes = [f"created the folder {folders[0]}"] if folders else []
         return Opened(self.columns, (*notes, mended) if mended else tuple(notes))
 
@@ -79,36 +93,102 @@ class ResultsFile:
         if not newline and any(_line(form).startswith(first) for form in FORMS):
             # New, empty, or killed while its header was being written: nothing else can be in it.
             os.ftruncate(self._fd, 0)
-            self._write(_line(self.columns))
+            append_whole(self._fd, _line(self.columns))
             return None if not first else f"{self.path}: its header was torn and has been completed"
         for form in FORMS:
             if header == _line(form).rstrip(b"\n"):
                 self.columns = form
                 break
         else:
-            os.close(self._fd)
-            self._fd = None
             raise UsageError(
                 f"{self.path} is not a results file: its first line is neither our header nor the seed's.\n"
                 f"  got: {first[:100].decode(errors='replace')!r}\n  Choose another file, or move this one away."
             )
-        if not content.endswith(b"\n"):
-            self._write(b"\n")
-            return f"{self.path}: its last line was torn (a killed run); it has been ended and is incomplete"
-        return None
+        if content.endswith(b"\n"):
+            return None
+        append_whole(self._fd, b"")
+        whole = why_torn(_values(content.rpartition(b"\n")[2]), self.columns) is None
+        if whole:
+            return f"{self.path}: its last line had no end (a killed run); it has been ended and is whole"
+        return f"{self.path}: its last line was torn (a killed run); it has been ended and is incomplete"
 
-    def append(self, row: Mapping[str, str]) -> None:
+    def append(self, row: Mapping[str, str]) -> str | None:
         """Append one row (column name -> text; missing columns become '-') and force it to disk.
 
-        Raises KeyError for a name that is no column: a value must never be dropped by a typo.
+        Returns a note where the file has lost its place and the rows are now in another one, see `follow`. Raises
+        RowNotWrittenError where the row is in no file that can be found, and KeyError for a name that is no column: a
+        value must never be dropped by a typo.
         """
         assert self._fd is not None, "append before open"
         unknown = set(row) - set(COLUMNS)
         if unknown:
             raise KeyError(f"no such columns: {sorted(unknown)}")
-        values = [" ".join(row.get(column, NOT_APPLICABLE).split()) or NOT_APPLICABLE for column in self.columns]
-        self._write(_line(values))
-        os.fsync(self._fd)
+        try:
+            size = os.fstat(self._fd).st_size
+            append_whole(self._fd, self.line(row))
+        except OSError as error:
+            raise RowNotWrittenError(self.file, error) from error
+        try:
+            return self.follow()
+        except RowNotWrittenError:
+            with suppress(OSError):
+                os.ftruncate(self._fd, size)  # so that it is not there twice, should another one follow
+            raise
+
+    def line(self, row: Mapping[str, str]) -> bytes:
+        """The row as it is in the file."""
+        return _line([" ".join(row.get(column, NOT_APPLICABLE).split()) or NOT_APPLICABLE for column in self.columns])
+
+    def follow(self) -> str | None:
+        """Where ``file`` no longer leads to what was opened, write all of it anew beside ``path``, and a note of that.
+
+        The new file is OUT.rescued, or OUT.rescued-2 and so on where that is taken. Raises RowNotWrittenError where
+        none can be written: then no row of this run is in a file that can be found.
+        """
+        assert self._fd is not None
+        what = self._what_became_of_it()
+        if what is None:
+            return None
+        try:
+            fd, rescued = self._open_beside()
+            try:
+                append_whole(fd, content_of(self._fd))
+            except BaseException:
+                os.close(fd)
+                rescued.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise RowNotWrittenError(self.file, OSError(error.errno, f"it was {what}; {reason(error)}")) from error
+        os.close(self._fd)
+        self._fd = fd
+        lost, self.file = self.file, rescued
+        return f"{lost} was {what} during the run: all rows, and those that follow, are in {rescued}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether ``file`` no longer leads to what rows are appended to."""
+        return self._what_became_of_it() is not None
+
+    def _what_became_of_it(self) -> str | None:
+        """How ``file`` was lost: "removed"; None where it leads to what was opened."""
+        assert self._fd is not None
+        held = os.fstat(self._fd)
+        try:
+            found = os.stat(self.file)
+        except OSError as error:
+            if held.st_nlink == 0:
+                return "removed"
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            return "renamed" if missing else f"lost ({reason(error)})"
+        return None if (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino) else "replaced"
+
+    def _open_beside(self) -> tuple[int, Path]:
+        make_folders(self.path.parent)
+        for number in count(1):
+            path = self.path.with_name(f"{self.path.name}.rescued{f'-{number}' if number > 1 else ''}")
+            with suppress(FileExistsError):
+                return open_to_append(path, new=True), path
+        raise AssertionError
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -116,18 +196,46 @@ class ResultsFile:
             os.close(self._fd)
             self._fd = None
 
-    def _write(self, data: bytes) -> None:
-        assert self._fd is not None
-        while data:
-            data = data[os.write(self._fd, data) :]
+
+# How values end that were not cut: a moment of `base.clock.utc_now`, and a time in seconds.
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_SECONDS = re.compile(r"\d+\.(\d+)")
+_TIMES = tuple(column.name for column in SEED_TABLE if column.unit == "s")
+
+
+def why_torn(values: Sequence[str], columns: Sequence[str], ended: bool = True) -> str | None:
+    """Why the values of a line are not a whole row; None for one that is. ``ended``: the line has its line break.
+
+    A line that was cut has fewer values, or its last one is cut short. In our form that is a timestamp, which always
+    has the same length. In the seed's it is a time: it is cut where it has fewer decimals than all the others. Where
+    these differ nobody can tell, and only a line that has its end is taken.
+    """
+    if len(values) != len(columns):
+        return f"it has {len(values)} values for {len(columns)} columns"
+    last = values[-1]
+    if last == NOT_APPLICABLE:
+        return None
+    if columns[-1] not in _TIMES:
+        return None if _TIMESTAMP.fullmatch(last) else "its last value is cut short"
+    row = dict(zip(columns, values, strict=True))
+    times = [_SECONDS.fullmatch(row[name]) for name in _TIMES if row[name] != NOT_APPLICABLE]
+    *others, own = (len(match[1]) if match else 0 for match in times)
+    known = len(set(others)) == 1 and others[0] > 0
+    if not known and not ended:
+        return "it does not end, so its last value may be cut short"
+    return "its last value is cut short" if known and own < others[0] else None
+
+
+def _values(line: bytes) -> list[str]:
+    """The values of one line; of one that was cut in the midst of a quoted value or a character, what is there."""
+    return next(csv.reader([line.decode(errors="replace").rstrip("\r")]), [])
 
 
 def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.DataFrame:
     """The rows of a results file: one column per CSV column, '-' as missing, numeric columns as numbers.
 
-    Rows that were torn (a run that was killed while writing) are left out, and ``note`` is told of each: those with
-    fewer or more values than the header, and a last one whose line does not end, since its last value may be cut.
-    Raises UsageError where the file cannot be read or its header is not one of ours.
+    Rows that were torn (a run that was killed while writing) are left out, and ``note`` is told of each; see
+    ``why_torn``. Raises UsageError where the file cannot be read or its header is not one of ours.
     """
     import pandas
 
@@ -135,22 +243,24 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
         raise UsageError(f"cannot read {path}: it is a device, which may have no end")
     try:
         # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
-        lines = path.read_bytes().decode().split("\n")
-        header, *rows = [next(csv.reader([line.rstrip("\r")]), []) for line in lines]
+        first, *lines = path.read_bytes().split(b"\n")
+        header = tuple(_values(first))
+        rows = [_values(line) for line in lines]
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, csv.Error) as error:
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error
+    except csv.Error as error:
         raise UsageError(f"cannot read {path}: {error}") from error
-    if tuple(header) not in FORMS:
-        raise UsageError(f"{path} is not a results file: unknown header {header[:5]}...")
+    if header not in FORMS:
+        raise UsageError(f"{path} is not a results file: unknown header {list(header[:5])}...")
     whole = []
     for number, row in enumerate(rows, start=2):
-        if row and number == len(lines):
-            note(f"{path}, line {number} is left out: it does not end, so its last value may be cut short")
-        elif len(row) == len(header):
+        if not row:
+            continue
+        why = why_torn(row, header, ended=number <= len(lines))
+        if why is None:
             whole.append(row)
-        elif row:
-            note(f"{path}, line {number} is left out: it has {len(row)} values for {len(header)} columns")
+        else:
+            note(f"{path}, line {number} is left out: {why}")
     return typed(pandas.DataFrame(whole, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
 
 

@@ -13,6 +13,7 @@ import reprlib
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from pydantic import ValidationError
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.results.ownership import give_to_caller
+from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
 from containernet_env.results.run_shown import SHOWN
+from containernet_env.results.whole_lines import append_whole, open_to_append
 
 MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
     "manifest.json",
@@ -47,13 +49,26 @@ def runs_folder(results: Path) -> Path:
 
 
 class RunDirectory:
-    """Written while the run goes on; may be used from several threads."""
+    """Written while the run goes on; may be used from several threads.
+
+    Every method raises OSError where it cannot write, and leaves what was written before as it is. What could not be
+    written, or was removed meanwhile, is written with the next thing that can be; `restore` tries it once more.
+    """
 
     def __init__(self, results: Path, run_id: str) -> None:
         self.path = runs_folder(results) / run_id
         self.run_id = run_id
-        self._proofs: list[Proof] = []
+        self._wholes: dict[str, RunFile] = {}
+        self._outcomes: list[ScenarioOutcome] = []
+        self._events: list[EventLine] = []
+        # How many of them are in their file.
+        self._kept = {SCENARIOS: 0, EVENTS: 0}
         self._lock = threading.RLock()
+
+    @property
+    def missing(self) -> tuple[ScenarioOutcome, ...]:
+        """The outcomes that are in no file."""
+        return tuple(self._outcomes[self._kept[SCENARIOS] :])
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Write or replace manifest.json."""
@@ -61,55 +76,73 @@ class RunDirectory:
 
     def add_proof(self, proof: Proof) -> None:
         """Add a proof of the network to network.json."""
-        self._proofs.append(proof)
-        self._replace(NETWORK, NetworkFile(run_id=self.run_id, proofs=self._proofs))
+        before = self._wholes.get(NETWORK)
+        proofs = before.proofs if isinstance(before, NetworkFile) else []
+        self._replace(NETWORK, NetworkFile(run_id=self.run_id, proofs=[*proofs, proof]))
 
     def add_scenario(self, outcome: ScenarioOutcome) -> None:
         """Append a line to scenarios.jsonl."""
-        self._append(SCENARIOS, scenario_line(outcome))
+        with self._lock:
+            self._outcomes.append(outcome)
+            self._append(SCENARIOS)
 
     def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
         """Append a line to events.jsonl: it happens now."""
         with self._lock:  # the lines are in the order of their times
             now = Moment.now()
-            self._append(EVENTS, EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
+            self._events.append(EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
+            self._append(EVENTS)
+
+    def restore(self) -> None:
+        """Write what is missing: what could not be written before, and all of it where it was removed."""
+        for name, content in self._wholes.items():
+            if not (self.path / name).exists():
+                self._replace(name, content)
+        for name, had in ((SCENARIOS, self._outcomes), (EVENTS, self._events)):
+            if had:
+                self._append(name)
 
     def write_log(self, name: str, text: str) -> None:
         """Keep the end of a log as logs/``name``.log."""
         content = text.encode(errors="replace")[-LOG_MAX_BYTES:]
-        path = self._folder(LOGS) / f"{name}.log"
+        make_folders(self.path / LOGS)
+        path = self.path / LOGS / f"{name}.log"
         path.write_bytes(content)
         give_to_caller(path)
 
-    def _folder(self, *parts: str) -> Path:
-        folder = self.path.joinpath(*parts)
-        missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:
-            give_to_caller(path)
-        return folder
-
     def _replace(self, name: str, content: RunFile) -> None:
-        path = self._folder() / name
+        self._wholes[name] = content
+        make_folders(self.path)
+        path = self.path / name
         partial = path.with_suffix(".part")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(_indented(content))
-            file.flush()
-            os.fsync(file.fileno())
-        give_to_caller(partial)
-        partial.replace(path)
-
-    def _append(self, name: str, line: RunFile) -> None:
-        data = (_compact(line.model_dump(by_alias=True)) + "\n").encode()
-        with self._lock:
-            path = self._folder() / name
-            created = not path.exists()
-            with path.open("ab") as file:
-                file.write(data)
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(_indented(content))
                 file.flush()
                 os.fsync(file.fileno())
-            if created:
-                give_to_caller(path)
+            give_to_caller(partial)
+            partial.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
+
+    def _append(self, name: str) -> None:
+        """Append the lines that are not in the file yet: the last one, or all where the file is no longer there."""
+        with self._lock:
+            path = self.path / name
+            if not path.exists():
+                self._kept[name] = 0
+            fd = open_to_append(path)
+            try:
+                done = self._kept[name]
+                lines = map(scenario_line, self._outcomes[done:]) if name == SCENARIOS else self._events[done:]
+                text = "".join(f"{_compact(line.model_dump(by_alias=True))}\n" for line in lines)
+                if text:
+                    append_whole(fd, text.encode())
+                self._kept[name] += text.count("\n")
+            finally:
+                os.close(fd)
 
 
 def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:

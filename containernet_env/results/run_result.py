@@ -18,12 +18,14 @@ class RunResult:
     """A completed run.
 
     ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
+    ``file`` is where they are: that CSV, or, where it was removed or replaced during the run, OUT.rescued beside it.
     """
 
     run_id: str
     directory: Path
     outcomes: tuple[ScenarioOutcome, ...]
     rows: tuple[dict[str, str], ...]
+    file: Path
 
     @property
     def failed(self) -> int:

@@ -31,8 +31,12 @@ SCENARIO_TIMEOUT_S = 1800.0
 NOT_RUN = "not run: "
 
 
-Leave = Callable[[ScenarioOutcome], None]
-"""Puts an outcome where it is kept; called once for each scenario, in order, as its scenario ends."""
+Leave = Callable[[ScenarioOutcome], str | None]
+"""Keeps an outcome, in order, as its scenario ends; why no other one is to be measured, if so.
+
+An outcome counts as left when this has returned. Where an exception strikes in it, it is called once more with the same
+one, and must not keep that twice.
+"""
 
 
 class Matrix:
@@ -60,13 +64,15 @@ class Matrix:
         self._loaded = False
         self._leader = target.leader_at_start
         self._left = 0
+        self._refused: str | None = None
 
     def run(self) -> None:
         """Run every scenario in order; each leaves its outcome before the next begins.
 
         A scenario that fails leaves an outcome that says why, and the matrix goes on if the cluster still answers;
         otherwise each remaining scenario leaves one that says 'not run'. So it is on an exception, which then goes on;
-        of a run that was asked to end only the running scenario leaves an outcome, 'interrupted'.
+        of a run that was asked to end the running scenario leaves an outcome, 'interrupted', and the caller lets the
+        others leave theirs by `leave_rest`, after the tear-down.
         """
         self._progress.matrix_started(self._planned)
         self._members.start()
@@ -74,11 +80,11 @@ class Matrix:
             for planned in self._planned:
                 reason = self._target.failure or self._carry_out(planned)
                 if reason is not None:
-                    self._give_up(reason)
+                    self.leave_rest(reason)
                     return
         except Exception as error:
             with suppress(Exception):  # the first error is the one to tell
-                self._give_up(text_of(error))
+                self.leave_rest(text_of(error))
             raise
         finally:
             self._members.close()
@@ -109,6 +115,8 @@ class Matrix:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome, left)
         self._remember_dataset(outcome)
+        if self._refused is not None:
+            return self._refused
         if outcome.error is None or self._target.failure is not None:
             return None  # a failure is told before the next one
         if self._follower.lost is not None:
@@ -119,8 +127,8 @@ class Matrix:
         """Leave an outcome unless more than ``left`` have been left."""
         with self._stop.deferred():
             if self._left == left:
-                self._left += 1  # first: what fails after the row was written must not write it again
-                self._leave(outcome)
+                self._refused = self._leave(outcome)
+                self._left += 1
                 name, error = outcome.scheduled.scenario.name, outcome.error
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
@@ -175,7 +183,7 @@ class Matrix:
             self._progress.note(f"the links' counters {lost}: {error}")
             return None
 
-    def _give_up(self, reason: str) -> None:
+    def leave_rest(self, reason: str) -> None:
         """Leave 'not run' for every scenario that has left nothing."""
         with self._stop.deferred():
             for planned in self._planned[self._left :]:

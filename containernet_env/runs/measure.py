@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError, text_of
+from containernet_env.base.errors import Interrupted, MissingRequirementError, UsageError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
@@ -30,10 +31,11 @@ from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, machine, preflight, version
+from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.prepare import RunChoices, prepare
-from containernet_env.runs.progress import RunProgress, Silent
+from containernet_env.runs.progress import Guarded, RunProgress, Silent
 from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup import ready_images
 
@@ -79,7 +81,7 @@ def carry_out(
     command: Sequence[str] | None = None,
 ) -> RunResult:
     """Carry a plan out. ``command`` is what the manifest says of the caller. See ``measure``."""
-    progress, stop = progress or Silent(), stop or Stop()
+    guarded, stop = Guarded(progress or Silent()), stop or Stop()
     require_root()
     select.require(plan)
     stop.check()
@@ -87,9 +89,9 @@ def carry_out(
         with RunLock():
             results = ResultsFile(out)
             for note in results.open().notes:
-                progress.note(note)
+                guarded.note(note)
             try:
-                run = _Run(plan, results, tolerance, port, progress, stop, list(command or sys.argv))
+                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv))
                 return run.carry_out()
             finally:
                 results.close()
@@ -106,7 +108,7 @@ class _Run:
         results: ResultsFile,
         tolerance: Tolerance,
         port: int,
-        progress: RunProgress,
+        progress: Guarded,
         stop: Stop,
         command: list[str],
     ) -> None:
@@ -116,7 +118,8 @@ class _Run:
         self._stop = stop
         self._began = Moment.now()
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
-        self._directory = RunDirectory(results.path, self._run_id)
+        self._keeper = Keeper(results, RunDirectory(results.path, self._run_id), progress)
+        progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
         self._manifest = Manifest(
             run_id=self._run_id,
             began=self._began.at,
@@ -126,11 +129,10 @@ class _Run:
             config_hash=config_hash(plan),
             plan=plan_values(plan),
         )
-        self._outcomes: list[ScenarioOutcome] = []
-        self._rows: list[dict[str, str]] = []
+        self._matrix: Matrix | None = None
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
-        self._events_lost = False
+        self._handled = sys.exception()
         self._testbed_settings = (tolerance, port)
 
     def carry_out(self) -> RunResult:
@@ -140,7 +142,7 @@ class _Run:
             self._progress.note(f"removed {name}, left behind by a killed run")
         for note in self._plan.notes:
             self._progress.note(note)
-        self._directory.write_manifest(self._manifest)
+        self._keeper.manifest(self._manifest)
         self._event("run_began", f"run {self._run_id}")
         self._labs = labs.others_up()
         if self._labs:
@@ -154,7 +156,7 @@ class _Run:
             port=port,
             tolerance=tolerance,
             on_event=self._event,
-            on_proof=self._directory.add_proof,
+            on_proof=self._keeper.proof,
             stop=self._stop,
         )
         try:
@@ -164,15 +166,17 @@ class _Run:
                 self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
                 plan = self._plan
-                Matrix(
+                self._matrix = Matrix(
                     testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
-                ).run()
+                )
+                self._matrix.run()
             finally:
                 self._stop.shield()
         finally:
             self._stop.shield()
-            self._end(testbed, sys.exception())
-        return RunResult(self._run_id, self._directory.path, tuple(self._outcomes), tuple(self._rows))
+            self._end(testbed)
+        kept = self._keeper
+        return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
 
     def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
@@ -187,7 +191,7 @@ class _Run:
                 "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": leader},
             }
         )
-        self._directory.write_manifest(self._manifest)
+        self._keeper.manifest(self._manifest)
         self._facts = RunFacts(
             config=plan.config,
             run_id=self._run_id,
@@ -206,47 +210,44 @@ class _Run:
             labs=self._labs,
         )
 
-    def _leave(self, outcome: ScenarioOutcome) -> None:
-        """Put a row on disk, then tell of it, then add it to the run directory."""
-        row = row_of(self._facts, outcome)
-        self._results.append(row)
-        self._outcomes.append(outcome)
-        self._rows.append(row)
-        self._progress.scenario_ended(outcome)
-        self._directory.add_scenario(outcome)
+    def _leave(self, outcome: ScenarioOutcome) -> str | None:
+        """See ``matrix.Leave``."""
+        return self._keeper.keep(outcome, partial(row_of, self._facts))
 
-    def _end(self, testbed: Testbed, error: BaseException | None) -> None:
+    def _event(self, kind: str, text: str, subject: str | None = None) -> None:
+        self._keeper.event(kind, text, subject)
+
+    def _error(self) -> BaseException | None:
+        """What is on its way to the caller; not what the caller itself is handling."""
+        error = sys.exception()
+        return None if error is self._handled else error
+
+    def _end(self, testbed: Testbed) -> None:
         """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
-        if error is not None:
-            kind = "run_interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "run_failed"
-            self._event(kind, text_of(error))
-        failed = sum(outcome.error is not None for outcome in self._outcomes)
-        ended = f"{len(self._outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed"
+        error = self._error()
+        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else text_of(error) if error else None
+        if reason is not None:
+            interrupted = isinstance(error, Interrupted | KeyboardInterrupt)
+            self._event("run_interrupted" if interrupted else "run_failed", reason)
+        left = ""
         try:
-            self._keep_logs(testbed)
+            self._keeper.logs(testbed.logs)
         finally:
             try:
                 take_down(testbed, self._progress)
-            except BaseException as left:
-                ended += f"; {text_of(left)}"
+            except BaseException as problem:
+                left = f"; {text_of(problem)}"
                 raise
             finally:
-                self._event("run_ended", ended)
-
-    def _keep_logs(self, testbed: Testbed) -> None:
-        try:
-            for name, text in testbed.logs():
-                self._directory.write_log(name, text)
-        except (OSError, RunError) as error:
-            self._progress.note(f"the logs of the hosts could not be kept: {error}")
-
-    def _event(self, kind: str, text: str, subject: str | None = None) -> None:
-        try:
-            self._directory.add_event(kind, text, subject)
-        except OSError as error:
-            if not self._events_lost:
-                self._events_lost = True
-                self._progress.note(f"events can no longer be kept: {error}")
+                try:
+                    if self._matrix is not None and reason is not None:
+                        self._matrix.leave_rest(reason)
+                finally:
+                    outcomes = self._keeper.outcomes
+                    failed = sum(outcome.error is not None for outcome in outcomes)
+                    ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
+                    self._event("run_ended", ended)
+                    self._keeper.settle(self._error())
 
 
 def require_root() -> None:

@@ -11,6 +11,8 @@ from containernet_env.containernet import select
 from containernet_env.network.select import choose, choose_switches
 from containernet_env.plan.plan import Plan
 from containernet_env.results.csv_file import FORMS
+from containernet_env.results.place import check_place, least_bytes
+from containernet_env.results.whole_lines import reason, remedy
 
 # What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -25,7 +27,8 @@ def check(plan: Plan, out: Path | None = None) -> str:
     Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
     """
     if out is not None:
-        _check_results(out)
+        check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts)))
+        _check_header(out)
     _check_congestion_control(plan.options.tcp_congestion_control)
     open_questions = ["whether the Docker engine and its images are ready"]
     if os.geteuid() == 0:
@@ -35,20 +38,15 @@ def check(plan: Plan, out: Path | None = None) -> str:
     return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can tell: {'; '.join(open_questions)}."
 
 
-def _check_results(out: Path) -> None:
-    """That rows can be appended to a file, as far as `results.csv_file.ResultsFile` finds that out by reading."""
-    nearest = next(parent for parent in out.absolute().parents if os.path.exists(parent))
-    if not nearest.is_dir():
-        raise UsageError(f"cannot write results to {out}: {nearest} is not a directory")
-    if os.path.exists(out) and not out.is_file() and not out.is_dir():
-        raise UsageError(f"cannot write results to {out}: it is no regular file")
+def _check_header(out: Path) -> None:
+    """That rows can be appended to a file, as `results.csv_file.ResultsFile` finds that out."""
     try:
         with out.open("rb") as file:
             first, newline, _ = file.read(_HEADER_BYTES).partition(b"\n")
     except FileNotFoundError:
         return
     except OSError as error:
-        raise UsageError(f"cannot write results to {out}: {error.strerror}") from error
+        raise UsageError(f"cannot write results to {out}: {reason(error)}\n  {remedy(error)}") from error
     text = first.decode(errors="replace")
     headers = [",".join(form) for form in FORMS]
     torn = not newline and any(header.startswith(text) for header in headers)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from types import TracebackType
 from typing import Protocol
 
-from containernet_env.base.progress import Progress
+from containernet_env.base.errors import text_of
+from containernet_env.base.progress import Progress, Stage
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.plan.plan import PlannedScenario
 
@@ -34,7 +38,7 @@ class RunProgress(Progress, Protocol):
         """The running scenario has ``done`` answered requests, ``errors`` of them failed."""
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
-        """The running scenario has ended and its row is on disk."""
+        """The running scenario has ended and its row is kept."""
 
 
 class Silent:
@@ -50,7 +54,7 @@ class Silent:
         def __exit__(self, *_: object) -> None:
             return None
 
-    def stage(self, name: str) -> Silent._Stage:
+    def stage(self, name: str, seconds: float | None = None) -> Silent._Stage:
         """See ``Progress``."""
         return self._Stage()
 
@@ -68,3 +72,76 @@ class Silent:
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """See ``RunProgress``."""
+
+
+class Guarded:
+    """Tells another one, and goes on where that raises: who shows a run can neither end it nor have a part repeated.
+
+    Only who asks the run to end, ``Interrupted`` or ``KeyboardInterrupt``, passes. ``on_failure`` hears of the first.
+    """
+
+    def __init__(self, progress: RunProgress) -> None:
+        self._progress = progress
+        self._failed = False
+        self.on_failure: Callable[[str], None] = lambda text: None
+
+    def tell(self, what: Callable[[], object]) -> None:
+        """Call what tells something."""
+        try:
+            what()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - rich leaves by SystemExit where its pipe is broken
+            if not self._failed:
+                self._failed = True
+                self.on_failure(text_of(error))
+
+    def stage(self, name: str, seconds: float | None = None) -> _GuardedStage:
+        """See ``Progress``."""
+        return _GuardedStage(self, lambda: self._progress.stage(name, seconds))
+
+    def note(self, text: str) -> None:
+        """See ``Progress``."""
+        self.tell(lambda: self._progress.note(text))
+
+    def matrix_started(self, scenarios: Sequence[PlannedScenario]) -> None:
+        """See ``RunProgress``."""
+        self.tell(lambda: self._progress.matrix_started(scenarios))
+
+    def scenario_started(self, planned: PlannedScenario) -> None:
+        """See ``RunProgress``."""
+        self.tell(lambda: self._progress.scenario_started(planned))
+
+    def scenario_progress(self, done: int, errors: int) -> None:
+        """See ``RunProgress``."""
+        self.tell(lambda: self._progress.scenario_progress(done, errors))
+
+    def scenario_ended(self, outcome: ScenarioOutcome) -> None:
+        """See ``RunProgress``."""
+        self.tell(lambda: self._progress.scenario_ended(outcome))
+
+
+class _GuardedStage:
+    """A stage of another progress, see ``Guarded``; an exception of the work in it passes."""
+
+    def __init__(self, guarded: Guarded, begin: Callable[[], AbstractContextManager[Stage]]) -> None:
+        self._guarded = guarded
+        self._begin = begin
+        self._context: AbstractContextManager[Stage] | None = None
+        self._stage: Stage | None = None
+
+    def done(self, text: str) -> None:
+        if self._stage is not None:
+            self._guarded.tell(partial(self._stage.done, text))
+
+    def __enter__(self) -> _GuardedStage:
+        self._guarded.tell(self._enter)
+        return self
+
+    def _enter(self) -> None:
+        self._context = self._begin()
+        self._stage = self._context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._context is not None and self._stage is not None:
+            self._guarded.tell(partial(self._context.__exit__, kind, error, trace))

@@ -18,6 +18,9 @@ from tests.docker.machine_state import left_over, snapshot
 pytestmark = pytest.mark.docker
 
 CONFIG = PROJECT / "configs" / "3node-3ms.json"
+# Errors of the two rows: before the matrix, between its begin and that of the first scenario, in that.
+_NOT_RUN = "not run: interrupted by SIGINT"
+AFTER_CTRL_C = ([], [_NOT_RUN, _NOT_RUN], ["interrupted", _NOT_RUN])
 # Moments of a run, in seconds after its start: imports, containers, links, cluster, first scenario, later in it.
 MOMENTS_S = (0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.3, 3.0, 4.5, 6.0)
 
@@ -90,11 +93,13 @@ def test_ctrl_c_at_any_moment(moment: float, long: Path, tmp_path: Path) -> None
     os.killpg(run.pid, signal.SIGINT)
     output = end(run)
     assert run.returncode in (130, -signal.SIGINT), output
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] in ([], ["interrupted"])
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] in AFTER_CTRL_C
 
 
 @pytest.mark.usefixtures("unchanged_machine")
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)]
+)
 def test_a_stopped_run_leaves_a_row_interrupted(signum: int, code: int, long: Path, tmp_path: Path) -> None:
     run = start(long, tmp_path / "out.csv")
     wait_until_measuring(run, tmp_path / "out.csv")
@@ -104,7 +109,10 @@ def test_a_stopped_run_leaves_a_row_interrupted(signum: int, code: int, long: Pa
     os.kill(run.pid, signal.SIGINT)  # an impatient second one changes nothing
     output = end(run)
     assert run.returncode == code, output
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["interrupted"]
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == [
+        "interrupted",
+        f"not run: interrupted by {signal.Signals(signum).name}",
+    ]
 
 
 @pytest.mark.usefixtures("unchanged_machine")

@@ -182,3 +182,34 @@ def test_a_signal_while_the_beginning_is_written_down_leaves_the_row_too() -> No
         with pytest.raises(Interrupted):
             matrix.run()
     assert [outcome.error for outcome in bench.outcomes] == ["interrupted"]
+
+
+def test_a_matrix_whose_outcomes_cannot_be_kept_ends_and_leaves_the_rest_not_run() -> None:
+    """A full disk: measuring on would take hours for rows that nobody gets."""
+    bench = Bench(write("w1"), write("w2"), write("w3"))
+    left: list[str | None] = []
+
+    def leave(outcome: Any) -> str | None:
+        left.append(outcome.error)
+        return "out.csv cannot be written: No space left on device"
+
+    Matrix(bench.target, bench.matrix._planned, Dataset(8, 256, 1000), leave, bench.progress, Stop()).run()
+    assert left == [None, *["not run: out.csv cannot be written: No space left on device"] * 2]
+    assert len(bench.server.asked) == 1
+
+
+def test_an_outcome_counts_as_left_when_it_is_kept_and_is_offered_again_until_then() -> None:
+    """It counted before it was written: what struck in between lost it."""
+    bench, offered = Bench(write("w1"), write("w2")), []
+
+    def leave(outcome: Any) -> None:
+        offered.append(outcome)
+        if len(offered) == 1:
+            raise KeyboardInterrupt
+
+    matrix = Matrix(bench.target, bench.matrix._planned, Dataset(8, 256, 1000), leave, bench.progress, Stop())
+    with pytest.raises(KeyboardInterrupt):
+        matrix.run()
+    matrix.leave_rest("interrupted")
+    assert offered[0] is offered[1]
+    assert [outcome.error for outcome in offered[1:]] == [None, "not run: interrupted"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,72 +26,12 @@ from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
-from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
-
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
-
-
-class FakeTestbed:
-    """Comes up and goes down; ``downs`` counts the latter."""
-
-    def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
-        self.images: dict[str, str] = {}
-        self.ups = self.downs = 0
-        self.leader_at_start = "etcd1"
-        self.failure = None
-        self.network = FakeNet()
-        self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
-        self.settled_failure = lambda: self.failure
-        self.member_timeout_s = 1.0
-        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
-        self.server, self.cluster = FakeServer(), FakeCluster()
-        self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
-        self.rtt = self.realtime = None
-        self.fail: BaseException | None = None
-
-    def up(self) -> None:
-        self.ups += 1
-        if self.fail is not None:
-            raise self.fail
-
-    def down(self) -> None:
-        self.downs += 1
-
-    def link_facts(self) -> dict[str, Any]:
-        return {}
-
-    host_facts = link_facts
-
-    def logs(self) -> Iterator[tuple[str, str]]:
-        yield "etcd1", "ready\n"
+from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, events, on_fakes, rows, run
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
-    beds: list[FakeTestbed] = []
-
-    def create(*arguments: Any, **named: Any) -> FakeTestbed:
-        beds.append(FakeTestbed(*arguments, **named))
-        return beds[-1]
-
-    monkeypatch.setattr(measure_module, "require_root", lambda: None)
-    monkeypatch.setattr(measure_module, "RunLock", nullcontext)
-    monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
-    monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
-    monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
-    monkeypatch.setattr(measure_module.machine, "facts", dict)
-    monkeypatch.setattr(measure_module, "Testbed", create)
-    return beds
-
-
-def run(out: Path, **arguments: Any) -> Any:
-    return measure(CONFIG, QUICK, out, only=["write-leader-50x1x1-4B-64B"], **arguments)
-
-
-def events(out: Path) -> list[dict[str, Any]]:
-    path = next(out.with_suffix(".runs").iterdir()) / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return on_fakes(monkeypatch)
 
 
 def test_a_log_that_cannot_be_written_does_not_keep_the_testbed_up(
@@ -119,18 +59,51 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_testbed_up(
     assert made[0].downs == 1
 
 
-def test_a_console_that_is_gone_does_not_keep_the_testbed_up(made: list[FakeTestbed], tmp_path: Path) -> None:
-    """`run ... | head`: the stage of the tear-down cannot be shown."""
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1), ValueError("closed")])
+def test_a_progress_that_raises_ends_nothing_and_repeats_nothing(
+    made: list[FakeTestbed], tmp_path: Path, error: BaseException
+) -> None:
+    """`run ... | head`: a row counted as left only after the console took its line, and was appended again."""
 
     class Gone(Silent):
-        def stage(self, name: str) -> Any:
-            if name == "tear-down":
-                raise BrokenPipeError(32, "Broken pipe")
-            return super().stage(name)
+        def stage(self, name: str, seconds: float | None = None) -> Any:
+            raise error
 
-    with pytest.raises(BrokenPipeError):
-        run(tmp_path / "out.csv", progress=Gone())
+        def fail(self, *arguments: Any) -> None:
+            raise error
+
+        note = matrix_started = scenario_started = scenario_progress = scenario_ended = fail
+
+    result = run(tmp_path / "out.csv", progress=Gone(), repeat=2)
+    assert (made[0].downs, result.failed, len(rows(tmp_path / "out.csv"))) == (1, 0, 2)
+    assert [event["kind"] for event in events(tmp_path / "out.csv")].count("progress_failed") == 1
+
+
+@pytest.mark.parametrize("error", [Interrupted(0), KeyboardInterrupt()])
+def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(
+    made: list[FakeTestbed], tmp_path: Path, error: BaseException
+) -> None:
+    class Impatient(Silent):
+        def scenario_ended(self, outcome: Any) -> None:
+            if outcome.error is None:
+                raise error
+
+    with pytest.raises(type(error)):
+        run(tmp_path / "out.csv", progress=Impatient(), repeat=3)
+    found = [row["Error"] for row in rows(tmp_path / "out.csv")]
+    assert found == ["-", "not run: interrupted", "not run: interrupted"]
     assert made[0].downs == 1
+
+
+def test_a_run_that_is_called_while_an_error_is_handled_is_none_that_failed(
+    made: list[FakeTestbed], tmp_path: Path
+) -> None:
+    """A notebook that tries again in its `except`: the events said run_failed with the error of the try before."""
+    try:
+        raise ValueError("the try before")
+    except ValueError:
+        run(tmp_path / "out.csv")
+    assert "run_failed" not in [event["kind"] for event in events(tmp_path / "out.csv")]
 
 
 def test_a_run_that_failed_says_so_in_its_events(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import mininet.net
@@ -12,6 +14,7 @@ from containernet_env.config import load_config
 from containernet_env.containernet import select
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.results import place
 from containernet_env.results.csv_file import FORMS, ResultsFile
 from containernet_env.runs import preflight
 
@@ -141,6 +144,86 @@ def test_a_place_where_no_file_can_be(tmp_path):
     for out, words in ((tmp_path, "Is a directory"), (tmp_path / "file" / "a" / "out.csv", "is not a directory")):
         with pytest.raises(UsageError, match=f"cannot write results to .*{words}"):
             preflight.check(plan_of(), out)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/null", "/dev/full", "/dev/tty", "link to a fifo"])
+def test_what_is_no_file_is_refused_without_being_opened(tmp_path, kind):
+    """A FIFO hangs until somebody reads it."""
+    path = tmp_path / "out.csv"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link to a fifo":
+        os.mkfifo(tmp_path / "fifo")
+        path.symlink_to("fifo")
+    else:
+        path = Path(kind)
+    with pytest.raises(UsageError) as refused:
+        preflight.check(plan_of(), path)
+    assert str(refused.value) == (
+        f"cannot write results to {path}: it is no regular file\n  Name a file, or one that does not exist yet."
+    )
+
+
+def test_a_file_where_run_directories_are_to_be_is_refused(tmp_path):
+    (tmp_path / "out.runs").write_text("notes\n")
+    with pytest.raises(UsageError) as refused:
+        preflight.check(plan_of(), tmp_path / "out.csv")
+    assert str(refused.value) == (
+        f"cannot keep run directories in {tmp_path / 'out.runs'}: it is no folder\n"
+        f"  Move it away, or choose another name than {tmp_path / 'out.csv'}."
+    )
+    assert not (tmp_path / "out.csv").exists()
+
+
+class Held:
+    """What a file system says of itself."""
+
+    f_bavail, f_frsize, f_blocks, f_files, f_favail, f_flag = 1 << 30, 4096, 1 << 30, 1000, 1000, 0
+
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (Held(f_bavail=10), r"0.0 MB free in .*; this run writes about 0.3 MB\n  Make room there"),
+        (Held(f_favail=0), r"no inode free in .*\n  Make room there"),
+        (Held(f_flag=os.ST_RDONLY), r"is on a read-only file system\n  Mount it for writing"),
+        (Held(f_blocks=0, f_bavail=0, f_files=0, f_favail=0), None),  # some FUSE file systems do not tell
+    ],
+)
+def test_a_file_system_that_takes_no_results_is_refused(kernel, tmp_path, held, words):
+    kernel.setattr(place.os, "statvfs", lambda path: held)
+    if words is None:
+        preflight.check(plan_of(), tmp_path / "out.csv")
+        return
+    with pytest.raises(UsageError, match=f"cannot write results to {tmp_path / 'out.csv'}: .*{words}"):
+        preflight.check(plan_of(), tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize("which", ["its folder", "OUT.runs"])
+def test_as_root_folders_are_tried_and_nothing_stays_in_them(kernel, tmp_path, which):
+    """No permission stops root; an immutable folder does, and only making a file tells."""
+    (tmp_path / "out.runs").mkdir()
+    immutable = tmp_path / "out.runs" if which == "OUT.runs" else tmp_path
+    real = place.tempfile.TemporaryFile
+
+    def make(**place):
+        if place["dir"] == immutable:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return real(**place)
+
+    kernel.setattr(place.tempfile, "TemporaryFile", make)
+    with pytest.raises(UsageError) as refused:
+        preflight.check(plan_of(), tmp_path / "out.csv")
+    assert str(refused.value) == (
+        f"cannot write results to {tmp_path / 'out.csv'}: no file can be made in {immutable}: Operation not permitted\n"
+        "  Allow writing there (lsattr tells what is immutable), then run again."
+    )
+    kernel.setattr(place.tempfile, "TemporaryFile", real)
+    preflight.check(plan_of(), tmp_path / "out.csv")
+    assert [path.name for path in tmp_path.rglob("*") if path.name != "controls"] == ["out.runs"]
 
 
 def test_directories_are_left_to_the_run(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
 from containernet_env.results.run_files import FILES, Manifest, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop
+from tests.unit.disk import file_limit
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 WRITE = Scenario(name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000)
@@ -119,6 +121,45 @@ def test_each_line_is_on_disk_when_its_call_returns_and_the_ones_before_are_not_
     directory.add_scenario(OUTCOME)
     after = path.read_bytes()
     assert after.startswith(before) and after.count(b"\n") == 3
+
+
+def test_a_line_after_one_that_was_cut_short_does_not_join_it(directory: RunDirectory) -> None:
+    with (directory.path / "scenarios.jsonl").open("a") as file:
+        file.write('{"schema":1,"scenario":"w3"')
+    directory.add_scenario(OUTCOME)
+    run = read_run(directory.path)
+    assert (len(run.scenarios), run.torn) == (3, 1)
+
+
+def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_one(directory: RunDirectory) -> None:
+    path = directory.path / "scenarios.jsonl"
+    before = path.read_bytes()
+    third = replace(OUTCOME, error="third")
+    with file_limit(len(before) + 100), pytest.raises(OSError, match="File too large"):
+        directory.add_scenario(third)
+    assert path.read_bytes() == before
+    assert directory.missing == (third,)
+    directory.add_scenario(replace(OUTCOME, error="fourth"))
+    assert [line["error"] for line in read_run(directory.path).scenarios] == [None, "not run: x", "third", "fourth"]
+    assert directory.missing == ()
+
+
+def test_a_whole_file_that_finds_no_room_leaves_the_one_before(directory: RunDirectory) -> None:
+    with file_limit(10), pytest.raises(OSError, match="File too large"):
+        directory.write_manifest(manifest().model_copy(update={"machine": {"cores": 9}}))
+    run = read_run(directory.path)
+    assert run.manifest is not None and run.manifest["machine"] == {}
+    assert not list(directory.path.glob("*.part"))
+
+
+def test_a_run_directory_that_is_removed_is_there_again_with_all_that_was_in_it(directory: RunDirectory) -> None:
+    """OUT's folder removed during the run: the data of finished scenarios went with it."""
+    before = read_run(directory.path)
+    shutil.rmtree(directory.path.parent)
+    directory.restore()
+    after = read_run(directory.path)
+    assert (after.manifest, after.network) == (before.manifest, before.network)
+    assert (after.scenarios, after.events) == (before.scenarios, before.events)
 
 
 def test_of_a_long_log_the_end_is_kept(directory: RunDirectory) -> None:

@@ -1,0 +1,141 @@
+"""What a run leaves: rows in the CSV first, then the run directory; whatever fails, nothing measured is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from containernet_env.base.errors import RunError, text_of
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
+from containernet_env.results.run_directory import SCENARIOS, RunDirectory
+from containernet_env.results.run_files import Manifest, Proof
+from containernet_env.results.whole_lines import reason
+from containernet_env.runs.progress import Guarded
+
+
+class RowsNotWrittenError(RunError):
+    """The results file refused a row of a run; the message says where each row is, ``rows`` are in no file at all."""
+
+    def __init__(self, message: str, rows: tuple[dict[str, str], ...]) -> None:
+        self.rows = rows
+        super().__init__(message)
+
+
+class Keeper:
+    """Keeps the outcomes of a run: once kept, each is written once, now or as soon as there is room for it.
+
+    Nothing here raises but `settle`. A run directory that cannot be written is told once and stops nothing.
+    """
+
+    def __init__(self, results: ResultsFile, directory: RunDirectory, progress: Guarded) -> None:
+        self.results = results
+        self.directory = directory
+        self.outcomes: list[ScenarioOutcome] = []
+        self.rows: list[dict[str, str]] = []
+        self._progress = progress
+        # How many of the rows the results file has taken, and why it took no more.
+        self._taken = 0
+        self._recorded = 0
+        self._refused: RowNotWrittenError | None = None
+        self._rescued: list[str] = []
+        self._record_told = False
+
+    def keep(self, outcome: ScenarioOutcome, row_of: Callable[[ScenarioOutcome], dict[str, str]]) -> str | None:
+        """Put a row on disk, then add it to the run directory, then tell of it; see ``matrix.Leave``."""
+        new = not self.outcomes or self.outcomes[-1] is not outcome
+        if new:
+            row = row_of(outcome)
+            self.outcomes.append(outcome)
+            self.rows.append(row)
+        self._write_rows()
+        while self._recorded < len(self.outcomes):
+            self._recorded += 1
+            self._record(lambda: self.directory.add_scenario(self.outcomes[self._recorded - 1]))
+        if new:
+            self._progress.scenario_ended(outcome)
+        return self._refused.reason if self._refused is not None else None
+
+    def manifest(self, manifest: Manifest) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.write_manifest(manifest))
+
+    def proof(self, proof: Proof) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.add_proof(proof))
+
+    def event(self, kind: str, text: str, subject: str | None = None) -> None:
+        """See ``runs.progress.OnEvent``."""
+        self._record(lambda: self.directory.add_event(kind, text, subject))
+
+    def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        """Keep what the hosts printed."""
+
+        def keep() -> None:
+            for name, text in read():
+                self._record(partial(self.directory.write_log, name, text))
+
+        self._record(keep)
+
+    def settle(self, error: BaseException | None) -> None:
+        """At the end, after the tear-down, try once more what was refused, and say where the rows are.
+
+        Raises RowsNotWrittenError where the results file refused a row; an ``error`` that is on its way to the caller
+        gets that as a note instead, and one of where the rows are if not where they were to be.
+        """
+        self._write_rows()
+        self._record(self.directory.restore)
+        if self._refused is not None:
+            problem = self._refusal(self._refused)
+            if error is None:
+                raise problem
+            error.add_note(str(problem))
+        elif error is not None and self._rescued:
+            error.add_note(self._rescued[-1])
+
+    def _write_rows(self) -> None:
+        """Write every row that the results file has not taken yet."""
+        try:
+            for row in self.rows[self._taken :]:
+                moved = self.results.append(row)
+                self._taken += 1
+                self._tell_moved(moved)
+            self._tell_moved(self.results.follow())
+        except RowNotWrittenError as error:
+            self._refused = self._refused or error
+
+    def _tell_moved(self, moved: str | None) -> None:
+        if moved is not None:
+            self._rescued.append(moved)
+            self._progress.note(moved)
+
+    def _record(self, write: Callable[[], None]) -> None:
+        """Write something into the run directory, or say once that it cannot be written."""
+        try:
+            write()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run and its rows are worth more
+            if not self._record_told:
+                self._record_told = True
+                why = reason(error) if isinstance(error, OSError) else text_of(error)
+                self._progress.note(f"{self.directory.path} cannot be kept as a whole: {why}; the run goes on")
+
+    def _refusal(self, refused: RowNotWrittenError) -> RowsNotWrittenError:
+        """Where every row is, of a run that had one refused."""
+        count = len(self.rows)
+        taken = 0 if self.results.lost else self._taken
+        kept = max(taken, count - len(self.directory.missing))
+        lines = [refused.reason]
+        if taken == count:
+            lines.append(f"All {count} rows are in it: at the end of the run it took them.")
+        else:
+            lines.append(f"{count - taken} of {count} rows are not in it.")
+        if kept > taken:
+            lines.append(f"{kept - taken} of them are in {self.directory.path / SCENARIOS}.")
+        lines.append(refused.remedy)
+        lost = tuple(self.rows[kept:])
+        if lost:
+            lines.append(f"{len(lost)} are in no file; here they are, as the results file would have them:")
+        text = "\n  ".join(lines)
+        for row in lost:
+            text += "\n" + self.results.line(row).decode().rstrip("\n")
+        return RowsNotWrittenError(text, lost)

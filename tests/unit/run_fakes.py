@@ -1,0 +1,88 @@
+"""A run on a testbed of fakes, and what it left."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.runs import measure as measure_module
+from containernet_env.runs.measure import measure
+from containernet_env.setup.images import Images
+from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
+
+
+class FakeTestbed:
+    """Comes up and goes down; ``downs`` counts the latter."""
+
+    def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
+        self.images: dict[str, str] = {}
+        self.on_proof = others["on_proof"]
+        self.ups = self.downs = 0
+        self.leader_at_start = "etcd1"
+        self.failure = None
+        self.network = FakeNet()
+        self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
+        self.settled_failure = lambda: self.failure
+        self.member_timeout_s = 1.0
+        self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
+        self.server, self.cluster = FakeServer(), FakeCluster()
+        self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
+        self.rtt = self.realtime = None
+        self.fail: BaseException | None = None
+
+    def up(self) -> None:
+        self.ups += 1
+        if self.fail is not None:
+            raise self.fail
+
+    def down(self) -> None:
+        self.downs += 1
+
+    def link_facts(self) -> dict[str, Any]:
+        return {}
+
+    host_facts = link_facts
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        yield "etcd1", "ready\n"
+
+
+def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+    """Runs have fakes for testbeds, root, the lock and the engine from here on; gives the testbeds that are made."""
+    beds: list[FakeTestbed] = []
+
+    def create(*arguments: Any, **named: Any) -> FakeTestbed:
+        beds.append(FakeTestbed(*arguments, **named))
+        return beds[-1]
+
+    monkeypatch.setattr(measure_module, "require_root", lambda: None)
+    monkeypatch.setattr(measure_module, "RunLock", nullcontext)
+    monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
+    monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
+    monkeypatch.setattr(measure_module.machine, "facts", dict)
+    monkeypatch.setattr(measure_module, "Testbed", create)
+    return beds
+
+
+def run(out: Path, **arguments: Any) -> Any:
+    return measure(CONFIG, QUICK, out, only=["write-leader-50x1x1-4B-64B"], **arguments)
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(out.read_text().splitlines()))
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    path = next(out.with_suffix(".runs").iterdir()) / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
