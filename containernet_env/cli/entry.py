@@ -17,3 +17,7 @@ def main() -> None:
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -38,6 +38,9 @@ NOT_RUN = "not run: "
 ANSWER_MARGIN_S = 30.0
 
 
+# For so long after a benchmark has failed.
+_NEWS_S = 0.5
+
 Leave = Callable[[ScenarioOutcome], None]
 """Puts an outcome where it is kept; called once for each scenario, in order, as its scenario ends."""
 
@@ -145,11 +148,21 @@ class Matrix:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
             answer = self._follow(*request_of(scenario, endpoints, timeout_s(scenario)))
+        if answer.error is not None:
+            self._wait_for_news()
         deaths = self._target.cluster.deaths()
         self._tell_deaths(deaths)
-        problems = [f"{reason} earlier" if name in dead_before else reason for name, reason in deaths.items()]
-        problems += [text for text in (self._target.network_failure, answer.error) if text is not None]
-        return replace(outcome, load=answer.load, error="; ".join(problems) or None)
+        # First what may be why members died: an engine that ends takes them along.
+        problems = [self._target.network_failure]
+        problems += [f"{reason} earlier" if name in dead_before else reason for name, reason in deaths.items()]
+        problems.append(answer.error)
+        return replace(outcome, load=answer.load, error="; ".join(filter(None, problems)) or None)
+
+    def _wait_for_news(self) -> None:
+        """Give the news a moment that all is gone: it may come just after the benchmark failed of it."""
+        deadline = time.monotonic() + _NEWS_S
+        while self._target.network_failure is None and time.monotonic() < deadline:
+            time.sleep(_NEWS_S / 50)
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
@@ -250,10 +263,10 @@ class Matrix:
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
             answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)), told=False)
-            problems = [text for text in (self._target.network_failure, answer.error) if text is not None]
-            if problems:
-                deaths = self._target.cluster.deaths()
-                return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
+            if self._target.network_failure is not None or answer.error is not None:
+                deaths = self._target.cluster.deaths().values()
+                problems = filter(None, [self._target.network_failure, *deaths, answer.error])
+                return f"the data set could not be loaded: {'; '.join(problems)}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True

@@ -57,7 +57,7 @@ def ensure_running(report: Callable[[str], None] | None = None) -> str:
     else:
         how = start(report or (lambda line: None))
         engine.client.cache_clear()
-    engine.require_local(engine.client().info())
+    engine.require_local(engine.facts())
     return how
 
 
@@ -69,10 +69,7 @@ def start(report: Callable[[str], None]) -> str:
     dockerd lives or something listens at the engine's address, that is waited for, and no other one is started.
     """
     if os.environ.get("DOCKER_HOST"):
-        raise MissingRequirementError(
-            f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}",
-            "Start that engine, or unset DOCKER_HOST so that the local one is used.",
-        )
+        raise engine.no_engine()
     if os.geteuid() != 0:
         raise MissingRequirementError("the Docker engine is not running and only root can start it", "Run with sudo.")
     if _wait_for_one_that_starts():
