@@ -21,6 +21,7 @@ from mininet.log import error, info, output
 from mininet.net import Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
 from containernet_env.containernet.keywords import link_spec, split
@@ -83,6 +84,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self._had_containers = False
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
+        # Its hosts that are no containers run mnexec and bash.
+        system_path.complete()
         topo, build = params.pop("topo", None), params.pop("build", True)
         super().__init__(topo=None, build=False, **params)
         self.topo = topo

@@ -94,7 +94,7 @@ def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyP
     def refuse(*words: str) -> str:
         raise RunError("ovs-vsctl failed with status 1: unix:/run/db.sock: database connection failed (No such file)")
 
-    monkeypatch.setattr("shutil.which", lambda program: "/usr/bin/ovs-vsctl")
+    monkeypatch.setattr("shutil.which", lambda program, path=None: "/usr/bin/ovs-vsctl")
     monkeypatch.setattr(ovs, "vsctl", refuse)
     assert ovs.list_ours() == []
     assert "does not run" in (ovs.problem() or "")

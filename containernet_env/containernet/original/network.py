@@ -20,6 +20,7 @@ from mininet.link import TCLink
 from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
 from mininet.net import Containernet as OriginalContainernet
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
@@ -59,6 +60,8 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="containernet")
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
+        # It runs mnexec, docker, ifconfig and brctl.
+        system_path.complete()
         super().__init__(controller=None, link=TCLink, build=False)
 
     # --- bringing it up -------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
 from containernet_env.network.interface import delete_interface
@@ -37,7 +37,7 @@ def vsctl(*words: str) -> str:
     """
     try:
         done = subprocess.run(
-            ["ovs-vsctl", f"--timeout={_TIMEOUT_S}", *words],
+            [system_path.require("ovs-vsctl"), f"--timeout={_TIMEOUT_S}", *words],
             capture_output=True,
             text=True,
             timeout=2 * _TIMEOUT_S,
@@ -60,7 +60,7 @@ def problem() -> str | None:
 
     A bridge by the kernel's datapath is made for a moment: only that is a proof.
     """
-    if shutil.which("ovs-vsctl") is None:
+    if system_path.find("ovs-vsctl") is None:
         return "ovs-vsctl is not installed (Debian, Ubuntu: openvswitch-switch)"
     trial = f"cnenv{os.getpid()}"
     try:
@@ -99,7 +99,7 @@ def remove_bridge(name: str) -> None:
 
 def list_ours() -> list[OurBridge]:
     """The bridges that carry our mark; none where Open vSwitch is not installed or does not run."""
-    if shutil.which("ovs-vsctl") is None:
+    if system_path.find("ovs-vsctl") is None:
         return []
     try:
         table = vsctl("--format=json", "--columns=name,external_ids", "list", "Bridge")
