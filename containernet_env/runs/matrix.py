@@ -263,6 +263,8 @@ class Matrix:
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
             answer = self._follow(*request_of(dataset.load, endpoints, timeout_s(dataset.load)), told=False)
+            if answer.error is not None:
+                self._wait_for_news()
             if self._target.network_failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()
                 problems = filter(None, [self._target.network_failure, *deaths, answer.error])

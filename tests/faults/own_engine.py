@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -161,10 +162,14 @@ class OwnEngine:
         finally:
             client.close()
 
+    def network_namespace(self) -> str:
+        """Of its dockerd, another one after each start, as ``lsns -o NS,TYPE`` shows it."""
+        return f"{os.stat(f'/proc/{self.pid}/ns/net').st_ino} net"
+
     def shims(self) -> list[int]:
         """The processes of this machine that are its shims: one beside each container that runs."""
-        socket = f"{self.folder}/exec/containerd/containerd.sock"
-        return [pid for pid in _processes() if socket in (words := _words_of(pid)) and "shim" in words[0]]
+        place = f"{self.folder}/exec/containerd/containerd.sock"
+        return [pid for pid in _processes() if place in (words := _words_of(pid)) and "shim" in words[0]]
 
     def remove_containers(self) -> None:
         """Remove every container that it has."""
@@ -176,11 +181,15 @@ class OwnEngine:
             client.close()
 
     def _answers(self) -> bool:
+        # Not by the SDK, which leaves its sockets open where nobody answers.
         try:
-            self.client().close()
-        except (DockerException, requests.exceptions.RequestException, OSError):
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.settimeout(1)
+                caller.connect(self.address.removeprefix("unix://"))
+                caller.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+                return b" 200 " in caller.recv(64)
+        except OSError:
             return False
-        return True
 
     def _load_images(self) -> None:
         needed, client = images.required_images(), self.client()

@@ -25,6 +25,7 @@ from tests.unit.matrix_fakes import Bench, read, result_of, write
 def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "WATCH_INTERVAL_S", 0.01)
     monkeypatch.setattr(run_module, "DEATH_GRACE_S", 0.05)
+    monkeypatch.setattr(run_module, "_NEWS_S", 0.01)
 
 
 def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
@@ -164,6 +165,31 @@ def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
     bench.server.behave = behave
     bench.matrix.run()
     assert bench.errors() == ["not run: the data set could not be loaded: the link emulator ended; cancelled"] * 2
+
+
+GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
+
+
+@pytest.mark.parametrize("first", [write("w"), read("r")])
+def test_an_engine_that_ends_is_named_before_the_deaths_that_it_brings_and_what_they_break(
+    first: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "_NEWS_S", 5.0)
+    bench = Bench(first, write("w2"))
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        # Its containers are ended first; that the engine itself has ended comes to be known just after.
+        bench.cluster.dead["etcd1"] = "etcd1 ended with exit code 0"
+        threading.Timer(0.05, lambda: setattr(bench.target, "network_failure", GONE)).start()
+        return Answer(result_of(ok=5), "cancelled")
+
+    bench.server.behave = behave
+    bench.matrix.run()
+    failed, waiting = bench.errors()
+    assert failed.removeprefix("not run: the data set could not be loaded: ") == (
+        f"{GONE}; etcd1 ended with exit code 0; cancelled"
+    )
+    assert waiting.startswith("not run: ") and GONE in waiting
 
 
 def test_nothing_is_begun_on_a_dead_network() -> None:
