@@ -227,7 +227,9 @@ class Container:
             assert self._pidfd is not None
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            select.select([self._pidfd], [], [], _KILL_DEADLINE_S)
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            poll.poll(_KILL_DEADLINE_S * 1000)
 
     def close(self) -> None:
         """Note that the engine has removed it, asked by somebody else; see ``wait_gone``. Idempotent."""

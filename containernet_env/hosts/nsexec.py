@@ -151,7 +151,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _wait(child: int, life: int) -> None:
     """Return when the program has ended; end it with its session where the caller has, however that did."""
     ended = os.pidfd_open(child)
-    if ended not in select.select([ended, life], [], [])[0]:
+    poll = select.poll()  # select takes no descriptor above 1023
+    poll.register(ended, select.POLLIN)
+    poll.register(life, select.POLLIN)
+    if ended not in (descriptor for descriptor, _ in poll.poll()):
         os.killpg(child, signal.SIGKILL)
 
 

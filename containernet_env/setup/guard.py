@@ -35,9 +35,13 @@ def main(life: int, signum: int, leader_only: bool, grace_s: float, argv: list[s
     for number in early:
         program.send_signal(number)
     ended = os.pidfd_open(program.pid)
-    if ended not in select.select([ended, life], [], [])[0]:
+    poll = select.poll()  # select takes no descriptor above 1023
+    poll.register(ended, select.POLLIN)
+    poll.register(life, select.POLLIN)
+    if ended not in (descriptor for descriptor, _ in poll.poll()):
         program.send_signal(signum) if leader_only else os.killpg(0, signum)
-        select.select([ended], [], [], grace_s)
+        poll.unregister(life)
+        poll.poll(grace_s * 1000)
         # Also what the program has left in its group, and this process.
         os.killpg(0, signal.SIGKILL)
     status = program.wait()

@@ -18,6 +18,7 @@ from docker.errors import APIError
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
 from containernet_env.hosts.container import Container
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
 from containernet_env.hosts.shim import shim_of
@@ -193,3 +194,21 @@ def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
         host.update(cpu_quota=5000)
     host.update()
     host.remove()
+
+
+def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_engine(
+    api: Api, family: Family
+) -> None:
+    host = started()
+    api.failing["remove_container"] = EngineGoneError("has ended")
+    with pytest.raises(EngineGoneError):
+        host.remove()
+    assert host.died() and not host.removed
+    assert family.shim.poll() is None
+    began = time.monotonic()
+    host.wait_gone()
+    assert time.monotonic() - began < 1
+    # The engine is back.
+    api.failing.clear()
+    host.remove()
+    assert host.removed
