@@ -1,6 +1,8 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # From a fresh machine to one that can run: a Python environment, then `containernet-env setup` does the rest.
 set -euo pipefail
+# sudo and cron reset PATH; programs of administrators and an unpacked Go are still to be found.
+export PATH="${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
 
 usage() {
     cat <<'TEXT'
@@ -159,8 +161,6 @@ case "${1-}" in
 esac
 
 [ "$(id -u)" -eq 0 ] || die "the set-up needs root: it installs packages and starts the Docker engine" "Run: sudo $0 $*"
-# sudo resets PATH; programs of administrators and an unpacked Go are still to be found.
-export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/go/bin"
 trap 'stop 1' HUP
 trap 'stop 2' INT
 trap 'stop 15' TERM

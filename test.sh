@@ -1,6 +1,8 @@
-#!/usr/bin/env bash
+#!/bin/bash
 # The main job: set up what is missing, then measure.
 set -euo pipefail
+# Also where it is empty; build.sh adds more.
+export PATH="${PATH:+$PATH:}/usr/bin:/bin"
 
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 

@@ -12,11 +12,12 @@ import (
 var sourceHash = "dev"
 
 const usage = `usage: link-emulator serve --control-fd FD [--buffer-bytes N]
-       link-emulator rtt < hosts.json > pairs.json
+       link-emulator rtt [--life-fd FD] < hosts.json > pairs.json
        link-emulator --version | --help
 
 serve   runs the emulator; FD is a stream socket that carries the control protocol. Ends when FD ends, or on SIGTERM.
-rtt     measures the round-trip time of every pair of hosts with ICMP echo, from inside their network namespaces.
+rtt     measures the round-trip time of every pair of hosts with ICMP echo, from inside their network namespaces. Ends
+        when FD, a pipe, ends: then the process that started it has.
 
 exit status: 0 done, 1 failed, 2 wrong usage or input
 `
@@ -38,8 +39,8 @@ func run(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch {
 	case verb == "serve":
 		return serve(arguments[1:], stderr)
-	case verb == "rtt" && len(arguments) == 1:
-		return measure(stdin, stdout, stderr)
+	case verb == "rtt":
+		return measure(arguments[1:], stdin, stdout, stderr)
 	case verb == "--version" && len(arguments) == 1:
 		fmt.Fprintln(stdout, "link-emulator", sourceHash)
 		return exitDone

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
-
-# After `su` and under cron, PATH lacks folders with what runs need: ip, tc, mnexec.
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def main() -> None:
     """Import and run the command line; until that has taken over, a SIGINT kills as it does any small program."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SBIN])
     from containernet_env import cli
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()
+
+
+if __name__ == "__main__":
+    main()

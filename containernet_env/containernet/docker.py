@@ -90,7 +90,7 @@ class Docker(ContainerPrograms):
         self._build_params = dict(build_params or {})
         self._own_pool = ThreadPoolExecutor(1) if context is None else None
         self.context = context or ContainerContext(new_run_id(), self._own_pool)  # type: ignore[arg-type]
-        self.container_name = f"cnenv-{self.context.run_id}-{name}"
+        self.container_name = engine.container_name(self.context.run_id, name)
         super().__init__(name, **{key: options[key] for key in _HOST_PARAMETERS & set(options)})
         self._ready: Future[None] = self.context.pool.submit(self._bring_up)
 

@@ -21,12 +21,14 @@ from mininet.log import error, info, output
 from mininet.net import Mininet
 from mininet.node import Controller, Host, NullController, Switch
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
 from containernet_env.containernet.keywords import link_spec, split
 from containernet_env.containernet.links import NetworkLink, wrap
 from containernet_env.containernet.live_links import LiveLinks
 from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
+from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
 from containernet_env.model.link import LinkSpec
@@ -75,13 +77,15 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self.fabric = self.factory.fabric
         self._stop_lock = threading.Lock()
         self._stopped = False
-        self._problems: list[str] = []
+        self._problems: list[tuple[str, Exception]] = []
         self._started = False
         # For a script that ends without stop(), by an exception for instance.
         atexit.register(self._stop_at_exit)
         self._had_containers = False
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
+        # Its hosts that are no containers run mnexec and bash.
+        system_path.complete()
         topo, build = params.pop("topo", None), params.pop("build", True)
         super().__init__(topo=None, build=False, **params)
         self.topo = topo
@@ -333,7 +337,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
     def stop(self) -> None:
         """Take everything down, side by side. Idempotent; may be called at any time, also after a start cut short.
 
-        Tolerates only what is gone already. Everything is tried; then ``RunError`` names what could not be removed.
+        Tolerates only what is gone already. Everything is tried; then ``RunError`` names what could not be removed,
+        ``EngineGoneError`` the containers of an engine that has ended, whose processes are ended all the same.
         The work is done on threads, so a ``KeyboardInterrupt`` here does not cut it short: it is raised at the end.
         """
         interrupt: BaseException | None = None
@@ -352,7 +357,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         if interrupt is not None:
             raise interrupt
         if self._problems:
-            raise RunError("could not be removed:\n" + "\n".join(f"  {problem}" for problem in self._problems))
+            raise tear_down_error(self._problems)
 
     def _stop_once(self, done: threading.Event) -> None:
         try:
@@ -364,37 +369,39 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         finally:
             done.set()
 
-    def _tear_down(self, problems: list[str]) -> None:
+    def _tear_down(self, problems: list[tuple[str, Exception]]) -> None:
         self.context.closing.set()
-        _attempt("captures", self.stop_captures, problems)
+        attempt("captures", self.stop_captures, problems)
         steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
         steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
         steps.append(("links", self.factory.close))
         with ThreadPoolExecutor(engine.PARALLEL + 1, thread_name_prefix="tear-down") as pool:
             # The links first: they take no engine, and hosts wait for each other in it.
-            for done in [pool.submit(_attempt, name, step, problems) for name, step in reversed(steps)]:
+            for done in [pool.submit(attempt, name, step, problems) for name, step in reversed(steps)]:
                 done.result()
         self._pool.shutdown(wait=True, cancel_futures=True)
         for host in self.hosts:
             if isinstance(host, Docker):
-                _attempt(host.name, host.wait_gone, problems)
+                attempt(host.name, host.wait_gone, problems)
         if self._had_containers:
             # Also one that was created and never noted, since an interrupt struck in between.
-            _attempt("containers", self._remove_containers, problems)
+            attempt(CONTAINERS, self._remove_containers, problems)
         if self.terms:
-            _attempt("terminals", self.stopXterms, problems)
+            attempt("terminals", self.stopXterms, problems)
 
     def _stop_at_exit(self) -> None:
         """The same one after the other: no thread can be started any more when Python is about to end."""
         if self._stopped:
             return
         self.context.closing.set()
-        problems: list[str] = []
-        _attempt("links", self.factory.close, problems)
+        problems: list[tuple[str, Exception]] = []
+        attempt("links", self.factory.close, problems)
         if self._had_containers:
-            _attempt("containers", self._remove_in_turn, problems)
-        for problem in problems:
-            error(f"*** {problem}\n")
+            attempt(CONTAINERS, self._remove_in_turn, problems)
+        told = {str(failure) for _, failure in self._problems}
+        for name, failure in problems:
+            if str(failure) not in told:
+                error(f"*** {name}: {failure}\n")
 
     def _remove_in_turn(self) -> None:
         for container in engine.list_ours(self.run_id):
@@ -420,14 +427,6 @@ def _configure(host: Any, addresses: bool) -> None:
     """Mininet's ``configDefault``, which would forget the addresses of a host that has no interface yet."""
     left_out = {} if addresses else {"ip": None, "mac": None}
     host.config(**{**host.params, **left_out})
-
-
-def _attempt(name: str, step: Callable[[], object], problems: list[str]) -> None:
-    """Carry out one step of the tear-down; whatever goes wrong is noted, so that the others still run."""
-    try:
-        step()
-    except Exception as failure:  # noqa: BLE001 - reported at the end, with all others
-        problems.append(f"{name}: {failure}")
 
 
 def _ping_once(node: Any, address: str, timeout: Any) -> bool:

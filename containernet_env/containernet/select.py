@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.model.choices import SwitchKind
@@ -55,7 +55,7 @@ def require(plan: Plan) -> None:
         )
     require_original()
     programs = _PROGRAMS if _switches(plan) == "ovs" else _PROGRAMS | _BRIDGE_PROGRAMS
-    lacking = {program: package for program, package in programs.items() if shutil.which(program) is None}
+    lacking = {program: package for program, package in programs.items() if system_path.find(program) is None}
     if lacking:
         raise MissingRequirementError(
             f"the original Containernet runs {', '.join(lacking)}, not found in PATH",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from containernet_env.analysis.rtt_chance import NO_CHANCE, Chance, chance_of
-from containernet_env.base import assets
+from containernet_env.base import assets, life
 from containernet_env.base.endings import ending
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
 from containernet_env.base.units import format_ms, parse_cpus, parse_duration
@@ -313,7 +313,8 @@ def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str
 def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Broken) -> dict[str, Any]:
     try:
         process = subprocess.Popen(
-            [str(binary), "rtt"],
+            [str(binary), "rtt", "--life-fd", str(life.descriptor())],
+            pass_fds=(life.descriptor(),),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import select
 import shlex
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from docker.errors import BuildError, ImageNotFound
@@ -14,7 +16,7 @@ from containernet_env.base.endings import LastWords, last_words, one_line
 from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.hosts import engine
 from containernet_env.hosts.ending import ended_by_oom, ending_of
-from containernet_env.hosts.engine import ExitState
+from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.hosts.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
 from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
 from containernet_env.hosts.processes import ContainerProcesses
@@ -22,6 +24,7 @@ from containernet_env.hosts.shim import Shim, shim_of
 
 # How much of its log is looked at for why it ended: the dump of thousands of goroutines follows the line that says it.
 _WORDS_LINES = 10_000
+_KILL_DEADLINE_S = 5.0
 # The SDK's names of limits, and ours.
 _UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
 
@@ -150,10 +153,10 @@ class Container:
         try:
             state = self._ended()
             oom = ended_by_oom(str(self.id), state)
+        except EngineGoneError as error:
+            return f"how is not known: the Docker engine {error.state}"
         except ContainernetEnvError as error:
             return f"how is not known: {one_line(str(error).removeprefix(f'host {self.host}: '))}"
-        except engine.UNREACHABLE as error:
-            return f"how is not known: {getattr(error, 'explanation', None) or 'the Docker engine does not answer'}"
         try:
             log = self.logs(_WORDS_LINES) if self.options.logs else ""
         except (ContainernetEnvError, *engine.UNREACHABLE):
@@ -227,12 +230,33 @@ class Container:
     # --- the end -----------------------------------------------------------------------------------------------
 
     def remove(self) -> None:
-        """Remove it, whatever state it is in. Idempotent; see ``wait_gone``."""
+        """Remove it, whatever state it is in. Idempotent; see ``wait_gone``.
+
+        Where the engine is gone, its first process, and with it all others of it, is ended from here;
+        ``EngineGoneError`` then says that the container stays.
+        """
         if self._removed:
             return
         if self.id is not None:
-            engine.remove_container(self.id)
+            try:
+                engine.remove_container(self.id)
+            except EngineGoneError:
+                self._kill()
+                raise
         self._let_go()
+
+    def _kill(self) -> None:
+        """End its first process without the engine, and wait for no shim: the engine ends that when it is back."""
+        if self._shim is not None:
+            self._shim.close()
+            self._shim = None
+        if self.alive:
+            assert self._pidfd is not None
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            poll.poll(_KILL_DEADLINE_S * 1000)
 
     def close(self) -> None:
         """Note that the engine has removed it, asked by somebody else; see ``wait_gone``. Idempotent."""

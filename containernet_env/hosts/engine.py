@@ -1,7 +1,8 @@
-"""The Docker engine: one client, our labels, and finding and removing what carries them.
+"""The Docker engine: one client, our labels and names, and finding and removing what carries them.
 
-Everything of ours that lives in the engine carries ``LABEL``; nothing without it is listed or removed here.
-Raises ``MissingRequirementError`` where the engine cannot be reached, ``RunError`` where it refuses.
+A container is ours by its labels, its name and its owner together; nothing else is listed or removed here.
+Raises ``MissingRequirementError`` where the engine cannot be reached, ``EngineGoneError`` where it no longer can, and
+``RunError`` where it refuses.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import docker
 import requests.exceptions
+import urllib3.exceptions
 from docker.errors import APIError, DockerException, NotFound
 
 from containernet_env.base import assets
@@ -36,16 +38,27 @@ LABEL_SOURCE = "containernet-env.source"
 
 # Four at a time is where the engine's own locks stop gaining from more on a two-core machine.
 PARALLEL = 4
-_CALL_TIMEOUT_S = 60
+# The longest call, the removal of a container whose end containerd has lost, takes 10 s.
+_CALL_TIMEOUT_S = 30
 _PING_TIMEOUT_S = 5
 _LISTEN_TIMEOUT_S = 2.0
 _REMOVAL_DEADLINE_S = 60.0
+# An engine whose containerd was killed fails (status 5xx) until it has started another one, after 10 s.
+_REFUSAL_DEADLINE_S = 30.0
 # The engine's shims end up to a second after their containers were removed, and later on a busy machine.
 SHIM_DEADLINE_S = 10.0
 
 # What the SDK raises: refusals of the engine, and what it lets through when nobody listens, the socket is gone, or the
-# engine stops answering.
-UNREACHABLE = (DockerException, requests.exceptions.RequestException, OSError)
+# engine stops answering (of a stream, which it reads from the connection itself); ImportError of DOCKER_HOST=ssh://.
+_SDK_ERRORS = (
+    DockerException,
+    requests.exceptions.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+    ImportError,
+)
+_SILENT = "does not answer"
+_DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 
 # How long the engine may take to notice that a container's first process has ended.
 _EXIT_DEADLINE_S = 10.0
@@ -67,7 +80,7 @@ class ExitState:
 
 @dataclass(frozen=True)
 class OurContainer:
-    """One container with our label. ``run``, ``host``, ``owner`` are empty where their label is missing."""
+    """One container of ours."""
 
     id: str
     name: str
@@ -89,31 +102,106 @@ def labels(run: str | None = None, host: str | None = None) -> dict[str, str]:
     return found
 
 
+def container_name(run: str, host: str) -> str:
+    """The name of the container of a host of a run."""
+    return f"cnenv-{run}-{host}"
+
+
 def address() -> str:
     """Where the engine is looked for: ``DOCKER_HOST``, else the usual Unix socket."""
-    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    return os.environ.get("DOCKER_HOST") or _DEFAULT_ADDRESS
+
+
+def _named() -> str:
+    """``address`` as the user gave it."""
+    return f"DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else address()
+
+
+class EngineGoneError(RunError):
+    """The engine that was in use has ended, or answers no more; the text says so first, and what to do last.
+
+    ``state`` follows the engine's name ("has ended"); ``besides`` says what becomes of its containers.
+    """
+
+    def __init__(self, state: str, besides: str = "") -> None:
+        self.state = state
+        start = "Start the engine"
+        if state.startswith(_SILENT):
+            start = "Restart the engine"
+        elif not os.environ.get("DOCKER_HOST"):
+            hint = assets.set_up_hint().rstrip(".")
+            start += f" ({hint[0].lower()}{hint[1:]})"
+        super().__init__(
+            f"the Docker engine at {address()} {state}{'; ' if besides else ''}{besides}. "
+            f"{start}, then run `containernet-env clean`"
+        )
+
+
+UNREACHABLE = (EngineGoneError, *_SDK_ERRORS)
+"""What a call that is not made within ``refusals`` may raise."""
+
+
+class _Api(docker.APIClient):  # type: ignore[misc]
+    """The SDK's calls; once it has found an engine, all that can go wrong on the way is ``EngineGoneError``.
+
+    An engine that was silent once gets little time for the next answer, so that many calls do not wait long each.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._found = self._silent = False
+        super().__init__(*args, **options)
+        self._found = True
+
+    def send(self, request: Any, **options: Any) -> Any:
+        """See ``requests.Session``: every call of the SDK comes through here."""
+        if not self._found:
+            return super().send(request, **options)
+        if self._silent:
+            options["timeout"] = _PING_TIMEOUT_S
+        try:
+            answer = super().send(request, **options)
+        except requests.exceptions.Timeout as error:
+            self._silent = True
+            raise EngineGoneError(f"{_SILENT} (waited {options['timeout']} s)") from error
+        except (requests.exceptions.RequestException, OSError) as error:
+            raise EngineGoneError(f"broke the connection ({error})" if listens() else "has ended") from error
+        self._silent = False
+        return answer
+
+
+class _Client(docker.DockerClient):  # type: ignore[misc]
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.api = _Api(*args, **options)
 
 
 def connect(timeout_s: int = _CALL_TIMEOUT_S) -> docker.DockerClient:
     """A new client with a negotiated API version and calls bounded by ``timeout_s``; raises ``UNREACHABLE``."""
-    return docker.DockerClient.from_env(version="auto", timeout=timeout_s, max_pool_size=4 * PARALLEL)
+    # Not where the user's Docker command line would look besides: only ``address`` is told and probed.
+    return _Client.from_env(version="auto", timeout=timeout_s, max_pool_size=4 * PARALLEL, use_context=False)
 
 
 class EngineUnusableError(MissingRequirementError):
-    """Something listens where the engine is looked for, but cannot be used as one.
+    """What is where the engine is looked for cannot be used as one.
 
     ``late``: it is silent, or came or went just now, as an engine does that starts; else it will not be better later.
     """
 
     def __init__(self, error: BaseException) -> None:
         self.late = _is_late(error)
-        where = address()
         super().__init__(
-            f"something listens at {where}, but the Docker SDK ({SDK_VERSION}) cannot use it: {error}",
+            f"the Docker SDK ({SDK_VERSION}) cannot use what listens at {_named()}: {error}",
             "Containers may be running there, so no other engine is started. If an engine is just starting, wait; "
             "if this is not its address, mend or unset DOCKER_HOST; else reinstall the Docker SDK that setup.py pins: "
             "`.venv/bin/python -m pip install --editable .`.",
         )
+
+
+def no_engine() -> MissingRequirementError:
+    """That nothing listens at ``address``, and the remedy."""
+    if os.environ.get("DOCKER_HOST"):
+        remedy = "Start that engine, or unset DOCKER_HOST so that the local one is used."
+        return MissingRequirementError(f"no Docker engine answers at {_named()}", remedy)
+    return MissingRequirementError(f"no Docker engine runs: nothing listens at {address()}", assets.set_up_hint())
 
 
 def _is_late(error: BaseException | None) -> bool:
@@ -150,9 +238,12 @@ def listens() -> bool:
 def is_reachable() -> bool:
     """Whether an engine answers now; false where nothing listens. Never starts one.
 
-    Raises ``EngineUnusableError`` where something listens that cannot be used: containers of ours may live there.
+    Raises ``EngineUnusableError`` where something listens that cannot be used: containers of ours may live there; and
+    ``MissingRequirementError`` where nothing listens at the address that the user gave: no other engine will do.
     """
     if not listens():
+        if os.environ.get("DOCKER_HOST"):
+            raise no_engine()
         return False
     try:
         connect(_PING_TIMEOUT_S).close()
@@ -168,10 +259,7 @@ def client() -> docker.DockerClient:
     Raises ``MissingRequirementError`` where nothing listens, ``EngineUnusableError`` where what listens is of no use.
     """
     if not listens():
-        raise MissingRequirementError(
-            f"no Docker engine runs: nothing listens at {address()}",
-            assets.set_up_hint(),
-        )
+        raise no_engine()
     try:
         return connect()
     except UNREACHABLE as error:
@@ -179,11 +267,13 @@ def client() -> docker.DockerClient:
 
 
 @contextmanager
-def refusals(what: str) -> Iterator[None]:
-    """Raise as ``RunError``, after ``what`` and a colon, whatever the SDK raises in this block."""
+def refusals(what: str, *told: type[DockerException]) -> Iterator[None]:
+    """Raise as ``RunError``, after ``what`` and a colon, whatever the SDK raises in this block but ``told``."""
     try:
         yield
-    except UNREACHABLE as error:
+    except told:
+        raise
+    except _SDK_ERRORS as error:
         raise RunError(f"{what}: {getattr(error, 'explanation', None) or error}") from error
 
 
@@ -203,23 +293,34 @@ def require_local(info: dict[str, Any]) -> None:
     )
 
 
+def facts() -> dict[str, Any]:
+    """The engine's own description of itself."""
+    with refusals("the engine does not describe itself"):
+        return dict(client().info())
+
+
 def list_ours(run: str | None = None) -> list[OurContainer]:
     """Our containers in any state, of one run if ``run`` is given, in the engine's order (newest first)."""
     # By the run's label and not by LABEL: a container that somebody makes from an image of ours inherits that one.
     wanted = [LABEL_RUN if run is None else f"{LABEL_RUN}={run}"]
-    rows = client().api.containers(all=True, filters={"label": wanted})
-    return [
-        OurContainer(
-            id=row["Id"],
-            name=(row.get("Names") or ["/"])[0].lstrip("/"),
-            run=row["Labels"].get(LABEL_RUN, ""),
-            host=row["Labels"].get(LABEL_HOST, ""),
-            owner=row["Labels"].get(owner.LABEL, ""),
-            state=row.get("State", ""),
-            image=row.get("Image", ""),
-        )
-        for row in rows
-    ]
+    with refusals("the engine does not list its containers"):
+        rows = client().api.containers(all=True, filters={"label": wanted})
+    return [found for row in rows if (found := _ours(row)) is not None]
+
+
+def _ours(row: dict[str, Any]) -> OurContainer | None:
+    """A container that the engine lists, if it is ours.
+
+    Labels alone do not make it so: one that somebody makes with copies of them lacks the name, as it is taken or tells
+    another run or host.
+    """
+    held = row.get("Labels") or {}
+    run, host, owned = held.get(LABEL_RUN, ""), held.get(LABEL_HOST, ""), held.get(owner.LABEL, "")
+    # With a dot it is the original Containernet's.
+    names = {container_name(run, host), f"cnenv-{run}.{host}"} & {name.lstrip("/") for name in row.get("Names") or ()}
+    if held.get(LABEL) != LABEL_VALUE or not run or not host or not names or not owner.is_owner(owned):
+        return None
+    return OurContainer(row["Id"], names.pop(), run, host, owned, row.get("State", ""), row.get("Image", ""))
 
 
 def wait_ended(container: str, host: str) -> ExitState:
@@ -230,7 +331,8 @@ def wait_ended(container: str, host: str) -> ExitState:
     deadline = time.monotonic() + _EXIT_DEADLINE_S
     while True:
         try:
-            state = client().api.inspect_container(container)["State"]
+            with refusals(f"host {host}: the engine does not tell how it ended", NotFound):
+                state = client().api.inspect_container(container)["State"]
         except NotFound as error:
             raise RunError(f"host {host}: its container has been removed") from error
         if not state["Running"]:
@@ -261,8 +363,12 @@ def remove_containers(ids: Iterable[str]) -> None:
         return
     with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
         shims = [shim for shim in pool.map(_shim_of, wanted) if shim is not None]
-        refused = [problem for problem in pool.map(_remove, wanted) if problem]
-    refused += [problem for problem in map(wait_shim, shims) if problem]
+        try:
+            refused = [problem for problem in pool.map(_remove, wanted) if problem]
+            refused += [problem for problem in map(wait_shim, shims) if problem]
+        finally:
+            for shim in shims:
+                shim.close()
     if refused:
         raise RunError("containers that could not be removed:\n" + "\n".join(f"  {line}" for line in refused))
 
@@ -293,19 +399,23 @@ def _shim_of(container: str) -> Shim | None:
 
 def _remove(container: str) -> str | None:
     """Remove one container; the reason as one line where the engine refuses."""
-    api = client().api
-    try:
-        api.remove_container(container, force=True, v=True)
-    except NotFound:
-        return None
-    except APIError as error:
-        # 409 while another caller's removal is on its way: that one counts, once it is done.
-        if error.status_code == 409 and "already in progress" in str(error.explanation):
-            return _wait_gone(container)
-        return f"{container}: {error.explanation or error}"
-    except UNREACHABLE as error:
-        return f"{container}: {error}"
-    return None
+    deadline = time.monotonic() + _REFUSAL_DEADLINE_S
+    while True:
+        try:
+            client().api.remove_container(container, force=True, v=True)
+            return None
+        except NotFound:
+            return None
+        except APIError as error:
+            problem = f"{container}: {error.explanation or error}"
+            # 409 while another caller's removal is on its way: that one counts, once it is done.
+            if error.status_code == 409 and "already in progress" in problem:
+                return _wait_gone(container)
+            if not error.is_server_error() or time.monotonic() > deadline:
+                return problem
+        except _SDK_ERRORS as error:
+            return f"{container}: {error}"
+        time.sleep(_POLL_S * 10)
 
 
 def _wait_gone(container: str) -> str | None:
@@ -315,5 +425,7 @@ def _wait_gone(container: str) -> str | None:
             client().api.inspect_container(container)
         except NotFound:
             return None
-        time.sleep(0.02)
+        except _SDK_ERRORS as error:
+            return f"{container}: {error}"
+        time.sleep(_POLL_S)
     return f"{container}: its removal, begun by another process, has not ended after {_REMOVAL_DEADLINE_S:.0f} s"

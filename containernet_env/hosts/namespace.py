@@ -7,6 +7,7 @@ import subprocess
 import time
 from types import TracebackType
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
 
 _DEADLINE_S = 5.0
@@ -21,7 +22,7 @@ class ThrowawayNamespace:
     def __init__(self) -> None:
         # A session of its own: the terminal's Ctrl-C must not take the switches away before the hosts.
         self._process = subprocess.Popen(
-            ["unshare", "--net", "cat"],
+            [system_path.require("unshare"), "--net", system_path.require("cat")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
 
 # linux/sched.h
@@ -83,13 +84,15 @@ def run(
 
     ``input`` is its standard input (nothing when ``None``); ``timeout`` is in seconds, after which it is killed.
     Raises ``RunError`` with the command and the last lines it wrote to standard error when it cannot be started,
-    takes too long, or (unless ``check`` is false) ends with a status other than 0.
+    takes too long, or (unless ``check`` is false) ends with a status other than 0; ``MissingRequirementError`` where it
+    is not installed.
     """
     command = " ".join(argv)
+    program = system_path.require(argv[0])
 
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen(
-            list(argv),
+            [program, *argv[1:]],
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

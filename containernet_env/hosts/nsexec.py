@@ -18,6 +18,7 @@ import ctypes
 import fcntl
 import os
 import resource
+import select
 import signal
 import sys
 import termios
@@ -135,6 +136,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pid", type=int)
     parser.add_argument("--join", action="append", default=[], help="a cgroup.procs file")
+    parser.add_argument("--life", type=int, required=True, help="a pipe that ends with the caller")
     parser.add_argument("--tty", action="store_true", help="make standard input the controlling terminal")
     parser.add_argument("--fd", type=_descriptor_pair, action="append", default=[], help="TARGET=SOURCE to pass on")
     parser.add_argument("--env", action="append", default=[], help="NAME=VALUE")
@@ -146,9 +148,20 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _wait(child: int, life: int) -> None:
+    """Return when the program has ended; end it with its session where the caller has, however that did."""
+    ended = os.pidfd_open(child)
+    poll = select.poll()  # select takes no descriptor above 1023
+    poll.register(ended, select.POLLIN)
+    poll.register(life, select.POLLIN)
+    if ended not in (descriptor for descriptor, _ in poll.poll()):
+        os.killpg(child, signal.SIGKILL)
+
+
 def main(arguments: list[str]) -> int:
     """Enter, start the program, pass signals on, return its exit status."""
     options = _parse(arguments)
+    os.set_inheritable(options.life, False)
     try:
         status = _status(options.pid)
         joined = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in options.join]
@@ -183,6 +196,7 @@ def main(arguments: list[str]) -> int:
             os.close(descriptor)
         else:
             os.dup2(null, descriptor)
+    _wait(child, options.life)
     _, result = os.waitpid(child, 0)
     return os.WEXITSTATUS(result) if os.WIFEXITED(result) else 128 + os.WTERMSIG(result)
 

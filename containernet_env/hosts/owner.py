@@ -7,6 +7,7 @@ one was left behind, and may be removed by anyone.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 LABEL = "containernet-env.owner"
@@ -27,6 +28,11 @@ def current() -> str:
     """The label value that names this process: "boot id/pid/start ticks"."""
     pid = os.getpid()
     return f"{_boot_id()}/{pid}/{_start_ticks(pid)}"
+
+
+def is_owner(text: str) -> bool:
+    """Whether ``text`` names a process as ``current`` does, one of this boot or an earlier one."""
+    return re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9]+", text) is not None
 
 
 def is_alive(owner: str) -> bool:

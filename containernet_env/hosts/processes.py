@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base import life
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import cgroups_of
 
@@ -139,12 +140,16 @@ class ContainerProcesses:
         directory: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """The command of the machine that runs ``argv`` inside; ``descriptors`` maps its numbers to ours."""
+        """The command of the machine that runs ``argv`` inside; ``descriptors`` maps its numbers to ours.
+
+        It has to be given ``life.descriptor()`` besides.
+        """
         command = [sys.executable, "-I", "-S", str(_HELPER), "--directory", directory or self._directory]
         command += [f"--uid={self._user.uid}", f"--gid={self._user.gid}"]
         command += [f"--groups={','.join(map(str, self._user.groups))}"]
         command += [f"--join={path}" for path in self._join]
         command += [f"--env={key}={value}" for key, value in {**self._environment, **(environment or {})}.items()]
+        command.append(f"--life={life.descriptor()}")
         command += [f"--fd={target}={source}" for target, source in (descriptors or {}).items()]
         if tty:
             command.append("--tty")
@@ -157,7 +162,8 @@ class ContainerProcesses:
         """
         command = self.argv(argv, directory=options.pop("cwd", None), environment=options.pop("env", None))
         options.setdefault("start_new_session", True)
-        return subprocess.Popen(command, env={}, **options)
+        passed = (*options.pop("pass_fds", ()), life.descriptor())
+        return subprocess.Popen(command, env={}, pass_fds=passed, **options)
 
 
 def _text(path: Path) -> str:
@@ -187,7 +193,7 @@ class Shell:
                 stdin=theirs,
                 stdout=theirs,
                 stderr=theirs,
-                pass_fds=(commands, statuses),
+                pass_fds=(commands, statuses, life.descriptor()),
                 start_new_session=True,
             )
         except BaseException:

@@ -34,7 +34,9 @@ def remove_leftovers() -> Leftovers:
     in_use = [f"container {container.name}" for container in containers if owner.is_alive(container.owner)]
     in_use += [f"bridge {bridge.name}" for bridge in bridges if owner.is_alive(bridge.owner)]
     stale = [container for container in containers if not owner.is_alive(container.owner)]
-    removed = [f"interface {name}" for run in {old.run for old in stale} for name in remove_interfaces(run)]
+    # Only the original Containernet makes interfaces outside of their namespaces, and has a dot in its names.
+    runs = {old.run for old in stale if old.name.startswith(f"cnenv-{old.run}.")}
+    removed = [f"interface {name}" for run in runs for name in remove_interfaces(run)]
     # After what only their runs' ids tell.
     engine.remove_containers([container.id for container in stale])
     removed += [f"container {container.name}" for container in stale]

@@ -22,7 +22,7 @@ def cpu_model() -> str:
 
 def facts() -> dict[str, Any]:
     """Kernel, cores, CPU model, and the Docker engine, as JSON values. Raises what asking the engine raises."""
-    info = engine.client().info()
+    info = engine.facts()
     return {
         "kernel": platform.release(),
         "cores": os.cpu_count(),

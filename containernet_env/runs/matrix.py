@@ -162,13 +162,14 @@ class Matrix:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
             answer = self._follower.follow(*request_of(scenario, endpoints, timeout_s(scenario)), scenario)
+        # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
+        failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()
         self._follower.tell_deaths(deaths)
-        # An error may be that of the network, which is known to have failed only after a while.
-        failure = self._target.failure if answer.error is None else self._target.settled_failure()
-        problems = [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
-        problems += [text for text in (failure, answer.error) if text is not None]
-        return replace(outcome, load=answer.load, error="; ".join(problems) or None)
+        problems = [failure]
+        problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
+        problems.append(answer.error)
+        return replace(outcome, load=answer.load, error="; ".join(filter(None, problems)) or None)
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
@@ -231,10 +232,9 @@ class Matrix:
                 *request_of(dataset.load, endpoints, timeout_s(dataset.load)), dataset.load, told=False
             )
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
-            problems = [text for text in (failure, answer.error) if text is not None]
-            if problems:
-                deaths = self._target.cluster.deaths()
-                return f"the data set could not be loaded: {'; '.join([*deaths.values(), *problems])}"
+            if failure is not None or answer.error is not None:
+                deaths = self._target.cluster.deaths().values()
+                return f"the data set could not be loaded: {'; '.join(filter(None, [failure, *deaths, answer.error]))}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import UsageError
 from containernet_env.containernet import select
 from containernet_env.network.select import choose, choose_switches
@@ -79,7 +79,7 @@ def _check_network(plan: Plan) -> None:
 def _check_network_without_root(plan: Plan) -> list[str]:
     """What can be told without trying it out; the questions that are left open."""
     wants_ovs = plan.options.switches == "ovs"
-    if wants_ovs and shutil.which("ovs-vsctl") is None:
+    if wants_ovs and system_path.find("ovs-vsctl") is None:
         choose_switches("ovs", "netem")
     if plan.options.engine == "containernet":
         select.require_original()

@@ -39,7 +39,10 @@ class Target(Protocol):
         """See ``stores.protocol.Timing``."""
 
     def settled_failure(self) -> str | None:
-        """``failure``; where something is silent right now, once it has answered or has been given up."""
+        """``failure`` once something has gone wrong: what caused that may be known only a moment later.
+
+        Where something is silent right now, once it has answered or has been given up.
+        """
 
     @property
     def cluster(self) -> Cluster: ...

@@ -17,6 +17,8 @@ from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
 from containernet_env.hosts import engine, netns, tcp
+from containernet_env.hosts.engine import EngineGoneError
+from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
@@ -88,6 +90,7 @@ class Testbed:
         self._during = "while the hosts started"
         self._failing = threading.Lock()
         self._links = LinkWatch(self.net.link_backend_answers, self.fail)
+        self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
         self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
@@ -161,21 +164,26 @@ class Testbed:
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
         self._links.close()
-        steps: list[Callable[[], None]] = [self.net.stop]
+        steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
         if self._cluster is not None:
             steps.insert(0, self._cluster.close)
         if self.relay is not None:
             steps.insert(0, self.relay.close)
         problems = []
+        gone: EngineGoneError | None = None
         for step in steps:
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next step is taken
+                gone = error if isinstance(error, EngineGoneError) else gone
                 problems.append(text_of(error))
+        if gone is not None and len(problems) == 1:
+            raise gone
         if problems:
             raise RunError("not everything could be removed:\n" + "\n".join(problems))
 
     def _start_hosts(self) -> None:
+        self._engine_watch.start()
         for plan in self.plan.hosts:
             entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
             command = [entry_point, *plan.command]
@@ -303,6 +311,10 @@ class Testbed:
         if self.relay.port_taken:
             self._progress.note(f"port {self._port} is taken; the benchmark server is at 127.0.0.1:{self.relay.port}")
 
+    def _on_engine_end(self, state: str) -> None:
+        names = ", ".join(name for name, host in list(self.hosts.items()) if host.alive)
+        self.fail(str(EngineGoneError(state, f"its containers {names} may still run" if names else "")))
+
     def _on_network_event(self, kind: str, text: str) -> None:
         """Take down why the network is gone; on the thread that hears of it."""
         reason = None
@@ -332,6 +344,7 @@ class Testbed:
     def settled_failure(self) -> str | None:
         """See ``runs.target.Target``."""
         self._links.settle()
+        self._failed.wait(_NEWS_S)
         return self.failure
 
     def _is_of_living_host(self, text: str) -> bool:
@@ -367,10 +380,14 @@ class Testbed:
 
         What cannot be read says why.
         """
+        gone: EngineGoneError | None = None
         for name, host in self.hosts.items():
             try:
+                if gone is not None:
+                    raise gone
                 yield name, host.logs(tail=LOG_LINES)
             except RunError as error:
+                gone = error if isinstance(error, EngineGoneError) else gone
                 yield name, f"(no log: {error})\n"
         if (said := self.net.link_backend_log()) is not None:
             yield "link-emulator", said

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from functools import cache
 from pathlib import Path
 
-from containernet_env.base import assets
+from containernet_env.base import assets, system_path
 from containernet_env.base.release import VERSION
 
 # Where a wheel and a source archive have what `described` said of the clone that they were made from.
@@ -63,7 +62,7 @@ def described(root: Path) -> str | None:
             return None
     # Another user's clone may be asked for its commit; a hook of a commit in another repository must not redirect us.
     settings = ("-c", f"safe.directory={root}", "-c", "core.fsmonitor=false")
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    environment = {key: value for key, value in system_path.environment().items() if not key.startswith("GIT_")}
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", *settings, "-C", str(root),

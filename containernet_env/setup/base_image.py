@@ -20,7 +20,7 @@ from typing import Any
 import docker
 from docker.errors import APIError
 
-from containernet_env.base import sources
+from containernet_env.base import sources, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import image_build, packages
@@ -117,7 +117,7 @@ def _pull(client: docker.DockerClient, commands: Commands) -> None:
 
 
 def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None]) -> str:
-    if packages.find(packages.IMAGE_BUILDER) is None:
+    if system_path.find(packages.IMAGE_BUILDER) is None:
         packages.install([packages.IMAGE_BUILDER], commands, log, note)
     remove_leftovers()
     distribution, suite, lines = apt_sources()
@@ -172,7 +172,7 @@ def apt_sources() -> tuple[str, str, list[str]]:
         return "debian", "bookworm", []
     form = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
     listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", form, "Created-By: Packages"],
+        [system_path.require("apt-get"), "indextargets", "--format", form, "Created-By: Packages"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

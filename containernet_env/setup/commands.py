@@ -1,19 +1,26 @@
 """Runs the programs of the set-up: output to a log file, a time limit, an end that leaves none behind.
 
 Commands are started by worker threads only. The main thread, where a signal raises, waits for the workers and
-calls ``stop``: so no signal can fall between the start of a process and the note that it is ours.
+calls ``stop``: so no signal can fall between the start of a process and the note that it is ours. A guard beside each
+(``guard.py``) ends it where this process is killed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from containernet_env.base import life, system_path
+
+_GUARD = Path(__file__).with_name("guard.py")
 _TAIL_LINES = 8
 
 
@@ -96,13 +103,19 @@ class Commands:
             if self.stopping.is_set():
                 raise Stopped
             try:
+                found = shutil.which(argv[0], path=system_path.search_path((env or os.environ).get("PATH", "")))
+                if found is None:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+                how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
+                guard = [sys.executable, "-I", "-S", str(_GUARD), str(life.descriptor()), *map(str, how)]
                 process = subprocess.Popen(
-                    argv,
+                    [*guard, found, *argv[1:]],
                     stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
-                    env=env,
+                    env=system_path.environment(env),
+                    pass_fds=(life.descriptor(),),
                     start_new_session=True,
                 )
             except OSError as error:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from containernet_env.base import assets
+from containernet_env.base import assets, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 
@@ -57,7 +56,7 @@ def ensure_running(report: Callable[[str], None] | None = None) -> str:
     else:
         how = start(report or (lambda line: None))
         engine.client.cache_clear()
-    engine.require_local(engine.client().info())
+    engine.require_local(engine.facts())
     return how
 
 
@@ -69,10 +68,7 @@ def start(report: Callable[[str], None]) -> str:
     dockerd lives or something listens at the engine's address, that is waited for, and no other one is started.
     """
     if os.environ.get("DOCKER_HOST"):
-        raise MissingRequirementError(
-            f"no Docker engine answers at DOCKER_HOST={os.environ['DOCKER_HOST']}",
-            "Start that engine, or unset DOCKER_HOST so that the local one is used.",
-        )
+        raise engine.no_engine()
     if os.geteuid() != 0:
         raise MissingRequirementError("the Docker engine is not running and only root can start it", "Run with sudo.")
     if _wait_for_one_that_starts():
@@ -90,7 +86,7 @@ def start(report: Callable[[str], None]) -> str:
 
 def find() -> str | None:
     """The path of dockerd, also where PATH has no sbin directories; None if it is not installed."""
-    return shutil.which("dockerd", path=_search_path())
+    return system_path.find("dockerd")
 
 
 def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc/1/comm")) -> list[list[str]]:
@@ -99,11 +95,11 @@ def service_commands(run_dir: Path = Path("/run"), init_comm: Path = Path("/proc
     Their programs are installed in many containers and small machines where nothing answers them: what counts
     is systemd's run directory, or an init as process 1.
     """
-    if (run_dir / "systemd" / "system").is_dir() and shutil.which("systemctl"):
+    if (run_dir / "systemd" / "system").is_dir() and system_path.find("systemctl"):
         return [["systemctl", "start", "docker"]]
-    if (run_dir / "openrc").is_dir() and shutil.which("rc-service"):
+    if (run_dir / "openrc").is_dir() and system_path.find("rc-service"):
         return [["rc-service", "docker", "start"]]
-    if init_comm.read_text(encoding="ascii").strip() == "init" and shutil.which("service"):
+    if init_comm.read_text(encoding="ascii").strip() == "init" and system_path.find("service"):
         return [["service", "docker", "start"]]
     return []
 
@@ -112,7 +108,7 @@ def _ask_service_manager(command: list[str]) -> str | None:
     """Run it and wait for the engine; the reason as one line where that failed."""
     try:
         done = subprocess.run(
-            command,
+            [system_path.require(command[0]), *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -215,7 +211,7 @@ def _launch(command: list[str]) -> None:
             start_new_session=True,
             cwd="/",
             umask=0o022,
-            env={**os.environ, "PATH": _search_path()},
+            env=system_path.environment(),
         )
     _started.append(process)
     deadline = time.monotonic() + _START_DEADLINE_S
@@ -241,7 +237,3 @@ def _not_started(reason: str) -> MissingRequirementError:
         f"the Docker engine did not start: {reason}",
         f"See {LOG}; mend what it names, or start an engine yourself, then run again.",
     )
-
-
-def _search_path() -> str:
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])

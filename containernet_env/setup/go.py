@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from containernet_env.base import cache
+from containernet_env.base import cache, system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import BUILD_ENVIRONMENT
 from containernet_env.setup.commands import CommandError, Commands
@@ -69,7 +69,7 @@ def is_new_enough(version: str) -> bool:
 
 
 def _candidates() -> Iterator[str]:
-    on_path = shutil.which("go")
+    on_path = system_path.find("go")
     if on_path is not None:
         yield on_path
     yield "/usr/local/go/bin/go"

@@ -93,8 +93,12 @@ def required_images() -> Images:
 
 def present() -> set[str]:
     """The tags of all images that carry our label."""
-    rows = engine.client().api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"})
-    return {tag for row in rows for tag in row.get("RepoTags") or ()}
+    return {tag for row in _labelled() for tag in row.get("RepoTags") or ()}
+
+
+def _labelled() -> list[dict[str, Any]]:
+    with engine.refusals("the engine does not list its images"):
+        return list(engine.client().api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"}))
 
 
 def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
@@ -132,13 +136,9 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     Only tags of our repositories on images with our label are touched: a user's image that was made from one
     of ours inherits the label, but not the name.
     """
-    api = engine.client().api
-    in_use = {row["ImageID"] for row in api.containers(all=True)}
-    rows = [
-        row
-        for row in api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"})
-        if row["Id"] not in in_use and not _belongs_to_another(row, root)
-    ]
+    with engine.refusals("the engine does not list its containers"):
+        in_use = {row["ImageID"] for row in engine.client().api.containers(all=True)}
+    rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
     # Images made on the base go before it, as it cannot go while they stand.
     ordered = [tag for name in REPOSITORIES for tag in tags if tag.rpartition(":")[0] == name]
@@ -147,15 +147,16 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
 
 def _remove(tag: str) -> bool:
     """Remove one tag; False where it is gone already or still needed."""
-    try:
-        engine.client().api.remove_image(tag)
-    except ImageNotFound:
-        return False
-    except APIError as error:
-        # 409: a container began to use it, or another image stands on it. It goes with those.
-        if error.status_code != 409:
-            raise
-        return False
+    with engine.refusals(f"the image {tag} could not be removed"):
+        try:
+            engine.client().api.remove_image(tag)
+        except ImageNotFound:
+            return False
+        except APIError as error:
+            # 409: a container began to use it, or another image stands on it. It goes with those.
+            if error.status_code != 409:
+                raise
+            return False
     return True
 
 

@@ -80,5 +80,5 @@ def look() -> Missing:
 def engine_data() -> Path:
     """Where the engine keeps its images."""
     if engine.is_reachable():
-        return Path(engine.client().info().get("DockerRootDir") or _ENGINE_DATA)
+        return Path(engine.facts().get("DockerRootDir") or _ENGINE_DATA)
     return _ENGINE_DATA

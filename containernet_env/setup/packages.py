@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import SIGINT
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
 from containernet_env.setup import dockerd
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
 
 # Each program we need, and the package that brings it on Debian and Ubuntu.
-PROGRAMS = {"mnexec": "mininet", "ip": "iproute2", "tc": "iproute2"}
+PROGRAMS = {program: system_path.PACKAGES[program] for program in ("mnexec", "ip", "tc")}
 IMAGE_BUILDER = "mmdebstrap"
 
 LOCK_DEADLINE_S = 900.0
@@ -45,21 +44,16 @@ _NO_NETWORK = re.compile(r"resolv|could not connect|failed to fetch|network is u
 
 def missing() -> list[str]:
     """The packages whose programs this machine lacks, in order; never more than what is needed here."""
-    wanted = [package for program, package in PROGRAMS.items() if find(program) is None]
+    wanted = [package for program, package in PROGRAMS.items() if system_path.find(program) is None]
     if not any(path.exists() for path in _CERTIFICATES):
         # Without them no download can be checked; minimal machines come without.
         wanted.append("ca-certificates")
     if dockerd.find() is None and not engine.is_reachable():
         wanted.append("docker.io")
-        if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y") and find("apparmor_parser") is None:
+        if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y") and system_path.find("apparmor_parser") is None:
             # Where the kernel has AppArmor on, the engine refuses every container without this one.
             wanted.append("apparmor")
     return list(dict.fromkeys(wanted))
-
-
-def find(program: str) -> str | None:
-    """The path of a program, also where the caller's PATH has no sbin directories."""
-    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
 
 
 def install(packages: Sequence[str], commands: Commands, log: Path, note: Callable[[str], None]) -> None:
@@ -67,7 +61,7 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
 
     Raises ``MissingRequirementError`` where there is no apt-get, no network, or apt-get refuses.
     """
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+    if system_path.find("apt-get") is None or system_path.find("dpkg") is None:
         raise MissingRequirementError(
             f"missing here: {', '.join(packages)}, and this system has no apt-get to install them",
             "Use Debian 12 or Ubuntu, or install by hand: mnexec (Mininet), ip and tc (iproute2), "
@@ -81,7 +75,9 @@ def install(packages: Sequence[str], commands: Commands, log: Path, note: Callab
         manager.run([*_APT, "install", *packages], _INSTALL_TIMEOUT_S)
     except CommandError as error:
         raise _not_installed(packages, error, log) from error
-    still = [program for program, package in PROGRAMS.items() if package in packages and find(program) is None]
+    still = [
+        program for program, package in PROGRAMS.items() if package in packages and system_path.find(program) is None
+    ]
     if still:
         reason = f" ({update_problem})" if update_problem else ""
         raise MissingRequirementError(
@@ -132,9 +128,8 @@ class _PackageManager:
 
 def environment() -> dict[str, str]:
     """The environment in which packages are installed: no questions, no restart of services, C messages."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
-    return {**os.environ, **quiet, "PATH": path}
+    return {**system_path.environment(), **quiet}
 
 
 def _not_installed(packages: Sequence[str], error: CommandError, log: Path) -> MissingRequirementError:

@@ -18,6 +18,7 @@ from docker.errors import APIError, NotFound
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import container, engine
 from containernet_env.hosts.container import Container
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.limits import Limits
 from containernet_env.hosts.options import ContainerOptions
 from containernet_env.hosts.shim import shim_of
@@ -218,7 +219,9 @@ def test_an_ending_that_the_engine_does_not_tell_is_said_to_be_unknown(api: Api,
     api.failing = {"logs": requests.exceptions.ConnectionError("refused"), "events": OSError("refused")}
     assert host.ending() == "exit status 4"
     api.failing = {"inspect_container": requests.exceptions.ConnectionError("Connection refused")}
-    assert host.ending() == "how is not known: the Docker engine does not answer"
+    assert host.ending() == "how is not known: the engine does not tell how it ended: Connection refused"
+    api.failing = {"inspect_container": engine.EngineGoneError("has ended")}
+    assert host.ending() == "how is not known: the Docker engine has ended"
     response = requests.Response()
     response.status_code = 404
     api.failing = {"inspect_container": NotFound("no such container", response=response)}
@@ -248,3 +251,21 @@ def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
         host.update(cpu_quota=5000)
     host.update()
     host.remove()
+
+
+def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_engine(
+    api: Api, family: Family
+) -> None:
+    host = started()
+    api.failing["remove_container"] = EngineGoneError("has ended")
+    with pytest.raises(EngineGoneError):
+        host.remove()
+    assert host.died() and not host.removed
+    assert family.shim.poll() is None
+    began = time.monotonic()
+    host.wait_gone()
+    assert time.monotonic() - began < 1
+    # The engine is back.
+    api.failing.clear()
+    host.remove()
+    assert host.removed

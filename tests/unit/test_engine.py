@@ -6,7 +6,7 @@ import gc
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,8 @@ from docker.errors import APIError, DockerException, NotFound
 
 from containernet_env import cli
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.hosts import engine
+from containernet_env.hosts import engine, owner
+from containernet_env.setup import missing
 
 # The SDK leaves its socket open where it cannot use what answers.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -89,31 +90,37 @@ def silent(place: Path) -> Iterator[None]:
     listener.close()
 
 
-def test_no_socket_is_no_engine(place: Path) -> None:
+def test_no_socket_is_no_engine(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST")
+    monkeypatch.setattr(engine, "_DEFAULT_ADDRESS", f"unix://{place}")
     assert engine.is_reachable() is False
     with pytest.raises(MissingRequirementError, match=r"nothing listens at unix://.*\n.*build\.sh") as raised:
         engine.client()
     assert not isinstance(raised.value, engine.EngineUnusableError)
 
 
-def test_a_socket_that_nobody_listens_on_any_more_is_no_engine(place: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(str(place))
-    assert place.exists()
-    assert engine.is_reachable() is False
-
-
-def test_a_refused_port_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as probe:
+@pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "tcp://127.0.0.1:{port}", "unix://{bound}"])
+@pytest.mark.parametrize("ask", [engine.is_reachable, engine.client, missing.look])
+def test_an_address_that_leads_nowhere_is_named_and_nothing_else_is_missing(
+    address: str, ask: Callable[[], object], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as probe, socket.socket(socket.AF_UNIX) as gone:
         probe.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{probe.getsockname()[1]}")
-    assert engine.is_reachable() is False
+        gone.bind(str(place))
+        named = address.format(port=probe.getsockname()[1], bound=place)
+    monkeypatch.setenv("DOCKER_HOST", named)
+    with pytest.raises(MissingRequirementError) as raised:
+        ask()
+    assert str(raised.value) == (
+        f"no Docker engine answers at DOCKER_HOST={named}\n"
+        "  Start that engine, or unset DOCKER_HOST so that the local one is used."
+    )
 
 
 @pytest.mark.usefixtures("rubbish")
 def test_something_that_answers_rubbish_is_not_taken_for_nothing() -> None:
     for ask in (engine.is_reachable, engine.client):
-        with pytest.raises(engine.EngineUnusableError, match=r"listens at unix://.*SSH-2\.0") as raised:
+        with pytest.raises(engine.EngineUnusableError, match=r"listens at DOCKER_HOST=unix://.*SSH-2\.0") as raised:
             ask()
         assert not raised.value.late
         assert "DOCKER_HOST" in raised.value.remedy
@@ -141,7 +148,7 @@ def test_an_sdk_that_fits_no_engine_is_told_apart_from_no_engine(monkeypatch: py
     assert not raised.value.late
 
 
-@pytest.mark.parametrize("value", ["ftp://somewhere", "unix", "tcp://127.0.0.1"])
+@pytest.mark.parametrize("value", ["ftp://somewhere", "unix", "tcp://127.0.0.1", "ssh://somewhere"])
 def test_an_address_that_is_none_is_an_error_that_names_it(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", value)
     with pytest.raises(MissingRequirementError, match=value) as raised:
@@ -200,6 +207,7 @@ def test_every_container_is_tried_and_each_refusal_is_named(monkeypatch: pytest.
     api = Removals({"two": api_error(500, "device busy"), "three": api_error(404, "no such container")})
     monkeypatch.setattr(engine, "client", lambda: SimpleNamespace(api=api))
     monkeypatch.setattr(engine.client, "cache_clear", lambda: None, raising=False)
+    monkeypatch.setattr(engine, "_REFUSAL_DEADLINE_S", 0.0)
     with pytest.raises(RunError, match="two: device busy") as raised:
         engine.remove_containers(["one", "two", "three", "four"])
     assert "three" not in str(raised.value)
@@ -207,3 +215,49 @@ def test_every_container_is_tried_and_each_refusal_is_named(monkeypatch: pytest.
     with pytest.raises(RunError, match="two: device busy"):
         engine.remove_container("two")
     engine.remove_container("three")
+
+
+def listed(**changes: Any) -> dict[str, Any]:
+    """A container of ours as the engine lists it, with ``changes``; a label that is None is not there."""
+    labels = {**engine.labels("a1b2c3", "etcd1"), **changes.pop("labels", {})}
+    held = {key: value for key, value in labels.items() if value is not None}
+    return {
+        "Id": "c0ffee",
+        "Names": ["/cnenv-a1b2c3-etcd1"],
+        "Labels": held,
+        "State": "running",
+        "Image": "i",
+    } | changes
+
+
+def test_a_container_of_ours_is_known_by_labels_name_and_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [listed(), listed(Names=["/cnenv-a1b2c3.etcd1"])]
+    monkeypatch.setattr(engine, "client", lambda: SimpleNamespace(api=SimpleNamespace(containers=lambda **_: rows)))
+    monkeypatch.setattr(engine.client, "cache_clear", lambda: None, raising=False)
+    found = engine.list_ours()
+    assert [(one.name, one.run, one.host) for one in found] == [
+        ("cnenv-a1b2c3-etcd1", "a1b2c3", "etcd1"),
+        ("cnenv-a1b2c3.etcd1", "a1b2c3", "etcd1"),
+    ]
+    assert {one.owner for one in found} == {owner.current()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"Names": ["/my-database"]},
+        {"Names": ["/cnenv-a1b2c3-etcd1-copy"]},
+        {"Names": None},
+        {"labels": {owner.LABEL: None}},
+        {"labels": {owner.LABEL: "me"}},
+        {"labels": {engine.LABEL_HOST: None}},
+        {"labels": {engine.LABEL: None}},
+        {"labels": {engine.LABEL_RUN: "d4e5f6"}},
+        {"Labels": None},
+    ],
+)
+def test_a_container_that_only_looks_like_ours_is_not(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [listed(**changes)]
+    monkeypatch.setattr(engine, "client", lambda: SimpleNamespace(api=SimpleNamespace(containers=lambda **_: rows)))
+    monkeypatch.setattr(engine.client, "cache_clear", lambda: None, raising=False)
+    assert engine.list_ours() == []

@@ -115,7 +115,7 @@ def test_a_kernel_without_netem_is_told_before_anything_that_could_be_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(mininet.net, "Containernet", raising=False)
-    monkeypatch.setattr(select.shutil, "which", lambda program: None)
+    monkeypatch.setattr(select.system_path, "find", lambda program: None)
     monkeypatch.setattr(select, "kernel_has_netem", lambda: False)
     with pytest.raises(MissingRequirementError, match=rf"no netem(.|\n)*{select.GUIDE}"):
         select.require(plan_of())
@@ -136,7 +136,7 @@ def test_a_containernet_that_cannot_be_imported_says_why(monkeypatch: pytest.Mon
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the original and all its programs were here."""
     monkeypatch.setattr(mininet.net, "Containernet", object, raising=False)
-    monkeypatch.setattr(select.shutil, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(select.system_path, "find", lambda program: f"/bin/{program}")
     monkeypatch.setattr(select, "choose_switches", lambda asked, links: "bridge" if asked == "auto" else asked)
     monkeypatch.setattr(select, "kernel_has_netem", lambda: True)
 
@@ -144,7 +144,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("installed")
 def test_programs_that_it_runs_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     select.require(plan_of())
-    monkeypatch.setattr(select.shutil, "which", lambda program: None if program == "brctl" else program)
+    monkeypatch.setattr(select.system_path, "find", lambda program: None if program == "brctl" else program)
     with pytest.raises(MissingRequirementError, match=r"brctl(.|\n)*bridge-utils"):
         select.require(plan_of())
     select.require(plan_of(switches="ovs"))

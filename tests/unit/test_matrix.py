@@ -166,6 +166,31 @@ def test_a_network_that_dies_while_the_data_set_loads_is_the_reason() -> None:
     assert bench.errors() == ["not run: the data set could not be loaded: the link emulator ended; cancelled"] * 2
 
 
+GONE = "the Docker engine at unix:///var/run/docker.sock has ended"
+
+
+@pytest.mark.parametrize("first", [write("w"), read("r")])
+def test_an_engine_that_ends_is_named_before_the_deaths_that_it_brings_and_what_they_break(first: Scenario) -> None:
+    bench = Bench(first, write("w2"))
+
+    def settle() -> str:
+        bench.target.failure = GONE  # known just after its containers have ended
+        return GONE
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        bench.cluster.dead["etcd1"] = "etcd1 ended with exit code 0"
+        return Answer(result_of(ok=5), "cancelled")
+
+    bench.target.settled_failure = settle
+    bench.server.behave = behave
+    bench.matrix.run()
+    failed, waiting = bench.errors()
+    assert failed.removeprefix("not run: the data set could not be loaded: ") == (
+        f"{GONE}; etcd1 ended with exit code 0; cancelled"
+    )
+    assert waiting.startswith("not run: ") and GONE in waiting
+
+
 def test_nothing_is_begun_on_a_dead_network() -> None:
     bench = Bench(read("r"), write("w"))
     bench.target.failure = "the link emulator ended"

@@ -69,14 +69,14 @@ def test_links_and_switches_that_this_machine_cannot_have(kernel):
 
 def test_an_open_vswitch_that_is_not_installed_is_missed_without_root(kernel):
     kernel.setattr(preflight.os, "geteuid", lambda: 1000)
-    kernel.setattr(preflight.shutil, "which", lambda program: None)
+    kernel.setattr(preflight.system_path, "find", lambda program: None)
     with pytest.raises(MissingRequirementError, match="ovs-vsctl is not installed"):
         preflight.check(plan_of(switches="ovs"))
 
 
 def test_an_installed_open_vswitch_is_left_to_root(kernel):
     as_user(kernel)
-    kernel.setattr(preflight.shutil, "which", lambda program: f"/bin/{program}")
+    kernel.setattr(preflight.system_path, "find", lambda program: f"/bin/{program}")
     assert "whether Open vSwitch can make a bridge; whether this kernel has netem" in preflight.check(
         plan_of(switches="ovs")
     )

@@ -60,7 +60,7 @@ def test_installed_but_silent_service_managers_are_not_asked(tmp_path: Path) -> 
 
 def test_systemd_that_runs_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "systemd" / "system").mkdir(parents=True)
-    monkeypatch.setattr(dockerd.shutil, "which", lambda name, path=None: f"/usr/bin/{name}")
+    monkeypatch.setattr(dockerd.system_path, "find", lambda name: f"/usr/bin/{name}")
     assert dockerd.service_commands(tmp_path, tmp_path / "comm") == [["systemctl", "start", "docker"]]
 
 

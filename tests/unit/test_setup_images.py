@@ -200,7 +200,7 @@ def test_base_falls_back_to_packages_and_tells_where_both_ways_fail(
 
     monkeypatch.setattr(base_image, "registry_problem", lambda: "no such host")
     monkeypatch.setattr(base_image, "WORK", tmp_path)
-    monkeypatch.setattr(base_image.packages, "find", lambda program: f"/usr/bin/{program}")
+    monkeypatch.setattr(base_image.system_path, "find", lambda program: f"/usr/bin/{program}")
     monkeypatch.setattr(base_image, "apt_sources", lambda: ("debian", "bookworm", []))
     log = tmp_path / "log"
     with pytest.raises(MissingRequirementError, match=r"base image was not made(.|\n)*docker load"):

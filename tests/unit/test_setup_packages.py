@@ -45,11 +45,11 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     """The programs that the machine has; no lock is held and no engine runs."""
     programs = {"mnexec", "ip", "tc", "apt-get", "dpkg", "dockerd"}
 
-    def which(name: str, path: str | None = None) -> str | None:
+    def find(name: str) -> str | None:
         return f"/usr/bin/{name}" if name in programs else None
 
-    monkeypatch.setattr(packages.shutil, "which", which)
-    monkeypatch.setattr(dockerd, "find", lambda: which("dockerd"))
+    monkeypatch.setattr(packages.system_path, "find", find)
+    monkeypatch.setattr(dockerd, "find", lambda: find("dockerd"))
     monkeypatch.setattr(packages.engine, "is_reachable", lambda: False)
     monkeypatch.setattr(packages, "_CERTIFICATES", (tmp_path,))
     monkeypatch.setattr(packages, "_APPARMOR", tmp_path / "no-apparmor")

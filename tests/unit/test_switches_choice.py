@@ -18,8 +18,12 @@ from containernet_env.runs import clean
 
 CONFIG = Path(__file__).parents[2] / "configs" / "3node-3ms.json"
 # As ovs-vsctl 3.1 prints it.
+DEAD = f"{'0' * 8}-0000-0000-0000-{'0' * 12}/7/8"
 TABLE = (
-    '{"data":[["br-lan",["map",[]]],["0b0b0bb0",["map",[["containernet-env.owner","boot/7/8"],["note","x"]]]]],'
+    '{"data":[["br-lan",["map",[]]],["0b0b0bb0",["map",[["containernet-env.owner","' + DEAD + '"],["note","x"]]]],'
+    # Of people who copied our mark, or our name.
+    '["br-dmz",["map",[["containernet-env.owner","' + DEAD + '"]]]],["0b0b0bb1",["map",[]]],'
+    '["0b0b0bb2",["map",[["containernet-env.owner","me"]]]]],'
     '"headings":["name","external_ids"]}'
 )
 
@@ -74,8 +78,8 @@ def test_the_command_line_refuses_it_with_exit_2(capsys: pytest.CaptureFixture[s
     assert "switches of its own" in capsys.readouterr().err
 
 
-def test_our_bridges_are_those_with_an_owner() -> None:
-    assert list(ovs.bridges_of(TABLE)) == [ovs.OurBridge("0b0b0bb0", "boot/7/8")]
+def test_our_bridges_are_those_with_our_name_and_an_owner() -> None:
+    assert list(ovs.bridges_of(TABLE)) == [ovs.OurBridge("0b0b0bb0", DEAD)]
     assert list(ovs.bridges_of("")) == []
 
 
@@ -90,11 +94,35 @@ def test_bridges_and_containers_of_the_dead_are_removed(monkeypatch: pytest.Monk
     assert removed == ["0b0b0bb0"]
 
 
+def test_only_interfaces_of_our_run_go_with_a_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr(ovs, "list_ours", lambda: [ovs.OurBridge("0b0b0bb0", DEAD)])
+    monkeypatch.setattr(ovs, "vsctl", lambda *words: "0b0b0be1\neth1\n" if words[0] == "list-ports" else "")
+    monkeypatch.setattr(ovs, "delete_interface", lambda pid, name: removed.append(name))
+    ovs.remove_bridge("0b0b0bb0")
+    assert removed == ["0b0b0be1"]
+
+
+@pytest.mark.parametrize(("name", "looked_for"), [("cnenv-a1b2c3.etcd1", ["a1b2c3"]), ("cnenv-a1b2c3-etcd1", [])])
+def test_interfaces_are_looked_for_only_where_a_run_makes_some(
+    name: str, looked_for: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    left = engine.OurContainer("c0ffee", name, "a1b2c3", "etcd1", DEAD, "running", "i")
+    monkeypatch.setattr(engine, "list_ours", lambda run=None: [left])
+    monkeypatch.setattr(engine, "remove_containers", lambda ids: None)
+    monkeypatch.setattr(ovs, "list_ours", list)
+    monkeypatch.setattr(clean, "remove_interfaces", lambda run: asked.append(run) or ["a1b2c3e0"])
+    removed = clean.remove_leftovers().removed
+    assert asked == looked_for
+    assert removed == (*(["interface a1b2c3e0"] if looked_for else []), f"container {name}")
+
+
 def test_a_database_that_does_not_run_has_no_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*words: str) -> str:
         raise RunError("ovs-vsctl failed with status 1: unix:/run/db.sock: database connection failed (No such file)")
 
-    monkeypatch.setattr("shutil.which", lambda program: "/usr/bin/ovs-vsctl")
+    monkeypatch.setattr("shutil.which", lambda program, path=None: "/usr/bin/ovs-vsctl")
     monkeypatch.setattr(ovs, "vsctl", refuse)
     assert ovs.list_ours() == []
     assert "does not run" in (ovs.problem() or "")

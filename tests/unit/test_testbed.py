@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
 from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, Tolerance, measure
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.model.topology import RttExpectation
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
@@ -96,6 +98,43 @@ def test_a_port_that_goes_down_under_a_living_host_is_a_failure_of_the_network(
     text = "etcd2-eth0: interface a1b2c3e1 has gone: file descriptor in bad state"
     bed.net.hear("port_down", text)
     assert bed.failure == (failure and failure + text)
+
+
+def test_the_end_of_the_engine_is_the_first_reason_with_the_containers_it_leaves(bed: Any) -> None:
+    bed.hosts = {
+        name: SimpleNamespace(alive=name != "etcd2", nameToIntf={}) for name in ("etcd1", "etcd2", "benchmark")
+    }
+    bed._on_engine_end("has ended")
+    bed.net.hear("emulator_died", DIED)
+    (told,) = bed.told
+    assert told == bed.failure
+    assert re.match("the Docker engine at .* has ended; its containers etcd1, benchmark may still run. Start ", told)
+
+
+class GoneHost(SimpleNamespace):
+    def logs(self, tail: int) -> str:
+        self.asked.append(self.name)
+        raise EngineGoneError("does not answer (waited 30 s)")
+
+
+def test_a_silent_engine_is_asked_for_one_log_only(bed: Any) -> None:
+    asked: list[str] = []
+    bed.hosts = {name: GoneHost(name=name, asked=asked) for name in ("etcd1", "etcd2", "benchmark")}
+    bed.net.link_backend_log = lambda: None
+    logs = dict(bed.logs())
+    assert asked == ["etcd1"]
+    assert all("does not answer" in text for text in logs.values()) and len(logs) == 3
+
+
+def test_a_tear_down_without_its_engine_begins_with_that(bed: Any) -> None:
+    def stop() -> None:
+        raise EngineGoneError("has ended", "the containers of etcd1 stay in it")
+
+    bed.net.stop = stop
+    with pytest.raises(
+        EngineGoneError, match=r"^the Docker engine at .* has ended; the containers of etcd1 stay in it"
+    ):
+        bed.down()
 
 
 def test_an_event_that_nobody_knows_changes_nothing(bed: Any) -> None:

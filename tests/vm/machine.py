@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from containernet_env.base import assets, cache, programs, sources
-from containernet_env.setup import packages
+from containernet_env.base import assets, cache, programs, sources, system_path
 from tests.vm import image_disk, root_disk
 
 QEMU = "qemu-system-x86_64"
@@ -68,7 +67,7 @@ class Outcome:
 
 def absent() -> dict[str, str]:
     """The programs that the ring needs and this machine lacks, with their packages."""
-    return {name: package for name, package in PROGRAMS.items() if packages.find(name) is None}
+    return {name: package for name, package in PROGRAMS.items() if system_path.find(name) is None}
 
 
 def missing() -> str | None:

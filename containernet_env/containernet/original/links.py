@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from typing import Any
 
 import mininet.node  # noqa: F401 - before mininet.link, which cannot be imported first where it is Containernet's
 from mininet.link import TCIntf
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import netns
 from containernet_env.model.chance import IndependentLoss
@@ -49,7 +49,7 @@ class CheckedInterface(TCIntf):  # type: ignore[misc]
         words = " ".join(map(str, args)).split()
         # Offloads are nobody's wish here: it sets them to what the kernel gives a veth by itself.
         optional = words[0] == "ethtool"
-        if optional and shutil.which(words[0]) is None:
+        if optional and system_path.find(words[0]) is None:
             return ""
         return netns.run(self.node.pid, words, check=not optional).stdout
 

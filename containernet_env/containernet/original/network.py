@@ -20,6 +20,7 @@ from mininet.link import TCLink
 from mininet.net import CONTAINERNET_VERSION, VERSION, Mininet
 from mininet.net import Containernet as OriginalContainernet
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import ContainernetEnvError, MissingRequirementError, RunError
 from containernet_env.containernet.links import NetworkLink
 from containernet_env.containernet.live_links import LiveLinks
@@ -27,7 +28,9 @@ from containernet_env.containernet.original.host import OriginalHost
 from containernet_env.containernet.original.links import CheckedInterface, OriginalLink, keywords
 from containernet_env.containernet.original.origin import commit_of
 from containernet_env.containernet.original.switches import NamespacedBridge, OwnedOvsBridge
+from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine
+from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.model.choices import SwitchKind
 from containernet_env.model.link import LinkSpec
 from containernet_env.network.fabric import Fabric, KernelFabric
@@ -57,6 +60,8 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="containernet")
         # Mininet's init() would raise sysctls of this machine, and never put them back.
         Mininet.inited = True
+        # It runs mnexec, docker, ifconfig and brctl.
+        system_path.complete()
         super().__init__(controller=None, link=TCLink, build=False)
 
     # --- bringing it up -------------------------------------------------------------------------------------------
@@ -165,18 +170,21 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
 
     def stop(self) -> None:
         """See ``testbed_network.TestbedNetwork``."""
-        problems: list[str] = []
+        problems: list[tuple[str, Exception]] = []
         self._worker.shutdown(wait=True, cancel_futures=True)
-        _attempt("captures", self.stop_captures, problems)
-        # By their label: also one that failed half-way. Their links go with their namespaces.
-        _attempt("containers", self._remove_containers, problems)
+        attempt("captures", self.stop_captures, problems)
+        # By their names: also one that failed half-way. Their links go with their namespaces.
+        attempt(CONTAINERS, self._remove_containers, problems)
+        if any(isinstance(failure, EngineGoneError) for _, failure in problems):
+            for host in self.hosts:
+                attempt(host.name, host.container.remove, problems)
         for host in self.hosts:
-            _attempt(host.name, host.release, problems)
+            attempt(host.name, host.release, problems)
         for switch in self.switches:
-            _attempt(switch.name, switch.remove, problems)
-        _attempt("interfaces", lambda: remove_interfaces(self.run_id), problems)
+            attempt(switch.name, switch.remove, problems)
+        attempt("interfaces", lambda: remove_interfaces(self.run_id), problems)
         if problems:
-            raise RunError("could not be removed:\n" + "\n".join(f"  {problem}" for problem in problems))
+            raise tear_down_error(problems)
 
     def _remove_containers(self) -> None:
         engine.remove_containers([container.id for container in engine.list_ours(self.run_id)])
@@ -194,10 +202,3 @@ def _translated(what: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         raise RunError(f"{what}: {type(error).__name__}: {error}") from error
-
-
-def _attempt(name: str, step: Callable[[], object], problems: list[str]) -> None:
-    try:
-        step()
-    except Exception as failure:  # noqa: BLE001 - reported at the end, with all others
-        problems.append(f"{name}: {failure}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from importlib import metadata
 from pathlib import Path
+
+from containernet_env.base import system_path
 
 _TIMEOUT_S = 10
 
@@ -33,7 +34,7 @@ def _checked_out(root: Path) -> str | None:
             timeout=_TIMEOUT_S,
             check=True,
             # Otherwise git may write the index anew, as a file of root's.
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            env={**system_path.environment(), "GIT_OPTIONAL_LOCKS": "0"},
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
 from containernet_env.network.interface import delete_interface
 
 _TIMEOUT_S = 10
+# A run's id and what tells its bridges apart; cnenv and more of those that are only tried out.
+_NAME = re.compile(r"([0-9a-f]{6}|cnenv).+")
 _NOT_RUNNING = "database connection failed"
 MACHINE = 1  # a process in the machine's own network namespace, where Open vSwitch's interfaces have to be
 
@@ -37,7 +40,7 @@ def vsctl(*words: str) -> str:
     """
     try:
         done = subprocess.run(
-            ["ovs-vsctl", f"--timeout={_TIMEOUT_S}", *words],
+            [system_path.require("ovs-vsctl"), f"--timeout={_TIMEOUT_S}", *words],
             capture_output=True,
             text=True,
             timeout=2 * _TIMEOUT_S,
@@ -60,7 +63,7 @@ def problem() -> str | None:
 
     A bridge by the kernel's datapath is made for a moment: only that is a proof.
     """
-    if shutil.which("ovs-vsctl") is None:
+    if system_path.find("ovs-vsctl") is None:
         return "ovs-vsctl is not installed (Debian, Ubuntu: openvswitch-switch)"
     trial = f"cnenv{os.getpid()}"
     try:
@@ -93,13 +96,15 @@ def remove_bridge(name: str) -> None:
     ports = vsctl("list-ports", name).split() if name in (bridge.name for bridge in list_ours()) else []
     vsctl("--if-exists", "del-br", name)
     for port in ports:
-        # It may have gone with the namespace of its other end, or with another bridge's port.
-        delete_interface(MACHINE, port)
+        # It may have gone with the namespace of its other end, or with another bridge's port. Somebody may have added
+        # an interface of theirs; ours begin with the run's id, as the bridge does.
+        if port.startswith(name[:6]):
+            delete_interface(MACHINE, port)
 
 
 def list_ours() -> list[OurBridge]:
     """The bridges that carry our mark; none where Open vSwitch is not installed or does not run."""
-    if shutil.which("ovs-vsctl") is None:
+    if system_path.find("ovs-vsctl") is None:
         return []
     try:
         table = vsctl("--format=json", "--columns=name,external_ids", "list", "Bridge")
@@ -111,8 +116,11 @@ def list_ours() -> list[OurBridge]:
 
 
 def bridges_of(table: str) -> Iterator[OurBridge]:
-    """Our bridges in a table of ``ovs-vsctl --format=json`` (RFC 7047, section 5.1): name, external_ids."""
+    """Our bridges in a table of ``ovs-vsctl --format=json`` (RFC 7047, section 5.1): name, external_ids.
+
+    By mark and by name: one that somebody made with a copy of our mark is theirs.
+    """
     for name, (_, pairs) in json.loads(table)["data"] if table.strip() else ():
-        marks = dict(pairs)
-        if owner.LABEL in marks:
-            yield OurBridge(name, marks[owner.LABEL])
+        owned = str(dict(pairs).get(owner.LABEL, ""))
+        if owner.is_owner(owned) and _NAME.fullmatch(name):
+            yield OurBridge(name, owned)

@@ -1,0 +1,44 @@
+"""The faults ring: whatever is killed, stopped or missing, on a machine where ./build.sh has been run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.own_engine import OwnEngine
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip this ring, with the reason printed, where it cannot run."""
+    from containernet_env.base import programs, sources
+    from containernet_env.hosts import engine
+
+    if os.geteuid() != 0:
+        reason = "not root"
+    elif programs.find(sources.modules()[-1]) is None:
+        reason = "./build.sh has not been run"
+    elif not engine.is_reachable():
+        reason = "no Docker engine is running"
+    else:
+        return
+    for item in items:
+        if "faults" in Path(item.fspath).parts:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def session_engine() -> Iterator[OwnEngine]:
+    """The session's own engine: its images are loaded once."""
+    with OwnEngine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def own_engine(session_engine: OwnEngine) -> Iterator[OwnEngine]:
+    """An engine of the tests' own that runs and has no containers, to be killed."""
+    session_engine.start()
+    session_engine.remove_containers()
+    yield session_engine

@@ -1,0 +1,69 @@
+"""Programs are found whatever PATH says; what is not installed is named with its package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from containernet_env import cli
+from containernet_env.base import system_path
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.hosts import netns
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("path", ["/bin", "", None])
+def test_programs_of_administrators_are_found_whatever_path_says(
+    path: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PATH") if path is None else monkeypatch.setenv("PATH", path)
+    for program in ("cat", "unshare", "apt-get", "dpkg"):
+        assert Path(system_path.require(program)).is_absolute()
+    folders = system_path.environment()["PATH"].split(":")
+    assert set(system_path.FOLDERS) <= set(folders) and "" not in folders
+    assert folders[0] == (path or system_path.FOLDERS[0])
+    system_path.complete()
+    assert os.environ["PATH"] == ":".join(folders)
+
+
+def test_what_path_names_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "cat"
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system_path.find("cat") == str(own)
+
+
+def test_a_program_that_is_not_installed_is_a_missing_requirement_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(system_path, "FOLDERS", ("/nowhere",))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingRequirementError) as raised:
+        netns.run(os.getpid(), ["tc", "qdisc"])
+    assert str(raised.value) == (
+        "tc is not installed: it is neither in PATH nor in /nowhere\n"
+        "  Install the package iproute2 (Debian, Ubuntu: apt-get install)."
+    )
+    assert cli.exit_code_of(raised.value) == 3
+
+
+@pytest.mark.parametrize("environment", [{}, {"PATH": ""}, {"PATH": "/bin"}])
+def test_the_command_and_the_python_interface_need_no_path(environment: dict[str, str]) -> None:
+    code = "from containernet_env.base import system_path; print(system_path.require('cat'))"
+    for words in (["-m", "containernet_env.cli.entry", "--version"], ["-c", code]):
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=environment,
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0 and done.stdout, done.stderr
