@@ -98,7 +98,7 @@ class MemberWatch:
         with self._lock:
             return {name: silence.longest_s(time.monotonic()) for name, silence in self._silences.items()}
 
-    def silent(self, for_s: float = 1.0) -> list[str]:
+    def silent(self, for_s: float) -> list[str]:
         """The members that have answered nothing for so long, and still do not."""
         with self._lock:
             return [name for name, silence in self._silences.items() if silence.now_s(time.monotonic()) >= for_s]
