@@ -128,6 +128,11 @@ class Course:
         return "go on"
 
 
+def answer_nothing(members: Sequence[str]) -> str:
+    """Members that are silent, at least one, in words."""
+    return f"{', '.join(members)} answer{'s' if len(members) == 1 else ''} nothing"
+
+
 def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> str:
     """Who does not answer, in words: for how long server and client have been silent, and the names of members."""
     silent = []
@@ -136,7 +141,7 @@ def who_is_silent(server_s: float, client_s: float, members: Sequence[str]) -> s
     elif client_s >= QUIET_S:  # only the server knows of its client
         silent.append("the benchmark client is silent (stopped?)")
     if members:
-        silent.append(f"{', '.join(members)} answer{'s' if len(members) == 1 else ''} nothing")
+        silent.append(answer_nothing(members))
     return "; ".join(silent) or "server, client and members answer"
 
 

@@ -17,7 +17,7 @@ from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
-from containernet_env.runs.follow import Follower
+from containernet_env.runs.follow import Follower, answer_nothing
 from containernet_env.runs.member_watch import MemberWatch
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
@@ -60,7 +60,7 @@ class Matrix:
         self._stop = stop or Stop()
         self._on_event = on_event
         self._members = MemberWatch(target.cluster.pings)
-        self._follower = Follower(target, progress, self._stop, on_event, self._members.silent)
+        self._follower = Follower(target, progress, self._stop, on_event, self._silent_members)
         self._loaded = False
         self._leader = target.leader_at_start
         self._left = 0
@@ -168,6 +168,9 @@ class Matrix:
         self._follower.tell_deaths(deaths)
         problems = [failure]
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
+        silent = self._silent_members() if answer.error is not None else []
+        if silent and answer_nothing(silent) not in (answer.error or ""):
+            problems.append(answer_nothing(silent))
         problems.append(answer.error)
         return replace(outcome, load=answer.load, error="; ".join(filter(None, problems)) or None)
 
@@ -200,10 +203,13 @@ class Matrix:
         deaths = self._target.cluster.deaths()
         if deaths:
             return "; ".join(deaths.values())
-        silent = self._members.silent()
-        return f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s" + (
-            f": {', '.join(silent)} answer{'s' if len(silent) == 1 else ''} nothing" if silent else ""
-        )
+        silent = self._silent_members()
+        reason = f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s"
+        return f"{reason}: {answer_nothing(silent)}" if silent else reason
+
+    def _silent_members(self) -> list[str]:
+        """The members that have answered nothing for so long that the others take them for gone."""
+        return self._members.silent(self._target.member_timeout_s)
 
     def _leader_since(self) -> str | None:
         """Who leads now, after who led before the scenario where that changed ("etcd1>etcd2")."""

@@ -186,3 +186,17 @@ def test_an_error_waits_for_the_news_that_the_emulator_was_silent() -> None:
     bench.matrix.run()
     silent = "the link emulator has not answered for 10 s"
     assert bench.errors() == [f"{silent}; no request succeeded for 1.1s", f"not run: {silent}"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_row_with_an_error_names_the_members_that_answer_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that was stopped: 'no put succeeded for 21s', and nothing of the leader."""
+    bench = Bench(write("w"), write("w2"))
+    monkeypatch.setattr(bench.matrix._members, "silent", lambda for_s: ["etcd1", "etcd2"])
+    bench.server.behave = lambda path, body: Answer(result_of(ok=5), "no put succeeded for 21s")
+    bench.cluster.answering = False
+    bench.matrix.run()
+    assert bench.errors() == [
+        "etcd1, etcd2 answer nothing; no put succeeded for 21s",
+        "not run: the cluster did not answer within 15 s: etcd1, etcd2 answer nothing",
+    ]

@@ -127,6 +127,16 @@ func TestMembersThatCannotBeReached(t *testing.T) {
 	}
 }
 
+// TestASilentMemberIsTheOnlyOneToBlame puts it first: waiting for it takes all the time there is, and each of the others is
+// ready by then.
+func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
+	cluster, silent := etcdtest.Start(t, 10), etcdtest.Silent(t)
+	transport := openFor(t, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11, DialTimeout: 500 * time.Millisecond})
+	if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), silent) {
+		t.Errorf("unreachable: %v", missing)
+	}
+}
+
 func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	const total = 3000
 	cluster := etcdtest.Start(t, 2)
