@@ -17,8 +17,8 @@ class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
     Every later one, and every one after `shield`, is only recorded (and told through `on_ignored`), so that
-    a tear-down that has begun is carried to its end. What is ignored at entry stays ignored, as under nohup; other
-    handlers are put back at exit.
+    a tear-down that has begun is carried to its end. Under nohup a SIGHUP stays ignored; the handlers found at entry
+    are put back at exit.
 
     Use it so, since a signal may strike between two lines::
 
@@ -41,7 +41,8 @@ class StopSignals(Stop):
 
     def __enter__(self) -> StopSignals:
         for signum in STOP_SIGNALS:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # nohup
+            # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
+            if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
                 self._previous[signum] = signal.signal(signum, self._handle)
         return self
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from containernet_env.base.errors import Interrupted
 from containernet_env.cli import group, output
 from containernet_env.cli.signals import StopSignals
 from containernet_env.results.run_result import RunResult
@@ -166,7 +167,17 @@ def test_the_last_line_of_a_run_names_the_file_that_the_rows_are_in(
     assert done.return_value == (1 if lost else 0)
 
 
-def test_a_signal_that_is_ignored_at_entry_stays_ignored() -> None:
+def test_a_background_command_of_a_script_ends_by_sigquit() -> None:
+    """A shell starts it with SIGQUIT ignored, and SIGINT."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        with StopSignals(), pytest.raises(Interrupted):
+            os.kill(os.getpid(), signal.SIGQUIT)
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+
+
+def test_a_hang_up_that_is_ignored_at_entry_stays_ignored() -> None:
     """nohup: a hang-up ended the run that was to survive it."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
