@@ -118,7 +118,7 @@ def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: 
     caught = tmp_path / "caught"
     # A second one would end it before it has written.
     script = (
-        f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
+        f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit 0' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
     )
     words = [str(life.descriptor()), str(int(signal.SIGINT)), str(int(leader_only)), "5", "sh", "-c", script]
     guard = subprocess.Popen(
