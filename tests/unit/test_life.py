@@ -116,28 +116,18 @@ def test_a_guarded_program_is_told_by_its_own_end(script: str, said: str, tmp_pa
 @pytest.mark.parametrize("leader_only", [True, False])
 def test_a_signal_reaches_the_guarded_program_once(leader_only: bool, tmp_path: Path, fifo: Path) -> None:
     caught = tmp_path / "caught"
-    # A second one would end it before it has written. (In sh, a child that the same signal ends counts as well.)
-    program = f"""
-import pathlib, signal, sys, time
-
-def catch(signum, frame):
-    signal.signal(signum, signal.SIG_DFL)
-    time.sleep(0.3)
-    pathlib.Path({str(caught)!r}).write_text("once")
-    sys.exit()
-
-signal.signal(signal.SIGINT, catch)
-pathlib.Path({str(fifo)!r}).write_text("ready")
-while True:
-    signal.pause()
-"""
-    python = [sys.executable, "-I", "-S"]
-    words = [str(life.descriptor()), str(int(signal.SIGINT)), str(int(leader_only)), "5", *python, "-c", program]
-    guard = subprocess.Popen([*python, str(GUARD), *words], pass_fds=(life.descriptor(),), start_new_session=True)
+    # A second one would end it before it has written.
+    script = (
+        f"trap 'trap - INT; sleep 0.3; echo once >{caught}; exit 0' INT; echo $$ >{fifo}; while :; do sleep 0.05; done"
+    )
+    words = [str(life.descriptor()), str(int(signal.SIGINT)), str(int(leader_only)), "5", "sh", "-c", script]
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(GUARD), *words], pass_fds=(life.descriptor(),), start_new_session=True
+    )
     fifo.read_text()
     guard.send_signal(signal.SIGINT) if leader_only else os.killpg(guard.pid, signal.SIGINT)
     assert guard.wait(10) == 0
-    assert caught.read_text() == "once"
+    assert caught.read_text() == "once\n"
 
 
 def test_one_pipe_serves_all_children_and_none_inherits_it_unasked() -> None:
