@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.model.choices import SwitchKind
@@ -133,8 +133,11 @@ class LinkFactory:
             for port, place in zip(link.ends, places, strict=True):
                 if isinstance(port, Interface):
                     port.bring_up(place.address)
-        except BaseException:
-            link.clear()
+        except BaseException as error:
+            try:
+                link.clear()
+            except RunError as left:
+                error.add_note(str(left))  # the first one is the one to tell
             raise
         return link
 

@@ -339,6 +339,7 @@ class Testbed:
                 return False
             self.failure = reason
             self._failed.set()
+            self._links.close()  # nobody need wait for it any more
             return True
 
     def settled_failure(self) -> str | None:

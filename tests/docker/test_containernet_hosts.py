@@ -225,7 +225,7 @@ LIMIT = "(memory limit 32 MiB)"
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("echo fine; echo this is why >&2; exit 4", "exit status 4: this is why"),
+        ("echo fine >&2; echo this is why >&2; exit 4", "exit status 4: this is why"),
         ("printf 'panic: why\\n\\ngoroutine 1 [running]:\\nmain.main()\\n'; exit 2", "exit status 2: panic: why"),
         ("trap 'exit 143' TERM; kill -TERM $$; sleep 60", "killed by SIGTERM"),
         ("echo a line; exec tail /dev/zero", f"OOM-killed {LIMIT}"),

@@ -79,6 +79,15 @@ def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
+def test_nobody_waits_for_the_answer_of_an_emulator_that_has_ended(bed: Any) -> None:
+    """Killed, it answers nothing either: its row came 10 s later, when its silence would have been given up."""
+    asked: list[float] = []
+    bed._links._answers = lambda timeout_s: bool(asked.append(timeout_s))
+    bed.net.hear("emulator_died", DIED)
+    assert bed.settled_failure() == DIED
+    assert asked == []
+
+
 def test_the_death_of_the_emulator_is_the_failure_of_the_network_and_told_once(bed: Any) -> None:
     assert bed.failure is None
     bed.net.hear("emulator_died", DIED)

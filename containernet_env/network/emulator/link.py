@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from containernet_env.base.errors import RunError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import link_counters
+from containernet_env.network.emulator.control import Answer
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, Port
 from containernet_env.network.link import ShapedLink, check_held
@@ -61,15 +63,22 @@ class EmulatedLink(ShapedLink):
         super().__init__(name, ends, spec)
         self._emulator = emulator
         self._made = False
-        self._taps: list[str] = []
+        # What takes back each request that was sent, in their order, and how many of these are known to have been done.
+        self._undo: list[tuple[str, str]] = []
+        self._done = 0
 
     def make(self) -> None:
         """See ``ShapedLink``: the TAPs stay down until they are brought up."""
         for end in self.ends:
             if isinstance(end, Interface):
                 tap = port_name(end)
-                self._emulator.call("add_port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=MTU_BYTES)
-                self._taps.append(tap)
+                self._create("port", name=tap, pid=end.pid, ifname=end.name, mac=end.mac, mtu=MTU_BYTES)
+
+    def _create(self, what: str, name: str, **fields: Any) -> Answer:
+        self._undo.append((f"remove_{what}", name))
+        answer = self._emulator.ask(f"add_{what}", name=name, **fields)
+        self._done = len(self._undo)
+        return answer
 
     def apply(self, spec: LinkSpec) -> int:
         """See ``ShapedLink``: both directions change between two frames, at one moment."""
@@ -84,8 +93,8 @@ class EmulatedLink(ShapedLink):
             )
             answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
         else:
-            answer = self._emulator.ask(
-                "add_link",
+            answer = self._create(
+                "link",
                 name=self.name,
                 a=_end_to_json(self.ends[0]),
                 b=_end_to_json(self.ends[1]),
@@ -113,12 +122,16 @@ class EmulatedLink(ShapedLink):
     def clear(self) -> None:
         """See ``ShapedLink``. Nothing is asked of an emulator that has ended: all of it is gone then."""
         if self._emulator.pid is not None:
-            if self._made:
-                self._emulator.call("remove_link", name=self.name)
-            for tap in self._taps:
-                self._emulator.call("remove_port", name=tap)
+            for number, (undo, name) in reversed(list(enumerate(self._undo))):
+                try:
+                    self._emulator.call(undo, name=name)
+                except RunError:
+                    if number < self._done:
+                        raise
+                    # It was refused, or nobody waited for the answer: there may be nothing to take back.
         self._made = False
-        self._taps.clear()
+        self._undo.clear()
+        self._done = 0
 
 
 def port_name(end: Interface) -> str:
