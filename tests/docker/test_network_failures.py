@@ -49,15 +49,20 @@ def running(scenarios: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
 
 def child(parent: int, *words: str) -> int | None:
     """The process that ``parent`` has started with these words in its command line, while it runs."""
-    pids = Path(f"/proc/{parent}/task").glob("*/children")
-    for pid in (int(text) for path in pids for text in path.read_text().split()):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if all(word in " ".join(command) for word in words):
-            return pid
+    for thread in Path(f"/proc/{parent}/task").glob("*/children"):
+        for pid in _text(thread).split():
+            command = _text(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
+            if all(word in command for word in words):
+                return int(pid)
     return None
+
+
+def _text(path: Path) -> str:
+    """What a file of /proc says; nothing where its thread or process has ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def wait_for(condition: Callable[[], object], deadline_s: float = 40) -> None:
