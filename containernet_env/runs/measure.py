@@ -233,6 +233,7 @@ class _Run:
         try:
             self._keeper.logs(testbed.logs)
         finally:
+            self._event("tear_down_began", "hosts, links and cluster are taken down")
             try:
                 take_down(testbed, self._progress)
             except BaseException as problem:

@@ -95,6 +95,15 @@ def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(
     assert made[0].downs == 1
 
 
+def test_the_events_tell_the_tear_down_from_the_matrix(made: list[FakeTestbed], tmp_path: Path) -> None:
+    run(tmp_path / "out.csv")
+    assert [event["kind"] for event in events(tmp_path / "out.csv")][-3:] == [
+        "scenario_ended",
+        "tear_down_began",
+        "run_ended",
+    ]
+
+
 def test_a_run_that_is_called_while_an_error_is_handled_is_none_that_failed(
     made: list[FakeTestbed], tmp_path: Path
 ) -> None:
