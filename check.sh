@@ -7,22 +7,27 @@ cd "$root" || exit 3
 
 usage() {
     cat <<'TEXT'
-Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm]
+Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm] [faults] [faults-all] [soak]
 
 Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
-or all of them:
+or all of them but the last two:
   lint    ruff, mypy, shellcheck, gofmt, go vet
   unit    go test and tests/unit: no root, no network, no containers
   input   generated bad input: tests/input and Go's fuzzer; 5,000 inputs each, or CONTAINERNET_ENV_INPUTS of them
   root    go test -tags root and tests/root: network namespaces and links of this machine
   docker  tests/docker: containers
   vm      tests/vm: links by netem, Open vSwitch and cgroup v2, in a virtual machine (QEMU, emulated, no KVM)
+  faults  tests/faults: runs that are struck by faults, each fault at one moment of a run
+and only by name:
+  faults-all  each fault at every moment, in under half an hour
+  soak        an hour of quick runs: what grows
 One line per step; the output of a step that fails is shown, all of it is in .build/. Exit status: 0 all passed,
 1 something failed, 3 the machine lacks something.
 TEXT
 }
 
-readonly ALL=(lint unit input root docker vm)
+readonly ALL=(lint unit input root docker vm faults)
+readonly BY_NAME=(faults-all soak)
 readonly GO_MODULES=(benchmark_image link_emulator)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd)
 passed=0
@@ -32,7 +37,7 @@ skipped=()
 rings=("$@")
 for ring in "$@"; do
     case "$ring" in
-    lint | unit | input | root | docker | vm) ;;
+    lint | unit | input | root | docker | vm | faults | faults-all | soak) ;;
     -h | --help)
         usage
         exit 0
@@ -75,13 +80,14 @@ step() { # NAME COMMAND...
 }
 
 # pytest's own reasons for skipping and its closing line stay visible.
-pytest_step() { # RING
+pytest_step() { # RING [OPTION...]
+    local name="pytest tests/$*"
     if ! compgen -G "tests/$1/test_*.py" >/dev/null; then
-        skipped+=("pytest tests/$1: no tests there")
+        skipped+=("$name: no tests there")
         return
     fi
-    step "pytest tests/$1" .venv/bin/python -m pytest "tests/$1" -q -rs -p no:cacheprovider
-    if [ ${#failed[@]} -eq 0 ] || [ "${failed[-1]}" != "pytest tests/$1" ]; then
+    step "$name" .venv/bin/python -m pytest "tests/$1" -q -rs -p no:cacheprovider "${@:2}"
+    if [ ${#failed[@]} -eq 0 ] || [ "${failed[-1]}" != "$name" ]; then
         grep '^SKIPPED' "$last_log" | sed 's/^/           /'
         tail -n 1 "$last_log"
     fi
@@ -163,7 +169,15 @@ if asked vm; then
     step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
     pytest_step vm
 fi
-for ring in "${ALL[@]}"; do
+if asked faults-all; then
+    pytest_step faults
+elif asked faults; then
+    pytest_step faults -m "not long"
+fi
+if asked soak; then
+    step "soak" .venv/bin/python -m tests.faults.soak --minutes 60
+fi
+for ring in "${ALL[@]}" "${BY_NAME[@]}"; do
     asked "$ring" || skipped+=("$ring: not asked for")
 done
 

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import results
 from tests.faults.own_engine import OwnEngine
+
+_outcomes: dict[str, results.Outcome] = {}
+_ended: list[str] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,3 +46,18 @@ def own_engine(session_engine: OwnEngine) -> Iterator[OwnEngine]:
     session_engine.start()
     session_engine.remove_containers()
     yield session_engine
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep how each cell of the table ended, for docs/robustness.md."""
+    cell = results.cell_of(report.nodeid)
+    if cell is not None:
+        results.add(_outcomes, cell, report)
+        if report.when == "teardown":  # the last phase: a test that was interrupted has no result
+            _ended.append(cell)
+
+
+def pytest_sessionfinish() -> None:
+    """Write them beside those of earlier sessions."""
+    if _ended:
+        results.write({cell: _outcomes[cell] for cell in _ended})

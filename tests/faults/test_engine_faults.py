@@ -98,6 +98,7 @@ def unchanged_machine(own_engine: OwnEngine) -> Iterator[None]:
     assert left_over(before) == {}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unchanged_machine")
 @pytest.mark.parametrize("fault", [OwnEngine.terminate, OwnEngine.kill])
 def test_an_engine_that_ends_in_a_scenario_is_named_first_in_every_row(
@@ -123,6 +124,7 @@ def test_an_engine_that_ends_in_a_scenario_is_named_first_in_every_row(
     assert own_engine.containers() == set()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unchanged_machine")
 def test_an_engine_that_is_killed_in_the_bring_up_is_named(own_engine: OwnEngine, tmp_path: Path) -> None:
     run = Run(own_engine, tmp_path, SHORT)
@@ -137,6 +139,7 @@ def test_an_engine_that_is_killed_in_the_bring_up_is_named(own_engine: OwnEngine
     assert own_engine.containers() == set()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unchanged_machine")
 def test_a_run_outlives_containerd(own_engine: OwnEngine, tmp_path: Path) -> None:
     run = Run(own_engine, tmp_path, SHORT)
@@ -149,6 +152,7 @@ def test_a_run_outlives_containerd(own_engine: OwnEngine, tmp_path: Path) -> Non
     assert own_engine.containers() == set()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unchanged_machine")
 def test_a_silent_engine_bounds_the_tear_down(own_engine: OwnEngine, tmp_path: Path) -> None:
     run = Run(own_engine, tmp_path, SHORT)

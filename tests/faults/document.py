@@ -1,0 +1,86 @@
+"""Writes what the faults and the soak came to into docs/robustness.md, between its markers.
+
+    python -m tests.faults.document
+
+It takes .build/faults.json and, where there is one, .build/soak.json. Exit status: 0, or 1 where a cell of the table
+has no result or has failed, which the table says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.faults import results, soak
+from tests.faults.table import FAULTS, MOMENTS, Cell, Promise, cells
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "robustness.md"
+_HEADER = ("| fault | moment | promised | test | result |", "| --- | --- | --- | --- | --- |")
+
+
+def between(text: str, name: str) -> str:
+    """What stands between the markers of a part. Raises ValueError where they are missing."""
+    found = re.search(rf"<!-- {name} begins -->\n(.*?)<!-- {name} ends -->", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"no markers of {name!r}")
+    return found[1]
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """The text with another part between its markers."""
+    old = f"<!-- {name} begins -->\n{between(text, name)}<!-- {name} ends -->"
+    return text.replace(old, f"<!-- {name} begins -->\n{part}<!-- {name} ends -->")
+
+
+def lines_of(fault: str) -> Iterator[tuple[str, tuple[Cell, ...]]]:
+    """The cells of a fault that share a line of the document, with what the line says of them."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells():
+        if cell.fault == fault:
+            text = cell.promise.words if isinstance(cell.promise, Promise) else f"not tested: {cell.senseless}"
+            groups.setdefault(text, []).append(cell)
+    return ((text, tuple(group)) for text, group in groups.items())
+
+
+def outcome_of(group: tuple[Cell, ...], outcomes: Mapping[str, results.Outcome]) -> str:
+    """The last column of a line: in how many of its cells the promise was kept, and what became of the others."""
+    if group[0].promise is None:
+        return "-"
+    known = {cell: outcomes[cell.name] for cell in group if cell.name in outcomes}
+    kept = [cell for cell, result in known.items() if result["outcome"] == "passed"]
+    failed = [cell.moment for cell, result in known.items() if result["outcome"] == "failed"]
+    unknown = [cell.moment for cell in group if cell not in known]
+    parts = [f"kept in {len(kept)} of {len(group)}"]
+    parts += [f"NOT KEPT: {', '.join(failed)}"] if failed else []
+    parts += [f"NOT TESTED: {', '.join(unknown)}"] if unknown else []
+    return "; ".join([*parts, *sorted({r["reason"] for r in known.values() if r["outcome"] == "skipped"})])
+
+
+def fault_table(outcomes: Mapping[str, results.Outcome]) -> str:
+    """The table of faults in Markdown."""
+    lines = [*_HEADER]
+    for fault in FAULTS:
+        for text, group in lines_of(fault):
+            moments = "every moment" if len(group) == len(MOMENTS) else ", ".join(cell.moment for cell in group)
+            test = f"`{fault}-at-*`" if group[0].promise is not None else "-"
+            lines.append(f"| {fault} | {moments} | {text} | {test} | {outcome_of(group, outcomes)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write what there is."""
+    table = fault_table(results.read())
+    text = with_part(DOCUMENT.read_text(), "faults", table)
+    if soak.RESULT.exists():
+        text = with_part(text, "soak", soak.table(json.loads(soak.RESULT.read_text())) + "\n")
+    DOCUMENT.write_text(text)
+    bad = [line for line in table.splitlines() if "NOT " in line]
+    print("\n".join(bad) or "every promise is kept")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

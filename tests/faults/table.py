@@ -1,0 +1,446 @@
+"""The table of faults: what is promised for every fault at every moment of a run. Pure data; tests follow from it.
+
+A run has three scenarios, in the order of ``SCENARIOS``. A fault strikes at a moment; ``Promise`` says how the run ends
+then, and what becomes of each scenario's row. A cell that makes no sense has the reason instead.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+BRING_UP, PROOF, WRITE, HEAVY, READ, TEAR_DOWN = MOMENTS = (
+    "bring-up",
+    "proof",
+    "write",
+    "heavy-write",
+    "read",
+    "tear-down",
+)
+"""In the order of a run. ``write`` is by a single client, ``heavy-write`` by a hundred."""
+SCENARIOS = (WRITE, HEAVY, READ)
+"""The moments that are scenarios of the run, in its order."""
+
+FINISHED = "-"
+"""The Error of a row whose scenario was measured without one."""
+BRIEF_S = 3.0
+"""How long what is stopped briefly is stopped."""
+
+Kept = Literal["OUT", "OUT or OUT.rescued", "run directory"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How a run ends that a fault has struck.
+
+    ``status`` are the exit statuses that are allowed. ``says`` and ``marked`` are regular expressions: of what the run
+    prints, and of a finding or the error of the struck scenario. ``rows`` has one for the Error of each scenario's row
+    (``FINISHED`` is meant as it is), ``None`` where there must be no row, and is empty where any may be there, once.
+    ``kept`` is where the rows are. ``words`` is the promise for people.
+    """
+
+    words: str
+    status: tuple[int, ...]
+    rows: tuple[str | None, ...] = (FINISHED,) * len(SCENARIOS)
+    says: str = ""
+    marked: str = ""
+    kept: Kept = "OUT"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A fault at a moment. Exactly one of ``promise`` and ``senseless``, the reason why there is none, is set.
+
+    ``gate`` names the environment variable without which the cell is skipped; ``slow`` cells are in no short form.
+    """
+
+    fault: str
+    moment: str
+    promise: Promise | None = None
+    senseless: str = ""
+    gate: str = ""
+    slow: bool = False
+
+    @property
+    def name(self) -> str:
+        """As the test's parameter: "leader-kill-at-read"."""
+        return f"{self.fault}-at-{self.moment}"
+
+
+Moments = Mapping[str, Promise | str]
+"""By moment: the promise, or why there is none."""
+
+
+def _rows(moment: str, running: str, rest: str | None, before: str = FINISHED) -> tuple[str | None, ...]:
+    """The rows of a run that is struck at a moment: ``running`` is the struck scenario's error."""
+    if moment in (BRING_UP, PROOF):
+        return (None,) * len(SCENARIOS)
+    if moment == TEAR_DOWN:
+        return (before,) * len(SCENARIOS)
+    struck = SCENARIOS.index(moment)
+    return (before,) * struck + (running,) + (rest,) * (len(SCENARIOS) - struck - 1)
+
+
+def _ends(words: str, status: int, running: str, rest: str | None, says: str = "") -> dict[str, Promise | str]:
+    """The run ends by the fault, at any moment but the tear-down, which is carried to its end."""
+    return {
+        moment: Promise(words, (status,), _rows(moment, running, rest), says)
+        for moment in MOMENTS
+        if moment != TEAR_DOWN
+    } | {TEAR_DOWN: Promise("every row is there and nothing is left", (0,))}
+
+
+def _goes_on(words: str, *moments: str, marked: str = "") -> dict[str, Promise | str]:
+    """The run goes on to its end, all rows finished; the struck scenario is ``marked``."""
+    return {moment: Promise(words, (0,), marked=marked if moment in SCENARIOS else "") for moment in moments or MOMENTS}
+
+
+def _none(reason: str, *moments: str) -> dict[str, Promise | str]:
+    return dict.fromkeys(moments, reason)
+
+
+def _status(moments: Moments, moment: str, **changes: object) -> dict[str, Promise | str]:
+    """The same promises, that of one moment changed."""
+    found = moments[moment]
+    assert isinstance(found, Promise)
+    return {**moments, moment: replace(found, **changes)}  # type: ignore[arg-type]
+
+
+# --- the driver --------------------------------------------------------------------------------------------------
+
+
+def _signal(signum: signal.Signals) -> dict[str, Promise | str]:
+    status = 128 + signum
+    words = f"exit {status}; the running scenario's row says interrupted, the others are not run"
+    ends = _ends(words, status, "^interrupted", "^not run: .*interrupted", "interrupted")
+    return _status(
+        ends, TEAR_DOWN, words=f"exit {status} once the tear-down is over; every row is there", status=(status,)
+    )
+
+
+_KILLED = {
+    moment: replace(promise, status=(-signal.SIGKILL,))
+    for moment, promise in _ends("what was measured is there; the next run cleans up", 0, "", None).items()
+    if isinstance(promise, Promise)
+}
+_DRIVER_KILLED: Moments = {
+    moment: replace(promise, rows=tuple(row if row == FINISHED else None for row in promise.rows))
+    for moment, promise in _KILLED.items()
+}
+
+# --- what a run consists of --------------------------------------------------------------------------------------
+
+_BY_SIGNAL = r"(SIGKILL|signal 9|signal: killed|was killed|exit (code|status) 137)"
+_NO_LEADER = "no leader is known before the cluster is up: the follower's cell is the same"
+_NO_CLIENT = "the benchmark's client runs only while a scenario does"
+_SILENT = r"(silent|answer(s|ed)?\b|no progress)"
+
+_EMULATOR_KILLED = _ends(
+    "exit 1; the row and the others' 'not run' say that the link emulator was killed",
+    1,
+    rf"link emulator.*{_BY_SIGNAL}",
+    rf"^not run: .*link emulator.*{_BY_SIGNAL}",
+    rf"link emulator.*{_BY_SIGNAL}",
+)
+_EMULATOR_SILENT = _ends(
+    "exit 1; the row names the link emulator as silent, the others are not run",
+    1,
+    rf"link emulator.*{_SILENT}",
+    rf"^not run: .*link emulator.*{_SILENT}",
+    rf"link emulator.*{_SILENT}",
+)
+_MARKED = "the row is finished, and a finding says who paused"
+_SERVER_KILLED = _ends(
+    "exit 1; the row says that the benchmark host ended and how, the others are not run",
+    1,
+    rf"benchmark.*ended.*{_BY_SIGNAL}",
+    rf"^not run: .*benchmark.*ended.*{_BY_SIGNAL}",
+    rf"benchmark.*{_BY_SIGNAL}",
+)
+_SERVER_SILENT = _ends(
+    "exit 1; the row names the benchmark server as silent, the others are not run",
+    1,
+    rf"benchmark server.*{_SILENT}",
+    "^not run: .*benchmark",
+    rf"benchmark.*{_SILENT}",
+)
+
+
+def _in_scenarios(promise: Promise, running: str, rest: str) -> dict[str, Promise | str]:
+    return {moment: replace(promise, rows=_rows(moment, running, rest)) for moment in SCENARIOS}
+
+
+_CLIENT_KILLED: Moments = {
+    **_in_scenarios(
+        Promise("exit 1; the row says that the client was killed, the others are finished", (1,)),
+        rf"client.*{_BY_SIGNAL}",
+        FINISHED,
+    ),
+    **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
+}
+_CLIENT_SILENT: Moments = {
+    **_in_scenarios(
+        Promise("exit 1; the row names the benchmark client as silent, the others are finished", (1,)),
+        rf"client.*{_SILENT}",
+        FINISHED,
+    ),
+    **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
+}
+
+
+def _member_killed(who: str) -> dict[str, Promise | str]:
+    dead = rf"{who}.*{_BY_SIGNAL}"
+    words = "exit 1; the row and those after it name the member and its signal"
+    return {
+        **_ends(words, 1, dead, f"{dead}.*earlier", dead),
+        TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
+    }
+
+
+def _stopped_briefly(who: str) -> dict[str, Promise | str]:
+    """Requests may fail meanwhile: etcd's own deadlines are shorter than that of the load's."""
+    words = "a finding, or the row's error, names who answered nothing"
+    goes_on = _goes_on("the run goes on when what was stopped does", BRING_UP, PROOF, TEAR_DOWN)
+    struck = {moment: Promise(words, (0, 1), _rows(moment, ".*", FINISHED), marked=who) for moment in SCENARIOS}
+    return goes_on | struck
+
+
+_AT_GATE = "a member waits at its gate in the proof as in the bring-up: that cell shows it"
+
+
+def _member_silent(who: str) -> dict[str, Promise | str]:
+    """A minority is silent: its requests fail, the cluster goes on."""
+    promise = Promise("a row that it disturbs names the member that answered nothing", (0, 1), marked=who)
+    return {
+        **{moment: replace(promise, rows=_rows(moment, ".*", ".*")) for moment in SCENARIOS},
+        BRING_UP: Promise("exit 1; the message names the member", (1,), _rows(BRING_UP, "", ""), who),
+        PROOF: _AT_GATE,
+        TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
+    }
+
+
+_TWO_SILENT: Moments = {
+    **{
+        moment: Promise(
+            "exit 1; the row names both members, the others are not run",
+            (1,),
+            _rows(moment, "etcd[1-3].*etcd[1-3]", "^not run: .*"),
+        )
+        for moment in SCENARIOS
+    },
+    BRING_UP: Promise("exit 1; the message names both members", (1,), _rows(BRING_UP, "", ""), "etcd[1-3]"),
+    PROOF: _AT_GATE,
+    TEAR_DOWN: Promise("every row is there and nothing is left", (0,)),
+}
+_TWO_KILLED = _ends(
+    "exit 1; the row names both members, the others are not run",
+    1,
+    rf"etcd[1-3].*{_BY_SIGNAL}.*etcd[1-3].*{_BY_SIGNAL}",
+    "^not run: .*etcd[1-3].*etcd[1-3]",
+    rf"etcd[1-3].*{_BY_SIGNAL}",
+)
+
+# --- the engine --------------------------------------------------------------------------------------------------
+
+_ENGINE_AND_REMEDY = r"(?s)engine.*(has ended|has stopped|does not answer|broke the connection).*containernet-env clean"
+_ENGINE_ENDED = _ends(
+    "exit 1 or 3; the engine is named first, with the remedy; `clean` removes the rest once it is up again",
+    1,
+    ".*engine",
+    "^not run: .*engine",
+    _ENGINE_AND_REMEDY,
+)
+_ENGINE_GONE: Moments = {
+    **{
+        moment: replace(promise, status=(1, 3), rows=promise.rows)
+        for moment, promise in _ENGINE_ENDED.items()
+        if isinstance(promise, Promise)
+    },
+    TEAR_DOWN: Promise(
+        "every row is there; the engine is named with the remedy",
+        (1, 3),
+        says=_ENGINE_AND_REMEDY,
+    ),
+}
+# Without an engine containers run on: the run may go on until it needs the engine, which is for its tear-down at last.
+_ENGINE_KILLED: Moments = {
+    **_ENGINE_GONE,
+    **{
+        moment: replace(_ENGINE_GONE[moment], rows=_rows(moment, ".*", ".*"))  # type: ignore[type-var]
+        for moment in SCENARIOS
+    },
+}
+_CONTAINERD_KILLED: Moments = {
+    **_goes_on("a whole run: containers run on, and are removed once the engine has another containerd"),
+    BRING_UP: Promise("a whole run, or exit 1 with the engine's refusal; no row is there twice", (0, 1, 3), ()),
+}
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+_RESCUED = "OUT or OUT.rescued"
+
+
+def _out_lost(words: str, says: str, kept: Kept, *moments: str) -> dict[str, Promise | str]:
+    """OUT takes no more rows: the run ends with 1 and says so; no row is lost."""
+    return {
+        moment: Promise(words, (1,), _rows(moment, ".*", ".*") if moment in SCENARIOS else (".*",) * 3, says, kept=kept)
+        for moment in moments or MOMENTS
+    }
+
+
+_NO_ROW_LEFT = _none("every row is written by then, and nothing of the fault meets it", TEAR_DOWN)
+_OUT_GONE = _out_lost(
+    "exit 1; says at once that OUT is gone and has every row in OUT.rescued", r"OUT|out\.csv", _RESCUED
+)
+_OUT_FULL = {
+    **_out_lost(
+        "exit 1; one message with its remedy; OUT ends with a whole row, the rest is in the run directory",
+        r"(?i)no space left",
+        "run directory",
+        *MOMENTS[:-1],
+    ),
+    **_NO_ROW_LEFT,
+}
+_OUT_IMMUTABLE = {
+    **_out_lost(
+        "exit 1; one message with its remedy; OUT ends with a whole row, the rest is in the run directory",
+        r"(?i)not permitted",
+        "run directory",
+        *MOMENTS[:-1],
+    ),
+    **_NO_ROW_LEFT,
+}
+_WHOLE_RUN = "it holds from the start of the run, as the bring-up's cell shows"
+_FROM_START = _none(_WHOLE_RUN, *MOMENTS[1:])
+_ETCD_FULL: Moments = {
+    BRING_UP: _AT_GATE.replace("in the proof as in the bring-up: that", "in the bring-up as in the proof: that"),
+    PROOF: Promise(
+        "exit 1; the message names the member and its last error",
+        (1,),
+        _rows(PROOF, "", ""),
+        r"etcd[1-3].*no space left",
+    ),
+    **{
+        moment: Promise(
+            "exit 1; the rows name the member and its last error",
+            (1,),
+            _rows(moment, r"etcd[1-3].*no space left", r"etcd[1-3].*earlier"),
+        )
+        for moment in (WRITE, HEAVY)
+    },
+    READ: Promise("nothing is written to the data: every row is finished", (0,)),
+    TEAR_DOWN: Promise("nothing is written to the data: every row is finished", (0,)),
+}
+_NO_LIMIT: Moments = {
+    moment: Promise(
+        "a whole run, or exit 1 with a message that names what ran out; every scenario has its row",
+        (0, 1),
+        (None,) * 3 if moment in (BRING_UP, PROOF) else _rows(moment, ".*", ".*"),
+    )
+    for moment in MOMENTS
+}
+
+# --- all of it ---------------------------------------------------------------------------------------------------
+
+CLOCK, MEMORY = "CONTAINERNET_ENV_TEST_CLOCK", "CONTAINERNET_ENV_TEST_MEMORY"
+GATES: Mapping[str, str] = {"clock-forward": CLOCK, "clock-back": CLOCK, "memory-pressure": MEMORY}
+"""Faults that meet the whole machine, and what has to be set (to 1) to allow them."""
+
+FAULTS: Mapping[str, Moments] = {
+    "driver-int": _signal(signal.SIGINT),
+    "driver-term": _signal(signal.SIGTERM),
+    "driver-hup": _signal(signal.SIGHUP),
+    "driver-quit": _signal(signal.SIGQUIT),
+    "driver-kill": _DRIVER_KILLED,
+    "emulator-kill": _EMULATOR_KILLED,
+    "emulator-stop-briefly": _stopped_briefly("link emulator stood still"),
+    "emulator-stop": _EMULATOR_SILENT,
+    "server-kill": _SERVER_KILLED,
+    "server-stop-briefly": _goes_on("the load is the client's: every row is finished"),
+    "server-stop": _SERVER_SILENT,
+    "client-kill": _CLIENT_KILLED,
+    "client-stop-briefly": {
+        **_goes_on(_MARKED, *SCENARIOS, marked="load generator itself stood still"),
+        **_none(_NO_CLIENT, BRING_UP, PROOF, TEAR_DOWN),
+    },
+    "client-stop": _CLIENT_SILENT,
+    "follower-kill": _member_killed("etcd[1-3]"),
+    "follower-stop-briefly": _stopped_briefly("etcd[1-3]"),
+    "follower-stop": _member_silent("etcd[1-3]"),
+    "leader-kill": {**_member_killed("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
+    "leader-stop-briefly": {**_stopped_briefly("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
+    "leader-stop": {**_member_silent("etcd[1-3]"), **_none(_NO_LEADER, BRING_UP, PROOF)},
+    "two-members-kill": _TWO_KILLED,
+    "two-members-stop-briefly": _stopped_briefly("etcd[1-3].*etcd[1-3]"),
+    "two-members-stop": _TWO_SILENT,
+    "engine-term": _ENGINE_GONE,
+    "engine-kill": _ENGINE_KILLED,
+    "containerd-kill": _CONTAINERD_KILLED,
+    "out-full": _OUT_FULL,
+    "out-removed": _OUT_GONE,
+    "out-immutable": _OUT_IMMUTABLE,
+    "out-folder-removed": _OUT_GONE,
+    "record-is-a-file": _goes_on("every row is finished; the run says once that it keeps no record"),
+    "etcd-full": _ETCD_FULL,
+    "stdout-closed": {**_goes_on("the same without output", BRING_UP), **_FROM_START},
+    "stdout-full": {**_goes_on("the same without output", BRING_UP), **_FROM_START},
+    "stdout-pipe-closed": _goes_on("only the output ends"),
+    "terminal-lost": _goes_on("only the output ends"),
+    "few-descriptors": _NO_LIMIT,
+    "few-processes": _NO_LIMIT,
+    "clock-forward": _goes_on("every figure is by the monotonic clock"),
+    "clock-back": _goes_on("every figure is by the monotonic clock"),
+    "memory-pressure": _NO_LIMIT,
+    "config-edited": _goes_on("the files are read once, at the start"),
+    "second-run": _goes_on("the second one is refused and names the first; the first goes on"),
+    "names-like-ours": {
+        moment: replace(promise, words="the driver is killed, and the next run cleans up: what is the user's stays")
+        for moment, promise in _DRIVER_KILLED.items()
+        if isinstance(promise, Promise)
+    },
+}
+ON_OWN_ENGINE = ("engine-term", "engine-kill", "containerd-kill")
+"""Faults of runs that use an engine of the tests' own."""
+_SLOW: Mapping[str, tuple[str, ...]] = {
+    "follower-stop": (BRING_UP, HEAVY, READ),  # every third request waits for its deadline
+    "two-members-stop": (BRING_UP, *SCENARIOS),
+    "server-stop": (BRING_UP, *SCENARIOS),
+    "leader-stop": SCENARIOS,
+    **dict.fromkeys(ON_OWN_ENGINE, (BRING_UP,)),
+}
+"""Cells that wait long, by fault."""
+
+
+def cells() -> tuple[Cell, ...]:
+    """Every fault at every moment, in the order of the table."""
+    found = []
+    for fault, moments in FAULTS.items():
+        assert set(moments) == set(MOMENTS), fault
+        for moment in MOMENTS:
+            entry, gate = moments[moment], GATES.get(fault, "")
+            slow = moment in _SLOW.get(fault, ())
+            if isinstance(entry, str):
+                found.append(Cell(fault, moment, senseless=entry))
+            else:
+                found.append(Cell(fault, moment, entry, gate=gate, slow=slow))
+    return tuple(found)
+
+
+def short(table: Iterable[Cell] | None = None) -> tuple[Cell, ...]:
+    """The short form: each fault once, at that of its moments which the faults before it have used least.
+
+    Where two are used as little, the earlier one. So every fault is there, and the moments about equally often.
+    """
+    possible: dict[str, list[Cell]] = {}
+    for cell in cells() if table is None else table:
+        if cell.promise is not None and not cell.gate and not cell.slow:
+            possible.setdefault(cell.fault, []).append(cell)
+    used = dict.fromkeys(MOMENTS, 0)
+    chosen = []
+    for candidates in possible.values():
+        cell = min(candidates, key=lambda cell: used[cell.moment])
+        used[cell.moment] += 1
+        chosen.append(cell)
+    return tuple(chosen)

@@ -1,0 +1,98 @@
+"""The table of faults: it is whole, its short form covers it, and the document fits it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.faults.document import DOCUMENT, between, fault_table, with_part
+from tests.faults.faults import FAULTS as STRIKES
+from tests.faults.results import Outcome, add, cell_of
+from tests.faults.soak import QUANTITIES, TOPOLOGIES, growth
+from tests.faults.table import FAULTS, GATES, MOMENTS, SCENARIOS, Cell, cells, short
+
+
+def passed(outcome: str = "passed") -> Outcome:
+    return Outcome(outcome=outcome, seconds=1.0, reason="")
+
+
+def test_every_fault_has_a_cell_for_every_moment() -> None:
+    assert [(cell.fault, cell.moment) for cell in cells()] == [(f, m) for f in FAULTS for m in MOMENTS]
+    assert len({cell.name for cell in cells()}) == len(FAULTS) * len(MOMENTS)
+
+
+def test_every_fault_can_strike() -> None:
+    assert set(STRIKES) == set(FAULTS)
+
+
+@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
+def test_a_cell_has_a_promise_for_each_row_or_a_reason(cell: Cell) -> None:
+    assert (cell.promise is None) == bool(cell.senseless)
+    if cell.promise is not None:
+        assert len(cell.promise.rows) in (0, len(SCENARIOS))
+        assert cell.promise.words and cell.promise.status
+
+
+def test_the_short_form_has_every_fault_once_and_every_moment_three_times() -> None:
+    chosen = short()
+    assert [cell.fault for cell in chosen] == [fault for fault in FAULTS if fault not in GATES]
+    assert min(Counter(cell.moment for cell in chosen)[moment] for moment in MOMENTS) >= 3
+    assert not [cell for cell in chosen if cell.slow or cell.gate or cell.promise is None]
+
+
+def test_a_line_of_the_document_is_for_cells_of_the_table() -> None:
+    table = fault_table({cell.name: passed() for cell in cells()})
+    assert "| driver-quit | bring-up, proof, write, heavy-write, read | exit 131;" in table
+    assert "kept in 5 of 5 |" in table
+    assert "not tested: the benchmark's client runs only while a scenario does | - | - |" in table
+
+
+def test_a_cell_that_failed_or_was_not_tested_is_named_in_its_line() -> None:
+    outcomes = {cell.name: passed() for cell in cells()}
+    outcomes["driver-quit-at-write"] = passed("failed")
+    del outcomes["driver-quit-at-read"]
+    assert "kept in 3 of 5; NOT KEPT: write; NOT TESTED: read |" in fault_table(outcomes)
+
+
+def test_the_document_has_the_lines_of_the_table() -> None:
+    """`python -m tests.faults.document` writes them."""
+    lines = [line.split(" | ")[:4] for line in fault_table({}).splitlines()]
+    written = between(DOCUMENT.read_text(), "faults").splitlines()
+    assert [line.split(" | ")[:4] for line in written] == lines
+
+
+def test_a_part_of_the_document_is_replaced_between_its_markers() -> None:
+    text = "a\n<!-- faults begins -->\nold\n<!-- faults ends -->\nb\n"
+    assert with_part(text, "faults", "new\n") == text.replace("old", "new")
+    with pytest.raises(ValueError, match="no markers of 'soak'"):
+        with_part(text, "soak", "new\n")
+
+
+def test_a_result_is_the_worst_of_the_phases_of_its_test() -> None:
+    test = "tests/faults/test_faults.py::test_fault[driver-int-at-read]"
+    name = cell_of(test)
+    assert name == "driver-int-at-read" and cell_of("tests/faults/test_engine.py::test_x") is None
+    outcomes: dict[str, Outcome] = {}
+    for when, outcome, text in (("setup", "passed", ""), ("call", "passed", ""), ("teardown", "failed", "E   a link")):
+        add(outcomes, name, pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0))  # type: ignore[arg-type]
+    assert outcomes == {name: Outcome(outcome="failed", seconds=6.0, reason="a link")}
+
+
+def soaked(values: list[float]) -> list[dict[str, object]]:
+    """Runs of each topology in turn, with these values of every quantity."""
+    return [
+        {"topology": topology, **{quantity.name: value for quantity in QUANTITIES}}
+        for value in values
+        for topology in TOPOLOGIES
+    ]
+
+
+def test_what_stays_within_the_spread_of_its_start_has_not_grown() -> None:
+    for quantity in QUANTITIES:
+        assert not growth(quantity, soaked([100, 103, 102, 101, 100, 103, 102, 103])).is_over
+
+
+def test_what_grows_with_every_run_has_grown() -> None:
+    for quantity in QUANTITIES:
+        assert growth(quantity, soaked([float(100 + 20 * n) for n in range(12)])).is_over, quantity
