@@ -158,6 +158,9 @@ def _status_of(args: list[str] | None) -> int:
         for note in getattr(error, "__notes__", ()):
             click.echo(note, err=True)
         return exit_code_of(error)
+    except OSError as error:
+        click.echo(f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits.", err=True)
+        return EXIT_FAILED
     return outcome if isinstance(outcome, int) else 0
 
 

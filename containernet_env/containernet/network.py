@@ -23,6 +23,7 @@ from mininet.node import Controller, Host, NullController, Switch
 
 from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.base.side_by_side import side_by_side
 from containernet_env.containernet.docker import ContainerContext, Docker, new_run_id
 from containernet_env.containernet.keywords import link_spec, split
 from containernet_env.containernet.links import NetworkLink, wrap
@@ -346,7 +347,10 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             try:
                 # Not Thread.join: interrupted, it takes the thread for ended (bpo-45274 in CPython up to 3.12).
                 done = threading.Event()
-                threading.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
+                try:
+                    threading.Thread(target=self._stop_once, args=(done,), name="tear-down").start()
+                except RuntimeError:  # no thread can be started
+                    self._stop_once(done)
                 done.wait()
                 break
             except BaseException as raised:  # noqa: BLE001 - raised below, when nothing is left behind
@@ -375,10 +379,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         steps: list[tuple[str, Callable[[], None]]] = [(host.name, host.terminate) for host in self.hosts]
         steps += [(node.name, node.terminate) for node in (*self.switches, *self.controllers)]
         steps.append(("links", self.factory.close))
-        with ThreadPoolExecutor(engine.PARALLEL + 1, thread_name_prefix="tear-down") as pool:
-            # The links first: they take no engine, and hosts wait for each other in it.
-            for done in [pool.submit(attempt, name, step, problems) for name, step in reversed(steps)]:
-                done.result()
+        # The links first: they take no engine, and hosts wait for each other in it.
+        side_by_side(lambda step: attempt(*step, problems), steps[::-1], engine.PARALLEL + 1)
         self._pool.shutdown(wait=True, cancel_futures=True)
         for host in self.hosts:
             if isinstance(host, Docker):

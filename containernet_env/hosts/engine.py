@@ -11,7 +11,6 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +24,8 @@ from docker.errors import APIError, DockerException, NotFound
 
 from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.base.exhausted import exhausted, what_ran_out
+from containernet_env.base.side_by_side import side_by_side
 from containernet_env.hosts import owner
 from containernet_env.hosts.shim import Shim, shim_of
 
@@ -164,6 +165,8 @@ class _Api(docker.APIClient):  # type: ignore[misc]
             self._silent = True
             raise EngineGoneError(f"{_SILENT} (waited {options['timeout']} s)") from error
         except (requests.exceptions.RequestException, OSError) as error:
+            if (what := what_ran_out(error)) is not None:
+                raise exhausted(what) from error
             raise EngineGoneError(f"broke the connection ({error})" if listens() else "has ended") from error
         self._silent = False
         return answer
@@ -361,14 +364,13 @@ def remove_containers(ids: Iterable[str]) -> None:
     wanted = list(ids)
     if not wanted:
         return
-    with ThreadPoolExecutor(min(PARALLEL, len(wanted))) as pool:
-        shims = [shim for shim in pool.map(_shim_of, wanted) if shim is not None]
-        try:
-            refused = [problem for problem in pool.map(_remove, wanted) if problem]
-            refused += [problem for problem in map(wait_shim, shims) if problem]
-        finally:
-            for shim in shims:
-                shim.close()
+    shims = [shim for shim in side_by_side(_shim_of, wanted, PARALLEL) if shim is not None]
+    try:
+        refused = [problem for problem in side_by_side(_remove, wanted, PARALLEL) if problem]
+        refused += [problem for problem in map(wait_shim, shims) if problem]
+    finally:
+        for shim in shims:
+            shim.close()
     if refused:
         raise RunError("containers that could not be removed:\n" + "\n".join(f"  {line}" for line in refused))
 

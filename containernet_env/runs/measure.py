@@ -15,6 +15,7 @@ from typing import Unpack
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import Interrupted, MissingRequirementError, UsageError, text_of
+from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
@@ -86,7 +87,7 @@ def carry_out(
     select.require(plan)
     stop.check()
     try:
-        with RunLock():
+        with told(), RunLock():
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)

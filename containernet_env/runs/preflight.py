@@ -7,6 +7,7 @@ from pathlib import Path
 
 from containernet_env.base import system_path
 from containernet_env.base.errors import UsageError
+from containernet_env.base.exhausted import allow_open_files
 from containernet_env.containernet import select
 from containernet_env.network.select import choose, choose_switches
 from containernet_env.plan.plan import Plan
@@ -16,6 +17,8 @@ from containernet_env.results.whole_lines import reason, remedy
 
 # What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+# Of a run, and of each host: connections, namespaces, processes and their pipes, several times what was seen.
+_OPEN_FILES, _OPEN_FILES_PER_HOST = 256, 32
 # Longer than any header.
 _HEADER_BYTES = 1 << 16
 
@@ -30,6 +33,7 @@ def check(plan: Plan, out: Path | None = None) -> str:
         check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts)))
         _check_header(out)
     _check_congestion_control(plan.options.tcp_congestion_control)
+    allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]
     if os.geteuid() == 0:
         _check_network(plan)

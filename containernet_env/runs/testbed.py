@@ -10,6 +10,7 @@ from typing import Any
 from containernet_env.base.clock import Moment
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
+from containernet_env.base.exhausted import ReservedFiles
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
 from containernet_env.base.units import format_ms
@@ -94,6 +95,7 @@ class Testbed:
         self._on_event = on_event
         self._on_proof = on_proof
         self._stop = stop or Stop()
+        self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
 
@@ -163,6 +165,7 @@ class Testbed:
 
     def down(self) -> None:
         """Take everything down; idempotent. Raises RunError at the end for what could not be removed."""
+        self._reserved.release()
         self._links.close()
         steps: list[Callable[[], None]] = [self._engine_watch.close, self.net.stop]
         if self._cluster is not None:

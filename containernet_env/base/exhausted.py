@@ -1,0 +1,93 @@
+"""What the machine has no more of for this process: told with the remedy, instead of whatever that has broken."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from containernet_env.base.errors import MissingRequirementError, RunError
+
+_FILES = "open files: raise their limit (ulimit -n)"
+_PROCESSES = "processes or threads: raise their limit (ulimit -u, or pids.max of its cgroup)"
+_MEMORY = "memory: free some, or raise the limit (ulimit -v, or that of its cgroup)"
+_BY_NUMBER = {
+    errno.EMFILE: _FILES,
+    errno.ENFILE: "open files on the whole machine: raise fs.file-max",
+    errno.ENOMEM: _MEMORY,
+}
+# What CPython says where pthread_create fails (Modules/_threadmodule.c).
+_NO_THREAD = "can't start new thread"
+# As many as a tear-down needs at the same time: four calls of the engine, with what each opens on the way.
+_RESERVED = 32
+
+
+def what_ran_out(error: BaseException | None) -> str | None:
+    """What there is no more of, and the remedy, where that is why ``error`` was raised; libraries wrap it at will."""
+    if isinstance(error, BlockingIOError):
+        return _PROCESSES  # EAGAIN of fork(2)
+    todo: list[object] = [error]
+    seen: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if not isinstance(item, BaseException) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, RuntimeError) and _NO_THREAD in str(item):
+            return _PROCESSES
+        if isinstance(item, MemoryError):
+            return _MEMORY
+        if isinstance(item, OSError) and (what := _BY_NUMBER.get(item.errno or 0)) is not None:
+            return what
+        todo += [item.__cause__, None if item.__suppress_context__ else item.__context__, *item.args]
+    return None
+
+
+def exhausted(what: str) -> RunError:
+    """The error for ``what_ran_out``."""
+    return RunError(f"the machine gives this process no more {what}, then run again")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Raise ``RunError`` for an error of this block that comes of something that has run out; others as they are."""
+    try:
+        yield
+    except (OSError, RuntimeError, MemoryError) as error:
+        if (what := what_ran_out(error)) is None:
+            raise
+        raise exhausted(what) from error
+
+
+def allow_open_files(count: int) -> None:
+    """Raise this process's own limit of open files to ``count`` where it is below, as root may.
+
+    Raises ``MissingRequirementError`` where that is not allowed.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return
+    try:
+        wanted = count if hard == resource.RLIM_INFINITY else max(hard, count)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, wanted))
+    except (OSError, ValueError) as error:
+        raise MissingRequirementError(
+            f"this run may need {count} open files; the limit is {hard}", f"Raise it: ulimit -n {count}"
+        ) from error
+
+
+class ReservedFiles:
+    """Descriptors that are kept for a tear-down, which has to work also where every other one is in use."""
+
+    def __init__(self, count: int = _RESERVED) -> None:
+        self._held: list[int] = []
+        with suppress(OSError):  # then the run fails of that, and of what is reserved the tear-down has the most
+            for _ in range(count):
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def release(self) -> None:
+        """Give them back; idempotent."""
+        while self._held:
+            os.close(self._held.pop())

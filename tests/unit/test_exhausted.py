@@ -1,0 +1,143 @@
+"""What is told where the machine gives a process no more of something, and what works all the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+import requests
+
+from containernet_env.base import exhausted
+from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.base.exhausted import ReservedFiles, allow_open_files, told, what_ran_out
+from containernet_env.base.side_by_side import side_by_side
+
+
+def wrapped() -> Exception:
+    """As the Docker SDK's libraries raise it."""
+    return requests.exceptions.ConnectionError("Connection aborted.", OSError(errno.EMFILE, "Too many open files"))
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (wrapped(), "ulimit -n"),
+        (OSError(errno.ENFILE, "File table overflow"), "fs.file-max"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
+        (MemoryError(), "memory"),
+    ],
+)
+def test_what_ran_out_is_named_with_its_limit(error: Exception, what: str) -> None:
+    with pytest.raises(RunError, match=rf"^the machine gives this process no more .*{what}"), told():
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOENT, "no such file"), RuntimeError("a bug"), ValueError("other")])
+def test_other_errors_stay_what_they_are(error: Exception) -> None:
+    assert what_ran_out(error) is None
+    with pytest.raises(type(error)), told():
+        raise error
+
+
+def test_an_error_that_hides_its_context_is_not_blamed_on_it() -> None:
+    try:
+        try:
+            raise OSError(errno.EMFILE, "Too many open files")
+        except OSError:
+            raise RunError("another run is on") from None
+    except RunError as error:
+        assert what_ran_out(error) is None
+
+
+def test_reserved_files_are_there_when_every_other_one_is_in_use() -> None:
+    script = """
+import os, resource
+from containernet_env.base.exhausted import ReservedFiles
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+reserved = ReservedFiles(8)
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+reserved.release()
+reserved.release()
+print(len([os.open(os.devnull, os.O_RDONLY) for _ in range(8)]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("8\n", "")
+
+
+def test_the_limit_of_open_files_is_raised_only_where_it_is_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[Any] = []
+    monkeypatch.setattr(exhausted.resource, "getrlimit", lambda which: (100, 4096))
+    monkeypatch.setattr(exhausted.resource, "setrlimit", lambda which, limits: set_to.append(limits))
+    allow_open_files(100)
+    allow_open_files(300)
+    allow_open_files(5000)
+    assert set_to == [(300, 4096), (5000, 5000)]
+
+
+def test_a_limit_that_cannot_be_raised_is_told_with_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(which: int, limits: Any) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(exhausted.resource, "getrlimit", lambda which: (64, 64))
+    monkeypatch.setattr(exhausted.resource, "setrlimit", refuse)
+    with pytest.raises(MissingRequirementError, match=r"may need 384 open files; the limit is 64\n.*ulimit -n 384"):
+        allow_open_files(384)
+
+
+def test_work_is_done_side_by_side_in_order() -> None:
+    meeting = threading.Barrier(3, timeout=10)
+
+    def meet(number: int) -> int:
+        meeting.wait()
+        return number * 2
+
+    assert side_by_side(meet, [1, 2, 3], 3) == [2, 4, 6]
+    assert side_by_side(str, [], 4) == []
+
+
+def test_all_work_is_done_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tear-down with the process limit reached: it leaves every container."""
+
+    def refuse(self: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert side_by_side(lambda number: (number, threading.current_thread()), [1, 2, 3], 3) == [
+        (number, threading.main_thread()) for number in (1, 2, 3)
+    ]
+
+
+def test_one_error_keeps_nothing_from_being_worked_on() -> None:
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        done.append(number)
+        if number < 3:
+            raise ValueError(str(number))
+
+    with pytest.raises(ValueError, match=r"^1$"):
+        side_by_side(work, [1, 2, 3, 4], 2)
+    assert sorted(done) == [1, 2, 3, 4]
+
+
+def test_nothing_is_reserved_beyond_what_there_is() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = len(os.listdir("/proc/self/fd"))
+    reserved = ReservedFiles(4)
+    assert len(os.listdir("/proc/self/fd")) == before + 4
+    reserved.release()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (soft, hard)
