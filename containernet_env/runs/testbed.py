@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from containernet_env.base.clock import Moment
@@ -134,9 +135,15 @@ class Testbed:
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
-        try:
+        with self.told_why():
             self._bring_up()
             self._check()
+
+    @contextmanager
+    def told_why(self) -> Iterator[None]:
+        """Within it, an error of a step before the first scenario says what has ended, where that is why."""
+        try:
+            yield
         except RunError as error:
             reason = self._why(error)
             if reason == str(error):

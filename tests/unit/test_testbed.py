@@ -407,3 +407,10 @@ def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None
     facts = bed.link_facts()
     assert (facts["network"], facts["network_version"], facts["network_commit"]) == ("containernet", "3.0", "c0ffee")
     assert facts["docker_sdk"] == docker.__version__
+
+
+def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:
+    hosts["etcd2"].ended = "killed by SIGKILL"
+    bed._during = "before the first scenario"
+    with pytest.raises(RunError, match=r"^etcd2 ended before the first scenario: killed by SIGKILL"), bed.told_why():
+        raise RunError("no member answers")
