@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -21,11 +22,14 @@ from containernet_env.base import life
 from containernet_env.base.errors import Interrupted, UsageError
 from containernet_env.cli.output import Output
 from containernet_env.cli.signals import StopSignals
+from containernet_env.fidelity import rtt
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.load.server import Answer, Progress
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset
+from containernet_env.network.emulator import process
+from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.results import place
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.place import check_place
@@ -392,3 +396,32 @@ def test_a_forked_process_has_a_life_of_its_own(monkeypatch: pytest.MonkeyPatch)
     for fd in life._pipes.pop(-1):
         os.close(fd)
     assert theirs != ours
+
+
+def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C during the network's proof: the tear-down waited for the prober to end by itself."""
+    binary = tmp_path / "prober"
+    binary.write_text("#!/bin/sh\nexec sleep 20\n")
+    binary.chmod(0o755)
+
+    def interrupt() -> None:
+        raise Interrupted(signal.SIGINT)
+
+    began_s = time.monotonic()
+    with pytest.raises(Interrupted):
+        rtt._probe(binary, {}, 60.0, interrupt)
+    assert time.monotonic() - began_s < 5
+
+
+def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not see its control connection close."""
+    monkeypatch.setattr(process, "_END_DEADLINE_S", 0.2)
+    emulator = LinkEmulator("/bin/true", lambda kind, text: None)
+    emulator._process = stopped = subprocess.Popen(["sleep", "20"])  # type: ignore[assignment]
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        emulator.stop()
+        assert stopped.poll() == -signal.SIGKILL
+    finally:
+        stopped.kill()
+        stopped.wait()
