@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import statistics
 import subprocess
@@ -322,6 +323,8 @@ def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Bro
             start_new_session=True,
         )
     except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOEXEC):
+            raise  # a limit of this process, which no set-up changes
         raise MissingRequirementError(
             f"the RTT prober cannot be started: {binary}: {error.strerror}",
             assets.set_up_hint(),

@@ -37,7 +37,7 @@ def ended_by_oom(container: str, state: ExitState) -> bool:
         kills_s = [kill["timeNano"] / 1e9 for kill in kills]
     except engine.UNREACHABLE:
         kills_s = []
-    if not kills_s:
+    if not kills_s or not state.finished_at:
         return state.oom_killed
     ended_s = datetime.fromisoformat(state.finished_at).timestamp()
     return any(abs(kill_s - ended_s) <= _OOM_TO_END_S for kill_s in kills_s)

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import docker
 import requests.exceptions
 import urllib3.exceptions
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound, StreamParseError
 
 from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError
@@ -53,6 +53,7 @@ SHIM_DEADLINE_S = 10.0
 # engine stops answering (of a stream, which it reads from the connection itself); ImportError of DOCKER_HOST=ssh://.
 _SDK_ERRORS = (
     DockerException,
+    StreamParseError,
     requests.exceptions.RequestException,
     urllib3.exceptions.HTTPError,
     OSError,

@@ -39,16 +39,17 @@ class EngineWatch:
     def _follow(self) -> None:
         stopped: set[str] = set()
         state = _ENDED
-        for event in self._events:
-            attributes = event.get("Actor", {}).get("Attributes", {})
-            if attributes.get("signal") == "9":
-                continue  # an engine that ends asks first
-            if not engine.listens():
-                break
-            stopped.add(event["Actor"]["ID"])
-            if len(stopped) >= self._running():
-                state = _ENDING
-                break
+        with suppress(*engine.UNREACHABLE):  # an event that was cut short
+            for event in self._events:
+                attributes = event.get("Actor", {}).get("Attributes", {})
+                if attributes.get("signal") == "9":
+                    continue  # an engine that ends asks first
+                if not engine.listens():
+                    break
+                stopped.add(event["Actor"]["ID"])
+                if len(stopped) >= self._running():
+                    state = _ENDING
+                    break
         if not self._closing:
             self._on_end(state)
 

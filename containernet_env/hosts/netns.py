@@ -65,7 +65,12 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
             failure.append(error)
 
     thread = threading.Thread(target=work, name=f"netns-{pid}", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise RunError(
+            f"{error}\n  Raise the limit of processes (ulimit -u, pids.max of the cgroup), then run again."
+        ) from error
     thread.join()
     if failure:
         raise failure[0]

@@ -155,7 +155,10 @@ def _wait(child: int, life: int) -> None:
     poll.register(ended, select.POLLIN)
     poll.register(life, select.POLLIN)
     if ended not in (descriptor for descriptor, _ in poll.poll()):
-        os.killpg(child, signal.SIGKILL)
+        try:
+            os.killpg(child, signal.SIGKILL)
+        except ProcessLookupError:  # it has no session of its own yet
+            os.kill(child, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> int:

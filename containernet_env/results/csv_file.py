@@ -130,7 +130,7 @@ class ResultsFile:
             raise RowNotWrittenError(self.file, error) from error
         try:
             return self.follow()
-        except RowNotWrittenError:
+        except BaseException:  # Ctrl-C in a notebook, too
             with suppress(OSError):
                 os.ftruncate(self._fd, size)  # so that it is not there twice, should another one follow
             raise

@@ -39,8 +39,9 @@ def check_place(out: Path, needed_bytes: int) -> None:
                 f"cannot keep run directories in {runs}: it is no folder\n"
                 f"  Move it away, or choose another name than {out}."
             )
-        for path in (out, runs):
-            folder = next(parent for parent in (path, *path.absolute().parents) if parent.exists() and parent != out)
+        # A symbolic link may lead to another file system.
+        for path in (Path(os.path.realpath(out)).parent, out.absolute().parent, runs.absolute()):
+            folder = next(parent for parent in (path, *path.parents) if parent.exists())
             if not folder.is_dir():
                 raise UsageError(f"cannot write results to {out}: {folder} is not a directory")
             _check_folder(folder, out, needed_bytes)

@@ -164,7 +164,8 @@ class _Run:
             try:
                 self._stop.check()
                 testbed.up()
-                self._describe(testbed)
+                with testbed.told_why():
+                    self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
                 plan = self._plan
                 self._matrix = Matrix(

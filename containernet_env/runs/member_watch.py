@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 
 from containernet_env.base.errors import RunError
 from containernet_env.stores.protocol import Ping
@@ -118,7 +119,10 @@ class MemberWatch:
 
     def _ask(self) -> float:
         """Ping every living member that has answered its last ping; how long it is to the next round."""
+        began_s = time.monotonic()
         pings = self._pings()
+        now_s = time.monotonic()
+        self._excuse(now_s - began_s, now_s)  # how one has died may take the engine a while to tell
         with self._lock:
             for name in self._silences.keys() - pings.keys():
                 del self._silences[name]
@@ -139,25 +143,32 @@ class MemberWatch:
             if name not in self._sockets:
                 made = ping.connection.open(ping.port, timeout_s=OPEN_TIMEOUT_S)
                 made.setblocking(False)
-                self._sockets[name] = made
                 self._selector.register(made, selectors.EVENT_READ, name)
+                self._sockets[name] = made
             self._sockets[name].send(ping.request)
         except RunError:
             pass
         except OSError:
-            self._drop(name)
+            if name in self._sockets:
+                self._drop(name)
+            else:  # it is the driver that lacks descriptors
+                with self._lock:
+                    self._silences[name].excuse(inf, time.monotonic())
 
     def _listen(self, timeout_s: float) -> None:
         began_s = time.monotonic()
         ready = self._selector.select(max(0.0, timeout_s))
         now_s = time.monotonic()
-        late_s = now_s - began_s - max(0.0, timeout_s)
+        self._excuse(now_s - began_s - max(0.0, timeout_s), now_s)
+        for key, _ in ready:
+            self._take(key.data, now_s)
+
+    def _excuse(self, late_s: float, now_s: float) -> None:
+        """For so long until now nobody looked whether there are answers."""
         if late_s > LATE_S:
             with self._lock:
                 for silence in self._silences.values():
                     silence.excuse(late_s, now_s)
-        for key, _ in ready:
-            self._take(key.data, now_s)
 
     def _take(self, name: str, now_s: float) -> None:
         try:

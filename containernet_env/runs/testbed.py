@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from containernet_env.base.clock import Moment
@@ -40,6 +42,14 @@ SERVER_TIMEOUT_S = 20.0
 # is why it failed.
 _NEWS_S = 0.5
 
+
+# What a machine may have too little of, and what to do.
+_LIMITS = {
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), then run again.",
+    errno.ENFILE: "Raise the machine's limit of open files (sysctl fs.file-max), then run again.",
+    errno.EAGAIN: "Raise the limit of processes (ulimit -u, pids.max of the cgroup), then run again.",
+    errno.ENOMEM: "Make memory free, then run again.",
+}
 
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
@@ -134,14 +144,24 @@ class Testbed:
 
     def up(self) -> None:
         """Bring everything up; raises RunError at the first thing that is not as the plan asks."""
-        try:
+        with self.told_why():
             self._bring_up()
             self._check()
+
+    @contextmanager
+    def told_why(self) -> Iterator[None]:
+        """Within it, an error of a step before the first scenario says what has ended, where that is why."""
+        try:
+            yield
         except RunError as error:
             reason = self._why(error)
             if reason == str(error):
                 raise
             raise RunError(reason) from error
+        except OSError as error:
+            if error.errno not in _LIMITS:
+                raise
+            raise RunError(f"the bring-up failed: {error.strerror}\n  {_LIMITS[error.errno]}") from error
 
     def _bring_up(self) -> None:
         with self._progress.stage("hosts") as stage:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from containernet_env.base.errors import RunError
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
@@ -44,6 +45,13 @@ class FakeTestbed:
         self.ups += 1
         if self.fail is not None:
             raise self.fail
+
+    @contextmanager
+    def told_why(self) -> Iterator[None]:
+        try:
+            yield
+        except RunError as error:
+            raise RunError("etcd2 ended before the first scenario: killed by SIGKILL") from error
 
     def down(self) -> None:
         self.downs += 1

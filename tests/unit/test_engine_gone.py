@@ -267,3 +267,24 @@ def test_an_engine_whose_containerd_was_killed_is_asked_again(monkeypatch: pytes
     monkeypatch.setattr(engine, "_POLL_S", 0.0)
     engine.remove_container("c0ffee")
     assert next(answers, "asked twice") == "asked twice"
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_engine_killed_while_it_tells_an_event_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half an event is an error of the SDK's: the watch ended with a traceback, and nobody heard of the end."""
+    from docker.errors import StreamParseError
+
+    class Client:
+        api: Any = None
+
+        def events(self, **_: Any) -> Any:
+            yield from ()
+            raise StreamParseError(ValueError("half an event"))
+
+    Client.api = Client()
+    monkeypatch.setattr(engine, "client", Client)
+    told: list[str] = []
+    heard = threading.Event()
+    EngineWatch("run", lambda: 1, lambda state: (told.append(state), heard.set())[0]).start()
+    assert heard.wait(5)
+    assert told == ["has ended"]

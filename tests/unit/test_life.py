@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from containernet_env.base import life
+from containernet_env.hosts import nsexec
 from containernet_env.setup.commands import CommandError, Commands
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -135,3 +136,17 @@ def test_one_pipe_serves_all_children_and_none_inherits_it_unasked() -> None:
     assert life.descriptor() == ours
     assert not os.get_inheritable(ours)
     assert not select.select([ours], [], [], 0)[0]
+
+
+def test_a_driver_that_ends_while_a_program_is_started_leaves_it_ended() -> None:
+    """killpg of a child that has not yet a session of its own: ProcessLookupError, a traceback, the child went on."""
+    read, write = os.pipe()
+    os.close(write)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        nsexec._wait(child.pid, read)
+        assert child.wait(5) == -signal.SIGKILL
+    finally:
+        os.close(read)
+        child.kill()
+        child.wait()

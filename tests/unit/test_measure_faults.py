@@ -250,3 +250,17 @@ def test_the_testbed_is_down_before_that_is_told() -> None:
 
     testbed_module.take_down(SimpleNamespace(down=down), Shown())  # type: ignore[arg-type]
     assert told == ["down", "tear-down True"]
+
+
+def test_a_member_that_ends_before_the_first_scenario_is_what_the_error_says(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While its settings were read back: "no member answers", or "cannot enter the network namespace of process N"."""
+
+    def fail(self: FakeTestbed) -> Any:
+        raise RunError("cannot enter the network namespace of process 4711: No such file or directory")
+
+    monkeypatch.setattr(FakeTestbed, "host_facts", fail)
+    with pytest.raises(RunError, match=r"^etcd2 ended before the first scenario: killed by SIGKILL$"):
+        run(tmp_path / "out.csv")
+    assert made[0].downs == 1

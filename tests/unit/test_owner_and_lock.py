@@ -12,6 +12,7 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
 from containernet_env.runs.lock import RunLock
+from tests.unit.disk import file_limit
 
 
 def test_this_process_is_alive() -> None:
@@ -51,3 +52,15 @@ def test_the_lock_goes_with_a_killed_process(tmp_path: Path) -> None:
     assert killed.returncode == -9
     with RunLock(tmp_path / "lock"):
         pass
+
+
+def test_a_lock_that_cannot_be_written_is_no_traceback(tmp_path: Path) -> None:
+    """A full /run: OSError from writing the process id, which is only for a message."""
+    with file_limit(0), RunLock(tmp_path / "lock"), pytest.raises(RunError, match="another run is on"):
+        RunLock(tmp_path / "lock").__enter__()
+
+
+def test_a_lock_that_cannot_be_made_is_told_with_a_remedy(tmp_path: Path) -> None:
+    """A read-only /run, or none: a traceback."""
+    with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
+        RunLock(tmp_path / "missing" / "lock").__enter__()

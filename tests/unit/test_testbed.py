@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +19,8 @@ from containernet_env.base.errors import RunError
 from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
 from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, Tolerance, measure
-from containernet_env.hosts.engine import EngineGoneError
+from containernet_env.hosts import ending, netns
+from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.topology import RttExpectation
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
@@ -407,3 +411,48 @@ def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None
     facts = bed.link_facts()
     assert (facts["network"], facts["network_version"], facts["network_commit"]) == ("containernet", "3.0", "c0ffee")
     assert facts["docker_sdk"] == docker.__version__
+
+
+def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:
+    hosts["etcd2"].ended = "killed by SIGKILL"
+    bed._during = "before the first scenario"
+    with pytest.raises(RunError, match=r"^etcd2 ended before the first scenario: killed by SIGKILL"), bed.told_why():
+        raise RunError("no member answers")
+
+
+def test_a_bring_up_with_too_few_descriptors_is_no_traceback(bed: Any) -> None:
+    """`ulimit -n 40`: OSError from a pidfd, or the emulator's socket pair."""
+
+    def fail() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    bed._start_hosts = fail
+    with pytest.raises(RunError, match=r"^the bring-up failed: Too many open files\n  Raise .*ulimit -n"):
+        bed.up()
+
+
+def test_a_thread_that_cannot_be_started_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RunError, match=r"can't start new thread\n  Raise .*pids.max"):
+        netns.call_in(os.getpid(), lambda: None)
+
+
+def test_a_prober_without_descriptors_needs_no_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy was to run ./build.sh."""
+
+    def refuse(*args: Any, **named: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(rtt.subprocess, "Popen", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        rtt._probe(Path("prober"), {}, 1.0, lambda: None)
+
+
+def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ValueError of fromisoformat, where nothing may be raised."""
+    api = SimpleNamespace(events=lambda **_: iter([{"timeNano": 1}]))
+    monkeypatch.setattr(ending.engine, "client", lambda: SimpleNamespace(api=api))
+    assert ending.ended_by_oom("c0ffee", ExitState(137, True))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -180,3 +183,69 @@ def test_links_that_answer_again_are_no_failure(monkeypatch: pytest.MonkeyPatch)
     watch.settle()
     assert failed == []
     assert next(answers, None) is None, "it waited for the answer"
+
+
+def pinged(pings: Callable[[], Mapping[str, Ping]], seconds: float) -> MemberWatch:
+    watch = MemberWatch(pings)
+    watch.start()
+    time.sleep(seconds)
+    return watch
+
+
+class NoSocket:
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def request_json(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_driver_without_descriptors_blames_no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ulimit -n`, or a process with many files: the watch ended with a traceback, KeyError, and every member was
+    silent from there on."""
+    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
+    watch = pinged(lambda: {"etcd1": Ping(NoSocket(), 1, b"ping")}, 0.4)
+    alive = watch._thread.is_alive()
+    silent = watch.silent(for_s=0.2)
+    watch.close()
+    assert (alive, silent) == (True, [])
+
+
+class Slow:
+    """Answers each ping after so many seconds."""
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s = after_s
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        ours, theirs = socket.socketpair()
+
+        def serve() -> None:
+            with theirs, suppress(OSError):
+                while theirs.recv(100):
+                    time.sleep(self._after_s)
+                    theirs.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        threading.Thread(target=serve, daemon=True).start()
+        return ours
+
+    def request_json(self, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_the_wait_for_news_of_one_member_is_no_silence_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member dies while the engine is slow to say how: for so long nobody reads what the others answer."""
+    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.1)
+    slow, rounds = Ping(Slow(0.2), 1, b"ping"), []
+
+    def pings() -> Mapping[str, Ping]:
+        rounds.append(1)
+        if len(rounds) == 2:
+            time.sleep(1.0)  # deaths are asked for here
+        return {"etcd1": slow}
+
+    watch = pinged(pings, 1.6)
+    longest_s = watch.longest_s()["etcd1"]
+    watch.close()
+    assert longest_s < 0.6
