@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 
 from containernet_env.base.errors import MissingRequirementError, RunError
 
-_FILES = "open files: raise their limit (ulimit -n)"
-_PROCESSES = "processes or threads: raise their limit (ulimit -u, or pids.max of its cgroup)"
-_MEMORY = "memory: free some, or raise the limit (ulimit -v, or that of its cgroup)"
+_FILES = "open files\n  Raise their limit (ulimit -n), then run again."
+_PROCESSES = "processes or threads\n  Raise their limit (ulimit -u, pids.max of the cgroup), then run again."
+_MEMORY = "memory\n  Make some free, or raise the limit of it (ulimit -v, that of the cgroup), then run again."
 _BY_NUMBER = {
     errno.EMFILE: _FILES,
-    errno.ENFILE: "open files on the whole machine: raise fs.file-max",
+    errno.ENFILE: "open files on the whole machine\n  Raise their limit (sysctl fs.file-max), then run again.",
     errno.ENOMEM: _MEMORY,
 }
 # What CPython says where pthread_create fails (Modules/_threadmodule.c).
@@ -24,8 +24,13 @@ _NO_THREAD = "can't start new thread"
 _RESERVED = 32
 
 
-def what_ran_out(error: BaseException | None) -> str | None:
-    """What there is no more of, and the remedy, where that is why ``error`` was raised; libraries wrap it at will."""
+def shortage(error: BaseException) -> RunError | None:
+    """The error to raise where ``error`` comes of something that has run out; libraries wrap that at will."""
+    what = _what_ran_out(error)
+    return None if what is None else RunError(f"the machine gives this process no more {what}")
+
+
+def _what_ran_out(error: BaseException) -> str | None:
     if isinstance(error, BlockingIOError):
         return _PROCESSES  # EAGAIN of fork(2)
     todo: list[object] = [error]
@@ -45,20 +50,15 @@ def what_ran_out(error: BaseException | None) -> str | None:
     return None
 
 
-def exhausted(what: str) -> RunError:
-    """The error for ``what_ran_out``."""
-    return RunError(f"the machine gives this process no more {what}, then run again")
-
-
 @contextmanager
 def told() -> Iterator[None]:
     """Raise ``RunError`` for an error of this block that comes of something that has run out; others as they are."""
     try:
         yield
     except (OSError, RuntimeError, MemoryError) as error:
-        if (what := what_ran_out(error)) is None:
+        if (told_of := shortage(error)) is None:
             raise
-        raise exhausted(what) from error
+        raise told_of from error
 
 
 def allow_open_files(count: int) -> None:

@@ -24,7 +24,7 @@ from docker.errors import APIError, DockerException, NotFound, StreamParseError
 
 from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.base.exhausted import exhausted, what_ran_out
+from containernet_env.base.exhausted import shortage
 from containernet_env.base.side_by_side import side_by_side
 from containernet_env.hosts import owner
 from containernet_env.hosts.shim import Shim, shim_of
@@ -166,8 +166,8 @@ class _Api(docker.APIClient):  # type: ignore[misc]
             self._silent = True
             raise EngineGoneError(f"{_SILENT} (waited {options['timeout']} s)") from error
         except (requests.exceptions.RequestException, OSError) as error:
-            if (what := what_ran_out(error)) is not None:
-                raise exhausted(what) from error
+            if (own := shortage(error)) is not None:
+                raise own from error
             raise EngineGoneError(f"broke the connection ({error})" if listens() else "has ended") from error
         self._silent = False
         return answer

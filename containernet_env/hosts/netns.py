@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
+from containernet_env.base.exhausted import told
 
 # linux/sched.h
 CLONE_NEWNET = 0x4000_0000
@@ -65,12 +66,8 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
             failure.append(error)
 
     thread = threading.Thread(target=work, name=f"netns-{pid}", daemon=True)
-    try:
+    with told():
         thread.start()
-    except RuntimeError as error:
-        raise RunError(
-            f"{error}\n  Raise the limit of processes (ulimit -u, pids.max of the cgroup), then run again."
-        ) from error
     thread.join()
     if failure:
         raise failure[0]

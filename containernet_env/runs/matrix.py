@@ -105,7 +105,12 @@ class Matrix:
                 outcome = _outcome(planned.scheduled, self._leader, "interrupted")
                 self._progress.scenario_started(planned)
                 self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
-                outcome = self._observe(outcome)
+                counting = self._link_statistics(reset=True) is not None
+                self._members.reset()
+                outcome = self._measure(outcome)
+                with self._stop.deferred():  # what was measured is not interrupted any more
+                    outcome = self._observed(outcome, counting)
+                    self._leave_once(outcome, left)
             except Exception as error:
                 outcome = replace(outcome, error=text_of(error))
                 raise
@@ -133,11 +138,8 @@ class Matrix:
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
-    def _observe(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
-        """Measure, with what the links saw meanwhile, and who led."""
-        counting = self._link_statistics(reset=True) is not None
-        self._members.reset()
-        outcome = self._measure(outcome)
+    def _observed(self, outcome: ScenarioOutcome, counting: bool) -> ScenarioOutcome:
+        """Add what the links saw, if they were counting, how long members were silent, and who led."""
         silences = self._members.longest_s()
         outcome = replace(
             outcome,

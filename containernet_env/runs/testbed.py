@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from containernet_env.base.clock import Moment
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
-from containernet_env.base.exhausted import ReservedFiles
+from containernet_env.base.exhausted import ReservedFiles, told
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
 from containernet_env.base.units import format_ms
@@ -42,14 +41,6 @@ SERVER_TIMEOUT_S = 20.0
 # is why it failed.
 _NEWS_S = 0.5
 
-
-# What a machine may have too little of, and what to do.
-_LIMITS = {
-    errno.EMFILE: "Raise the limit of open files (ulimit -n), then run again.",
-    errno.ENFILE: "Raise the machine's limit of open files (sysctl fs.file-max), then run again.",
-    errno.EAGAIN: "Raise the limit of processes (ulimit -u, pids.max of the cgroup), then run again.",
-    errno.ENOMEM: "Make memory free, then run again.",
-}
 
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
@@ -152,16 +143,13 @@ class Testbed:
     def told_why(self) -> Iterator[None]:
         """Within it, an error of a step before the first scenario says what has ended, where that is why."""
         try:
-            yield
+            with told():
+                yield
         except RunError as error:
             reason = self._why(error)
             if reason == str(error):
                 raise
             raise RunError(reason) from error
-        except OSError as error:
-            if error.errno not in _LIMITS:
-                raise
-            raise RunError(f"the bring-up failed: {error.strerror}\n  {_LIMITS[error.errno]}") from error
 
     def _bring_up(self) -> None:
         with self._progress.stage("hosts") as stage:

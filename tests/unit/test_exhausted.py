@@ -15,7 +15,7 @@ import requests
 
 from containernet_env.base import exhausted
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.base.exhausted import ReservedFiles, allow_open_files, told, what_ran_out
+from containernet_env.base.exhausted import ReservedFiles, allow_open_files, shortage, told
 from containernet_env.base.side_by_side import side_by_side
 
 
@@ -36,13 +36,13 @@ def wrapped() -> Exception:
     ],
 )
 def test_what_ran_out_is_named_with_its_limit(error: Exception, what: str) -> None:
-    with pytest.raises(RunError, match=rf"^the machine gives this process no more .*{what}"), told():
+    with pytest.raises(RunError, match=rf"(?s)^the machine gives this process no more .*{what}"), told():
         raise error
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "no such file"), RuntimeError("a bug"), ValueError("other")])
 def test_other_errors_stay_what_they_are(error: Exception) -> None:
-    assert what_ran_out(error) is None
+    assert shortage(error) is None
     with pytest.raises(type(error)), told():
         raise error
 
@@ -54,7 +54,7 @@ def test_an_error_that_hides_its_context_is_not_blamed_on_it() -> None:
         except OSError:
             raise RunError("another run is on") from None
     except RunError as error:
-        assert what_ran_out(error) is None
+        assert shortage(error) is None
 
 
 def test_reserved_files_are_there_when_every_other_one_is_in_use() -> None:

@@ -425,3 +425,20 @@ def test_a_stopped_link_emulator_is_killed_in_the_end(monkeypatch: pytest.Monkey
     finally:
         stopped.kill()
         stopped.wait()
+
+
+def test_a_scenario_that_was_measured_keeps_its_figures_where_a_signal_strikes_after_it() -> None:
+    """Ctrl-C between a benchmark's answer and its row, while counters are read and the leader is asked for (seconds
+    where a member or the emulator is silent): the row says 'interrupted' and has no figures."""
+    bench = Bench(write("w"))
+
+    def strike() -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return "etcd1"
+
+    bench.cluster.leader = strike  # type: ignore[assignment,method-assign]
+    with StopSignals() as stop, pytest.raises(Interrupted):
+        Matrix(
+            bench.target, bench.matrix._planned, Dataset(8, 256, 1000), bench.outcomes.append, bench.progress, stop
+        ).run()
+    assert [outcome.load is not None for outcome in bench.outcomes] == [True]

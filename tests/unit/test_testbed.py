@@ -427,7 +427,7 @@ def test_a_bring_up_with_too_few_descriptors_is_no_traceback(bed: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     bed._start_hosts = fail
-    with pytest.raises(RunError, match=r"^the bring-up failed: Too many open files\n  Raise .*ulimit -n"):
+    with pytest.raises(RunError, match=r"no more open files\n  Raise .*ulimit -n"):
         bed.up()
 
 
@@ -436,7 +436,7 @@ def test_a_thread_that_cannot_be_started_is_told_with_a_remedy(monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(RunError, match=r"can't start new thread\n  Raise .*pids.max"):
+    with pytest.raises(RunError, match=r"no more processes or threads\n  Raise .*pids.max"):
         netns.call_in(os.getpid(), lambda: None)
 
 
