@@ -219,8 +219,9 @@ def test_a_warm_up_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_asks_for_progress_once_a_benchmark_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
+    before = set(threading.enumerate())
     Bench(write("w")).matrix.run()
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name == "progress":
             thread.join(1.0)
             assert not thread.is_alive()
