@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError, RunError
 
 FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
@@ -43,8 +43,13 @@ def find(program: str) -> str | None:
 
 
 def require(program: str) -> str:
-    """The path of a program. Raises ``MissingRequirementError`` that names the package which has it."""
+    """The path of a program. Raises ``MissingRequirementError`` that names the package which has it.
+
+    Raises ``RunError`` for a path that leads to none.
+    """
     found = find(program)
+    if found is None and os.sep in program:
+        raise RunError(f"cannot run '{program}': there is no such program")
     if found is None:
         raise MissingRequirementError(
             f"{program} is not installed: it is neither in PATH nor in {', '.join(FOLDERS)}",

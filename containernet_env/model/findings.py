@@ -80,13 +80,13 @@ def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
     if delay_ns is not None and delay_ns > LATE_NS:
         text = f"in 1 % of the emulator's polls, frames may have waited unread for {delay_ns / 1e6:.1f} ms or longer"
         yield Finding("ingress_poll_delay", "warning", text, delay_ns, LATE_NS)
-    late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns or 0
-    if max(late_ns, delay_ns) > PAUSE_NS:
+    if network.pause_ns > PAUSE_NS:
+        late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns or 0
         text = (
             f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time, "
             f"and frames may have waited unread for {delay_ns / 1e9:.1f} s"
         )
-        yield Finding("links_paused", "warning", text, max(late_ns, delay_ns), PAUSE_NS)
+        yield Finding("links_paused", "warning", text, network.pause_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
         yield Finding("frames_lost", "warning", text, frames, 0, subject)
 

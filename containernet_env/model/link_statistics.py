@@ -144,6 +144,11 @@ class LinkStatistics:
         """The longest that any frame may have waited to be read; ``None`` if unknown."""
         return self._of("ingress_poll_delay", "max_ns")
 
+    @property
+    def pause_ns(self) -> int:
+        """For how long the link emulator has stood still at most, as far as frames show it; 0 if unknown."""
+        return max(self.lateness_max_ns or 0, self.ingress_poll_delay_max_ns or 0)
+
     def _of(self, durations: str, figure: str) -> int | None:
         held = self.values.get(durations)
         return int(held[figure]) if held and held["count"] else None

@@ -227,8 +227,12 @@ def why_torn(values: Sequence[str], columns: Sequence[str], ended: bool = True) 
 
 
 def _values(line: bytes) -> list[str]:
-    """The values of one line; of one that was cut in the midst of a quoted value or a character, what is there."""
-    return next(csv.reader([line.decode(errors="replace").rstrip("\r")]), [])
+    """The values of a line; of one that is none of a CSV, its text as a single one."""
+    text = line.decode(errors="replace").rstrip("\r")
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:
+        return [text]
 
 
 def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.DataFrame:
@@ -248,8 +252,6 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
         rows = [_values(line) for line in lines]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
-    except csv.Error as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
     if header not in FORMS:
         raise UsageError(f"{path} is not a results file: unknown header {list(header[:5])}...")
     whole = []

@@ -51,11 +51,9 @@ class Silence:
         if self.asked_s is not None:
             self.asked_s = min(self.asked_s + late_s, now_s)
 
-    def reset(self, now_s: float) -> None:
-        """Forget what was before now."""
+    def reset(self) -> None:
+        """Forget every silence that is over; one that goes on counts from where it began."""
         self._longest_s = 0.0
-        if self.asked_s is not None:
-            self.asked_s = now_s
 
     def now_s(self, now_s: float) -> float:
         """How long it has been silent now; 0 where it answers."""
@@ -89,13 +87,16 @@ class MemberWatch:
             self._thread.join()
 
     def reset(self) -> None:
-        """Forget every silence, and that part of one that goes on."""
+        """Forget every silence that is over.
+
+        One that goes on counts from where it began: else a silence that several short scenarios share were in none.
+        """
         with self._lock:
             for silence in self._silences.values():
-                silence.reset(time.monotonic())
+                silence.reset()
 
     def longest_s(self) -> dict[str, float]:
-        """By member: the longest time since the last reset for which it answered nothing."""
+        """By member: the longest time for which it answered nothing, of silences that went on since the last reset."""
         with self._lock:
             return {name: silence.longest_s(time.monotonic()) for name, silence in self._silences.items()}
 

@@ -72,6 +72,8 @@ class OwnEngine:
         # Where nothing reaps orphans, dockerd takes the zombie of the containerd that died with it for a living one.
         (folder / "exec" / "containerd" / "containerd.pid").unlink(missing_ok=True)
         command = [binary, "--host", self.address, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec"]
+        # So that its end finds those of containers, too, that it has forgotten.
+        command += ["--cgroup-parent", f"/{folder.name}"]
         command += ["--pidfile", f"{folder}/docker.pid", "--bridge=none", "--iptables=false", "--ip6tables=false"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -221,17 +223,14 @@ class OwnEngine:
         for mount in sorted((mount for mount in mounts if mount.startswith(f"{folder}/")), reverse=True):
             subprocess.run(["umount", "--lazy", mount], check=True, timeout=20)
         for container in (path.name for path in self.folder.glob("data/containers/*")):
-            self._forget(container)
+            # containerd 1.6, runtime/v2/shim/util_unix.go: SocketAddress.
+            place = f"{self.folder}/exec/containerd/containerd.sock/moby/{container}"
+            (_SHIM_SOCKETS / hashlib.sha256(place.encode()).hexdigest()).unlink(missing_ok=True)
+        # On cgroup v1 one for each controller.
+        for parent in Path("/sys/fs/cgroup").glob(f"**/{self.folder.name}"):
+            for group, _, _ in os.walk(parent, topdown=False):
+                os.rmdir(group)
         shutil.rmtree(self.folder)
-
-    def _forget(self, container: str) -> None:
-        """Remove what a container that was not removed by its engine left outside of the engine's folders."""
-        # containerd 1.6, runtime/v2/shim/util_unix.go: SocketAddress.
-        place = f"{self.folder}/exec/containerd/containerd.sock/moby/{container}"
-        (_SHIM_SOCKETS / hashlib.sha256(place.encode()).hexdigest()).unlink(missing_ok=True)
-        for cgroup in Path("/sys/fs/cgroup").glob(f"**/*{container}*"):
-            with suppress(OSError):
-                cgroup.rmdir()
 
 
 def _processes() -> Iterator[int]:

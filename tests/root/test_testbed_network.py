@@ -43,6 +43,9 @@ class PlainHosts(Testbed):
         for plan in self.plan.hosts:
             self.hosts[plan.name] = self.net.addHost(plan.name, ip=f"{plan.ip}/{plan.prefix_length}")
 
+    def _ended_hosts(self) -> Iterator[str]:
+        return iter(())  # nothing tells of a shell that it has ended
+
 
 def config_of(hosts: int, link: LinkSpec) -> Config:
     """So many hosts, the client among them, on links of that kind."""

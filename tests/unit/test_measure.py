@@ -246,6 +246,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
         link_backend_facts=dict,
         link_backend_answers=lambda timeout_s: True,
         link_backend="the emulator",
+        link_statistics=lambda **asked: {},
     )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     proofs: list[Any] = []

@@ -102,6 +102,19 @@ def test_a_torn_last_line_is_ended_reported_and_never_joined(tmp_path: Path) -> 
     assert lines(path)[3].startswith("read,-,-")
 
 
+def test_a_last_line_that_is_none_of_a_csv_is_torn(tmp_path: Path) -> None:
+    """A carriage return within it: a run that was to append to it ended with a traceback of the csv module."""
+    path = tmp_path / "out.csv"
+    opened(path).append({"TestType": "write"})
+    with path.open("a") as torn:
+        torn.write("read,3\r10,1\r,2")
+    (mended,) = ResultsFile(path).open().notes
+    assert "torn" in mended
+    told: list[str] = []
+    assert len(results.load(path, told.append)) == 1
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("length", [1, 5, 100])
 def test_a_torn_header_is_completed(tmp_path: Path, length: int) -> None:
     path = tmp_path / "out.csv"

@@ -16,71 +16,24 @@ import pytest
 
 from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
-from containernet_env.config import load_config
 from containernet_env.fidelity import rtt
-from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, Tolerance, measure
+from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, measure
 from containernet_env.hosts import ending, netns
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.topology import RttExpectation
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
-from containernet_env.runs.progress import Silent
-from containernet_env.runs.testbed import Testbed
-from containernet_env.setup.images import Images
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
+from tests.unit.testbed_fakes import make_bed
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 DIED = "the link emulator ended: killed by SIGKILL"
-
-
-class FakeNet:
-    """Takes the place of the network; `hear` is what it tells events."""
-
-    def __init__(self) -> None:
-        self.hello: dict[str, Any] = {}
-        self.links_kind = "emulator"
-        self.switches_kind = "emulator"
-        self.backend_name, self.backend_version, self.backend_commit = "containernet", "3.0", "c0ffee"
-
-    def link_backend_facts(self) -> dict[str, Any]:
-        return self.hello
-
-    def link_backend_answers(self, timeout_s: float) -> bool:
-        return True
-
-    def on_event(self, handler: Any) -> None:
-        self.hear = handler
-
-
-class Notes(Silent):
-    """Keeps what the user is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture
 def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A testbed on a fake network, and what it told of failures in `told`."""
-    monkeypatch.setattr(testbed_module.select, "create", lambda plan: FakeNet())
-    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
-    told: list[str] = []
-    made: Any = Testbed(
-        plan,
-        Images(etcd="e", benchmark="b"),
-        Notes(),
-        port=0,
-        tolerance=Tolerance(),
-        on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
-    )
-    made.told = told
-    return made
+    """See ``make_bed``."""
+    return make_bed(monkeypatch)
 
 
 def test_nobody_waits_for_the_answer_of_an_emulator_that_has_ended(bed: Any) -> None:

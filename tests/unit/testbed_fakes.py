@@ -1,0 +1,68 @@
+"""A testbed on a network that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.config import load_config
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import PlanOptions
+from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs.progress import Silent
+from containernet_env.runs.testbed import Testbed
+from containernet_env.setup.images import Images
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
+
+
+class FakeNet:
+    """Takes the place of the network; `hear` is what it tells events."""
+
+    def __init__(self) -> None:
+        self.hello: dict[str, Any] = {}
+        self.links_kind = "emulator"
+        self.switches_kind = "emulator"
+        self.backend_name, self.backend_version, self.backend_commit = "containernet", "3.0", "c0ffee"
+
+    def link_backend_facts(self) -> dict[str, Any]:
+        return self.hello
+
+    def link_statistics(self, *, reset: bool = False, buckets: bool = False) -> dict[str, Any]:
+        return {}
+
+    def link_backend_answers(self, timeout_s: float) -> bool:
+        return True
+
+    def on_event(self, handler: Any) -> None:
+        self.hear = handler
+
+
+class Notes(Silent):
+    """Keeps what the user is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A testbed on a fake network, and what it told of failures in `told`."""
+    monkeypatch.setattr(testbed_module.select, "create", lambda plan: FakeNet())
+    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
+    told: list[str] = []
+    made: Any = Testbed(
+        plan,
+        Images(etcd="e", benchmark="b"),
+        Notes(),
+        port=0,
+        tolerance=Tolerance(),
+        on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
+    )
+    made.told = told
+    return made
