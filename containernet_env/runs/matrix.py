@@ -22,8 +22,9 @@ from containernet_env.runs.member_watch import MemberWatch
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
 
-# How long a cluster has to answer after a failed scenario before the rest is given up: two elections and a retry.
-ANSWER_TIMEOUT_S = 15.0
+# How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
+# takes up to two of its timeouts, and for etcd's own deadline of a request (server/config, ReqTimeout).
+ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
 # A scenario that takes longer than this, beyond what its own schedule takes, is ended and reported; the longest of
 # the default matrix takes minutes even at a fifth of a core.
 SCENARIO_TIMEOUT_S = 1800.0
@@ -126,7 +127,7 @@ class Matrix:
             return None  # a failure is told before the next one
         if self._follower.lost is not None:
             return self._follower.lost
-        return None if self._target.cluster.answers(ANSWER_TIMEOUT_S) else self._why_no_answer()
+        return None if self._target.cluster.answers(self._answer_timeout_s) else self._why_no_answer()
 
     def _leave_once(self, outcome: ScenarioOutcome, left: int) -> None:
         """Leave an outcome unless more than ``left`` have been left."""
@@ -199,6 +200,10 @@ class Matrix:
         self._progress.scenario_started(planned)
         return _outcome(planned.scheduled, None, NOT_RUN + reason)
 
+    @property
+    def _answer_timeout_s(self) -> float:
+        return ANSWER_TIMEOUT_S + ANSWER_TIMEOUTS * self._target.member_timeout_s
+
     def _why_no_answer(self) -> str:
         if self._target.failure is not None:
             return self._target.failure
@@ -206,7 +211,7 @@ class Matrix:
         if deaths:
             return "; ".join(deaths.values())
         silent = self._silent_members()
-        reason = f"the cluster did not answer within {ANSWER_TIMEOUT_S:g} s"
+        reason = f"the cluster did not answer within {self._answer_timeout_s:g} s"
         return f"{reason}: {answer_nothing(silent)}" if silent else reason
 
     def _silent_members(self) -> list[str]:

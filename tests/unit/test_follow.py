@@ -198,5 +198,5 @@ def test_a_row_with_an_error_names_the_members_that_answer_nothing(monkeypatch: 
     bench.matrix.run()
     assert bench.errors() == [
         "etcd1, etcd2 answer nothing; no put succeeded for 21s",
-        "not run: the cluster did not answer within 15 s: etcd1, etcd2 answer nothing",
+        "not run: the cluster did not answer within 9 s: etcd1, etcd2 answer nothing",
     ]
