@@ -25,6 +25,8 @@ from containernet_env.results.whole_lines import append_whole, content_of, open_
 if TYPE_CHECKING:
     import pandas
 
+# So many of the lines that are left out are named; a file of something else may have any number.
+_TOLD_LINES = 20
 # The headers that are appended to in their own form: ours, and the seed's.
 FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 
@@ -253,16 +255,20 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
     if header not in FORMS:
-        raise UsageError(f"{path} is not a results file: unknown header {list(header[:5])}...")
-    whole = []
+        raise UsageError(f"{path} is not a results file: unknown header {','.join(header)[:100]!r}")
+    whole, torn = [], 0
     for number, row in enumerate(rows, start=2):
         if not row:
             continue
         why = why_torn(row, header, ended=number <= len(lines))
         if why is None:
             whole.append(row)
-        else:
+            continue
+        torn += 1
+        if torn <= _TOLD_LINES:
             note(f"{path}, line {number} is left out: {why}")
+    if torn > _TOLD_LINES:
+        note(f"{path}: {torn - _TOLD_LINES:,} more lines are left out for such reasons")
     return typed(pandas.DataFrame(whole, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
 
 

@@ -115,6 +115,27 @@ def test_a_last_line_that_is_none_of_a_csv_is_torn(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
+def test_a_header_without_end_is_shown_by_its_beginning(tmp_path: Path) -> None:
+    """A quote that never closes, before 200 kB: all of it was in the message."""
+    path = tmp_path / "out.csv"
+    path.write_text('"' + "x" * 200_000)
+    with pytest.raises(UsageError, match="unknown header") as refused:
+        results.load(path)
+    assert len(str(refused.value)) < 400
+
+
+def test_of_many_lines_that_are_left_out_a_few_are_named(tmp_path: Path) -> None:
+    """A file of something else below our header: a line of output for each of its lines."""
+    path = tmp_path / "out.csv"
+    opened(path).append({"TestType": "write"})
+    with path.open("a") as file:
+        file.write("not a row\n" * 1020)
+    told: list[str] = []
+    assert len(results.load(path, told.append)) == 1
+    assert len(told) == 21
+    assert told[-1].endswith("1,000 more lines are left out for such reasons")
+
+
 @pytest.mark.parametrize("length", [1, 5, 100])
 def test_a_torn_header_is_completed(tmp_path: Path, length: int) -> None:
     path = tmp_path / "out.csv"
