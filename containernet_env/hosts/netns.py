@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from containernet_env.base import system_path
 from containernet_env.base.errors import RunError
-from containernet_env.base.exhausted import told
+from containernet_env.base.exhausted import shortage, told
 
 # linux/sched.h
 CLONE_NEWNET = 0x4000_0000
@@ -58,7 +58,7 @@ def call_in(pid: int, action: Callable[[], _T]) -> _T:
         except OSError as error:
             reason = f"cannot enter the network namespace of process {pid}: {error.strerror}"
             gone = error.errno in (errno.ENOENT, errno.ESRCH)
-            failure.append(ProcessGoneError(reason) if gone else RunError(reason))
+            failure.append(ProcessGoneError(reason) if gone else shortage(error) or RunError(reason))
             return
         try:
             result.append(action())
