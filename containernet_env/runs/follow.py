@@ -28,8 +28,8 @@ ANSWER_MARGIN_S = 30.0
 # (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
 END_TIMEOUT_S = 10.0
 # Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
-# so that a silent link emulator, which is given up after 10 s (``link_watch``), is blamed first.
-SILENCE_MARGIN_S = 12.0
+# so that a silent link emulator, which is given up after 5 s (``link_watch``), is blamed first.
+SILENCE_MARGIN_S = 7.0
 # For the client's report: it sorts the latencies of ten million requests in 100 s even on a twentieth of a core.
 REPORT_S_PER_REQUEST = 10e-6
 # A server that answers from memory, and a client that tells of itself ten times a second, do so within a second even

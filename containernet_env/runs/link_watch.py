@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 PING_S = 1.0
 """How often it is asked, and how long each answer may take."""
-SILENT_S = 10.0
-"""After so much silence it is given up: ten of etcd's default election timeouts, so nothing that is measured after it
-is of the network that was configured; and half of the default request timeout, so requests have not failed yet."""
+SILENT_S = 5.0
+"""After so much silence it is given up: five of etcd's default election timeouts, so nothing that is measured after it
+is of the network that was configured; and a quarter of the default request timeout, so requests have not failed yet."""
 # An answer that is there while the caller was stopped is found by the next question, so pauses of the driver cost one.
 _PINGS = round(SILENT_S / PING_S)
 

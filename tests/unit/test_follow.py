@@ -33,11 +33,11 @@ def drive(course: Course, look: Look, seconds: float, from_s: float = 0.0, step_
 @pytest.mark.parametrize(
     ("load", "first_s", "later_s"),
     [
-        (write("w"), 42.0, 32.0),
-        (replace(write("w"), request_timeout_ns=10**9), 23.0, 13.0),
-        (replace(write("w"), rate=Decimal("0.1")), 52.0, 42.0),
-        (replace(write("w"), rate=Decimal("0.5"), arrival="poisson"), 82.0, 72.0),
-        (replace(write("w"), warmup=Warmup(length_ns=3600 * 10**9)), 42.0, 32.0),  # its requests are counted
+        (write("w"), 37.0, 27.0),
+        (replace(write("w"), request_timeout_ns=10**9), 18.0, 8.0),
+        (replace(write("w"), rate=Decimal("0.1")), 47.0, 37.0),
+        (replace(write("w"), rate=Decimal("0.5"), arrival="poisson"), 77.0, 67.0),
+        (replace(write("w"), warmup=Warmup(length_ns=3600 * 10**9)), 37.0, 27.0),  # its requests are counted
     ],
 )
 def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s: float, later_s: float) -> None:
@@ -179,12 +179,12 @@ def test_an_error_waits_for_the_news_that_the_emulator_was_silent() -> None:
     bench.server.behave = lambda path, body: Answer(result_of(ok=5), "no request succeeded for 1.1s")
 
     def settled() -> str:
-        bench.target.failure = "the link emulator has not answered for 10 s"
+        bench.target.failure = "the link emulator has not answered for 5 s"
         return str(bench.target.failure)
 
     bench.target.settled_failure = settled
     bench.matrix.run()
-    silent = "the link emulator has not answered for 10 s"
+    silent = "the link emulator has not answered for 5 s"
     assert bench.errors() == [f"{silent}; no request succeeded for 1.1s", f"not run: {silent}"]
 
 
