@@ -26,6 +26,7 @@ import pytest
 from containernet_env.hosts import engine, owner
 from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
 from tests.faults.harness import MEMBERS, Run, tool, topology
+from tests.faults.moments import Missed
 from tests.faults.own_engine import OwnEngine
 from tests.faults.table import BRIEF_S
 
@@ -92,7 +93,7 @@ def _stopped(who: Who, seconds: float | None = None) -> Callable[[Run], Fault]:
     """Stopped for so long, or for ever; a deadline of requests that is longer, or much shorter, than that."""
 
     def fault(run: Run) -> Fault:
-        run.files.set_deadline("1s" if seconds is None else "8s")
+        run.files.set_deadline("300ms" if seconds is None else "8s")
         pids: list[int] = []
         yield
         try:
@@ -370,6 +371,8 @@ def _second_run(run: Run) -> Fault:
     second = Run(run.files.folder / "second")
     second.start()
     status, said = second.wait(30)
+    if status == 0 and not run.alive():
+        raise Missed("the first run had ended")
     assert status == 1 and f"another run is on (process {run.driver})" in said, said
     assert second.rows() == []
     yield

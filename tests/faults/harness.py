@@ -45,21 +45,21 @@ MEMBERS = ("etcd1", "etcd2", "etcd3")
 
 
 def topology(**changes: Any) -> list[dict[str, Any]]:
-    """Three members; an RTT of 2 ms, so that a hundred requests one after the other take a second."""
+    """Three members; an RTT of 2 ms, so that two hundred requests one after the other take a second."""
     return [{"ip": f"10.0.0.{251 + number}", **_MEMBER, **changes} for number in range(3)]
 
 
 def scenarios(timeout: str, factor: int = 1) -> dict[str, Any]:
-    """The three scenarios of ``table.SCENARIOS``, a second each, whose requests have this deadline.
+    """The three scenarios of ``table.SCENARIOS``, two thirds of a second each, whose requests have this deadline.
 
     ``factor`` times as many requests of the heavy write, whose time is the machine's and not the network's.
     """
     size = {"keySize": 8, "valSize": 64}
     one, many = {"clients": 1, "conns": 1, "timeout": timeout}, {"clients": 100, "conns": 10, "timeout": timeout}
     by_moment = {
-        WRITE: {"type": "write", "load": {"total": 180, **one}, "data": size, "target": "leader"},
-        HEAVY: {"type": "write", "load": {"total": 4000 * factor, **many}, "data": size, "target": "cluster"},
-        READ: {"type": "read", "load": {"total": 180, **one}, "consistency": "l"},
+        WRITE: {"type": "write", "load": {"total": 120, **one}, "data": size, "target": "leader"},
+        HEAVY: {"type": "write", "load": {"total": 3000 * factor, **many}, "data": size, "target": "cluster"},
+        READ: {"type": "read", "load": {"total": 120, **one}, "consistency": "l"},
     }
     return {"dataset": {**size, "keys": 100}, "scenarios": [by_moment[moment] for moment in SCENARIOS]}
 

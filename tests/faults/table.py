@@ -274,7 +274,12 @@ _ENGINE_KILLED: Moments = {
 }
 _CONTAINERD_KILLED: Moments = {
     **_goes_on("a whole run: containers run on, and are removed once the engine has another containerd"),
-    BRING_UP: Promise("a whole run, or exit 1 with the engine's refusal; no row is there twice", (0, 1, 3), ()),
+    BRING_UP: Promise(
+        "a whole run, or exit 1 with the engine's refusal; no row is there twice",
+        (0, 1, 3),
+        (),
+        "no errors|engine|containerd",
+    ),
 }
 
 # --- files -------------------------------------------------------------------------------------------------------
