@@ -62,6 +62,12 @@ def test_the_document_has_the_lines_of_the_table() -> None:
     assert [line.split(" | ")[:4] for line in written] == lines
 
 
+def test_every_promise_of_the_document_was_tested_and_kept() -> None:
+    """Where a cell is new or was not kept: `./check.sh faults-all`, then `python -m tests.faults.document`."""
+    written = between(DOCUMENT.read_text(), "faults").splitlines()
+    assert [line for line in written if "NOT " in line] == []
+
+
 def test_a_part_of_the_document_is_replaced_between_its_markers() -> None:
     text = "a\n<!-- faults begins -->\nold\n<!-- faults ends -->\nb\n"
     assert with_part(text, "faults", "new\n") == text.replace("old", "new")
