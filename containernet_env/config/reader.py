@@ -167,8 +167,10 @@ def _load(text: str) -> tuple[Any, bool]:
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Pairs:
         nonlocal odd
         made = dict(pairs)
-        odd |= len(made) < len(pairs)
-        return made if len(made) == len(pairs) else _Pairs(pairs)
+        if len(made) == len(pairs) and all(map(_is_text, made)):
+            return made
+        odd = True
+        return _Pairs(pairs)
 
     def no_number(literal: str) -> _NotANumber:
         nonlocal odd
@@ -188,6 +190,11 @@ def _load(text: str) -> tuple[Any, bool]:
         text, object_pairs_hook=members, parse_constant=no_number, parse_int=integer, parse_float=decimal
     )
     return value, odd
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be written down: JSON can name half of a surrogate pair by itself."""
+    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _depth(value: Any) -> int:
@@ -277,7 +284,7 @@ class _NotANumber(_Verbatim):
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object in order, of one that has a key more than once."""
+    """The members of a JSON object in order, of one that has a key more than once, or one that is no text."""
 
 
 def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
@@ -292,6 +299,10 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
         given: Counter[str] = Counter()
         for key, value in raw:
             place = (*location, Occurrence(key, given[key]))
+            if not _is_text(key):
+                allowed = r"no half of a surrogate pair (\ud800 to \udfff)"
+                findings.append(Finding(place, "is no text", render(key), allowed, at_key=True))
+                continue
             given[key] += 1
             members[key] = plain = _plain(value, place, findings)
             if given[key] > 1:

@@ -24,6 +24,8 @@ INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or DEFAULT)
 SHARES = {"topologies": 27, "scenarios": 25, "runs": 18, "words": 14, "tables": 10, "valid": 6}
 SLOWEST_S = 0.2
 """What an input may take on average, so that a batch that hangs ends."""
+BATCH = 2_000
+"""As many inputs are in one process at most: hypothesis remembers them all, and memory is watched in it."""
 
 Ended = subprocess.CompletedProcess[str]
 
@@ -36,7 +38,16 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
     random = () if INPUTS == DEFAULT else ("--random",)
 
     def run(kind: str) -> Ended:
-        count = INPUTS * SHARES[kind] // 100
+        """The batches of a kind one after the other, up to the first that fails; the last one is returned."""
+        left = INPUTS * SHARES[kind] // 100
+        while True:
+            count = min(left, BATCH)
+            ended = run_batch(kind, count)
+            left -= count
+            if ended.returncode != 0 or not left:
+                return ended
+
+    def run_batch(kind: str, count: int) -> Ended:
         command = [sys.executable, "-m", "tests.input.batch", kind, str(count), *random]
         return subprocess.run(
             command,

@@ -55,6 +55,20 @@ CONFIG = """// a comment, "with": a string
 """
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (r'{"\udd80": 1, "nodes": [{}]}', r'line 1, column 2, $["\udd80"]'),
+        (r'{"nodes": [{"ip": "10.0.0.1", "q\udc00": 1}]}', r'line 1, column 31, $.nodes[0]["q\udc00"]'),
+    ],
+)
+def test_a_key_that_is_half_a_character_is_named(tmp_path, text, place):
+    """JSON can write one; it was 'unable to parse raw data as a unicode string', of the whole object."""
+    assert [line.split("; got")[0] for line in refused(tmp_path, text) if "is no text" in line] == [
+        f"{place}: is no text"
+    ]
+
+
 def test_comments_nested_objects_keys_given_twice_missing_and_unknown(tmp_path):
     assert refused(tmp_path, CONFIG) == [
         "line 7, column 5, $.nodes[1].link_delay: is missing",
