@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 5
+SCHEMA = 6
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 
@@ -32,7 +32,8 @@ class LoadResult:
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
     latency figure: those without a good answer, and those ``unsent``. ``pause_s`` is the longest time in which the
-    generator itself did not run. Times are in seconds; ``None``, and an empty mapping, where no request was answered
+    generator itself did not run, ``cpu_s`` its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited
+    for a core (``None`` where the kernel does not tell). Times are in seconds; ``None``, and an empty mapping, where no request was answered
     well. ``percentiles_s`` are the seed's: a percentile that too few requests cannot tell from the slowest is the
     slowest. In ``response_time_s`` (from the intended start) and ``service_time_s`` (from the actual one) it is
     ``None``. ``values`` is the whole answer.
@@ -46,6 +47,8 @@ class LoadResult:
     excluded: int
     total_s: float
     pause_s: float
+    cpu_s: float
+    run_delay_s: float | None
     requests_per_s: float
     slowest_s: float | None
     fastest_s: float | None
@@ -71,6 +74,8 @@ class LoadResult:
             excluded=outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
             total_s=answer["total_s"],
             pause_s=answer["pause_s"],
+            cpu_s=answer["cpu_s"],
+            run_delay_s=answer["run_delay_s"],
             requests_per_s=answer["requests_per_s"],
             slowest_s=answer["slowest_s"],
             fastest_s=answer["fastest_s"],

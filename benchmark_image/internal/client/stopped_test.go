@@ -57,6 +57,9 @@ func stopForASecond(t *testing.T, arguments string) (result report.Result, compl
 	if result.PauseS < 0.85 || result.PauseS > 2 {
 		t.Errorf("the longest pause is %v s", result.PauseS)
 	}
+	if result.CPUS <= 0 || result.CPUS > 60 || result.RunDelayS == nil {
+		t.Errorf("it took %v s of CPU time and waited for a core for %v", result.CPUS, result.RunDelayS)
+	}
 	return result, stderr.String()
 }
 

@@ -64,8 +64,10 @@ type Result struct {
 	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
 	LastDue time.Duration // intended start of the last of those
 	Errors  map[string]int
-	Reason  string        // why it ended early; empty if it did not
-	Pause   time.Duration // the longest time in which the process did not run although it had something to do
+	Reason  string         // why it ended early; empty if it did not
+	Pause   time.Duration  // the longest time in which the process did not run although it had something to do
+	CPU     time.Duration  // CPU time of the process from the start to the last outcome
+	Delay   *time.Duration // how long its threads were runnable and did not run, all together; nil where the kernel does not say
 	Epoch   time.Time
 	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share
 }
@@ -97,6 +99,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
+	before := processorNow()
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchStall(over) })
@@ -110,6 +113,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	}
 	transport.Drive(ctx, r.options.Clients, r)
 	took := r.elapsed()
+	used, delay := processorNow().since(before)
 	endPace()
 	close(over)
 	watching.Wait()
@@ -132,6 +136,8 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		Errors:  r.tally.counts(),
 		Reason:  r.reason,
 		Pause:   r.pause,
+		CPU:     used,
+		Delay:   delay,
 		Epoch:   r.epoch,
 		BeganNs: r.beganNs,
 	}

@@ -20,8 +20,10 @@ type Figures struct {
 	Abandoned int      `json:"abandoned"` // in flight when the run ended early
 	Outcomes  Outcomes `json:"outcomes"`
 
-	TotalS       float64  `json:"total_s"` // from the first start to the last outcome
-	PauseS       float64  `json:"pause_s"` // longest time in which the client did not run although it had something to do
+	TotalS       float64  `json:"total_s"`     // from the first start to the last outcome
+	PauseS       float64  `json:"pause_s"`     // longest time in which the client did not run although it had something to do
+	CPUS         float64  `json:"cpu_s"`       // CPU time of the client in that time
+	RunDelayS    *float64 `json:"run_delay_s"` // how long its threads waited for a core, all together; null: unknown
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
@@ -91,11 +93,16 @@ func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figure
 		Empty:    run.Empty,
 		TotalS:   run.Took.Seconds(),
 		PauseS:   run.Pause.Seconds(),
+		CPUS:     run.CPU.Seconds(),
 		Errors:   map[string]int{},
 		Codes:    map[string]int{},
 		series:   seconds(run.Epoch, run.Records),
 	}
 	maps.Copy(f.Errors, run.Errors)
+	if run.Delay != nil {
+		delay := run.Delay.Seconds()
+		f.RunDelayS = &delay
+	}
 	all := newSamples(len(run.Records))
 	kinds := map[load.Kind]*samples{load.Put: newSamples(0), load.Range: newSamples(0)}
 	for _, record := range run.Records {

@@ -10,7 +10,7 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 5
+const Schema = 6
 
 // Result is the result of a benchmark.
 type Result struct {
