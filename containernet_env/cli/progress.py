@@ -198,6 +198,7 @@ class TerminalProgress:
                 f"  p99 {milliseconds_text(outcome.percentile_s('99')):>8}",
                 (f"  ({seconds_text(outcome.seconds)})", "dim"),
                 (f"  {excluded:,} requests in no percentile" if excluded else "", "yellow"),
+                (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
             )
         self._console.print(line, soft_wrap=True)
         for finding in outcome.findings:
@@ -261,7 +262,7 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     """The short table at the end of a run, one line per row of the CSV."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("scenario", no_wrap=True)
-    for heading in ("requests/s", "p50", "p99", "errors"):
+    for heading in ("requests/s", "p50", "p99", "errors", "valid"):
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:
         scheduled = outcome.scheduled
@@ -272,6 +273,14 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
             milliseconds_text(outcome.percentile_s("50")),
             milliseconds_text(outcome.percentile_s("99")),
             str(outcome.load.failed if outcome.load is not None else 0),
-            style="red" if outcome.error else "",
+            outcome.verdict.valid if outcome.verdict is not None else "-",
+            style="red" if outcome.error else "yellow" if doubt_text(outcome) else "",
         )
     return table
+
+
+def doubt_text(outcome: ScenarioOutcome) -> str:
+    """That its figures are not, or may not be, the store's; empty where they are, or where there are none."""
+    if outcome.verdict is None or outcome.verdict.valid == "yes":
+        return ""
+    return "NOT VALID" if outcome.verdict.valid == "no" else "VALID? unknown"

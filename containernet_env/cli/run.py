@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     help="Only these scenarios: a name, a glob, a type.",
 )
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
+@click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
 @testbed_options
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
 def command(
@@ -47,6 +48,7 @@ def command(
     scenarios: Path | None,
     only: tuple[str, ...],
     repeat: int,
+    strict: bool,
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
@@ -100,12 +102,13 @@ def command(
     console.print(result_table(result.outcomes))
     console.print()
     verdict = "no errors" if not result.failed else f"{result.failed} failed"
-    warned = sum(any(f.severity == "warning" for f in outcome.findings) for outcome in result.outcomes)
-    if warned:
-        verdict += f", {warned} with warnings"
+    if invalid := result.valid("no"):
+        verdict += f", {invalid} NOT VALID"
+    if unknown := result.valid("unknown"):
+        verdict += f", {unknown} of unknown validity"
     total = seconds_text(time.monotonic() - began)
     moved = "" if result.file == out else f" ({out} was lost during the run)"
     console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
-    return 1 if result.failed or moved else 0
+    return 1 if result.failed or moved or (strict and (invalid or unknown)) else 0

@@ -86,7 +86,7 @@ def _proof(proof: Mapping[str, Any]) -> list[str]:
 def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("scenario", no_wrap=True)
-    for heading in ("requests/s", "p50", "p99", "errors", "took"):
+    for heading in ("requests/s", "p50", "p99", "errors", "valid", "took"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("leader", no_wrap=True)
     for line in scenarios:
@@ -99,6 +99,7 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
             str(load.get("failed", 0)),
+            line["valid"] or "-",
             seconds_text(line["seconds"]),
             line["leader"] or "-",
             style="red" if line["error"] else "",

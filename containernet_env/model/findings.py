@@ -9,7 +9,9 @@ from typing import Any, Literal
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
 
-Severity = Literal["note", "warning"]
+Effect = Literal["told", "unknown", "invalid"]
+"""What it does to the figures of its row: nothing (it is only told), nobody can tell, or they are not the store's."""
+
 Kind = Literal[
     "fell_behind",
     "generator_late",
@@ -20,22 +22,30 @@ Kind = Literal[
     "member_silent",
     "frames_lost",
     "counters",
+    "few_answers",
+    "cut_short",
 ]
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
 members notice it. The largest lateness of 219 scenarios of all kinds on two busy cores was 36 ms."""
+
+LATE_SHARE = 1 / 2000
+"""The share of requests that the generator itself may start late: half of what is above the 99.9th percentile."""
+ANSWERS = 20
+"""With fewer answers the 95th percentile is the slowest request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding.
 
-    ``value`` and ``threshold`` are in the unit that ``kind`` is about (requests, ns, frames); ``None`` where there is
-    no number. ``text`` is one line for people. ``subject`` names the link, port or member that it is about.
+    ``value`` and ``threshold`` are in the unit that ``kind`` is about (requests, ns, frames); ``None`` where there
+    is no number. ``effect`` follows from the rule of its kind (``model.verdict``). ``text`` is one line for people.
+    ``subject`` names the link, port or member that it is about.
     """
 
     kind: Kind
-    severity: Severity
+    effect: Effect
     text: str
     value: float | None = None
     threshold: float | None = None
@@ -47,11 +57,19 @@ class Finding:
 
 
 def load_findings(load: LoadResult | None) -> Iterator[Finding]:
-    """Findings of the generator: that it stood still, and an open loop that fell behind its schedule, and why."""
-    if load is not None and load.pause_s * 1e9 > PAUSE_NS:
+    """Findings of the generator: too few answers, that it stood still, that an open loop fell behind, and why."""
+    if load is None:
+        return
+    if load.reason is not None:
+        text = f"the load ended early ({load.reason}): its figures are not those of the whole one"
+        yield Finding("cut_short", "unknown", text)
+    if 0 < load.ok < ANSWERS:
+        text = f"{load.ok} answers are too few: the 95th percentile is the slowest of them"
+        yield Finding("few_answers", "unknown", text, load.ok, ANSWERS)
+    if load.pause_s * 1e9 > PAUSE_NS:
         text = f"the load generator itself stood still for {load.pause_s:.1f} s: such latencies are not the store's"
-        yield Finding("generator_paused", "warning", text, round(load.pause_s * 1e9), PAUSE_NS)
-    schedule = load.schedule if load is not None else None
+        yield Finding("generator_paused", "invalid", text, round(load.pause_s * 1e9), PAUSE_NS)
+    schedule = load.schedule
     if schedule is None or not schedule.fell_behind:
         return
     parts = [f"behind its schedule: {schedule.late:,} requests started late, by up to {schedule.worst_lag_s:.3f} s"]
@@ -59,11 +77,12 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         parts.append(f"{schedule.unsent:,} were never sent")
     if schedule.clients_short:
         parts.append("all clients were busy")
-    yield Finding("fell_behind", "note", "; ".join(parts), schedule.late + schedule.unsent, 0)
+    yield Finding("fell_behind", "told", "; ".join(parts), schedule.late + schedule.unsent, 0)
     if schedule.generator_late:
         late = schedule.generator_late
         text = f"the generator itself was too slow for {late:,} requests: their figures are not the store's"
-        yield Finding("generator_late", "warning", text, late, 0)
+        effect: Effect = "invalid" if late > LATE_SHARE * load.requests else "told"
+        yield Finding("generator_late", effect, text, late, 0)
 
 
 def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
@@ -76,19 +95,19 @@ def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
     late_ns, delay_ns = network.lateness_p99_ns, network.ingress_poll_delay_p99_ns
     if late_ns is not None and late_ns > LATE_NS:
         text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.1f} ms after their time, or later"
-        yield Finding("link_lateness", "warning", text, late_ns, LATE_NS)
+        yield Finding("link_lateness", "invalid", text, late_ns, LATE_NS)
     if delay_ns is not None and delay_ns > LATE_NS:
         text = f"in 1 % of the emulator's polls, frames may have waited unread for {delay_ns / 1e6:.1f} ms or longer"
-        yield Finding("ingress_poll_delay", "warning", text, delay_ns, LATE_NS)
+        yield Finding("ingress_poll_delay", "invalid", text, delay_ns, LATE_NS)
     if network.pause_ns > PAUSE_NS:
         late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns or 0
         text = (
             f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time, "
             f"and frames may have waited unread for {delay_ns / 1e9:.1f} s"
         )
-        yield Finding("links_paused", "warning", text, network.pause_ns, PAUSE_NS)
+        yield Finding("links_paused", "invalid", text, network.pause_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
-        yield Finding("frames_lost", "warning", text, frames, 0, subject)
+        yield Finding("frames_lost", "invalid", text, frames, 0, subject)
 
 
 def member_findings(silent_s: Mapping[str, float], timeout_s: float) -> Iterator[Finding]:
@@ -100,4 +119,4 @@ def member_findings(silent_s: Mapping[str, float], timeout_s: float) -> Iterator
     for name, silence_s in silent_s.items():
         if silence_s > timeout_s:
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
-            yield Finding("member_silent", "warning", text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
+            yield Finding("member_silent", "invalid", text, round(silence_s * 1e9), round(timeout_s * 1e9), name)

@@ -28,17 +28,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The figures of one load, also of one that ended early, as far as it got.
+    """The figures of one load, also of one that ended early, as far as it got: ``reason`` is why, else ``None``.
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
     latency figure: those without a good answer, and those ``unsent``. ``pause_s`` is the longest time in which the
-    generator itself did not run, ``cpu_s`` its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited
-    for a core (``None`` where the kernel does not tell). Times are in seconds; ``None``, and an empty mapping, where no request was answered
-    well. ``percentiles_s`` are the seed's: a percentile that too few requests cannot tell from the slowest is the
-    slowest. In ``response_time_s`` (from the intended start) and ``service_time_s`` (from the actual one) it is
-    ``None``. ``values`` is the whole answer.
+    generator itself did not run, ``cpu_s`` its CPU time over ``total_s``, ``run_delay_s`` how long its threads
+    waited for a core (``None`` where the kernel does not tell). Times are in seconds; ``None``, and an empty
+    mapping, where no request was answered well. ``percentiles_s`` are the seed's: a percentile that too few
+    requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
+    ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
     """
 
+    reason: str | None
     requests: int
     ok: int
     failed: int
@@ -66,6 +67,7 @@ class LoadResult:
         """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""
         outcomes, schedule = answer["outcomes"], answer["schedule"]
         return cls(
+            reason=answer["reason"],
             requests=answer["requests"],
             ok=answer["ok"],
             failed=answer["failed"],

@@ -10,6 +10,7 @@ from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class ScenarioOutcome:
     def requests_per_s(self) -> float | None:
         """Answered requests per second; ``None`` where none was answered."""
         return self.load.requests_per_s if self.load is not None and self.load.ok else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether its figures are the store's under what was configured; ``None`` where there are no figures."""
+        return verdict(self.findings) if self.load is not None and self.load.ok else None
 
     def percentile_s(self, percentile: str) -> float | None:
         """A percentile of the response time such as "50" or "99.9"; ``None`` where it is not known."""

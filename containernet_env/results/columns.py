@@ -225,6 +225,19 @@ OUR_TABLE = (
         lambda facts, outcome: outcome.error,
     ),
     _words(
+        "Valid",
+        "measured",
+        "whether the figures are those of the store under what was configured: `yes`, `no`, or `unknown` where nobody "
+        "can tell; [what decides it](../docs/fidelity.md)",
+        lambda facts, outcome: outcome.verdict.valid if outcome.verdict else None,
+    ),
+    _words(
+        "Reasons",
+        "measured",
+        "the kinds of findings that are why it is not `yes`, the worst first: `links_paused;few_answers`",
+        lambda facts, outcome: ";".join(outcome.verdict.reasons) or None if outcome.verdict else None,
+    ),
+    _words(
         "Leader",
         "measured",
         "who led when the scenario ended; `etcd1>etcd3` where that changed since the scenario before",

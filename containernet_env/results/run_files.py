@@ -72,6 +72,9 @@ class ScenarioLine(RunFile):
     seconds: float
     leader: str | None
     error: str | None
+    valid: Literal["yes", "no", "unknown"] | None = Field(
+        description="whether the figures are those of the store under what was configured; null without figures"
+    )
     findings: list[dict[str, Any]] = Field(description="what a reader of the figures has to know")
     load: dict[str, Any] | None = Field(
         description="the benchmark server's whole result (benchmark-result.schema.json)"

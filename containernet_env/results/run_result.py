@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.verdict import Valid
 from containernet_env.results import csv_file
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ class RunResult:
     def failed(self) -> int:
         """How many scenarios failed or were not run."""
         return sum(outcome.error is not None for outcome in self.outcomes)
+
+    def valid(self, verdict: Valid) -> int:
+        """How many scenarios have figures with this verdict."""
+        return sum(outcome.verdict is not None and outcome.verdict.valid == verdict for outcome in self.outcomes)
 
     @property
     def frame(self) -> pandas.DataFrame:

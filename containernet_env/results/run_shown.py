@@ -118,6 +118,7 @@ class ShownScenario(_Part):
     seconds: float
     leader: str | None
     error: str | None
+    valid: str | None = None
     findings: list[_Finding]
     load: _Load | None
 

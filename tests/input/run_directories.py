@@ -29,7 +29,7 @@ _SCENARIO = {
     "seconds": 1.25,
     "leader": "etcd1",
     "error": None,
-    "findings": [{"kind": "late", "severity": "warning", "text": "frames were late", "value": 2e6, "limit": 1e6}],
+    "findings": [{"kind": "late", "effect": "invalid", "text": "frames were late", "value": 2e6, "limit": 1e6}],
     "load": {
         "ok": 10,
         "failed": 1,

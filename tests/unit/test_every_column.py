@@ -8,6 +8,7 @@ from pathlib import Path
 
 from containernet_env.config import load_config
 from containernet_env.model.config import EtcdSettings
+from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
@@ -102,6 +103,11 @@ def test_every_column_holds_its_own_figure() -> None:
             load=LoadResult.from_json(made),
             network=network,
             error="60 requests failed",
+            findings=(
+                Finding("few_answers", "unknown", "few"),
+                Finding("links_paused", "invalid", "they stood still"),
+                Finding("fell_behind", "told", "behind"),
+            ),
         ),
     )
     configured = ["mixed", "3", "2000", "12", "7", "9", "250", "s"]
@@ -122,6 +128,8 @@ def test_every_column_holds_its_own_figure() -> None:
         "Unknown": "10",
         "Excluded": "100",
         "Error": "60 requests failed",
+        "Valid": "no",
+        "Reasons": "links_paused;few_answers",
         "Leader": "etcd3",
         "OfferedRate_per_s": "267.2500",
         "AchievedRate_per_s": "261.5000",

@@ -18,8 +18,14 @@ from click.testing import CliRunner
 from containernet_env.base.errors import Interrupted
 from containernet_env.cli import group, output
 from containernet_env.cli.signals import StopSignals
+from containernet_env.model.findings import Effect, Finding
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import measure
+from tests.unit.answers import closed_loop
+from tests.unit.matrix_fakes import write
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from containernet_env.cli.entry import main; main()"]
@@ -165,6 +171,27 @@ def test_the_last_line_of_a_run_names_the_file_that_the_rows_are_in(
     words = f"0 rows in {file} ({out} was lost during the run), no" if lost else f"0 rows in {out}, no errors;"
     assert words in done.output
     assert done.return_value == (1 if lost else 0)
+
+
+@pytest.mark.parametrize(
+    ("effect", "words", "strict_status"),
+    [("told", "no errors;", 0), ("unknown", "1 of unknown validity;", 1), ("invalid", "1 NOT VALID;", 1)],
+)
+def test_the_last_line_of_a_run_counts_rows_that_are_not_valid_and_strict_fails_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect, words: str, strict_status: int
+) -> None:
+    scheduled = ScheduledScenario(write("w"), 1)
+    load = LoadResult.from_json(closed_loop())
+    outcome = ScenarioOutcome(
+        scheduled, "t", 1, load=load, findings=(Finding("links_paused", effect, "they stood still"),)
+    )
+    result = RunResult("r", tmp_path, (outcome,), ({},), tmp_path / "out.csv")
+    monkeypatch.setattr(measure, "carry_out", lambda *arguments, **options: result)
+    for options, status in (((), 0), (("--strict",), strict_status)):
+        command = ["run", "3node-3ms", str(tmp_path / "out.csv"), *options]
+        done = CliRunner().invoke(group, command, standalone_mode=False)
+        assert words in done.output
+        assert done.return_value == status
 
 
 def test_a_background_command_of_a_script_ends_by_sigquit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
 
@@ -9,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from containernet_env.cli import progress
-from containernet_env.cli.progress import MatrixTime, TerminalProgress
-from containernet_env.model.findings import Finding
+from containernet_env.cli.progress import MatrixTime, TerminalProgress, result_table
+from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
@@ -99,7 +100,7 @@ def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_f
         terminal.scenario_ended(ended(WRITE, 2.0, ok=1000 - failed, failed=failed, outcomes=outcomes))
     whole, partly = output.getvalue().splitlines()
     assert partly == f"{whole.replace('[1/2]', '[2/2]')}  200 requests in no percentile"
-    finding = Finding("link_lateness", "warning", "frames were late")
+    finding = Finding("link_lateness", "invalid", "frames were late")
     terminal.scenario_ended(
         ScenarioOutcome(ScheduledScenario(WRITE, 1), "t", 1, findings=(finding,), error="not run: x")
     )
@@ -107,6 +108,24 @@ def test_the_line_of_a_scenario_says_what_its_percentiles_exclude_and_what_was_f
         "[3/2] w  not run: x",
         "note       w: frames were late",
     ]
+
+
+@pytest.mark.parametrize(("effect", "words"), [("told", ""), ("unknown", "VALID? unknown"), ("invalid", "NOT VALID")])
+def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
+    clock: Clock, effect: Effect, words: str
+) -> None:
+    output = StringIO()
+    console = Console(file=output, width=200)
+    terminal = TerminalProgress(console)
+    terminal.matrix_started([planned(WRITE)])
+    terminal.scenario_started(planned(WRITE))
+    outcome = replace(ended(WRITE, 2.0), findings=(Finding("links_paused", effect, "they stood still"),))
+    terminal.scenario_ended(outcome)
+    line = output.getvalue().splitlines()[0]
+    assert line.endswith(f"  {words}" if words else "(2.0 s)"), line
+    assert outcome.verdict is not None
+    console.print(result_table([outcome]))
+    assert output.getvalue().splitlines()[-1].split()[-1] == outcome.verdict.valid
 
 
 def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:

@@ -37,7 +37,7 @@ OUTCOME = ScenarioOutcome(
     leader="etcd1",
     seconds=1.25,
     load=LoadResult.from_json(closed_loop()),
-    findings=(Finding("link_lateness", "warning", "frames were late", 2e6, 1e6),),
+    findings=(Finding("link_lateness", "invalid", "frames were late", 2e6, 1e6),),
 )
 PROOF = Proof(
     at="t",

@@ -130,7 +130,7 @@ def test_a_member_that_nobody_reaches_is_silent() -> None:
 
 def test_a_silent_member_is_a_warning_that_names_it() -> None:
     (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0)
-    assert (found.kind, found.severity, found.subject) == ("member_silent", "warning", "etcd2")
+    assert (found.kind, found.effect, found.subject) == ("member_silent", "invalid", "etcd2")
     assert found.text == "etcd2 answered nothing for 3.0 s; others take a member for gone after 1 s"
     assert (found.value, found.threshold) == (3_040_000_000, 1_000_000_000)
 
@@ -138,9 +138,9 @@ def test_a_silent_member_is_a_warning_that_names_it() -> None:
 def test_a_generator_that_stood_still_is_a_warning() -> None:
     """The client stopped for 3 s in a closed loop: 'no errors', and slow requests."""
     (found,) = load_findings(LoadResult.from_json(closed_loop(pause_s=3.01)))
-    assert (found.kind, found.severity, found.value, found.threshold) == (
+    assert (found.kind, found.effect, found.value, found.threshold) == (
         "generator_paused",
-        "warning",
+        "invalid",
         3_010_000_000,
         PAUSE_NS,
     )

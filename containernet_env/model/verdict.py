@@ -1,0 +1,119 @@
+"""The verdict on a scenario's figures: are they those of the store under what was configured?
+
+It follows from the findings alone. ``RULES`` has for each kind of finding what it does to the figures and why;
+docs/fidelity.md has the table as text, between its markers; a test writes it with UPDATE_GOLDEN=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from containernet_env.model.findings import Effect, Finding, Kind
+
+Valid = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What findings of one kind are. ``effects``: told, unknown or invalid, the first one where nothing else applies.
+
+    ``value`` says what is compared, with its unit, ``threshold`` with what, ``reason`` why that.
+    """
+
+    effects: tuple[Effect, ...]
+    value: str
+    threshold: str
+    reason: str
+
+
+RULES: Mapping[Kind, Rule] = {
+    "fell_behind": Rule(
+        ("told",),
+        "requests that an open loop started late, or never",
+        "0",
+        "response times count from the intended start, so they have the wait",
+    ),
+    "generator_late": Rule(
+        ("told", "invalid"),
+        "requests that the generator itself started more than 10 ms late",
+        "1 of 2,000 for invalid, 0 for told",
+        "from there on, half of what is above the 99.9th percentile is the generator's",
+    ),
+    "generator_paused": Rule(
+        ("invalid",),
+        "ns in which the generator did not run although it had something to do",
+        "100 ms",
+        "all clients wait for it; 100 ms is etcd's default heartbeat, and three times the longest pause that 219 "
+        "scenarios on two busy cores had",
+    ),
+    "link_lateness": Rule(
+        ("invalid",),
+        "ns, 99th percentile of how long after its time a frame reached its host",
+        "1 ms",
+        "a request crosses four links at least, so the latency of one in 25 has that in it",
+    ),
+    "ingress_poll_delay": Rule(
+        ("invalid",),
+        "ns, 99th percentile of how long frames may have waited to be read",
+        "1 ms",
+        "as for lateness, which does not have it where the kernel does not stamp frames",
+    ),
+    "links_paused": Rule(
+        ("invalid",),
+        "ns, the largest of both",
+        "100 ms",
+        "the link emulator stood still: few frames meet that, and no percentile shows it; members notice 100 ms",
+    ),
+    "frames_lost": Rule(
+        ("invalid",),
+        "frames that the emulator or a host's network stack lost",
+        "0",
+        "no configured loss or queue explains them, and TCP waits 200 ms for some",
+    ),
+    "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
+    "member_silent": Rule(
+        ("told", "invalid"),
+        "ns in which a living member answered nothing, on a connection that crosses no emulated link",
+        "its election timeout",
+        "the others take it for gone; its own CPU limit may explain it (told), nothing else that is configured does",
+    ),
+    "few_answers": Rule(
+        ("unknown",),
+        "requests that were answered well",
+        "20",
+        "with fewer, the 95th percentile is the slowest request",
+    ),
+    "cut_short": Rule(
+        ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``valid``, and the kinds of findings that are why it is not "yes", each once, the worst first."""
+
+    valid: Valid
+    reasons: tuple[Kind, ...] = ()
+
+
+def verdict(findings: Iterable[Finding]) -> Verdict:
+    """The verdict on figures with these findings."""
+    by_effect: dict[Effect, dict[Kind, None]] = {"invalid": {}, "unknown": {}, "told": {}}
+    for finding in findings:
+        by_effect[finding.effect][finding.kind] = None
+    invalid, unknown = by_effect["invalid"], by_effect["unknown"]
+    reasons = (*invalid, *(kind for kind in unknown if kind not in invalid))
+    return Verdict("no" if invalid else "unknown" if unknown else "yes", reasons)
+
+
+def as_markdown() -> str:
+    """The table of rules for docs/fidelity.md."""
+    lines = ["| finding | the row is then | compared | threshold | because |", "| --- | --- | --- | --- | --- |"]
+    names = {"told": "valid", "unknown": "unknown", "invalid": "not valid"}
+    for kind, rule in RULES.items():
+        effect = " or ".join(names[effect] for effect in rule.effects)
+        lines.append(f"| `{kind}` | {effect} | {rule.value} | {rule.threshold} | {rule.reason} |")
+    return "\n".join(lines) + "\n"
