@@ -1,0 +1,111 @@
+//go:build root
+
+package stamp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"containernet-env/link_emulator/clock"
+)
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		fmt.Println("stamp: skipped, it needs root")
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func open(t testing.TB, limit int) *Ring {
+	t.Helper()
+	r, err := Open(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func TestThisKernelPassesTheCheck(t *testing.T) {
+	if err := Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The kernel's stamp of a frame is the one that Go expects: for all lengths, over several laps, with the right time.
+func TestProgramStampsEveryFrame(t *testing.T) {
+	r := open(t, limit)
+	random := rand.New(rand.NewPCG(1, 1))
+	lastNS := clock.Now()
+	for i := range 3 * ringStamps {
+		frame := make([]byte, 1+i%1600)
+		for at := 0; at < min(len(frame), 80); at++ {
+			frame[at] = byte(random.Uint32())
+		}
+		kept, _, err := r.run(frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nowNS := clock.Now()
+		atNS, ok := r.Take(frame, false)
+		if kept != len(frame) || !ok {
+			t.Fatalf("frame %d of %d bytes: %d bytes stay, stamped %v", i, len(frame), kept, ok)
+		}
+		if atNS < lastNS-1000 || atNS > nowNS+1000 { // the two readings of the clock differ by some 100 ns
+			t.Fatalf("frame %d is stamped %d ns after it, %d ns before now", i, lastNS-atNS, nowNS-atNS)
+		}
+		lastNS = nowNS
+		r.Release(nowNS, true)
+	}
+	expectGivenUp(t, r, 0)
+}
+
+func TestProgramDropsFramesAtTheLimit(t *testing.T) {
+	const few = 100
+	r := open(t, few)
+	frame := frameOf(1)
+	for i := range 3 * few {
+		kept, _, err := r.run(frame, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := len(frame); i >= few && kept != 0 || i < few && kept != want {
+			t.Fatalf("frame %d: %d bytes stay", i, kept)
+		}
+	}
+	for range few {
+		if _, ok := r.Take(frame, false); !ok {
+			t.Fatal("a stamp was overwritten")
+		}
+	}
+	r.Release(0, false)
+	if kept, _, err := r.run(frame, 1); err != nil || kept == 0 {
+		t.Errorf("dropped although there is room: %v", err)
+	}
+}
+
+// What a stamp costs the sender, the test run's own loop included; without a program nothing of it runs.
+func BenchmarkProgram(b *testing.B) {
+	r := open(b, MaxLimit)
+	frame := frameOf(1)
+	tookNS, runs := int64(0), int64(0)
+	for b.Loop() {
+		_, ns, err := r.run(frame, 10_000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		tookNS, runs = tookNS+ns, runs+1
+		for range 10_000 {
+			r.Take(frame, false)
+		}
+		r.Release(0, true)
+	}
+	b.ReportMetric(float64(tookNS)/float64(runs), "ns/frame")
+}

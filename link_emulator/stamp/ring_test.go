@@ -1,0 +1,350 @@
+package stamp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+)
+
+const limit = 10_000
+
+// frameOf is a full frame whose number is in its header.
+func frameOf(number int) []byte {
+	frame := make([]byte, 1514)
+	binary.BigEndian.PutUint32(frame[38:], uint32(number)) // where TCP over IPv4 has its sequence number
+	return frame
+}
+
+func mustTake(t *testing.T, r *Ring, frame []byte, wantNS int64) {
+	t.Helper()
+	if atNS, ok := r.Take(frame, false); !ok || atNS != wantNS {
+		t.Fatalf("got %d, %v, want %d", atNS, ok, wantNS)
+	}
+}
+
+func mustPut(t *testing.T, r *Ring, frame []byte, atNS int64) {
+	t.Helper()
+	if !r.Put(frame, atNS) {
+		t.Fatal("refused")
+	}
+}
+
+func expectGivenUp(t *testing.T, r *Ring, want uint64) {
+	t.Helper()
+	if r.GivenUp() != want {
+		t.Errorf("%d stamps were given up, want %d", r.GivenUp(), want)
+	}
+}
+
+func TestFramesTakeTheirStampsOverManyLaps(t *testing.T) {
+	r := NewInMemory(limit)
+	queue := []int{}
+	next := 0
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 3000 {
+		for range random.IntN(100) {
+			mustPut(t, r, frameOf(next), int64(next)*10)
+			queue = append(queue, next)
+			next++
+		}
+		for range min(random.IntN(100), len(queue)) {
+			mustTake(t, r, frameOf(queue[0]), int64(queue[0])*10)
+			queue = queue[1:]
+		}
+		r.Release(int64(next)*10, len(queue) == 0)
+	}
+	if next < 5*ringStamps {
+		t.Errorf("only %d frames", next)
+	}
+	expectGivenUp(t, r, 0)
+}
+
+// A lap is 16 bits of a mark, so it repeats after 65,536 laps: long after its stamps have been overwritten.
+func TestLapsRepeat(t *testing.T) {
+	for _, lap := range []uint64{1, 2, 65_534, 65_535, 65_536, 131_071} {
+		r := NewInMemory(limit)
+		start := lap*ringStamps - 2
+		*r.next, *r.read, r.oldest, r.released = start, start, start, start
+		for i := range uint64(ringStamps) {
+			r.write(start-ringStamps+i, frameOf(1), -1) // the lap before
+		}
+		frames := [][]byte{frameOf(1), frameOf(2), frameOf(3)}
+		if _, ok := r.Take(frames[0], false); ok {
+			t.Fatalf("lap %d: a stamp of the lap before was taken", lap)
+		}
+		for i, frame := range frames {
+			mustPut(t, r, frame, int64(i))
+		}
+		for i, frame := range frames {
+			mustTake(t, r, frame, int64(i))
+		}
+		expectGivenUp(t, r, 0)
+	}
+}
+
+// While the limit of stamps is unread, frames are refused: those that were admitted keep their stamps, however many come.
+func TestFullRingRefusesAndKeeps(t *testing.T) {
+	r := NewInMemory(limit)
+	for i := range 5 * ringStamps {
+		if admitted := r.Put(frameOf(i), int64(i)); admitted != (i < limit) {
+			t.Fatalf("frame %d: admitted %v", i, admitted)
+		}
+	}
+	for i := range limit {
+		mustTake(t, r, frameOf(i), int64(i))
+	}
+	if r.Put(frameOf(0), 0) {
+		t.Error("admitted although nothing was released")
+	}
+	r.Release(0, false)
+	mustPut(t, r, frameOf(7), 70)
+	mustTake(t, r, frameOf(7), 70)
+}
+
+// Several cores: a frame is queued after its stamp, and others overtake it in between.
+func TestFramesInAnotherOrderThanTheirStamps(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		cores := 2 + random.IntN(window-1)
+		r := NewInMemory(limit)
+		var sending, queue []int
+		overtaken := 0
+		for stamped := 0; stamped < 20_000; {
+			switch random.IntN(3) {
+			case 0: // a core stamps a frame
+				if len(sending) < cores && (len(sending) == 0 || stamped-sending[0] < window) {
+					mustPut(t, r, frameOf(stamped), int64(stamped))
+					sending = append(sending, stamped)
+					stamped++
+				}
+			case 1: // a core queues its frame
+				if len(sending) > 0 {
+					i := random.IntN(len(sending))
+					if stamped-sending[0] >= window {
+						i = 0
+					}
+					overtaken += i
+					queue = append(queue, sending[i])
+					sending = append(sending[:i], sending[i+1:]...)
+				}
+			default: // the reader reads some
+				for range min(len(queue), random.IntN(4)) {
+					mustTake(t, r, frameOf(queue[0]), int64(queue[0]))
+					queue = queue[1:]
+				}
+				r.Release(int64(stamped), false)
+			}
+		}
+		if overtaken == 0 {
+			t.Errorf("seed %d: none was overtaken", seed)
+		}
+		expectGivenUp(t, r, 0)
+	}
+}
+
+// A stamp that is being written belongs to no frame that was read, and is found once it is complete.
+func TestStampThatIsBeingWritten(t *testing.T) {
+	r := NewInMemory(limit)
+	slow := r.reserve()
+	mustPut(t, r, frameOf(2), 20)
+	mustTake(t, r, frameOf(2), 20)
+	if _, ok := r.Take(frameOf(1), false); ok {
+		t.Error("a frame took a stamp that is not complete")
+	}
+	r.write(slow, frameOf(1), 10)
+	mustTake(t, r, frameOf(1), 10)
+	expectGivenUp(t, r, 0)
+}
+
+// Frames that the kernel drops after their stamps: the others find theirs, and those without a frame do not stay.
+func TestStampsWithoutFrames(t *testing.T) {
+	for _, dropped := range []int{1, 5, window - 1, window, window + 1, 1000} {
+		r := NewInMemory(limit)
+		for i := range dropped + 3000 {
+			mustPut(t, r, frameOf(i), int64(i))
+		}
+		for i := range 3000 {
+			mustTake(t, r, frameOf(dropped+i), int64(dropped+i))
+		}
+		expectGivenUp(t, r, uint64(dropped))
+	}
+}
+
+func TestEmptyQueueGivesOldStampsUp(t *testing.T) {
+	r := NewInMemory(limit)
+	for i := range 3 {
+		mustPut(t, r, frameOf(i), int64(i))
+	}
+	mustPut(t, r, frameOf(3), 3+lostNS)
+	r.Release(10*lostNS, false)
+	expectGivenUp(t, r, 0)
+	r.Release(3+lostNS, true) // stamp 3 is new: its frame may not be in the queue yet
+	expectGivenUp(t, r, 3)
+	if got := *r.read; got != 3 {
+		t.Errorf("%d stamps may be written again, want 3", got)
+	}
+	mustTake(t, r, frameOf(3), 3+lostNS)
+}
+
+// A frame without a stamp gets none, and the ring does not fill up with stamps that nobody takes.
+func TestUnknownFrames(t *testing.T) {
+	r := NewInMemory(limit)
+	for i := range 3 * ringStamps {
+		mustPut(t, r, frameOf(i), int64(i))
+		if _, ok := r.Take(frameOf(-1), false); ok {
+			t.Fatal("a frame took the stamp of another")
+		}
+		r.Release(int64(i), false)
+	}
+	expectGivenUp(t, r, 3*ringStamps)
+	mustPut(t, r, frameOf(7), 70)
+	mustTake(t, r, frameOf(7), 70)
+}
+
+// Frames that cannot be told apart take their stamps in order, whether they are equal or only their hashes are.
+func TestEqualFramesKeepTheirOrder(t *testing.T) {
+	r := NewInMemory(limit)
+	for i := range 1000 {
+		frame := frameOf(7)
+		binary.BigEndian.PutUint32(frame[hashedBytes:], uint32(i)) // beyond what is hashed
+		mustPut(t, r, frame, int64(i))
+	}
+	for i := range 1000 {
+		mustTake(t, r, frameOf(7), int64(i))
+	}
+	mustPut(t, r, frameOf(7)[:1000], 1)
+	mustPut(t, r, frameOf(7), 2)
+	mustTake(t, r, frameOf(7), 2) // another length is another frame
+	mustTake(t, r, frameOf(7)[:1000], 1)
+	expectGivenUp(t, r, 0)
+}
+
+func TestTruncatedFrame(t *testing.T) {
+	r := NewInMemory(limit)
+	long := frameOf(1)
+	mustPut(t, r, long, 10)
+	if atNS, ok := r.Take(long[:600], true); !ok || atNS != 10 {
+		t.Errorf("got %d, %v, want 10", atNS, ok)
+	}
+	mustPut(t, r, long, 10)
+	if _, ok := r.Take(long[:600], false); ok {
+		t.Error("a shorter frame took the stamp of a longer one")
+	}
+}
+
+// The driver puts the tag of a VLAN interface into the frame after the program has run; other tags were there before.
+func TestTaggedFrames(t *testing.T) {
+	r := NewInMemory(limit)
+	plain := frameOf(1)
+	tagged := append(append(append([]byte{}, plain[:12]...), 0x81, 0, 0, 5), plain[12:]...)
+	for _, stamped := range [][]byte{plain, tagged} {
+		mustPut(t, r, stamped, 10)
+		mustTake(t, r, tagged, 10)
+	}
+	mustPut(t, r, tagged, 10)
+	if _, ok := r.Take(plain, false); ok {
+		t.Error("a frame without a tag took the stamp of one with a tag")
+	}
+}
+
+func TestFramesOfEveryLengthDiffer(t *testing.T) {
+	seen := map[uint64]string{}
+	for length := 1; length < 80; length++ {
+		for bit := range min(8*length, 8*hashedBytes) {
+			frame := make([]byte, length)
+			frame[bit/8] = 1 << (bit % 8)
+			where := fmt.Sprintf("bit %d of %d bytes", bit, length)
+			if other := seen[contentOf(frame)]; other != "" {
+				t.Fatalf("%s and %s have the same content", where, other)
+			}
+			seen[contentOf(frame)] = where
+		}
+	}
+}
+
+// A core that is stopped between a stamp and the queue costs this frame its stamp, and no other one, however full the
+// queue is.
+func TestFrameThatIsOvertakenTooOften(t *testing.T) {
+	r := NewInMemory(limit)
+	for i := range 500 {
+		mustPut(t, r, frameOf(i), int64(i))
+	}
+	for i := range 300 {
+		if i > 0 {
+			mustTake(t, r, frameOf(i), int64(i))
+		}
+	}
+	if _, ok := r.Take(frameOf(0), false); ok {
+		t.Error("its stamp was kept")
+	}
+	for i := range 200 {
+		mustTake(t, r, frameOf(300+i), int64(300+i))
+	}
+	expectGivenUp(t, r, 1)
+}
+
+// Writers on several threads, a reader that follows: what is visible is complete. For the race detector, too. A writer
+// that the scheduler stops for long is the only one whose frame is not found.
+func TestConcurrentWriters(t *testing.T) {
+	const writers, each = 4, 20_000
+	r := NewInMemory(limit)
+	queue := make(chan int, 100)
+	var group sync.WaitGroup
+	for writer := range writers {
+		group.Go(func() {
+			for i := range each {
+				number := writer*each + i
+				for !r.Put(frameOf(number), int64(number)) {
+				}
+				queue <- number
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(queue)
+	}()
+	unknown := uint64(0)
+	for number := range queue {
+		if atNS, ok := r.Take(frameOf(number), false); !ok {
+			unknown++
+		} else if atNS != int64(number) {
+			t.Fatalf("frame %d has the stamp of frame %d", number, atNS)
+		}
+		r.Release(0, false)
+	}
+	if unknown != r.GivenUp() || unknown > writers*each/100 {
+		t.Errorf("%d frames without a stamp, %d stamps without a frame", unknown, r.GivenUp())
+	}
+}
+
+func TestTakeDoesNotAllocate(t *testing.T) {
+	r := NewInMemory(limit)
+	full, short := frameOf(1), []byte("short")
+	if got := testing.AllocsPerRun(1000, func() {
+		r.Put(full, 1)
+		r.Put(short, 2)
+		r.Take(short, false)
+		r.Take(full, false)
+		r.Release(3, true)
+	}); got != 0 {
+		t.Errorf("got %v allocations, want 0", got)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	r := NewInMemory(limit)
+	frame := frameOf(1)
+	for b.Loop() {
+		for i := range int64(64) {
+			r.Put(frame, i)
+		}
+		for range 64 {
+			r.Take(frame, false)
+		}
+		r.Release(0, true)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/frame") // Put and Take
+}
