@@ -15,12 +15,19 @@ import (
 
 const minBufferBytes = 4 << 20
 
+// Values of --stamps.
+const (
+	kernelStamps   = "kernel" // where the kernel refuses, arrivals are reckoned
+	reckonedStamps = "reckoned"
+)
+
 // serve runs the emulator until the control connection ends. On SIGTERM, and when the data path fails, it exits the
 // process itself.
 func serve(arguments []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	fd := flags.Int("control-fd", -1, "file descriptor of the control connection")
+	stamps := flags.String("stamps", kernelStamps, "who tells when a frame came to an interface: kernel, or reckoned")
 	bufferBytes := flags.Int64("buffer-bytes", emulator.DefaultBufferBytes, "most memory for frames, in bytes")
 	if err := flags.Parse(arguments); err != nil {
 		return exitUsage
@@ -30,6 +37,8 @@ func serve(arguments []string, stderr io.Writer) int {
 		return complain(stderr, exitUsage, fmt.Errorf("serve: unexpected argument %q", flags.Arg(0)))
 	case *fd < 3:
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd: got %d, allowed: an open descriptor from 3 on", *fd))
+	case *stamps != kernelStamps && *stamps != reckonedStamps:
+		return complain(stderr, exitUsage, fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, reckonedStamps))
 	case *bufferBytes < minBufferBytes:
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
 	}
@@ -48,8 +57,13 @@ func serve(arguments []string, stderr io.Writer) int {
 
 	connection := os.NewFile(uintptr(*fd), "control connection")
 	server := control.New(sourceHash, connection)
+	reckoned := ""
+	if *stamps == reckonedStamps {
+		reckoned = "--stamps " + reckonedStamps
+	}
 	running, err := emulator.Start(emulator.Options{
 		BufferBytes: *bufferBytes,
+		Reckoned:    reckoned,
 		PortDown:    server.PortDown,
 		Failed:      func(err error) { os.Exit(complain(stderr, exitFailed, err)) },
 	})

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/emulator"
 )
@@ -29,6 +31,12 @@ type session struct {
 
 func start(t testing.TB) *session {
 	t.Helper()
+	return startWith(t, func(*emulator.Options) {})
+}
+
+// startWith starts a session whose emulator's options have been changed.
+func startWith(t testing.TB, change func(*emulator.Options)) *session {
+	t.Helper()
 	s := &session{t: t, lines: make(chan string, 100), served: make(chan error, 1), host: exec.Command("sleep", "1000")}
 	if err := s.host.Start(); err != nil {
 		t.Fatal(err)
@@ -37,7 +45,7 @@ func start(t testing.TB) *session {
 	replies, output := io.Pipe()
 	s.requests = requests
 	server := New("dev", output)
-	e := startEmulator(t, server)
+	e := startEmulator(t, server, change)
 	go func() { s.served <- server.Serve(e, input) }()
 	go func() {
 		scanner := bufio.NewScanner(replies)
@@ -55,11 +63,12 @@ func start(t testing.TB) *session {
 	return s
 }
 
-func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
+func startEmulator(t testing.TB, server *Server, change func(*emulator.Options)) *emulator.Emulator {
 	t.Helper()
 	options := fakes(func(far io.Closer) { t.Cleanup(func() { far.Close() }) })
 	options.PortDown = server.PortDown
 	options.Failed = func(err error) { t.Errorf("the data path failed: %v", err) }
+	change(&options)
 	e, err := emulator.Start(options)
 	if err != nil {
 		t.Fatal(err)
@@ -72,11 +81,12 @@ func startEmulator(t testing.TB, server *Server) *emulator.Emulator {
 func fakes(keep func(far io.Closer)) emulator.Options {
 	taken := map[string]bool{}
 	return emulator.Options{
+		CheckStamps: func() error { return nil },
 		OpenTap: func(spec device.TapSpec) (device.Device, error) {
 			if taken[spec.IfName] {
 				return nil, fmt.Errorf("interface %q exists already", spec.IfName)
 			}
-			near, far, err := device.NewFakePair()
+			near, far, err := device.NewFakePair(spec.Stamps)
 			if err != nil {
 				return nil, err
 			}
@@ -84,9 +94,9 @@ func fakes(keep func(far io.Closer)) emulator.Options {
 			keep(far)
 			return near, nil
 		},
-		OpenTest: func() (ends [2]device.TestEnd, err error) {
+		OpenTest: func(stamps bool) (ends [2]device.TestEnd, err error) {
 			for i := range ends {
-				near, far, err := device.NewFakePair()
+				near, far, err := device.NewFakePair(stamps)
 				if err != nil {
 					return ends, err
 				}
@@ -251,6 +261,31 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Where the kernel refuses to stamp frames, or the caller wants none, every reply that depends on it says so.
+func TestReckonedArrivals(t *testing.T) {
+	for reason, change := range map[string]func(*emulator.Options){
+		"operation not permitted": func(o *emulator.Options) {
+			o.CheckStamps = func() error { return unix.EPERM }
+		},
+		"--stamps reckoned": func(o *emulator.Options) { o.Reckoned = "--stamps reckoned" },
+	} {
+		s := startWith(t, change)
+		s.ask(`{"id":1,"op":"add_switch","name":"s1"}`)
+		s.ask(`{"id":2,"op":"add_port","name":"p","pid":4242,"ifname":"e1"}`)
+		link := s.ask(`{"id":3,"op":"add_link","name":"l","a":{"port":"p"},"b":{"switch":"s1"},"a_to_b":{"delay_ns":0},"b_to_a":{"delay_ns":0}}`)
+		if said := `"stamps":"reckoned"`; !strings.Contains(link, said) {
+			t.Errorf("%s: the link does not say %s: %s", reason, said, link)
+		}
+		if hello, said := s.ask(`{"id":4,"op":"hello"}`), `"stamps":"reckoned","stamps_reason":"`+reason+`"`; !strings.Contains(hello, said) {
+			t.Errorf("hello does not say %s: %s", said, hello)
+		}
+		stats := s.ask(`{"id":5,"op":"stats"}`)
+		if !strings.Contains(stats, `"stamps":"reckoned","unmatched":0`) || strings.Count(stats, `"ingress_poll_delay":{"count":0`) != 2 {
+			t.Errorf("%s: got %s", reason, stats)
+		}
+	}
+}
+
 func TestOverlongLineIsRefusedAndTheNextOneServed(t *testing.T) {
 	s := start(t)
 	if reply := s.ask(strings.Repeat("x", maxLineBytes+10)); !strings.Contains(reply, "longer than") {
@@ -322,7 +357,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"id":1,"op":"set_link","name":"l","a_to_b":{"rate_bps":null}}`))
 	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"\\u0000\xff\"}"))
 	server := New("dev", io.Discard)
-	server.emulator = startEmulator(f, server)
+	server.emulator = startEmulator(f, server, func(*emulator.Options) {})
 	f.Fuzz(func(t *testing.T, line []byte) {
 		reply := server.Answer(line, false)
 		if !json.Valid(reply) || strings.Count(string(reply), "\n") != 1 {

@@ -65,8 +65,8 @@ var varies = map[string]string{
 	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`, "memory_locked": "true", "memory_locked_reason": `""`,
 	"kept_awake": "true", "kept_awake_reason": `""`,
 	"turns": "20", "yields": "0",
-	"timer_ns": "21000", "wake_ns": "14000", "write_ns": "2000",
-	"passed": "true", "reason": `""`, "echoes": "25", "min_ns": "1998000", "median_ns": "2004000",
+	"timer_ns": "21000",
+	"passed":   "true", "reason": `""`, "echoes": "25", "min_ns": "1998000", "median_ns": "2004000",
 }
 
 var id = regexp.MustCompile(`^\{"id":(\d+)`)

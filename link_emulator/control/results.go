@@ -17,15 +17,32 @@ type helloResult struct {
 	MemoryLockedReason string          `json:"memory_locked_reason"`
 	KeptAwake          bool            `json:"kept_awake"`
 	KeptAwakeReason    string          `json:"kept_awake_reason"`
+	Stamps             stamps          `json:"stamps"`
+	StampsReason       string          `json:"stamps_reason"`
 	PID                int             `json:"pid"`
 	Latencies          latenciesResult `json:"latencies"`
 	SelfTest           selfTestResult  `json:"self_test"`
 }
 
+// stamps is who tells when a frame came to an interface.
+type stamps string
+
+const (
+	kernel   stamps = "kernel"
+	reckoned stamps = "reckoned"
+)
+
+// stampsOf: reason is why arrivals are reckoned, empty where they are not.
+func stampsOf(reason string) stamps {
+	if reason != "" {
+		return reckoned
+	}
+	return kernel
+}
+
 type latenciesResult struct {
 	TimerNS int64 `json:"timer_ns"`
 	WakeNS  int64 `json:"wake_ns"`
-	WriteNS int64 `json:"write_ns"`
 }
 
 type selfTestResult struct {
@@ -48,6 +65,7 @@ type portResult struct {
 type linkResult struct {
 	Up      bool            `json:"up"`
 	AdminUp bool            `json:"admin_up"`
+	Stamps  stamps          `json:"stamps"`
 	AToB    directionResult `json:"a_to_b"`
 	BToA    directionResult `json:"b_to_a"`
 }
@@ -61,6 +79,7 @@ type directionResult struct {
 	Loss                *loss             `json:"loss"`
 	Seed                int64             `json:"seed"`
 	Offered             uint64            `json:"offered"`
+	Unmatched           uint64            `json:"unmatched"`
 	Frames              uint64            `json:"frames"`
 	Bytes               uint64            `json:"bytes"`
 	InFlight            int               `json:"in_flight"`
@@ -70,10 +89,11 @@ type directionResult struct {
 	Lateness            latenessResult    `json:"lateness"`
 }
 
-func newLinkResult(s fabric.LinkState) linkResult { return newLinkResultWith(s, false) }
-
-func newLinkResultWith(s fabric.LinkState, buckets bool) linkResult {
-	return linkResult{Up: s.Up, AdminUp: s.AdminUp, AToB: newDirectionResult(s.AToB, buckets), BToA: newDirectionResult(s.BToA, buckets)}
+func newLinkResult(s fabric.LinkState, stamps stamps, buckets bool) linkResult {
+	return linkResult{
+		Up: s.Up, AdminUp: s.AdminUp, Stamps: stamps,
+		AToB: newDirectionResult(s.AToB, buckets), BToA: newDirectionResult(s.BToA, buckets),
+	}
 }
 
 func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
@@ -86,6 +106,7 @@ func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
 		Loss:                newLoss(s.Params.Loss),
 		Seed:                s.Params.Seed,
 		Offered:             s.Offered,
+		Unmatched:           s.Unmatched,
 		Frames:              s.Frames,
 		Bytes:               s.Bytes,
 		InFlight:            s.InFlight,
@@ -109,28 +130,30 @@ type statsResult struct {
 	Ports            map[string]portStatsResult   `json:"ports"`
 	Switches         map[string]switchStatsResult `json:"switches"`
 	Partition        map[string]int               `json:"partition"`
+	Stamps           stamps                       `json:"stamps"`
+	Unmatched        uint64                       `json:"unmatched"`
 	Lateness         latenessResult               `json:"lateness"`
-	IngressPollDelay durationsResult              `json:"ingress_poll_delay"`
+	IngressPollDelay *durationsResult             `json:"ingress_poll_delay"`
 	Latencies        latenciesResult              `json:"latencies"`
 	Loop             loopResult                   `json:"loop"`
 	Buffers          buffersResult                `json:"buffers"`
 }
 
 type portStatsResult struct {
-	Alive            bool            `json:"alive"`
-	PID              int             `json:"pid"`
-	IfName           string          `json:"ifname"`
-	MAC              string          `json:"mac"`
-	MTU              int             `json:"mtu"`
-	ReceivedFrames   uint64          `json:"received_frames"`
-	ReceivedBytes    uint64          `json:"received_bytes"`
-	SentFrames       uint64          `json:"sent_frames"`
-	SentBytes        uint64          `json:"sent_bytes"`
-	Drops            portDrops       `json:"drops"`
-	TapDrops         *tapDrops       `json:"tap_drops"`
-	TapDropsError    string          `json:"tap_drops_error"`
-	Lateness         latenessResult  `json:"lateness"`
-	IngressPollDelay durationsResult `json:"ingress_poll_delay"`
+	Alive            bool             `json:"alive"`
+	PID              int              `json:"pid"`
+	IfName           string           `json:"ifname"`
+	MAC              string           `json:"mac"`
+	MTU              int              `json:"mtu"`
+	ReceivedFrames   uint64           `json:"received_frames"`
+	ReceivedBytes    uint64           `json:"received_bytes"`
+	SentFrames       uint64           `json:"sent_frames"`
+	SentBytes        uint64           `json:"sent_bytes"`
+	Drops            portDrops        `json:"drops"`
+	TapDrops         *tapDrops        `json:"tap_drops"`
+	TapDropsError    string           `json:"tap_drops_error"`
+	Lateness         latenessResult   `json:"lateness"`
+	IngressPollDelay *durationsResult `json:"ingress_poll_delay"`
 }
 
 type portDrops struct {
@@ -177,31 +200,33 @@ type buffersResult struct {
 	LimitBytes  int64 `json:"limit_bytes"`
 }
 
-func newStatsResult(s *emulator.Stats, buckets bool) statsResult {
+func newStatsResult(s *emulator.Stats, stamps stamps, buckets bool) statsResult {
 	result := statsResult{
 		Links:            make(map[string]linkResult, len(s.Fabric.Links)),
 		Ports:            make(map[string]portStatsResult, len(s.Ports)),
 		Switches:         make(map[string]switchStatsResult, len(s.Fabric.Switches)),
 		Partition:        s.Fabric.Partition,
+		Stamps:           stamps,
+		Unmatched:        s.Unmatched,
 		Lateness:         newLatenessResult(&s.Lateness, buckets),
-		IngressPollDelay: newDurationsResult(&s.IngressPollDelay, buckets),
+		IngressPollDelay: newPollDelayResult(&s.IngressPollDelay, stamps, buckets),
 		Latencies:        latenciesResult(s.Latencies),
 		Loop:             loopResult(s.Loop),
 		Buffers:          buffersResult(s.Buffers),
 	}
 	for name, link := range s.Fabric.Links {
-		result.Links[name] = newLinkResultWith(link, buckets)
+		result.Links[name] = newLinkResult(link, stamps, buckets)
 	}
 	for name, sw := range s.Fabric.Switches {
 		result.Switches[name] = switchStatsResult(sw)
 	}
 	for name, p := range s.Ports {
-		result.Ports[name] = newPortStatsResult(p, s.Fabric.Ports[name])
+		result.Ports[name] = newPortStatsResult(p, s.Fabric.Ports[name], stamps)
 	}
 	return result
 }
 
-func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStatsResult {
+func newPortStatsResult(p emulator.PortStats, counted fabric.PortState, stamps stamps) portStatsResult {
 	return portStatsResult{
 		Alive:            counted.Alive,
 		PID:              p.PID,
@@ -216,7 +241,7 @@ func newPortStatsResult(p emulator.PortStats, counted fabric.PortState) portStat
 		TapDrops:         newTapDrops(p.Kernel),
 		TapDropsError:    p.KernelError,
 		Lateness:         newLatenessResult(&counted.Lateness, false),
-		IngressPollDelay: newDurationsResult(&p.IngressPollDelay, false),
+		IngressPollDelay: newPollDelayResult(&p.IngressPollDelay, stamps, false),
 	}
 }
 
@@ -230,6 +255,15 @@ func newTapDrops(d *device.Drops) *tapDrops {
 
 func newLatenessResult(l *fabric.Lateness, buckets bool) latenessResult {
 	return latenessResult{newDurationsResult(&l.Histogram, buckets), l.EarlyMaxNS, l.TooEarly}
+}
+
+// newPollDelayResult is null where the kernel stamps frames: lateness contains how long they waited.
+func newPollDelayResult(h *histogram.Histogram, stamps stamps, buckets bool) *durationsResult {
+	if stamps == kernel {
+		return nil
+	}
+	result := newDurationsResult(h, buckets)
+	return &result
 }
 
 func newDurationsResult(h *histogram.Histogram, buckets bool) durationsResult {

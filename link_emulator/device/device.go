@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/stamp"
 )
 
 // Device is a network interface that is read and written one Ethernet frame per call.
@@ -17,6 +19,7 @@ type Device interface {
 	Read(buffer []byte) (int, unix.Errno)
 	Write(frame []byte) unix.Errno
 	Close() error
+	Stamps() *stamp.Ring // of the frames that Read returns; nil: there are none
 	KernelDrops() (Drops, error)
 }
 

@@ -20,7 +20,7 @@ func TestParseDrops(t *testing.T) {
 }
 
 func TestFakeKeepsTheContract(t *testing.T) {
-	near, far, err := NewFakePair()
+	near, far, err := NewFakePair(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,19 +4,42 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/stamp"
 )
 
 // Fake is one end of a socket pair that keeps frame boundaries. It uses real file descriptors, so that the event loop
 // can be tested without root, and satisfies the contract of Device.
-type Fake struct{ frameFD }
+type Fake struct {
+	frameFD
+	stamps   *stamp.Ring // of what is read here
+	stamping *stamp.Ring // of what is written here
+}
 
-// NewFakePair makes both ends: the emulator's and the host's.
-func NewFakePair() (emulator, host *Fake, err error) {
+// NewFakePair makes both ends: the emulator's and the host's. stamps: the frames of the host are stamped.
+func NewFakePair(stamps bool) (emulator, host *Fake, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
-	return &Fake{frameFD(fds[0])}, &Fake{frameFD(fds[1])}, nil
+	emulator, host = &Fake{frameFD: frameFD(fds[0])}, &Fake{frameFD: frameFD(fds[1])}
+	if stamps {
+		emulator.stamps = stamp.NewInMemory(stampedFrames)
+		host.stamping = emulator.stamps
+	}
+	return emulator, host, nil
+}
+
+// Stamps implements Device.
+func (f *Fake) Stamps() *stamp.Ring { return f.stamps }
+
+// Write stamps the frame as a TAP's program does, and drops it where the program would.
+func (f *Fake) Write(frame []byte) unix.Errno {
+	if f.stamping != nil && !f.stamping.Put(frame, clock.Now()) {
+		return 0
+	}
+	return f.frameFD.Write(frame)
 }
 
 // Read is a frame or EAGAIN; the end of the stream (the other end was closed) is EBADFD, as a TAP that was deleted

@@ -13,11 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/stamp"
 )
 
 // TxQueueLen is the length of a TAP's queue towards the emulator, in frames. It fills only while the data thread cannot
 // read: at 400,000 frames/s it covers 25 ms.
 const TxQueueLen = 10_000
+
+// stampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at the
+// same time: a frame that has a stamp must find one.
+const stampedFrames = TxQueueLen - 128
 
 // Range of the MTU: the minimum of IPv4 (RFC 791), and the maximum of the tun driver (65535 less the Ethernet header).
 const (
@@ -32,13 +37,15 @@ type TapSpec struct {
 	IfName string // 1..15 bytes
 	MAC    net.HardwareAddr
 	MTU    int
+	Stamps bool // the kernel is to stamp the frames; see package stamp
 }
 
 // Tap is a TAP interface in some network namespace. It is not persistent: it disappears when the fd is closed. While
 // the fd is open, the interface has carrier and its namespace stays alive.
 type Tap struct {
 	frameFD
-	pid int
+	pid    int
+	stamps *stamp.Ring
 }
 
 // OpenTap creates the interface, which is down until it is brought up. The device node is opened inside the namespace:
@@ -61,11 +68,35 @@ func openHere(spec TapSpec) (*Tap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
 	}
-	if err := configure(fd, spec); err != nil {
-		unix.Close(fd)
-		return nil, err
+	tap := &Tap{frameFD: frameFD(fd), pid: spec.PID}
+	err = configure(fd, spec)
+	if err == nil && spec.Stamps {
+		err = tap.stamp() // before the interface is up: no frame is without a stamp
 	}
-	return &Tap{frameFD: frameFD(fd), pid: spec.PID}, nil
+	if err != nil {
+		return nil, errors.Join(err, tap.Close())
+	}
+	return tap, nil
+}
+
+// stamp lets the kernel stamp the frames from now on.
+func (t *Tap) stamp() (err error) {
+	if t.stamps, err = stamp.Open(stampedFrames); err != nil {
+		return err
+	}
+	return t.stamps.Attach(t.FD())
+}
+
+// Stamps implements Device.
+func (t *Tap) Stamps() *stamp.Ring { return t.stamps }
+
+// Close implements Device. The interface goes first, so that nothing writes to the ring.
+func (t *Tap) Close() error {
+	err := t.frameFD.Close()
+	if t.stamps != nil {
+		err = errors.Join(err, t.stamps.Close())
+	}
+	return err
 }
 
 // configure attaches fd to a new interface. IFF_VNET_HDR is not set: with it a read may return a 64 KiB GSO frame, so

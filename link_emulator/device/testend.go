@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/stamp"
 )
 
 // TestEnd is a device and its host side: frames written to one are read from the other.
@@ -18,9 +20,12 @@ type packet struct{ frameFD }
 // KernelDrops is not used.
 func (packet) KernelDrops() (Drops, error) { return Drops{}, nil }
 
+// Stamps is not used.
+func (packet) Stamps() *stamp.Ring { return nil }
+
 // OpenTestEnds creates two TAPs that are up, each with a packet socket on its interface, in a network namespace of
-// their own that disappears when they are closed.
-func OpenTestEnds() (ends [2]TestEnd, err error) {
+// their own that disappears when they are closed. stamps: the kernel is to stamp their frames.
+func OpenTestEnds(stamps bool) (ends [2]TestEnd, err error) {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and no other code runs in that namespace
@@ -29,7 +34,7 @@ func OpenTestEnds() (ends [2]TestEnd, err error) {
 			return
 		}
 		for i := range ends {
-			if ends[i], err = openTestEnd(i); err != nil {
+			if ends[i], err = openTestEnd(i, stamps); err != nil {
 				done <- err
 				return
 			}
@@ -49,8 +54,8 @@ func OpenTestEnds() (ends [2]TestEnd, err error) {
 	return ends, nil
 }
 
-func openTestEnd(number int) (end TestEnd, err error) {
-	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)}, MTU: 1500}
+func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
+	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)}, MTU: 1500, Stamps: stamps}
 	tap, err := openHere(spec)
 	if err != nil {
 		return end, err

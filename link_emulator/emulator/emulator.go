@@ -14,6 +14,7 @@ import (
 	"containernet-env/link_emulator/framepool"
 	"containernet-env/link_emulator/loop"
 	"containernet-env/link_emulator/netns"
+	"containernet-env/link_emulator/stamp"
 )
 
 // Default sizes of the frame memory: the limit covers 2 s of one link at 1 Gbit/s; the reserve is mapped at start.
@@ -38,10 +39,12 @@ type PortDown struct {
 // Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
-	OpenTap     func(device.TapSpec) (device.Device, error) // default: a TAP of the kernel
-	OpenTest    func() ([2]device.TestEnd, error)           // for the self-test; default: TAPs of the kernel
-	PortDown    func(PortDown)                              // called on the data thread: it must not block
-	Failed      func(error)                                 // called, at most once, when the data path cannot go on
+	Reckoned    string                                       // why the kernel shall not stamp frames; empty: it shall, if it can
+	CheckStamps func() error                                 // whether it can; default: stamp.Check
+	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
+	OpenTest    func(stamps bool) ([2]device.TestEnd, error) // for the self-test; default: TAPs of the kernel
+	PortDown    func(PortDown)                               // called on the data thread: it must not block
+	Failed      func(error)                                  // called, at most once, when the data path cannot go on
 }
 
 // Emulator is a running emulator. Make it with Start.
@@ -50,6 +53,7 @@ type Emulator struct {
 	loop     *loop.Loop
 	pool     *framepool.Pool
 	grant    loop.Grant
+	reckoned string
 	selfTest SelfTest
 	openTap  func(device.TapSpec) (device.Device, error)
 	down     func(PortDown)
@@ -72,7 +76,7 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, starts the data thread, measures the machine's latencies and runs the self-test, in some
+// Start maps the frame memory, tries the kernel's stamps, starts the data thread, measures the machine's latencies and runs the self-test, in some
 // 100 ms. A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
@@ -84,18 +88,27 @@ func Start(options Options) (*Emulator, error) {
 	if options.OpenTest == nil {
 		options.OpenTest = device.OpenTestEnds
 	}
+	if options.CheckStamps == nil {
+		options.CheckStamps = stamp.Check
+	}
+	if options.Reckoned == "" {
+		if err := options.CheckStamps(); err != nil {
+			options.Reckoned = err.Error()
+		}
+	}
 	pool, err := framepool.New(options.BufferBytes, min(reserveBytes, options.BufferBytes/4))
 	if err != nil {
 		return nil, err
 	}
 	e := &Emulator{
-		fabric:  fabric.New(pool),
-		pool:    pool,
-		openTap: options.OpenTap,
-		down:    options.PortDown,
-		ports:   map[string]*port{},
+		fabric:   fabric.New(pool),
+		pool:     pool,
+		reckoned: options.Reckoned,
+		openTap:  options.OpenTap,
+		down:     options.PortDown,
+		ports:    map[string]*port{},
 	}
-	if e.loop, err = loop.New(e.fabric, options.Failed); err != nil {
+	if e.loop, err = loop.New(e.fabric, e.reckoned == "", options.Failed); err != nil {
 		return nil, err
 	}
 	if e.grant, err = e.loop.Start(); err != nil {
@@ -114,6 +127,9 @@ func (e *Emulator) Stop() {
 
 // Grant is what the kernel granted the data thread.
 func (e *Emulator) Grant() loop.Grant { return e.grant }
+
+// Reckoned is why the arrival of frames is reckoned from when they are read; empty: the kernel stamps them.
+func (e *Emulator) Reckoned() string { return e.reckoned }
 
 // Now waits for the data thread's next turn and returns its time.
 func (e *Emulator) Now() int64 { return e.loop.Do(func(int64) {}) }
@@ -148,7 +164,9 @@ func (e *Emulator) AddPort(spec PortSpec) (PortSpec, int64, error) {
 	if err != nil {
 		return spec, 0, err
 	}
-	tap, err := e.openTap(device.TapSpec{PID: spec.PID, PIDFD: pidfd, IfName: spec.IfName, MAC: spec.MAC, MTU: spec.MTU})
+	tap, err := e.openTap(device.TapSpec{
+		PID: spec.PID, PIDFD: pidfd, IfName: spec.IfName, MAC: spec.MAC, MTU: spec.MTU, Stamps: e.reckoned == "",
+	})
 	if err != nil {
 		unix.Close(pidfd)
 		return spec, 0, err

@@ -12,7 +12,8 @@ type Stats struct {
 	Fabric           fabric.State
 	Ports            map[string]PortStats
 	Lateness         fabric.Lateness     // of all links together
-	IngressPollDelay histogram.Histogram // of all ports together
+	Unmatched        uint64              // likewise
+	IngressPollDelay histogram.Histogram // of all ports together; empty where the kernel stamps frames
 	Latencies        loop.Latencies
 	Loop             loop.Counts
 	Buffers          BufferStats
@@ -54,6 +55,7 @@ func (e *Emulator) Stats(reset bool) (*Stats, int64) {
 	for _, link := range stats.Fabric.Links {
 		stats.Lateness.Add(&link.AToB.Lateness)
 		stats.Lateness.Add(&link.BToA.Lateness)
+		stats.Unmatched += link.AToB.Unmatched + link.BToA.Unmatched
 	}
 	for name, p := range stats.Ports {
 		stats.IngressPollDelay.Add(&p.IngressPollDelay)

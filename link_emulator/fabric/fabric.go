@@ -1,7 +1,7 @@
 // Package fabric is the network inside the emulator: ports, learning switches and links, and the frames in flight
 // between them.
 //
-// It does no I/O and has no clock. Frames enter through Ingress with the time they were read, move from link to link at
+// It does no I/O and has no clock. Frames enter through Ingress with the time of their arrival, move from link to link at
 // their scheduled times, and leave through the Sink of a port. A frame enters its next link at its due time on the
 // previous one, however late the caller is, so lateness does not accumulate over hops.
 //
@@ -30,10 +30,9 @@ const (
 )
 
 // Sink takes the frames that reach a port, at or after dueNS, the time at which the port's host should get them. frame
-// is valid only during the call. lateNS is how long after dueNS the host gets the frame; earlyNS bounds how long before
-// dueNS it may have got it (negative: it was not early).
+// is valid only during the call. lateNS is how long after dueNS it was handed to the host; negative: before.
 type Sink interface {
-	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS, earlyNS int64)
+	Deliver(frame []byte, dueNS int64) (outcome Outcome, lateNS int64)
 }
 
 // Fabric is the graph and everything that travels on it. Make it with New.
@@ -58,9 +57,9 @@ func New(pool *framepool.Pool) *Fabric {
 	}
 }
 
-// Ingress takes a frame from the port's host, read at nowNS. The frame is copied; see Room. Call Advance(nowNS) first,
-// so that frames due earlier enter shared links earlier.
-func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
+// Ingress takes a frame that came from the port's host at arrivedNS, which may be long ago. The frame is copied; see
+// Room. Call Advance first, so that frames due earlier enter shared links earlier.
+func (f *Fabric) Ingress(port *Port, frame []byte, arrivedNS int64) {
 	port.received.add(len(frame))
 	switch {
 	case len(frame) < headerBytes:
@@ -70,7 +69,14 @@ func (f *Fabric) Ingress(port *Port, frame []byte, nowNS int64) {
 	case port.out == nil:
 		port.dropped.NoLink++
 	default:
-		f.offerNew(port, frame, nowNS)
+		f.offerNew(port, frame, arrivedNS)
+	}
+}
+
+// Unmatched counts a frame of the port's host whose time of arrival is only a bound, on the link that it enters next.
+func (f *Fabric) Unmatched(port *Port) {
+	if port.out != nil {
+		port.out.unmatched++
 	}
 }
 
@@ -156,8 +162,8 @@ func (f *Fabric) arrive(d *Direction, frame model.Frame) {
 	case f.separated(f.pool.Owner(handle), port.id):
 		d.drop(DropPartition)
 	default:
-		outcome, lateNS, earlyNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
-		d.lateness.Record(lateNS, earlyNS)
+		outcome, lateNS := port.sink.Deliver(f.pool.Frame(handle, bytes), frame.DueNS)
+		d.lateness.Record(lateNS)
 		switch outcome {
 		case Delivered:
 			d.delivered.add(bytes)

@@ -33,14 +33,14 @@ type delivery struct {
 	frame string
 }
 
-func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64, int64) {
+func (s *fakeSink) Deliver(frame []byte, dueNS int64) (Outcome, int64) {
 	if s.check != nil {
 		s.check(dueNS)
 	}
 	if s.outcome == Delivered {
 		s.frames = append(s.frames, delivery{dueNS, string(frame)})
 	}
-	return s.outcome, s.lateNS, -s.lateNS
+	return s.outcome, s.lateNS
 }
 
 func newNetwork(t *testing.T) *network {

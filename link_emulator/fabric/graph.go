@@ -289,7 +289,8 @@ func (f *Fabric) State() State {
 func (f *Fabric) Reset(nowNS int64) {
 	for _, link := range f.links {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
-			d.offered, d.delivered, d.drops, d.lateness = uint64(d.line.Len()), tally{}, [dropCauses]uint64{}, Lateness{}
+			d.offered, d.unmatched, d.delivered, d.drops = uint64(d.line.Len()), 0, tally{}, [dropCauses]uint64{}
+			d.lateness = Lateness{}
 			d.line.ResetHighWater(nowNS)
 		}
 	}

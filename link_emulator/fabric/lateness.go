@@ -8,17 +8,15 @@ const tooEarlyNS = int64(20e3)
 // Lateness is how much after, or before, their scheduled times frames reached hosts. The zero value is empty and ready.
 type Lateness struct {
 	histogram.Histogram        // how late; an early frame counts as 0
-	EarlyMaxNS          int64  // upper bound of how early a frame came
-	TooEarly            uint64 // frames that may have come more than tooEarlyNS early
+	EarlyMaxNS          int64  // the most by which one was early
+	TooEarly            uint64 // frames that were more than tooEarlyNS early
 }
 
-// Record counts one frame; see Sink for what the two are.
-func (l *Lateness) Record(lateNS, earlyNS int64) {
+// Record counts one frame; negative: it was early.
+func (l *Lateness) Record(lateNS int64) {
 	l.Histogram.Record(lateNS)
-	if earlyNS > l.EarlyMaxNS {
-		l.EarlyMaxNS = earlyNS
-	}
-	if earlyNS > tooEarlyNS {
+	l.EarlyMaxNS = max(l.EarlyMaxNS, -lateNS)
+	if -lateNS > tooEarlyNS {
 		l.TooEarly++
 	}
 }

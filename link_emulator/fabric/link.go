@@ -41,6 +41,7 @@ type Direction struct {
 	order    uint64
 
 	offered   uint64
+	unmatched uint64
 	delivered tally
 	drops     [dropCauses]uint64
 	lateness  Lateness
@@ -86,6 +87,7 @@ func (f *Fabric) cut(l *Link, nowNS int64) {
 type DirectionState struct {
 	Params              model.Params // with the default queue limit filled in
 	Offered             uint64       // frames that came to the direction
+	Unmatched           uint64       // those of them whose time of arrival is only a bound; see Fabric.Unmatched
 	Frames              uint64       // frames that arrived at its far end
 	Bytes               uint64       // their bytes
 	InFlight            int          // frames that are waiting or in flight
@@ -113,13 +115,14 @@ func (d *Direction) state() DirectionState {
 		drops[dropNames[cause]] = n
 	}
 	state := DirectionState{
-		Params:   d.line.Params(),
-		Offered:  d.offered,
-		Frames:   d.delivered.frames,
-		Bytes:    d.delivered.bytes,
-		InFlight: d.line.Len(),
-		Drops:    drops,
-		Lateness: d.lateness,
+		Params:    d.line.Params(),
+		Offered:   d.offered,
+		Unmatched: d.unmatched,
+		Frames:    d.delivered.frames,
+		Bytes:     d.delivered.bytes,
+		InFlight:  d.line.Len(),
+		Drops:     drops,
+		Lateness:  d.lateness,
 	}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"testing"
-	"time"
 
 	"containernet-env/link_emulator/model"
 )
@@ -26,43 +25,18 @@ func TestWindowHasTheQuantilesOfTheLastValues(t *testing.T) {
 	}
 }
 
-// One short outlier among the wake-ups bounds the compensation.
-func TestCompensationIsBoundedByTheShortestWakeUp(t *testing.T) {
-	var l latencies
-	for range 63 {
-		l.wakeTook(40_000)
-	}
-	l.wakeTook(3_000)
-	if got := l.now.WakeNS; got != 3_000+earlyNS {
-		t.Errorf("got %d, want %d", got, 3_000+earlyNS)
-	}
-}
-
-func TestLatenciesAreMeasured(t *testing.T) {
-	r := newRig(t, 2, model.Params{DelayNS: int64(200e3)})
-	for range 60 {
-		r.send(0, testFrame(0, "x"))
-		r.receive(1)
-	}
-	var got Latencies
-	r.Do(func(int64) { got = r.Latencies() })
-	if got.TimerNS <= 0 || got.TimerNS > maxTimerNS || got.WakeNS <= 0 || got.WriteNS <= 0 || got.WriteNS > maxWriteNS {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestProbesEndWithTheLoop(t *testing.T) {
-	r := newRig(t, 1, model.Params{})
-	r.Stop()
-	ended := make(chan struct{})
-	go func() {
-		r.probeWakeUps(make(chan struct{}))
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(deadline):
-		t.Fatal("it keeps running")
+func TestTimerLatencyIsMeasured(t *testing.T) {
+	for _, stamps := range []bool{true, false} {
+		r := newRig(t, stamps, 2, model.Params{DelayNS: int64(200e3)})
+		for range 60 {
+			r.send(0, testFrame(0, "x"))
+			r.receive(1)
+		}
+		var got Latencies
+		r.Do(func(int64) { got = r.Latencies() })
+		if got.TimerNS <= 0 || got.TimerNS > maxTimerNS || (got.WakeNS > 0) == stamps || got.WakeNS > maxShiftNS {
+			t.Errorf("stamps %v: got %+v", stamps, got)
+		}
 	}
 }
 

@@ -42,7 +42,6 @@ type Loop struct {
 	epoll  int
 	timer  int
 	wake   int // eventfd
-	probe  int // eventfd; see probeWakeUps
 	qos    int // see limitCStates
 
 	sources    []*source // by index; nil: free
@@ -56,10 +55,10 @@ type Loop struct {
 	armedNS    int64 // what the timer is set to, expired or not; 0: not set
 	polledNS   int64 // when the devices were last polled
 	idleDebt   idleDebt
+	coreLeaves coreLeaves
 	busyWait   busyWait
-	shiftNS    int64 // how much earlier than their read the frames of this turn arrived
-	latency    latencies
-	pollDelays pollDelays
+	timerTook  timerLatency
+	reckoning  *reckoning // nil: the kernel stamps all frames
 	counts     Counts
 	grant      Grant
 	failed     func(error)
@@ -92,10 +91,10 @@ type source struct {
 	port       *Port
 }
 
-// New makes a loop over a fabric. failed is called, at most once, when the loop cannot go on.
-func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
-	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, probe: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
-	l.pollDelays.schedstat = -1
+// New makes a loop over a fabric. stamps: the devices have stamps; else the arrival of their frames is reckoned. failed is
+// called, at most once, when the loop cannot go on.
+func New(f *fabric.Fabric, stamps bool, failed func(error)) (*Loop, error) {
+	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -108,11 +107,15 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 		l.closeAll()
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	if l.probe, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		l.closeAll()
-		return nil, fmt.Errorf("eventfd: %w", err)
+	kinds := map[int]kind{l.timer: kindTimer, l.wake: kindWake}
+	if !stamps {
+		if l.reckoning, err = newReckoning(); err != nil {
+			l.closeAll()
+			return nil, err
+		}
+		kinds[l.reckoning.probe] = kindProbe
 	}
-	for fd, kind := range map[int]kind{l.timer: kindTimer, l.wake: kindWake, l.probe: kindProbe} {
+	for fd, kind := range kinds {
 		if _, err := l.watch(fd, &source{kind: kind}); err != nil {
 			l.closeAll()
 			return nil, err
@@ -122,7 +125,11 @@ func New(f *fabric.Fabric, failed func(error)) (*Loop, error) {
 }
 
 func (l *Loop) closeAll() {
-	for _, fd := range [...]int{l.epoll, l.timer, l.wake, l.qos, l.pollDelays.schedstat} { // not the probe's: its goroutine may still write to it
+	fds := []int{l.epoll, l.timer, l.wake, l.qos}
+	if l.reckoning != nil {
+		fds = append(fds, l.reckoning.schedstat) // not the probe's: its goroutine may still write to it
+	}
+	for _, fd := range fds {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -151,16 +158,20 @@ func (l *Loop) Start() (Grant, error) {
 			l.grant.AwakeReason = err.Error()
 		}
 		l.grant.Awake = err == nil
-		l.pollDelays.schedstat = openSchedstat()
+		if l.reckoning != nil {
+			l.reckoning.schedstat = openSchedstat()
+		}
 		ready <- nil
 		l.run()
 	}()
 	if err := <-ready; err != nil {
 		return l.grant, err
 	}
-	measured := make(chan struct{})
-	go l.probeWakeUps(measured)
-	<-measured
+	if l.reckoning != nil {
+		measured := make(chan struct{})
+		go l.reckoning.probeWakeUps(measured, l.stopped)
+		<-measured
+	}
 	return l.grant, nil
 }
 
@@ -202,15 +213,21 @@ func (l *Loop) Counts() Counts { return l.counts }
 func (l *Loop) ResetCounts() { l.counts = Counts{} }
 
 // Latencies are the current ones. Must be called inside Do.
-func (l *Loop) Latencies() Latencies { return l.latency.now }
+func (l *Loop) Latencies() Latencies {
+	latencies := Latencies{TimerNS: l.timerTook.ns}
+	if l.reckoning != nil {
+		latencies.WakeNS = l.reckoning.wakeNS
+	}
+	return latencies
+}
 
 // run alternates between moving frames, pinned, and carrying out requests, unpinned, because requests may block
 // briefly.
 func (l *Loop) run() {
 	defer close(l.stopped)
 	defer l.closeAll()
-	l.pollDelays.polledNS = clock.Now()
-	l.idleDebt.sinceNS = l.pollDelays.polledNS
+	l.idleDebt.sinceNS = clock.Now()
+	l.reckoning.polled(l.idleDebt.sinceNS, 0)
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
@@ -237,17 +254,17 @@ func (l *Loop) turn() (requests bool, err error) {
 	l.counts.Turns++
 	beforeNS := clock.Now()
 	l.idleDebt.noteBusy(beforeNS)
+	l.reckoning.begin()
 	n, slept, err := l.await(beforeNS)
 	if err != nil {
 		return false, err
 	}
 	nowNS := clock.Now()
 	awokeNS := nowNS
-	l.shiftNS = 0
 	if slept {
-		l.shiftNS = l.measureWakeUp(n, beforeNS, nowNS)
+		l.measureWakeUp(n, beforeNS, nowNS)
 	}
-	if slept && nowNS-beforeNS > switchNS && l.pollDelays.leftCore() {
+	if slept && nowNS-beforeNS > switchNS && l.coreLeaves.waited() {
 		l.idleDebt.noteIdle(nowNS)
 	}
 	if l.idleDebt.mostlyBusy() {
@@ -257,7 +274,7 @@ func (l *Loop) turn() (requests bool, err error) {
 		nowNS = clock.Now()
 		l.idleDebt.noteIdle(nowNS)
 	}
-	l.advance(nowNS)
+	l.fabric.Advance(nowNS)
 	for i := range l.events[:n] {
 		event := &l.events[i]
 		s := l.sources[event.Fd]
@@ -275,20 +292,28 @@ func (l *Loop) turn() (requests bool, err error) {
 			requests = true
 		case kindWake:
 			requests = true
-		case kindTimer, kindProbe: // served by advance and measureWakeUp
+		case kindTimer, kindProbe: // served by Advance and measureWakeUp
 		}
 	}
-	l.advance(clock.Now())
-	if slept {
-		l.pollDelays.noteWake(beforeNS, awokeNS, n)
-	}
-	l.recordPollDelays(n)
+	l.fabric.Advance(clock.Now())
+	l.reckoning.end(l, n, slept, beforeNS, awokeNS, l.coreLeaves.inWait)
 	l.moved = n > 0
 	return requests, nil
 }
 
-// advance delivers what is due. It begins earlier by the time that a write takes.
-func (l *Loop) advance(nowNS int64) { l.fabric.Advance(nowNS + l.latency.now.WriteNS) }
+// measureWakeUp records how long it took to wake at nowNS, if a single timer or probe woke the thread.
+func (l *Loop) measureWakeUp(n int, asleepNS, nowNS int64) {
+	woke := kindDevice
+	if n == 1 {
+		if s := l.sources[l.events[0].Fd]; s != nil && s.generation == l.events[0].Pad {
+			woke = s.kind
+		}
+	}
+	if woke == kindTimer && l.armedNS > asleepNS {
+		l.timerTook.took(nowNS - l.armedNS)
+	}
+	l.reckoning.awoke(asleepNS, nowNS, woke == kindProbe)
+}
 
 // await returns the number of events. It returns at once if a frame is due soon or if there are events. Otherwise it
 // sets the timer to when the thread must run for the next frame, and sleeps. After a turn with events it polls before
@@ -296,11 +321,9 @@ func (l *Loop) advance(nowNS int64) { l.fabric.Advance(nowNS + l.latency.now.Wri
 func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 	dueNS, some := l.fabric.NextDue() // 0 when nothing is due
 	if some {
-		dueNS -= l.latency.now.WriteNS
-		dueNS -= l.busyWait.lead(nowNS, dueNS, l.latency.now.TimerNS)
+		dueNS -= l.busyWait.lead(nowNS, dueNS, l.timerTook.ns)
 	}
 	soon := some && dueNS <= nowNS+soonNS
-	l.pollDelays.sinceNS = l.pollDelays.polledNS
 	if soon && nowNS-l.polledNS < pollIntervalNS {
 		return 0, false, nil
 	}
@@ -311,7 +334,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 			return 0, false, fmt.Errorf("epoll_wait: %w", errno)
 		}
 		if errno == 0 {
-			l.pollDelays.notePoll(nowNS, n)
+			l.reckoning.polled(nowNS, n)
 		}
 		if soon || n > 0 {
 			return n, false, nil
@@ -323,7 +346,7 @@ func (l *Loop) await(nowNS int64) (n int, slept bool, err error) {
 		}
 		l.armedNS = dueNS
 	}
-	l.pollDelays.noteSleep()
+	l.coreLeaves.waits()
 	var errno unix.Errno
 	n, errno = l.wait(-1)
 	if errno != 0 && errno != unix.EINTR {
@@ -350,8 +373,8 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 // meanwhile go out first, so that frames enter a shared link in the order of their times.
 func (l *Loop) read(port *Port) bool {
 	for range readBatch {
-		nowNS := clock.Now() // before the read, so that its duration does not count
-		l.advance(nowNS)
+		nowNS := clock.Now()
+		l.fabric.Advance(nowNS)
 		buffer := l.fabric.Room(port.fabricPort)
 		if buffer == nil {
 			buffer = l.scratch[:]
@@ -359,27 +382,18 @@ func (l *Loop) read(port *Port) bool {
 		length, errno := port.device.Read(buffer)
 		switch errno {
 		case 0:
-			port.readNS = nowNS - l.shiftNS
-			l.fabric.Ingress(port.fabricPort, buffer[:length], nowNS-l.shiftNS)
+			arrivedNS := port.arrival(buffer[:length], length == len(buffer), nowNS)
+			l.fabric.Ingress(port.fabricPort, buffer[:length], arrivedNS)
 		case unix.EAGAIN, unix.EINTR:
+			port.release(nowNS, errno == unix.EAGAIN)
 			return true
 		default:
 			port.gone = errno
 			return false
 		}
 	}
+	port.release(clock.Now(), false)
 	return true
-}
-
-// recordPollDelays records, for each device that was read in this turn, how long its frames can have waited.
-func (l *Loop) recordPollDelays(n int) {
-	for i := range l.events[:n] {
-		s := l.sources[l.events[i].Fd]
-		if s != nil && s.kind == kindDevice && s.port.readNS != 0 {
-			s.port.pollDelay.Record(s.port.readNS - l.pollDelays.sinceNS)
-			s.port.readNS = 0
-		}
-	}
 }
 
 // handleRequests removes ports that have died and empties the mailbox.

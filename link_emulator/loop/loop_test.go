@@ -33,15 +33,15 @@ type rig struct {
 	died   chan string
 }
 
-// newRig joins count hosts to one switch by links of the given parameters.
-func newRig(t *testing.T, count int, params model.Params) *rig {
+// newRig joins count hosts to one switch by links of the given parameters. stamps: their devices have stamps.
+func newRig(t *testing.T, stamps bool, count int, params model.Params) *rig {
 	t.Helper()
 	pool, err := framepool.New(8<<20, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rig{t: t, fabric: fabric.New(pool), died: make(chan string, count)}
-	if r.Loop, err = New(r.fabric, func(err error) { t.Errorf("the loop failed: %v", err) }); err != nil {
+	if r.Loop, err = New(r.fabric, stamps, func(err error) { t.Errorf("the loop failed: %v", err) }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Start(); err != nil {
@@ -71,7 +71,7 @@ func (r *rig) must(fn func(nowNS int64) error) {
 
 func (r *rig) attach(name string, pidfd int, params model.Params) {
 	r.t.Helper()
-	near, far, err := device.NewFakePair()
+	near, far, err := device.NewFakePair(r.reckoning == nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -126,35 +126,114 @@ func (r *rig) waitReadable(d device.Device) {
 
 func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 	const delayNS = int64(2e6)
-	r := newRig(t, 2, model.Params{DelayNS: delayNS})
-	var late []int64
-	for i := range 50 {
-		sentNS := clock.Now()
-		r.send(0, testFrame(0, fmt.Sprint(i)))
-		payload, atNS := r.receive(1)
-		if payload != fmt.Sprint(i) {
-			t.Fatalf("got frame %q, want %d", payload, i)
+	for mostEarlyNS, stamps := range map[int64]bool{0: true, maxEarlyNS: false} {
+		r := newRig(t, stamps, 2, model.Params{DelayNS: delayNS})
+		var late []int64
+		for i := range 50 {
+			sentNS := clock.Now()
+			r.send(0, testFrame(0, fmt.Sprint(i)))
+			payload, atNS := r.receive(1)
+			if payload != fmt.Sprint(i) {
+				t.Fatalf("got frame %q, want %d", payload, i)
+			}
+			lateNS := atNS - sentNS - 2*delayNS
+			if lateNS < -mostEarlyNS {
+				t.Fatalf("stamps %v: frame %d came %d ns early", stamps, i, -lateNS)
+			}
+			late = append(late, lateNS)
 		}
-		lateNS := atNS - sentNS - 2*delayNS
-		if lateNS < -maxEarlyNS {
-			t.Fatalf("frame %d came %d ns early", i, -lateNS)
+		slices.Sort(late)
+		if median := late[len(late)/2]; median > int64(2e6) {
+			t.Errorf("stamps %v: median lateness %d ns, want less than 2 ms even on a busy machine", stamps, median)
 		}
-		late = append(late, lateNS)
+		if got := r.link("h1").BToA.Lateness; got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS != 0 {
+			t.Errorf("stamps %v: lateness was recorded %d times, want 50, %d too early, at most %d ns", stamps, got.Count(), got.TooEarly, got.EarlyMaxNS)
+		}
 	}
-	slices.Sort(late)
-	if median := late[len(late)/2]; median > int64(2e6) {
-		t.Errorf("median lateness %d ns, want less than 2 ms even on a busy machine", median)
-	}
+}
+
+func (r *rig) link(name string) (state fabric.LinkState) {
+	r.t.Helper()
+	r.must(func(int64) (err error) {
+		state, err = r.fabric.LinkState(name)
+		return err
+	})
+	return state
+}
+
+// With stamps, lateness contains the time for which a frame waited to be read, and those behind it are as late.
+func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
+	const delayNS, frames, away = int64(1e6), 20, 30 * time.Millisecond
+	r := newRig(t, true, 2, model.Params{DelayNS: delayNS})
+	sentNS := clock.Now()
 	r.Do(func(int64) {
-		link, err := r.fabric.LinkState("h1")
-		if got := link.BToA.Lateness; err != nil || got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS > maxWriteNS {
-			t.Errorf("lateness was recorded %d times, want 50, %d too early, at most %d ns (%v)", got.Count(), got.TooEarly, got.EarlyMaxNS, err)
+		for i := range frames {
+			r.send(0, testFrame(1, fmt.Sprint(i)))
+		}
+		time.Sleep(away)
+	})
+	for i := range frames {
+		payload, atNS := r.receive(1)
+		if payload != fmt.Sprint(i) || atNS < sentNS+2*delayNS {
+			t.Errorf("got %q after %d ns, want %d", payload, atNS-sentNS, i)
+		}
+	}
+	got := r.link("h1").BToA.Lateness
+	if least := away.Nanoseconds() - 2*delayNS; got.Count() != frames || got.PercentileNS(1) < least || got.TooEarly != 0 {
+		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want %d frames at least %d ns late", got.Count(), got.PercentileNS(1), frames, least)
+	}
+	if got := r.link("h0").AToB; got.Unmatched != 0 || got.Offered != frames {
+		t.Errorf("%d of %d frames have no stamp", got.Unmatched, got.Offered)
+	}
+}
+
+// A frame without a stamp counts as read: it is not early, and it is counted. Others are not affected.
+func TestFramesWithoutAStampAreCounted(t *testing.T) {
+	const delayNS = int64(1e6)
+	r := newRig(t, true, 2, model.Params{DelayNS: delayNS})
+	for i := range 30 {
+		sentNS := clock.Now()
+		frame := testFrame(1, fmt.Sprint(i))
+		if i%3 == 0 {
+			if _, err := unix.Write(r.hosts[0].FD(), frame); err != nil { // past the stamps
+				t.Fatal(err)
+			}
+		} else {
+			r.send(0, frame)
+		}
+		if payload, atNS := r.receive(1); payload != fmt.Sprint(i) || atNS < sentNS+2*delayNS {
+			t.Errorf("got %q after %d ns", payload, atNS-sentNS)
+		}
+	}
+	if got := r.link("h0").AToB.Unmatched; got != 10 {
+		t.Errorf("%d frames without a stamp, want 10", got)
+	}
+	if got := r.link("h1").BToA; got.Unmatched != 0 || got.Lateness.TooEarly != 0 {
+		t.Errorf("%d frames from a switch without a stamp, %d too early", got.Unmatched, got.Lateness.TooEarly)
+	}
+	r.Do(func(nowNS int64) { r.fabric.Reset(nowNS) })
+	if got := r.link("h0").AToB.Unmatched; got != 0 {
+		t.Errorf("%d after a reset", got)
+	}
+}
+
+func TestDeviceWithoutStampsIsRefused(t *testing.T) {
+	r := newRig(t, true, 1, model.Params{})
+	near, far, err := device.NewFakePair(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	r.Do(func(int64) {
+		if _, err = r.Attach("bare", 1500, near, -1, nil); err == nil {
+			t.Error("it was attached")
 		}
 	})
 }
 
 func TestBurstKeepsOrder(t *testing.T) {
-	r := newRig(t, 2, model.Params{DelayNS: int64(1e6), RateBPS: 100e6})
+	r := newRig(t, true, 2, model.Params{DelayNS: int64(1e6), RateBPS: 100e6})
 	next := 0
 	for round := range 20 {
 		for i := range 10 { // as many as a socket pair surely holds
@@ -170,7 +249,7 @@ func TestBurstKeepsOrder(t *testing.T) {
 }
 
 func TestHostEndClosesItsPortOnly(t *testing.T) {
-	r := newRig(t, 2, model.Params{})
+	r := newRig(t, true, 2, model.Params{})
 	host := exec.Command("sleep", "1000")
 	if err := host.Start(); err != nil {
 		t.Fatal(err)
@@ -197,7 +276,7 @@ func TestHostEndClosesItsPortOnly(t *testing.T) {
 }
 
 func TestInterfaceThatGoesIsReported(t *testing.T) {
-	r := newRig(t, 2, model.Params{})
+	r := newRig(t, true, 2, model.Params{})
 	r.hosts[1].Close()
 	r.expectDeath(fmt.Sprintf("h1 %d", int(unix.EBADFD)))
 }
@@ -215,7 +294,7 @@ func (r *rig) expectDeath(want string) {
 }
 
 func TestDetachFreesNameAndDevice(t *testing.T) {
-	r := newRig(t, 2, model.Params{})
+	r := newRig(t, true, 2, model.Params{})
 	r.Do(func(int64) {
 		if err := r.Detach(r.ports[1]); err == nil {
 			t.Error("a port with a link was detached")
@@ -236,7 +315,7 @@ func TestDetachFreesNameAndDevice(t *testing.T) {
 }
 
 func TestTrafficGoesOnWhileGarbageIsCollected(t *testing.T) {
-	r := newRig(t, 2, model.Params{DelayNS: int64(1e6)})
+	r := newRig(t, true, 2, model.Params{DelayNS: int64(1e6)})
 	for i := range 20 {
 		r.send(0, testFrame(0, fmt.Sprint(i)))
 		r.Collect()
@@ -247,7 +326,7 @@ func TestTrafficGoesOnWhileGarbageIsCollected(t *testing.T) {
 }
 
 func TestIdleLoopSleeps(t *testing.T) {
-	r := newRig(t, 2, model.Params{})
+	r := newRig(t, true, 2, model.Params{})
 	r.send(0, testFrame(0, "x"))
 	r.receive(1)
 	turns := func() (n uint64) {

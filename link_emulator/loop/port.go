@@ -9,6 +9,7 @@ import (
 	"containernet-env/link_emulator/device"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/histogram"
+	"containernet-env/link_emulator/stamp"
 )
 
 // Port is a device that the loop reads and writes, and the process it belongs to. Its methods must be called on the
@@ -22,7 +23,9 @@ type Port struct {
 	closed     chan struct{}
 	sources    []int
 
-	readNS    int64 // ingress time of the last frame read in this turn; 0: none
+	stamps    *stamp.Ring // nil: arrivals are reckoned
+	arrivedNS int64       // arrival of the last frame
+	readNS    int64       // reckoned arrival of the last frame read in this turn; 0: none
 	pollDelay histogram.Histogram
 
 	broken, ended bool
@@ -33,11 +36,16 @@ type Port struct {
 // when its process has ended. It must not block.
 type Died func(gone unix.Errno, atNS int64)
 
-// Attach adds a device to the fabric as a new port. It takes ownership of the device and of pidfd (which may be < 0),
+// Attach adds a device to the fabric as a new port. The device must have stamps if the loop was made for them. It takes ownership of the device and of pidfd (which may be < 0),
 // unless it returns an error. When the device disappears, or the process of pidfd ends, the port dies: its device is
 // closed and died is called. Must be called inside Do.
 func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
 	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{})}
+	if l.reckoning == nil {
+		if port.stamps = d.Stamps(); port.stamps == nil {
+			return nil, fmt.Errorf("the frames of port %q have no stamps", name)
+		}
+	}
 	fabricPort, err := l.fabric.AddPort(name, mtu, port)
 	if err != nil {
 		return nil, err
@@ -71,27 +79,42 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 // Device that the port was attached with; closed when the port has died.
 func (p *Port) Device() device.Device { return p.device }
 
-// Deliver implements fabric.Sink.
-//
-// The host gets the frame during the write, and never before it begins. Writes begin earlier by the shortest write
-// time, so the end of the shortest write is taken as the delivery time.
-func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS, earlyNS int64) {
-	latency := &p.loop.latency
-	nowNS := clock.Now()
-	lateNS, earlyNS = nowNS+latency.now.WriteNS-dueNS, dueNS-nowNS
-	errno := p.device.Write(frame)
-	if latency.writes++; latency.writes%writeSample == 0 {
-		latency.writeTook(clock.Now() - nowNS)
+// arrival is when a frame came that has just been read; the read began at readNS. truncated: the frame filled its buffer.
+// Stamps of different cores can differ by some ns from the order in which the frames were queued; the queue's order is
+// kept.
+func (p *Port) arrival(frame []byte, truncated bool, readNS int64) int64 {
+	var atNS int64
+	if p.stamps == nil {
+		atNS = p.loop.reckoning.arrival(p, readNS)
+	} else if stampNS, ok := p.stamps.Take(frame, truncated); ok {
+		atNS = stampNS
+	} else {
+		p.loop.fabric.Unmatched(p.fabricPort)
+		atNS = clock.Now() // it did not come later
 	}
-	switch errno {
+	p.arrivedNS = max(p.arrivedNS, atNS)
+	return p.arrivedNS
+}
+
+// release is called after each batch of frames; drained: the device had none left at nowNS.
+func (p *Port) release(nowNS int64, drained bool) {
+	if p.stamps != nil {
+		p.stamps.Release(nowNS, drained)
+	}
+}
+
+// Deliver implements fabric.Sink. The host gets the frame during the write: its network stack runs in it.
+func (p *Port) Deliver(frame []byte, dueNS int64) (outcome fabric.Outcome, lateNS int64) {
+	lateNS = clock.Now() - dueNS
+	switch p.device.Write(frame) {
 	case 0:
-		return fabric.Delivered, lateNS, earlyNS
+		return fabric.Delivered, lateNS
 	case unix.EIO: // the interface is down (tun_get_user)
-		return fabric.SinkDown, lateNS, earlyNS
+		return fabric.SinkDown, lateNS
 	case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
-		return fabric.SinkFull, lateNS, earlyNS
+		return fabric.SinkFull, lateNS
 	}
-	return fabric.SinkError, lateNS, earlyNS
+	return fabric.SinkError, lateNS
 }
 
 func (l *Loop) portDied(port *Port, nowNS int64) {

@@ -71,9 +71,17 @@ func (s *sender) send(count int) int {
 	return int(n)
 }
 
-func pairOfHosts(b *testing.B) (*emulator, []*host) {
+// withAndWithoutStamps runs a benchmark with the kernel's stamps and with reckoned arrivals.
+func withAndWithoutStamps(b *testing.B, run func(b *testing.B, stamps string)) {
+	for _, stamps := range []string{"kernel", "reckoned"} {
+		b.Run(stamps, func(b *testing.B) { run(b, stamps) })
+	}
+}
+
+func pairOfHosts(b *testing.B, stamps string) (*emulator, []*host) {
 	b.Helper()
-	e, hosts := star(b, nil, 3*time.Millisecond, 3*time.Millisecond)
+	e := startEmulator(b, "--stamps", stamps)
+	hosts := e.star(nil, 3*time.Millisecond, 3*time.Millisecond)
 	measure(b, hosts, fields{"probes": 3}) // both addresses are learned
 	return e, hosts
 }
@@ -103,8 +111,10 @@ func (e *emulator) cpuSeconds() float64 {
 	return ticks / 100
 }
 
-func BenchmarkForward64(b *testing.B) {
-	e, hosts := pairOfHosts(b)
+func BenchmarkForward64(b *testing.B) { withAndWithoutStamps(b, forward64) }
+
+func forward64(b *testing.B, stamps string) {
+	e, hosts := pairOfHosts(b, stamps)
 	flood := newSender(b, hosts[0], hosts[1], 64, 64)
 	for b.Loop() {
 		before, start := e.sentTo(hosts[1]), time.Now()
@@ -118,12 +128,17 @@ func BenchmarkForward64(b *testing.B) {
 	}
 }
 
-func BenchmarkCost20000EvenlySpaced(b *testing.B) { cost(b, 50*time.Microsecond, 1) }
-func BenchmarkCost20000InBursts(b *testing.B)     { cost(b, time.Millisecond, 20) }
+func BenchmarkCost20000EvenlySpaced(b *testing.B) {
+	withAndWithoutStamps(b, func(b *testing.B, stamps string) { cost(b, stamps, 50*time.Microsecond, 1) })
+}
+
+func BenchmarkCost20000InBursts(b *testing.B) {
+	withAndWithoutStamps(b, func(b *testing.B, stamps string) { cost(b, stamps, time.Millisecond, 20) })
+}
 
 // cost sends full frames at 20,000 per second and reports the share of a core that the emulator uses.
-func cost(b *testing.B, every time.Duration, burst int) {
-	e, hosts := pairOfHosts(b)
+func cost(b *testing.B, stamps string, every time.Duration, burst int) {
+	e, hosts := pairOfHosts(b, stamps)
 	load := newSender(b, hosts[0], hosts[1], 1514, burst)
 	for b.Loop() {
 		cpu, before, start := e.cpuSeconds(), e.sentTo(hosts[1]), time.Now()

@@ -36,6 +36,10 @@ const (
 var binary string // the built emulator
 
 func TestMain(m *testing.M) {
+	if os.Getenv(withoutBPF) != "" {
+		fmt.Fprintln(os.Stderr, execWithoutBPF())
+		os.Exit(1)
+	}
 	if os.Getenv(hostRole) != "" {
 		// A host lives until its parent closes the pipe, so it never outlives the test.
 		_, _ = os.Stdin.Read(make([]byte, 1))
@@ -202,7 +206,14 @@ type emulator struct {
 	ended   chan error
 }
 
-func startEmulator(t testing.TB) *emulator {
+// startEmulator starts `link-emulator serve` with more arguments.
+func startEmulator(t testing.TB, arguments ...string) *emulator {
+	t.Helper()
+	return startProgram(t, exec.Command(binary, append([]string{"serve", "--control-fd", "3"}, arguments...)...))
+}
+
+// startProgram starts an emulator by a command whose fd 3 is to be the control connection.
+func startProgram(t testing.TB, command *exec.Cmd) *emulator {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -212,7 +223,7 @@ func startEmulator(t testing.TB) *emulator {
 	defer far.Close()
 	e := &emulator{
 		t:       t,
-		process: exec.Command(binary, "serve", "--control-fd", "3"),
+		process: command,
 		control: os.NewFile(uintptr(fds[0]), "control"),
 		lines:   make(chan map[string]any, 100),
 		ended:   make(chan error, 1),
@@ -323,6 +334,12 @@ func (e *emulator) addLink(h *host, delay time.Duration, rateBPS any) {
 func star(t testing.TB, rateBPS any, delays ...time.Duration) (*emulator, []*host) {
 	t.Helper()
 	e := startEmulator(t)
+	return e, e.star(rateBPS, delays...)
+}
+
+func (e *emulator) star(rateBPS any, delays ...time.Duration) []*host {
+	t := e.t
+	t.Helper()
 	e.ask("add_switch", fields{"name": "s1"})
 	var hosts []*host
 	for i, delay := range delays {
@@ -332,5 +349,5 @@ func star(t testing.TB, rateBPS any, delays ...time.Duration) (*emulator, []*hos
 		h.bringUp()
 		hosts = append(hosts, h)
 	}
-	return e, hosts
+	return hosts
 }

@@ -5,13 +5,11 @@ package roottest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -81,39 +79,6 @@ func TestRoundTripTimes(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// An emulator that is stopped reads frames late, and they are timed from then: no lateness, but a poll delay as long as
-// the stop.
-func TestStopShowsAsIngressPollDelay(t *testing.T) {
-	e, hosts := star(t, nil, time.Millisecond, time.Millisecond)
-	e.ask("stats", fields{"reset": true})
-	const stopped = 80 * time.Millisecond
-	stops := make(chan error, 1)
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		err := e.process.Process.Signal(unix.SIGSTOP)
-		time.Sleep(stopped)
-		stops <- errors.Join(err, e.process.Process.Signal(unix.SIGCONT))
-	}()
-	pair := measure(t, hosts, fields{"probes": 40}).Pairs[0]
-	if err := <-stops; err != nil {
-		t.Fatal(err)
-	}
-	stats := e.ask("stats", nil)
-	delay, slowest := stats["ingress_poll_delay"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
-	t.Logf("slowest round trip %v; ingress poll delay %v; lateness %v", slowest, delay, stats["lateness"])
-	// The echo that was the first to wait came some 10 ms after the emulator was stopped, or later where the machine is
-	// busy.
-	if slowest < stopped/2 {
-		t.Errorf("the slowest round trip took %v: no echo waited", slowest)
-	}
-	if longest := time.Duration(delay["max_ns"].(float64)); longest < slowest-20*time.Millisecond {
-		t.Errorf("the longest poll delay is %v, with a round trip of %v", longest, slowest)
-	}
-	if median := time.Duration(delay["p50_ns"].(float64)); median > 5*time.Millisecond {
-		t.Errorf("the median poll delay is %v: sleeping counts as delay", median)
 	}
 }
 

@@ -1,0 +1,464 @@
+//go:build root
+
+package roottest
+
+import (
+	"bytes"
+	numbers "encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/clock"
+	"containernet-env/link_emulator/device"
+)
+
+// clockErrorNS: the two readings of CLOCK_MONOTONIC, in this process and in the kernel's program, differ by less.
+const clockErrorNS = int64(1000)
+
+// testFrame is a broadcast of the local experimental EtherType (IEEE 802), with a number.
+func testFrame(number, bytes int) []byte {
+	frame := make([]byte, bytes)
+	copy(frame, "\xff\xff\xff\xff\xff\xff\x02\x00\x00\x00\x00\x01\x88\xb5")
+	numbers.BigEndian.PutUint32(frame[14:], uint32(number))
+	return frame
+}
+
+func numberOf(frame []byte) int { return int(numbers.BigEndian.Uint32(frame[14:])) }
+
+// stampedTAP is a TAP whose frames the kernel stamps, and a socket that sends into it.
+func stampedTAP(t testing.TB) (tap, host device.Device) {
+	t.Helper()
+	ends, err := device.OpenTestEnds(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, end := range ends {
+			if err := errors.Join(end.Far.Close(), end.Near.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return ends[0].Near, ends[0].Far
+}
+
+// readStamped reads the next test frame, and skips what the kernel's own stack sends.
+func readStamped(t testing.TB, tap device.Device) (frame []byte, atNS int64) {
+	t.Helper()
+	buffer := make([]byte, 2048)
+	for range 100_000 {
+		n, errno := tap.Read(buffer)
+		if errno == unix.EAGAIN {
+			continue
+		}
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		atNS, ok := tap.Stamps().Take(buffer[:n], false)
+		if !ok {
+			t.Fatalf("no stamp of a frame of %d bytes: % x", n, buffer[:20])
+		}
+		if bytes.Equal(buffer[12:14], []byte{0x88, 0xb5}) {
+			return buffer[:n], atNS
+		}
+	}
+	t.Fatal("no frame came")
+	return nil, 0
+}
+
+// drain reads all frames that are left.
+func drain(t testing.TB, tap device.Device) {
+	t.Helper()
+	buffer := make([]byte, 2048)
+	for {
+		n, errno := tap.Read(buffer)
+		if errno == unix.EAGAIN {
+			tap.Stamps().Release(clock.Now(), true)
+			return
+		}
+		if errno != 0 {
+			t.Fatal(errno)
+		}
+		if _, ok := tap.Stamps().Take(buffer[:n], false); !ok {
+			t.Fatalf("no stamp of a frame of %d bytes: % x", n, buffer[:20])
+		}
+	}
+}
+
+// Every frame has its own stamp: of every length, one at a time, between the moments before and after it was sent.
+func TestStampsAreRight(t *testing.T) {
+	tap, host := stampedTAP(t)
+	var late []int64
+	for i := range 3000 {
+		sent := testFrame(i, 18+i%1497)
+		beforeNS := clock.Now()
+		if errno := host.Write(sent); errno != 0 {
+			t.Fatal(errno)
+		}
+		afterNS := clock.Now()
+		frame, atNS := readStamped(t, tap)
+		if !bytes.Equal(frame, sent) {
+			t.Fatalf("frame %d was read as % x", i, frame)
+		}
+		if atNS < beforeNS-clockErrorNS || atNS > afterNS+clockErrorNS {
+			t.Fatalf("frame %d is stamped %d ns after it was sent, %d ns before that was done", i, atNS-beforeNS, afterNS-atNS)
+		}
+		late = append(late, atNS-beforeNS)
+		tap.Stamps().Release(afterNS, false)
+	}
+	slices.Sort(late)
+	t.Logf("stamp less send: median %d ns, 99 %% %d ns", late[len(late)/2], late[len(late)*99/100])
+}
+
+// Frames that find the queue full are dropped and counted; those before and after them keep their own stamps, also if all
+// frames are equal.
+func TestStampsOfAFullQueue(t *testing.T) {
+	tap, host := stampedTAP(t)
+	const sent = 2 * device.TxQueueLen
+	for _, equal := range []bool{false, true} {
+		droppedBefore, err := tap.KernelDrops()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var beforeNS, afterNS [sent]int64
+		send := func(i int) {
+			number := i
+			if equal {
+				number = 0
+			}
+			beforeNS[i] = clock.Now()
+			if errno := host.Write(testFrame(number, 100)); errno != 0 && errno != unix.ENOBUFS {
+				t.Fatal(errno)
+			}
+			afterNS[i] = clock.Now()
+		}
+		for i := range sent - 1 {
+			send(i)
+		}
+		drops, err := tap.KernelDrops()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped := int(drops.Since(droppedBefore).Queue)
+		admitted := sent - 1 - dropped
+		if admitted > device.TxQueueLen || admitted < device.TxQueueLen*95/100 {
+			t.Errorf("%d frames dropped of %d, want all but nearly %d", dropped, sent-1, device.TxQueueLen)
+		}
+		expect := func(i int) {
+			frame, atNS := readStamped(t, tap)
+			if !equal && numberOf(frame) != i {
+				t.Fatalf("got frame %d, want %d", numberOf(frame), i)
+			}
+			if atNS < beforeNS[i]-clockErrorNS || atNS > afterNS[i]+clockErrorNS {
+				t.Fatalf("equal %v: frame %d is stamped %d ns after it was sent", equal, i, atNS-beforeNS[i])
+			}
+		}
+		for i := range admitted - 10 { // the kernel's own frames may have taken some places
+			expect(i)
+		}
+		drain(t, tap)
+		send(sent - 1)
+		expect(sent - 1)
+		tap.Stamps().Release(0, false)
+		if got := tap.Stamps().GivenUp(); got != 0 {
+			t.Errorf("equal %v: %d stamps have no frame", equal, got)
+		}
+	}
+}
+
+// Several senders on several cores, past the queueing discipline, so that nothing keeps them in order: every frame finds
+// the stamp of its own sending.
+func TestStampsOfConcurrentSenders(t *testing.T) {
+	const senders, each = 4, 20_000
+	tap, host := stampedTAP(t)
+	if err := unix.SetsockoptInt(host.FD(), unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+		t.Fatal(err)
+	}
+	var beforeNS [senders * each]atomic.Int64
+	var group sync.WaitGroup
+	for sender := range senders {
+		group.Go(func() {
+			for i := sender * each; i < (sender+1)*each; i++ {
+				frame := testFrame(i, 100)
+				beforeNS[i].Store(clock.Now())
+				for host.Write(frame) != 0 { // the queue is full
+					runtime.Gosched()
+					beforeNS[i].Store(clock.Now())
+				}
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(ended)
+	}()
+	read, overtaken, latestNS := 0, 0, int64(0)
+	for end := time.Now().Add(deadline); read < senders*each; {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d frames came", read, senders*each)
+		}
+		frame, atNS := readStamped(t, tap)
+		read++
+		tap.Stamps().Release(0, false)
+		if i := numberOf(frame); atNS < beforeNS[i].Load()-clockErrorNS || atNS > clock.Now()+clockErrorNS {
+			t.Fatalf("frame %d is stamped %d ns after it was sent", i, atNS-beforeNS[i].Load())
+		}
+		if atNS < latestNS {
+			overtaken++
+		}
+		latestNS = max(latestNS, atNS)
+	}
+	<-ended
+	t.Logf("%d of %d frames were read after one with a later stamp", overtaken, read)
+	if got := tap.Stamps().GivenUp(); got != 0 {
+		t.Errorf("%d stamps have no frame", got)
+	}
+}
+
+// flow sends frames from one host to another, five every millisecond, and returns how long after its sending each was
+// received, by the kernel's receive time stamps.
+func flow(t *testing.T, from, to *host, length time.Duration) (tookNS []int64) {
+	t.Helper()
+	var sender, receiver int
+	from.inside(func() (err error) {
+		sender, err = packetSocket(from, 0)
+		return err
+	})
+	to.inside(func() (err error) {
+		receiver, err = packetSocket(to, 0xb588) // local experimental, in network byte order
+		return err
+	})
+	defer unix.Close(sender)
+	defer unix.Close(receiver)
+	for option, value := range map[int]int{unix.SO_RCVBUFFORCE: 64 << 20, unix.SO_TIMESTAMPNS: 1} {
+		if err := unix.SetsockoptInt(receiver, unix.SOL_SOCKET, option, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patience := unix.NsecToTimeval(int64(500 * time.Millisecond))
+	if err := unix.SetsockoptTimeval(receiver, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience); err != nil {
+		t.Fatal(err)
+	}
+	bursts := int(length / time.Millisecond)
+	sentNS := make([]atomic.Int64, 5*bursts)
+	go func() {
+		next := clock.Now()
+		for burst := range bursts {
+			next += int64(time.Millisecond)
+			at := unix.NsecToTimespec(next)
+			_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &at, nil) // an early wake-up does no harm
+			for i := 5 * burst; i < 5*burst+5; i++ {
+				frame := testFrame(i, 200)
+				copy(frame, to.mac)
+				copy(frame[6:], from.mac)
+				sentNS[i].Store(clock.Now())
+				if _, err := unix.Write(sender, frame); err != nil {
+					t.Errorf("send: %v", err)
+					return
+				}
+			}
+		}
+	}()
+	frame, control := make([]byte, 2048), make([]byte, 128)
+	realtime := realtimeOffset(t)
+	for range sentNS {
+		n, controlBytes, _, _, err := unix.Recvmsg(receiver, frame, control, 0)
+		if err != nil {
+			t.Fatalf("after %d frames: %v", len(tookNS), err)
+		}
+		messages, err := unix.ParseSocketControlMessage(control[:controlBytes])
+		if err != nil || len(messages) != 1 || messages[0].Header.Type != unix.SCM_TIMESTAMPNS || n != 200 {
+			t.Fatalf("%d bytes, %+v, %v", n, messages, err)
+		}
+		at := (*unix.Timespec)(unsafe.Pointer(unsafe.SliceData(messages[0].Data)))
+		tookNS = append(tookNS, at.Nano()-realtime-sentNS[numberOf(frame)].Load())
+	}
+	if moved := realtimeOffset(t) - realtime; moved > clockErrorNS || moved < -clockErrorNS {
+		t.Skipf("the clock was set by %d ns meanwhile", moved)
+	}
+	return tookNS
+}
+
+func packetSocket(h *host, protocol int) (int, error) {
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return -1, err
+	}
+	made, err := net.InterfaceByName(h.ifName)
+	if err == nil {
+		err = unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: uint16(protocol), Ifindex: made.Index})
+	}
+	return socket, err
+}
+
+// realtimeOffset is CLOCK_REALTIME less CLOCK_MONOTONIC, from the closest of several readings.
+func realtimeOffset(t *testing.T) (offsetNS int64) {
+	t.Helper()
+	tightest := int64(1 << 62)
+	for range 1000 {
+		before, now, after := clock.Now(), time.Now().UnixNano(), clock.Now()
+		if after-before < tightest {
+			tightest, offsetNS = after-before, now-(before+after)/2
+		}
+	}
+	return offsetNS
+}
+
+// lateness is that of all frames, and how many had no stamp.
+func (e *emulator) lateness() (earlyMaxNS, tooEarly, maxNS, unmatched float64) {
+	e.t.Helper()
+	stats := e.ask("stats", nil)
+	late := stats["lateness"].(map[string]any)
+	return late["early_max_ns"].(float64), late["too_early"].(float64), late["max_ns"].(float64), stats["unmatched"].(float64)
+}
+
+const flowDelay = time.Millisecond // of each of two links
+
+// Of thousands of frames none is early, by the receiving kernel's clock, at all with stamps, and by at most the README's
+// bound without.
+func TestNoFrameIsEarly(t *testing.T) {
+	for _, mode := range []struct {
+		stamps   string
+		earlyMax int64
+	}{{"kernel", clockErrorNS}, {"reckoned", maxEarly.Nanoseconds() + clockErrorNS}} {
+		t.Run(mode.stamps, func(t *testing.T) {
+			e := startEmulator(t, "--stamps", mode.stamps)
+			hosts := e.star(nil, flowDelay, flowDelay)
+			measure(t, hosts, fields{"probes": 3}) // both addresses are learned
+			e.ask("stats", fields{"reset": true})
+			took := flow(t, hosts[0], hosts[1], 2*time.Second)
+			early := 0
+			slices.Sort(took)
+			for _, ns := range took {
+				if ns < 2*flowDelay.Nanoseconds()-clockErrorNS {
+					early++
+				}
+			}
+			earlyMaxNS, tooEarly, maxNS, unmatched := e.lateness()
+			late := func(percent int) int64 { return took[(len(took)-1)*percent/100] - 2*flowDelay.Nanoseconds() }
+			t.Logf("%d frames, %d early; late by %d ns at least, median %d, 99 %% %d, at most %d; lateness at most %v",
+				len(took), early, late(0), late(50), late(99), late(100), maxNS)
+			if least := late(0); least < -mode.earlyMax {
+				t.Errorf("a frame was %d ns early, allowed: %d", -least, mode.earlyMax)
+			}
+			if earlyMaxNS != 0 || tooEarly != 0 || unmatched != 0 {
+				t.Errorf("early by at most %v ns, %v too early, %v not matched", earlyMaxNS, tooEarly, unmatched)
+			}
+		})
+	}
+}
+
+// An emulator that is stopped for a while delivers the frames that came meanwhile late. Lateness says how late, and no
+// frame is early, neither those that waited nor those behind them.
+func TestStopShowsAsLateness(t *testing.T) {
+	const stopped = 300 * time.Millisecond
+	e, hosts := star(t, nil, flowDelay, flowDelay)
+	measure(t, hosts, fields{"probes": 3}) // both addresses are learned
+	e.ask("stats", fields{"reset": true})
+	stops := make(chan error, 1)
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		err := e.process.Process.Signal(unix.SIGSTOP)
+		time.Sleep(stopped)
+		stops <- errors.Join(err, e.process.Process.Signal(unix.SIGCONT))
+	}()
+	took := flow(t, hosts[0], hosts[1], time.Second)
+	if err := <-stops; err != nil {
+		t.Fatal(err)
+	}
+	least, most := slices.Min(took)-2*flowDelay.Nanoseconds(), slices.Max(took)-2*flowDelay.Nanoseconds()
+	earlyMaxNS, tooEarly, maxNS, unmatched := e.lateness()
+	t.Logf("late by %v to %v, lateness at most %v", time.Duration(least), time.Duration(most), time.Duration(maxNS))
+	if least < -clockErrorNS || earlyMaxNS != 0 || tooEarly != 0 {
+		t.Errorf("a frame was %d ns early; at most %v by its own account, %v too early", -least, earlyMaxNS, tooEarly)
+	}
+	if maxNS < float64(stopped)*0.95 || maxNS > float64(most) {
+		t.Errorf("lateness at most %v, want about %v, and no more than the %v of the receiver", time.Duration(maxNS), stopped, time.Duration(most))
+	}
+	if unmatched != 0 {
+		t.Errorf("%v frames were not matched", unmatched)
+	}
+}
+
+// withoutBPF marks a process that drops what it needs to load a program, and becomes an emulator: its value.
+const withoutBPF = "LINK_EMULATOR_TEST_WITHOUT_BPF"
+
+// execWithoutBPF returns only on failure. CAP_SYS_ADMIN includes CAP_BPF, and a host's namespace cannot be entered without.
+func execWithoutBPF() error {
+	runtime.LockOSThread() // capabilities belong to a thread
+	for _, capability := range []uintptr{unix.CAP_BPF, unix.CAP_SYS_ADMIN} {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	program := os.Getenv(withoutBPF)
+	return syscall.Exec(program, []string{program, "serve", "--control-fd", "3"}, nil)
+}
+
+func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
+	if hello := startEmulator(t).ask("hello", nil); hello["stamps"] != "kernel" || hello["stamps_reason"] != "" {
+		t.Errorf("as root: %v, %q", hello["stamps"], hello["stamps_reason"])
+	}
+	if hello := startEmulator(t, "--stamps", "reckoned").ask("hello", nil); hello["stamps"] != "reckoned" || hello["stamps_reason"] != "--stamps reckoned" {
+		t.Errorf("forced: %v, %q", hello["stamps"], hello["stamps_reason"])
+	}
+	if text, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil || strings.TrimSpace(string(text)) == "0" {
+		t.Skip("this kernel lets everybody load programs")
+	}
+	refused := exec.Command(os.Args[0])
+	refused.Env = append(os.Environ(), withoutBPF+"="+binary)
+	hello := startProgram(t, refused).ask("hello", nil)
+	t.Logf("without CAP_BPF: %v", hello["stamps_reason"])
+	if hello["stamps"] != "reckoned" || !strings.Contains(hello["stamps_reason"].(string), "operation not permitted") {
+		t.Errorf("without CAP_BPF: %v, %q", hello["stamps"], hello["stamps_reason"])
+	}
+}
+
+// Without stamps, an emulator that is stopped reads frames late, and they are timed from then: no lateness, but a poll
+// delay as long as the stop.
+func TestStopShowsAsIngressPollDelay(t *testing.T) {
+	e := startEmulator(t, "--stamps", "reckoned")
+	hosts := e.star(nil, time.Millisecond, time.Millisecond)
+	e.ask("stats", fields{"reset": true})
+	const stopped = 80 * time.Millisecond
+	stops := make(chan error, 1)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		err := e.process.Process.Signal(unix.SIGSTOP)
+		time.Sleep(stopped)
+		stops <- errors.Join(err, e.process.Process.Signal(unix.SIGCONT))
+	}()
+	pair := measure(t, hosts, fields{"probes": 40}).Pairs[0]
+	if err := <-stops; err != nil {
+		t.Fatal(err)
+	}
+	stats := e.ask("stats", nil)
+	delay, slowest := stats["ingress_poll_delay"].(map[string]any), time.Duration(slices.Max(pair.SamplesNS))
+	t.Logf("slowest round trip %v; ingress poll delay %v; lateness %v", slowest, delay, stats["lateness"])
+	// The echo that was the first to wait came some 10 ms after the emulator was stopped, or later where the machine is
+	// busy.
+	if slowest < stopped/2 {
+		t.Errorf("the slowest round trip took %v: no echo waited", slowest)
+	}
+	if longest := time.Duration(delay["max_ns"].(float64)); longest < slowest-20*time.Millisecond {
+		t.Errorf("the longest poll delay is %v, with a round trip of %v", longest, slowest)
+	}
+	if median := time.Duration(delay["p50_ns"].(float64)); median > 5*time.Millisecond {
+		t.Errorf("the median poll delay is %v: sleeping counts as delay", median)
+	}
+}
+
