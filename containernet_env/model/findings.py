@@ -18,6 +18,7 @@ Kind = Literal[
     "generator_paused",
     "link_lateness",
     "ingress_poll_delay",
+    "frames_unmatched",
     "links_paused",
     "member_silent",
     "frames_lost",
@@ -99,12 +100,14 @@ def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
     if delay_ns is not None and delay_ns > LATE_NS:
         text = f"in 1 % of the emulator's polls, frames may have waited unread for {delay_ns / 1e6:.1f} ms or longer"
         yield Finding("ingress_poll_delay", "invalid", text, delay_ns, LATE_NS)
+    if network.unmatched:
+        text = f"{network.unmatched:,} frames had no stamp of their arrival: they were later than their lateness says"
+        yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
     if network.pause_ns > PAUSE_NS:
-        late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns or 0
-        text = (
-            f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time, "
-            f"and frames may have waited unread for {delay_ns / 1e9:.1f} s"
-        )
+        late_ns, delay_ns = network.lateness_max_ns or 0, network.ingress_poll_delay_max_ns
+        text = f"the link emulator stood still: a frame reached its host {late_ns / 1e9:.1f} s after its time"
+        if delay_ns is not None:
+            text += f", and frames may have waited unread for {delay_ns / 1e9:.1f} s"
         yield Finding("links_paused", "invalid", text, network.pause_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
         yield Finding("frames_lost", "invalid", text, frames, 0, subject)

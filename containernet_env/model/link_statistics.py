@@ -8,9 +8,11 @@ bucket's longest time in ns and its count; those of all links together are the s
 out; ``early_max_ns`` is the most by which one was early, ``too_early`` how many were more than 20 us early); ``None``
 is what the implementation does not know.
 
-A frame's time counts from when it was read. ``ingress_poll_delay`` is how long frames may have waited before that, in
-the form of ``lateness``, for each port of the link emulator and for all together. The sum of both bounds how late a
-frame was.
+``stamps`` is who tells when a frame came from its host: the ``kernel``, which stamps each; then lateness contains
+everything, and ``unmatched`` counts the frames whose stamp was not found (they count as read; a direction that begins
+at a port has its own count). Or that is ``reckoned`` from when frames were read. Then ``ingress_poll_delay`` is how
+long they may have waited before that, in the form of ``lateness``, for each port of the link emulator and for all
+together; the sum of both bounds how late a frame was. It is ``None`` where the kernel stamps.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
         "drops": dict(held["drops"]),
         "offered": held["offered"],
         "in_flight": held["in_flight"],
+        "unmatched": held["unmatched"],
         "queue_high_water_frames": held["queue_high_water"],
         "queue_high_water_bytes": held["queue_high_water_bytes"],
         "lateness": held.get("lateness"),
@@ -55,7 +58,7 @@ def link_counters(held: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, ``lateness``, ``ingress_poll_delay``.
+    """The link emulator's ``stats``: ``links``, ``ports``, ``switches`` by name, and what is of all of them together.
 
     Every frame that a port received from its host is counted in its link's ``offered`` or in the port's ``drops``; what
     a switch counts as ``invalid_source`` or ``filtered`` is discarded.
@@ -76,6 +79,8 @@ def emulator_counters(stats: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
         "links": {name: link_counters(held) for name, held in stats["links"].items()},
         "ports": ports,
         "switches": {name: dict(counters) for name, counters in stats["switches"].items()},
+        "stamps": stats["stamps"],
+        "unmatched": stats["unmatched"],
         "lateness": {key: value for key, value in stats["lateness"].items() if key != "buckets"},
         "ingress_poll_delay": stats["ingress_poll_delay"],
         "latencies": stats.get("latencies"),
@@ -96,6 +101,7 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
         "drops": {"queue_or_loss": dropped, "device": int(sent["dropped"])},
         "offered": None,
         "in_flight": None,
+        "unmatched": None,
         "queue_high_water_frames": None,
         "queue_high_water_bytes": None,
         "lateness": None,
@@ -125,13 +131,24 @@ class LinkStatistics:
     values: Mapping[str, Any]
 
     @property
+    def stamps(self) -> str | None:
+        """Who tells when a frame came from its host: ``kernel``, ``reckoned``; ``None`` if the kernel carries links."""
+        held: str | None = self.values.get("stamps")
+        return held
+
+    @property
+    def unmatched(self) -> int:
+        """Frames whose stamp was not found, so that their lateness lacks the time before they were read."""
+        return int(self.values.get("unmatched") or 0)
+
+    @property
     def lateness_p99_ns(self) -> int | None:
         """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
         return self._of("lateness", "p99_ns")
 
     @property
     def ingress_poll_delay_p99_ns(self) -> int | None:
-        """99th percentile of how long frames may have waited to be read; ``None`` if unknown."""
+        """99th percentile of how long frames may have waited to be read; ``None`` if unknown, or part of lateness."""
         return self._of("ingress_poll_delay", "p99_ns")
 
     @property
@@ -141,7 +158,7 @@ class LinkStatistics:
 
     @property
     def ingress_poll_delay_max_ns(self) -> int | None:
-        """The longest that any frame may have waited to be read; ``None`` if unknown."""
+        """The longest that any frame may have waited to be read; ``None`` if unknown, or part of lateness."""
         return self._of("ingress_poll_delay", "max_ns")
 
     @property

@@ -62,9 +62,15 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "links_paused": Rule(
         ("invalid",),
-        "ns, the largest of both",
+        "ns, the largest of lateness or of the wait to be read",
         "100 ms",
         "the link emulator stood still: few frames meet that, and no percentile shows it; members notice 100 ms",
+    ),
+    "frames_unmatched": Rule(
+        ("unknown",),
+        "frames that had no stamp of their arrival",
+        "0",
+        "their lateness lacks the time before they were read",
     ),
     "frames_lost": Rule(
         ("invalid",),

@@ -36,7 +36,8 @@ class Fabric(ABC):
         """What these links saw since they came up, or since ``reset`` was last given (after it was read).
 
         ``links``: by name, ``up`` and the directions as ``link_statistics`` has them; ``ports``, ``switches``,
-        ``lateness`` and ``ingress_poll_delay``: of the link emulator; ``at_ns``: when. ``buckets``: with histograms.
+        ``stamps``, ``unmatched``, ``lateness`` and ``ingress_poll_delay``: of the link emulator; ``at_ns``: when.
+        ``buckets``: with histograms.
         """
 
 
@@ -95,6 +96,8 @@ def _kernel_counters(links: Sequence[ShapedLink]) -> dict[str, Any]:
         "links": {link.name: link.statistics() for link in links},
         "ports": {},
         "switches": {},
+        "stamps": None,
+        "unmatched": None,
         "lateness": None,
         "ingress_poll_delay": None,
     }

@@ -391,6 +391,13 @@ OUR_TABLE = (
         "carries the links",
         lambda facts, outcome: facts.realtime,
     ),
+    _words(
+        "LinkStamps",
+        "run",
+        "who tells when a frame came from its host: the `kernel`, which stamps each; or that is `reckoned` from when "
+        "it was read; '-' where the kernel carries the links",
+        lambda facts, outcome: outcome.network.stamps if outcome.network else None,
+    ),
     Column(
         "LinkLateness_99%_us",
         "us",
@@ -404,8 +411,9 @@ OUR_TABLE = (
         "IngressPollDelay_99%_us",
         "us",
         "measured",
-        "the same of how long frames may have waited to be read, once for each poll of the emulator that read some: a "
-        "frame's time counts from then, so it was late by at most [both together](../docs/links.md)",
+        "the same of how long frames may have waited to be read, once for each poll of the emulator that read some: "
+        "where arrivals are `reckoned`, a frame was late by at most [both together](../docs/links.md); '-' where the "
+        "kernel stamps frames, since lateness contains that time",
         _microseconds(lambda outcome: outcome.network.ingress_poll_delay_p99_ns if outcome.network else None),
         1,
     ),

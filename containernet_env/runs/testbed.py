@@ -273,6 +273,9 @@ class Testbed:
             self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
         if hello and not hello["kept_awake"]:
             self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
+        if hello and hello["stamps"] != "kernel":
+            reason = hello["stamps_reason"]
+            self._progress.note(f"the kernel does not stamp frames, so their arrival is reckoned: {reason}")
 
     def _prove_network(self) -> str:
         for left in reversed(range(_PROOFS)):

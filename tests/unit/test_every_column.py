@@ -89,6 +89,7 @@ def test_every_column_holds_its_own_figure() -> None:
         {
             "links": {},
             "ports": {},
+            "stamps": "reckoned",
             "lateness": {"count": 9, "p99_ns": 20_300},
             "ingress_poll_delay": {"count": 9, "p99_ns": 40_700},
         }
@@ -155,6 +156,7 @@ def test_every_column_holds_its_own_figure() -> None:
         "RttExpected_ms": "12.003",
         "RttMeasured_ms": "12.024",
         "Realtime": "no",
+        "LinkStamps": "reckoned",
         "LinkLateness_99%_us": "20.3",
         "IngressPollDelay_99%_us": "40.7",
         "Hosts": "containernet",

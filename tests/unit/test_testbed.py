@@ -113,6 +113,8 @@ HELLO = {
     "realtime_reason": "",
     "kept_awake": True,
     "kept_awake_reason": "",
+    "stamps": "kernel",
+    "stamps_reason": "",
     "self_test": {"passed": True, "reason": ""},
 }
 
@@ -131,6 +133,11 @@ HELLO = {
             HELLO | {"kept_awake": False, "kept_awake_reason": "no such file"},
             True,
             ["processors may fall into deep sleep and wake late: no such file"],
+        ),
+        (
+            HELLO | {"stamps": "reckoned", "stamps_reason": "it needs CAP_BPF"},
+            True,
+            ["the kernel does not stamp frames, so their arrival is reckoned: it needs CAP_BPF"],
         ),
     ],
 )

@@ -161,6 +161,16 @@ def test_an_emulator_that_stood_still_for_seconds_is_a_warning(late_ns: int, del
     assert [found.kind for found in network_findings(LinkStatistics(seen))] == (["links_paused"] if told else [])
 
 
+def test_pauses_and_frames_without_a_stamp_where_the_kernel_stamps_frames() -> None:
+    late = {"count": 9, "p99_ns": 13_800, "max_ns": 3 * 10**9}
+    seen = {"links": {}, "ports": {}, "lateness": late, "ingress_poll_delay": None, "stamps": "kernel"}
+    (paused,) = network_findings(LinkStatistics(seen | {"unmatched": 0}))
+    assert paused.text == "the link emulator stood still: a frame reached its host 3.0 s after its time"
+    unmatched, _ = network_findings(LinkStatistics(seen | {"unmatched": 1234}))
+    assert (unmatched.kind, unmatched.value) == ("frames_unmatched", 1234)
+    assert unmatched.text == "1,234 frames had no stamp of their arrival: they were later than their lateness says"
+
+
 def test_links_are_given_up_after_five_unanswered_questions_in_a_row() -> None:
     watch = LinkWatch(lambda timeout_s: True, lambda reason: None)
     assert not any(watch.note(False) for _ in range(4))
