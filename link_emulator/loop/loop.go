@@ -392,7 +392,7 @@ func (l *Loop) read(port *Port) bool {
 			return false
 		}
 	}
-	port.release(clock.Now(), false)
+	port.release(0, false)
 	return true
 }
 

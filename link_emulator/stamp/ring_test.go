@@ -8,7 +8,10 @@ import (
 	"testing"
 )
 
-const limit = 10_000
+const (
+	limit = 10_000
+	msNS  = int64(1e6)
+)
 
 // frameOf is a full frame whose number is in its header.
 func frameOf(number int) []byte {
@@ -45,15 +48,15 @@ func TestFramesTakeTheirStampsOverManyLaps(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 3000 {
 		for range random.IntN(100) {
-			mustPut(t, r, frameOf(next), int64(next)*10)
+			mustPut(t, r, frameOf(next), int64(next)*msNS)
 			queue = append(queue, next)
 			next++
 		}
 		for range min(random.IntN(100), len(queue)) {
-			mustTake(t, r, frameOf(queue[0]), int64(queue[0])*10)
+			mustTake(t, r, frameOf(queue[0]), int64(queue[0])*msNS)
 			queue = queue[1:]
 		}
-		r.Release(int64(next)*10, len(queue) == 0)
+		r.Release(int64(next)*msNS, len(queue) == 0)
 	}
 	if next < 5*ringStamps {
 		t.Errorf("only %d frames", next)
@@ -169,6 +172,14 @@ func TestStampsWithoutFrames(t *testing.T) {
 			mustTake(t, r, frameOf(dropped+i), int64(dropped+i))
 		}
 		expectGivenUp(t, r, uint64(dropped))
+
+		r = NewInMemory(limit)
+		for i := range dropped + 2 {
+			mustPut(t, r, frameOf(i), int64(i))
+		}
+		for _, overtaking := range []int{dropped + 1, dropped} {
+			mustTake(t, r, frameOf(overtaking), int64(overtaking))
+		}
 	}
 }
 
