@@ -461,4 +461,3 @@ func TestStopShowsAsIngressPollDelay(t *testing.T) {
 		t.Errorf("the median poll delay is %v: sleeping counts as delay", median)
 	}
 }
-
