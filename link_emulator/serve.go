@@ -29,6 +29,7 @@ func serve(arguments []string, stderr io.Writer) int {
 	fd := flags.Int("control-fd", -1, "file descriptor of the control connection")
 	stamps := flags.String("stamps", kernelStamps, "who tells when a frame came to an interface: kernel, or reckoned")
 	bufferBytes := flags.Int64("buffer-bytes", emulator.DefaultBufferBytes, "most memory for frames, in bytes")
+	core := flags.Int("core", -1, "the only core of the data thread; -1: any")
 	if err := flags.Parse(arguments); err != nil {
 		return exitUsage
 	}
@@ -41,6 +42,8 @@ func serve(arguments []string, stderr io.Writer) int {
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, reckonedStamps))
 	case *bufferBytes < minBufferBytes:
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
+	case *core < -1:
+		return complain(stderr, exitUsage, fmt.Errorf("serve: --core: got %d, allowed: a core, or -1", *core))
 	}
 	if _, err := unix.FcntlInt(uintptr(*fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd %d: %w", *fd, err))
@@ -55,6 +58,10 @@ func serve(arguments []string, stderr io.Writer) int {
 		os.Exit(exitDone)
 	}()
 
+	var only *int
+	if *core >= 0 {
+		only = core
+	}
 	connection := os.NewFile(uintptr(*fd), "control connection")
 	server := control.New(sourceHash, connection)
 	reckoned := ""
@@ -64,6 +71,7 @@ func serve(arguments []string, stderr io.Writer) int {
 	running, err := emulator.Start(emulator.Options{
 		BufferBytes: *bufferBytes,
 		Reckoned:    reckoned,
+		Core:        only,
 		PortDown:    server.PortDown,
 		Failed:      func(err error) { os.Exit(complain(stderr, exitFailed, err)) },
 	})

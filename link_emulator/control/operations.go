@@ -83,6 +83,7 @@ func (s *Server) hello(header) (any, int64, error) {
 		Stamps:             stampsOf(s.emulator.Reckoned()),
 		StampsReason:       s.emulator.Reckoned(),
 		PID:                os.Getpid(),
+		Core:               s.emulator.Core(),
 		Latencies:          latenciesResult(s.emulator.Latencies()),
 		SelfTest:           selfTestResult(s.emulator.SelfTest()),
 	}, s.emulator.Now(), nil

@@ -20,6 +20,7 @@ type helloResult struct {
 	Stamps             stamps          `json:"stamps"`
 	StampsReason       string          `json:"stamps_reason"`
 	PID                int             `json:"pid"`
+	Core               *int            `json:"core"`
 	Latencies          latenciesResult `json:"latencies"`
 	SelfTest           selfTestResult  `json:"self_test"`
 }

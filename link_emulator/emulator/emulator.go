@@ -39,6 +39,7 @@ type PortDown struct {
 // Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
+	Core        *int                                         // the only core of the data thread; default: any
 	Reckoned    string                                       // why the kernel shall not stamp frames; empty: it shall, if it can
 	CheckStamps func() error                                 // whether it can; default: stamp.Check
 	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
@@ -111,6 +112,7 @@ func Start(options Options) (*Emulator, error) {
 	if e.loop, err = loop.New(e.fabric, e.reckoned == "", options.Failed); err != nil {
 		return nil, err
 	}
+	e.loop.Core = options.Core
 	if e.grant, err = e.loop.Start(); err != nil {
 		return nil, err
 	}
@@ -124,6 +126,9 @@ func (e *Emulator) Stop() {
 	e.loop.Stop()
 	e.pool.Close()
 }
+
+// Core is the only core of the data thread; nil: any.
+func (e *Emulator) Core() *int { return e.loop.Core }
 
 // Grant is what the kernel granted the data thread.
 func (e *Emulator) Grant() loop.Grant { return e.grant }

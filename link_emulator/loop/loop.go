@@ -61,6 +61,7 @@ type Loop struct {
 	reckoning  *reckoning // nil: the kernel stamps all frames
 	counts     Counts
 	grant      Grant
+	Core       *int // the only core of the data thread; nil: any. To be set before Start
 	failed     func(error)
 	stopping   bool
 	stopped    chan struct{}
@@ -152,6 +153,12 @@ func (l *Loop) Start() (Grant, error) {
 		if err != nil {
 			ready <- err
 			return
+		}
+		if l.Core != nil {
+			if err := keepOn(*l.Core); err != nil {
+				ready <- err
+				return
+			}
 		}
 		l.grant = requestGrant()
 		if l.qos, err = limitCStates(); err != nil {
