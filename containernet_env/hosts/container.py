@@ -17,7 +17,15 @@ from containernet_env.base.errors import ContainernetEnvError, RunError
 from containernet_env.hosts import engine
 from containernet_env.hosts.ending import ended_by_oom, ending_of
 from containernet_env.hosts.engine import EngineGoneError, ExitState
-from containernet_env.hosts.limits import Limits, cgroups_of, check_limits, limit_swap, read_limits, read_oom_kills
+from containernet_env.hosts.limits import (
+    Limits,
+    cgroups_of,
+    check_cores,
+    check_limits,
+    limit_swap,
+    read_limits,
+    read_oom_kills,
+)
 from containernet_env.hosts.options import ContainerOptions, cpu_limit, hostname, memory_bytes
 from containernet_env.hosts.processes import ContainerProcesses
 from containernet_env.hosts.shim import Shim, shim_of
@@ -108,6 +116,7 @@ class Container:
         if held.memswap_bytes is not None:
             asked["memswap_bytes"] = memswap
         check_limits(asked, held)
+        check_cores(self.options.cpuset_cpus, held)
 
     # --- what it is --------------------------------------------------------------------------------------------
 
@@ -224,6 +233,7 @@ class Container:
         asked = {held_name: wanted[name] for name, held_name in names.items() if name in wanted}
         try:
             check_limits(asked, held)
+            check_cores(wanted.get("cpuset_cpus"), held)
         except RunError as error:
             raise RunError(f"host {self.host}: {error}") from error
 

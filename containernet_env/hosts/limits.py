@@ -24,13 +24,15 @@ class Limits:
     """Limits as the kernel holds them; ``None`` means no limit.
 
     ``cpu_quota_us`` microseconds of CPU time may be used in each ``cpu_period_us``. ``memswap_bytes`` is memory
-    and swap together (as Docker counts), ``None`` also where the kernel does not account for swap.
+    and swap together (as Docker counts), ``None`` also where the kernel does not account for swap. ``cpuset`` are the
+    cores that it may use, as in "0-2,4".
     """
 
     cpu_quota_us: int | None
     cpu_period_us: int | None
     memory_bytes: int | None
     memswap_bytes: int | None
+    cpuset: str | None = None
 
     @property
     def cpus(self) -> float | None:
@@ -166,6 +168,21 @@ def parse_counters(text: str) -> dict[str, int]:
     return counters
 
 
+def parse_cores(text: str) -> frozenset[int]:
+    """Parse a list of cores such as "0-2,4" (cpuset(7), "List format")."""
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def check_cores(asked: str | None, held: Limits) -> None:
+    """Raise ``RunError`` unless the cores that were asked for, and no others, may be used; ``None`` is any."""
+    if asked is not None and (held.cpuset is None or parse_cores(held.cpuset) != parse_cores(asked)):
+        raise RunError(f"the kernel holds cpuset={held.cpuset} instead of {asked}")
+
+
 def _read(path: Path) -> str | None:
     try:
         return path.read_text()
@@ -197,6 +214,10 @@ def read_limits(cgroups: Cgroups) -> Limits:
         if text is not None:
             quota, period = parse_cpu_max(text)
 
+    if "cpuset" in cgroups.v1:
+        cpuset = _read(cgroups.v1["cpuset"] / "cpuset.cpus")
+    else:
+        cpuset = _read(cgroups.v2 / "cpuset.cpus.effective") if cgroups.v2 is not None else None
     memory: int | None = None
     memswap: int | None = None
     if "memory" in cgroups.v1:
@@ -207,7 +228,7 @@ def read_limits(cgroups: Cgroups) -> Limits:
         swap = _read_limit(cgroups.v2 / "memory.swap.max")
         # v2 counts swap by itself.
         memswap = memory + swap if memory is not None and swap is not None else None
-    return Limits(quota, period, memory, memswap)
+    return Limits(quota, period, memory, memswap, cpuset and cpuset.strip())
 
 
 def limit_swap(cgroups: Cgroups, memory_bytes: int | None, memswap_bytes: int | None) -> None:

@@ -236,6 +236,19 @@ def test_a_limit_that_is_not_held_is_an_error(api: Api) -> None:
     host.remove()
 
 
+def test_cores_that_are_not_held_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, None, None, None, "0-1"))
+    host = Container("d1", ContainerOptions(cpuset_cpus="1"), "abc")
+    with pytest.raises(RunError, match="the kernel holds cpuset=0-1 instead of 1"):
+        host.adopt(api.pid)
+    held = Container("d1", ContainerOptions(cpuset_cpus="0,1"), "abc")
+    held.adopt(api.pid)
+    with pytest.raises(RunError, match="host d1: the kernel holds cpuset=0-1 instead of 0"):
+        held.update(cpuset_cpus="0")
+    for each in (host, held):
+        each.remove()
+
+
 def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
     response = requests.Response()
     response.status_code = 400

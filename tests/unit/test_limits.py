@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import (
     Cgroups,
     Limits,
+    check_cores,
     check_limits,
     limit_swap,
     locate,
+    parse_cores,
     parse_counters,
     parse_cpu_max,
     parse_limit,
@@ -103,6 +106,36 @@ def test_cpu_max(text: str, expected: tuple[int | None, int]) -> None:
 )
 def test_memory_limits_of_both_versions(text: str, expected: int | None) -> None:
     assert parse_limit(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("0\n", {0}), ("0-2,4\n", {0, 1, 2, 4}), ("3,1", {1, 3}), ("\n", set()), ("0-0", {0})],
+)
+def test_lists_of_cores(text: str, cores: set[int]) -> None:
+    assert parse_cores(text) == cores
+
+
+@pytest.mark.parametrize(
+    ("asked", "held", "fits"),
+    [
+        (None, "0-1", True),
+        ("1,0", "0-1", True),
+        ("0", "0-1", False),
+        ("0-1", "0", False),
+        ("0", None, False),
+    ],
+)
+def test_cores_that_are_not_held_are_told(asked: str | None, held: str | None, fits: bool) -> None:
+    with nullcontext() if fits else pytest.raises(RunError, match=f"holds cpuset={held} instead of {asked}"):
+        check_cores(asked, Limits(None, None, None, None, held))
+
+
+def test_cores_of_both_versions(tmp_path: Path) -> None:
+    (tmp_path / "cpuset.cpus").write_text("0-2,4\n")
+    (tmp_path / "cpuset.cpus.effective").write_text("1\n")
+    assert read_limits(Cgroups({"cpuset": tmp_path}, None)).cpuset == "0-2,4"
+    assert read_limits(Cgroups({}, tmp_path)).cpuset == "1"
 
 
 def test_counters() -> None:
