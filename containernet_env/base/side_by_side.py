@@ -1,12 +1,15 @@
-"""Work on several items at the same time, with as many threads as the machine gives."""
+"""Work on several items at the same time, with as many threads as the machine gives, or for a bounded time."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
+_K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -46,3 +49,25 @@ def side_by_side(action: Callable[[_T], _R], items: Sequence[_T], workers: int) 
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(items))]
+
+
+def answers_within(timeout_s: float, ask: Callable[[_K], _R], items: Iterable[_K]) -> dict[_K, _R]:
+    """What ``ask`` returns for each item, of those for which it does so in time and without an exception.
+
+    Nobody waits for the others: their threads end by themselves, and hold up no end of the program.
+    """
+    answers: dict[_K, _R] = {}
+
+    def work(item: _K) -> None:
+        with suppress(Exception):
+            answers[item] = ask(item)
+
+    threads = [threading.Thread(target=work, args=(item,), name="ask", daemon=True) for item in items]
+    deadline_s = time.monotonic() + timeout_s
+    with suppress(RuntimeError):  # no thread can be started: there is no answer then
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+    return dict(answers)

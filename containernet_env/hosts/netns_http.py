@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +39,23 @@ class NamespaceConnection:
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """See ``request_json``; raises ``NoAnswerError`` that names the host where its process has ended."""
-        try:
+        with self._named(f"{method} {path} on port {port}"):
             return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """GET, and the answer as it is; raises as ``request_json`` does."""
+        with self._named(f"GET {path} on port {port}"):
+            status, data = _request(self.pid, port, "GET", path, None, timeout_s, "127.0.0.1")
+        if not 200 <= status < 300:
+            raise HttpError(status, None, data[:200].decode(errors="replace").strip())
+        return data
+
+    @contextmanager
+    def _named(self, request: str) -> Iterator[None]:
+        try:
+            yield
         except netns.ProcessGoneError as error:
-            raise NoAnswerError(f"{method} {path} on port {port}: host {self.host} has ended") from error
+            raise NoAnswerError(f"{request}: host {self.host} has ended") from error
 
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
         """A TCP connection to ``port``. Raises NoAnswerError where nobody listens."""
@@ -69,6 +84,21 @@ def request_json(
     `timeout_s` bounds the connection and each silence while reading. Raises HttpError for any status other than
     2xx and NoAnswerError where there is no whole answer.
     """
+    status, data = _request(pid, port, method, path, body, timeout_s, host)
+    try:
+        answer = json.loads(data) if data else None
+    except ValueError:
+        answer = None
+    if not 200 <= status < 300:
+        text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
+        raise HttpError(status, answer, text or data[:200].decode(errors="replace").strip())
+    if data and answer is None:
+        raise NoAnswerError(f"{method} {path} on port {port}: the answer is not JSON: {data[:80]!r}")
+    return answer
+
+
+def _request(pid: int, port: int, method: str, path: str, body: Any, timeout_s: float, host: str) -> tuple[int, bytes]:
+    """One request; the status and the whole answer."""
     try:
         connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         connection.sock = netns.socket_in(pid, socket.AF_INET, socket.SOCK_STREAM)
@@ -87,13 +117,4 @@ def request_json(
         raise NoAnswerError(f"{method} {path} on port {port}: {reason}") from error
     if len(data) > MAX_ANSWER_BYTES:
         raise NoAnswerError(f"{method} {path} on port {port}: answer of more than {MAX_ANSWER_BYTES} bytes")
-    try:
-        answer = json.loads(data) if data else None
-    except ValueError:
-        answer = None
-    if not 200 <= status < 300:
-        text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
-        raise HttpError(status, answer, text or data[:200].decode(errors="replace").strip())
-    if data and answer is None:
-        raise NoAnswerError(f"{method} {path} on port {port}: the answer is not JSON: {data[:80]!r}")
-    return answer
+    return status, data

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from containernet_env.hosts.netns_http import HttpError, NoAnswerError, request_json
+from containernet_env.hosts.netns_http import HttpError, NamespaceConnection, NoAnswerError, request_json
 from containernet_env.load.relay import Relay
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]
@@ -25,6 +25,13 @@ class Answers(http.server.BaseHTTPRequestHandler):
         status = 400 if self.path == "/refuse" else 200
         answer = b"<html>" if self.path == "/garbage" else b'{"error": "no"}' if status == 400 else body
         self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def do_GET(self) -> None:
+        answer = b"\x00\xff no text" if self.path == "/bytes" else b"not here"
+        self.send_response(200 if self.path == "/bytes" else 404)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
         self.wfile.write(answer)
@@ -125,6 +132,13 @@ def test_a_refusal_carries_its_status_and_reason(port: int) -> None:
 def test_an_answer_that_is_no_json_is_none(port: int) -> None:
     with pytest.raises(NoAnswerError, match="not JSON"):
         request_json(os.getpid(), port, "POST", "/garbage", {}, timeout_s=10)
+
+
+def test_bytes_are_handed_over_as_they_are(port: int) -> None:
+    connection = NamespaceConnection(os.getpid(), "etcd1")
+    assert connection.request_bytes(port, "/bytes", timeout_s=10) == b"\x00\xff no text"
+    with pytest.raises(HttpError, match="HTTP 404: not here"):
+        connection.request_bytes(port, "/others", timeout_s=10)
 
 
 def test_silence_ends_at_the_deadline() -> None:
