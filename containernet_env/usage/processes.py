@@ -1,0 +1,126 @@
+"""A process and its threads, read from /proc: what they used since the process began."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from containernet_env.usage import texts
+from containernet_env.usage.kept import KeptFile
+from containernet_env.usage.texts import ThreadTimes
+
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+# What /proc/PID/io counts of disks; its other counters are those of system calls.
+_READ, _WRITTEN = b"read_bytes", b"write_bytes"
+
+
+class Process:
+    """Reads one process; everything is opened within its folder, so that another one with its id is never read."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._folder: int | None = None
+        self._tasks: int | None = None
+        with suppress(OSError):
+            self._folder = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folder)
+        self._stat = KeptFile("stat", self._folder)
+        self._memory = KeptFile("statm", self._folder)
+        self._io = KeptFile("io", self._folder)
+        self._threads: dict[str, tuple[KeptFile, ThreadTimes]] = {}
+        self._ended = ThreadTimes(0, 0, 0)
+        self.seen_disk_bytes = (0, 0)
+        """What `disk_bytes` was when it was last known."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be read, as one that has ended cannot."""
+        return self._folder is not None and self._memory.read(bytes) is not None
+
+    def ticks(self) -> tuple[int, int] | None:
+        """User and system time, in ticks."""
+        return None if self._folder is None else self._stat.read(texts.process_ticks)
+
+    def rss_bytes(self) -> int | None:
+        """What it holds of the machine's memory."""
+        pages = None if self._folder is None else self._memory.read(texts.resident_pages)
+        return None if pages is None else pages * PAGE_BYTES
+
+    def disk_bytes(self) -> tuple[int, int] | None:
+        """Bytes read from disks, and bytes on their way to them."""
+        found = None if self._folder is None else self._io.read(texts.counters)
+        if found is None or not found.keys() >= {_READ, _WRITTEN}:
+            return None
+        self.seen_disk_bytes = found[_READ], found[_WRITTEN]
+        return self.seen_disk_bytes
+
+    def traffic(self) -> texts.Traffic | None:
+        """Of the interfaces in its network namespace.
+
+        Opened for each look: who holds that file open keeps the namespace, and with it the interfaces of a host that
+        has ended.
+        """
+        if self._folder is None:
+            return None
+        file = KeptFile("net/dev", self._folder, 1 << 16)
+        try:
+            return file.read(texts.traffic)
+        finally:
+            file.close()
+
+    def cgroup(self) -> bytes | None:
+        """Which cgroups it is in, as the kernel writes it."""
+        if self._folder is None:
+            return None
+        file = KeptFile("cgroup", self._folder)
+        try:
+            return file.read(bytes)
+        finally:
+            file.close()
+
+    def threads(self) -> ThreadTimes | None:
+        """Of all its threads, those that have ended included as far as they were seen."""
+        if self._tasks is None:
+            return None
+        try:
+            names = os.listdir(self._tasks)
+        except OSError:
+            names = []
+        for name in self._threads.keys() - set(names):
+            self._forget(name)
+        for name in names:
+            thread = self._threads.get(name)
+            file = KeptFile(f"{name}/schedstat", self._tasks) if thread is None else thread[0]
+            times = file.read(texts.thread_times)
+            if times is not None:
+                self._threads[name] = (file, times)
+            elif thread is not None:
+                self._forget(name)  # it has ended; another one may have its number, and is read next time
+        if not self._threads:
+            return None
+        return self.seen_times
+
+    @property
+    def seen_times(self) -> ThreadTimes:
+        """What its threads had used when they were last seen."""
+        return added(self._ended, *(times for _, times in self._threads.values()))
+
+    def _forget(self, name: str) -> None:
+        file, times = self._threads.pop(name)
+        file.close()
+        self._ended = added(self._ended, times)
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        for file in (self._stat, self._memory, self._io, *(file for file, _ in self._threads.values())):
+            file.close()
+        for fd in (self._tasks, self._folder):
+            if fd is not None:
+                os.close(fd)
+        self._tasks = self._folder = None
+
+
+def added(*times: ThreadTimes) -> ThreadTimes:
+    """The sum of each."""
+    return ThreadTimes(*(sum(values) for values in zip(*times, strict=True)))
