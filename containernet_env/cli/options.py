@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from containernet_env.base.errors import UsageError
 from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.choices import ProfileKind
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,6 +27,23 @@ class ToleranceType(click.ParamType[Tolerance]):
             return Tolerance.parse(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class KindsType(click.ParamType[tuple[str, ...]]):
+    """Kinds of profiles with commas between."""
+
+    name = "kinds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The kinds, each once."""
+        if isinstance(value, tuple):
+            return value
+        kinds = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
+        known = get_args(ProfileKind)
+        for kind in kinds:
+            if kind not in known:
+                self.fail(f"got {kind!r}, allowed: {', '.join(known)}, with commas between", param, ctx)
+        return kinds
 
 
 def testbed_options(command: _Command) -> _Command:

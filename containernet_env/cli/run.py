@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
-from containernet_env.cli.options import testbed_options
+from containernet_env.cli.options import KindsType, testbed_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import TerminalProgress, result_table, seconds_text
 from containernet_env.cli.signals import StopSignals
@@ -39,6 +39,20 @@ if TYPE_CHECKING:
 )
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
 @click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
+@click.option(
+    "--links-cpu",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Keep core N for the link emulator: members, client and driver use the others.",
+)
+@click.option(
+    "--profile",
+    type=KindsType(),
+    default=(),
+    metavar="KINDS",
+    help="Take profiles of a member during each scenario: cpu, allocs, mutex, with commas between.",
+)
+@click.option("--profile-member", metavar="NAME", help="The member that --profile is about.  [default: the leader]")
 @testbed_options
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
 def command(
@@ -49,6 +63,9 @@ def command(
     only: tuple[str, ...],
     repeat: int,
     strict: bool,
+    links_cpu: int | None,
+    profile: tuple[str, ...],
+    profile_member: str | None,
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
@@ -72,6 +89,9 @@ def command(
         quick=quick,
         only=only,
         repeat=repeat,
+        links_cpu=links_cpu,
+        profile=profile,
+        profile_member=profile_member,
         links=links,
         switches=switches,
         engine=engine,

@@ -40,6 +40,7 @@ class BuiltinNetwork(Containernet):
             memswap_limit=plan.memswap_bytes,
             cpu_period=plan.cpu_period_us,
             cpu_quota=plan.cpu_quota_us,
+            cpuset_cpus=",".join(map(str, plan.cpuset)) or None,
             cap_drop=["ALL"],
             logs=True,
         )

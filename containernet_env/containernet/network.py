@@ -49,8 +49,8 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
     netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
-    up when not given) begins every name; ``link_emulator`` is the emulator's path; ``labels`` go onto every
-    container. ``params`` are Mininet's keywords. Needs root.
+    up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
+    only core of its data thread; ``labels`` go onto every container. ``params`` are Mininet's keywords. Needs root.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         switches: str = "auto",
         run_id: str | None = None,
         link_emulator: Path | str | None = None,
+        emulator_core: int | None = None,
         labels: Mapping[str, str] | None = None,
         **params: Any,
     ) -> None:
@@ -74,7 +75,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self._pool = ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
         self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
         self._handlers: list[EventHandler] = []
-        self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event)
+        self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event, emulator_core)
         self.fabric = self.factory.fabric
         self._stop_lock = threading.Lock()
         self._stopped = False

@@ -21,6 +21,9 @@ SwitchesChoice = Literal["auto", "ovs", "bridge"]
 SwitchKind = Literal["emulator", "ovs", "bridge"]
 
 
+ProfileKind = Literal["cpu", "allocs", "mutex"]
+
+
 def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
     """Raise ``UsageError`` for choices that do not exist or contradict each other; does not look at the machine."""
     for name, asked, choices in (

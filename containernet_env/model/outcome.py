@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.store_activity import StoreActivity
+from containernet_env.model.usage import Usage
 from containernet_env.model.verdict import Verdict, verdict
 
 
@@ -19,9 +19,10 @@ class ScenarioOutcome:
 
     ``began`` is wall-clock time (UTC, ISO 8601), ``began_ns`` the same moment on the monotonic clock; ``seconds`` is
     how long it took, the server's answer included. ``leader`` is who led at its end ("etcd1>etcd3" where that changed
-    since the scenario before), ``None`` if unknown. ``load``, ``network`` and ``machine`` are what the generator, the
-    links and the machine saw; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request
-    was answered well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown.
+    since the scenario before), ``None`` if unknown. ``load`` and ``network`` are what the generator and the links saw,
+    ``machine`` what hosts, links and machine used, ``store`` what the members counted themselves; ``None`` where
+    nothing was measured. ``error`` is one line; ``None`` where every request was answered well. ``findings`` are what a
+    reader of the figures has to know, in the order in which they are shown.
     """
 
     scheduled: ScheduledScenario
@@ -31,7 +32,8 @@ class ScenarioOutcome:
     seconds: float = 0.0
     load: LoadResult | None = None
     network: LinkStatistics | None = None
-    machine: Mapping[str, Any] | None = None
+    machine: Usage | None = None
+    store: StoreActivity | None = None
     findings: tuple[Finding, ...] = ()
     error: str | None = None
 

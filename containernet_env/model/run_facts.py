@@ -17,6 +17,7 @@ class RunFacts:
     clock (``stores.protocol.Timing.values``). ``realtime`` is whether the link emulator got the real-time priority that
     it needs; ``None`` where none carries the links. ``config_hash`` is that of everything configured but the scenarios,
     ``dataset_hash`` that of the data set. ``commit`` is the program's; ``labs`` how many other testbeds were up.
+    ``links_cpu`` is the core that is kept for the link emulator.
     """
 
     config: Config
@@ -34,3 +35,4 @@ class RunFacts:
     commit: str | None = None
     cpu_model: str | None = None
     labs: int = 0
+    links_cpu: int | None = None

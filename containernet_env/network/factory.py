@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from containernet_env.base.errors import RunError, UsageError
@@ -51,16 +52,20 @@ class LinkFactory:
     """
 
     def __init__(
-        self, kind: SwitchKind, run_id: str, emulator_binary: Path | str | None, on_event: EventHandler
+        self,
+        kind: SwitchKind,
+        run_id: str,
+        emulator_binary: Path | str | None,
+        on_event: EventHandler,
+        emulator_core: int | None = None,
     ) -> None:
         self._kind = kind
         self._run_id = run_id
         self._numbers = itertools.count()
         self._macs: set[str] = set()
         self._link_names: set[str] = set()
-        self._emulator_binary = emulator_binary
-        self._on_event = on_event
-        self.emulator = LinkEmulator(emulator_binary, on_event)
+        self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
+        self.emulator = self._emulator()
         self.fabric: Fabric = EmulatorFabric(lambda: self.emulator) if kind == "emulator" else KernelFabric()
         self._namespace: ThrowawayNamespace | None = None
         self._bridges: list[OvsSwitch] = []
@@ -162,7 +167,7 @@ class LinkFactory:
         for attempt in range(_EMULATOR_STARTS):
             if attempt:
                 self.emulator.stop()
-                self.emulator = LinkEmulator(self._emulator_binary, self._on_event)
+                self.emulator = self._emulator()
             self.emulator.start()
             if (self.emulator.hello.get("self_test") or {"passed": True})["passed"]:
                 return

@@ -15,7 +15,7 @@ from containernet_env.model.topology import HostRole, Link, star
 from containernet_env.plan.estimate import Estimator
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
-from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
+from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions, ProfileChoice
 from containernet_env.plan.selection import select
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.protocol import MemberStart, Store, Timing
@@ -35,6 +35,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     links.
     """
     check_choices(options.links, options.switches, options.engine)
+    _check_profile(config, options.profile)
     topology = star(config)
     if options.engine == "containernet":
         containernet_rules.check(topology.links, options.links)
@@ -49,7 +50,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         replace(item, identity=scenario_hash(item.scenario, dataset))
         for item in (select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ())
     ]
-    estimator = Estimator(topology, [node.cpus for node in config.nodes], options.machine_cores)
+    cores = len(options.links_core.others) if options.links_core is not None else options.machine_cores
+    estimator = Estimator(topology, [node.cpus for node in config.nodes], cores)
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator))
     around_s = estimator.around_s(timing.settle_s)
     return Plan(
@@ -76,6 +78,11 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
 
 def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tuple[LinksChoice, str | None]:
     """What may carry the links, and why that is less than the chosen ``auto``."""
+    if options.links_core is not None:
+        asked = f"links={options.links!r}, switches={options.switches!r}, engine={options.engine!r}"
+        if options.links == "netem" or options.switches != "auto" or options.engine != "builtin":
+            raise UsageError(f"links_cpu keeps a core for the link emulator, which carries no links of {asked}")
+        return "emulator", None if options.links == "emulator" else "links_cpu keeps a core for it"
     refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
     if options.links == "emulator" or not refused:
         return options.links, None
@@ -90,6 +97,12 @@ def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tu
 
 def _netem_refusal(link: Link) -> str | None:
     return netem_rules.refusal(link.spec.a_to_b) or netem_rules.refusal(link.spec.b_to_a)
+
+
+def _check_profile(config: Config, profile: ProfileChoice | None) -> None:
+    names = [node.name for node in config.nodes]
+    if profile is not None and profile.member is not None and profile.member not in names:
+        raise UsageError(f"profile_member={profile.member!r} is no member of {config.path}: it has {', '.join(names)}")
 
 
 def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
@@ -115,7 +128,8 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     role: HostRole = "etcd" if is_member else "benchmark"
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
     share, whole = _GO_MEMORY_SHARE
-    start = store.start(node, config, timing, options.run_id) if is_member else MemberStart()
+    profiled = options.profile is not None
+    start = store.start(node, config, timing, options.run_id, profiled=profiled) if is_member else MemberStart()
     return HostPlan(
         name=node.name,
         role=role,
@@ -131,6 +145,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         cpus=node.cpus,
         cpu_period_us=CPU_PERIOD_US,
         cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
+        cpuset=options.links_core.others if options.links_core is not None else (),
     )
 
 

@@ -25,6 +25,8 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "links_by_reason": plan.links_by_reason,
         "switches_choice": plan.options.switches,
         "machine_cores": plan.options.machine_cores,
+        "links_cpu": plan.options.links_cpu,
+        "profile": plan.options.profile and asdict(plan.options.profile),
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],
@@ -58,6 +60,7 @@ def _host_dict(host: HostPlan) -> dict[str, Any]:
         "cpus": None if host.cpus is None else float(host.cpus),
         "cpu_period_us": host.cpu_period_us,
         "cpu_quota_us": host.cpu_quota_us,
+        "cpuset": list(host.cpuset) or None,
     }
 
 

@@ -38,7 +38,9 @@ def config_hash(plan: Plan) -> str:
     # Where a value came from is no part of the experiment.
     timing = {name: value for name, value in plan.timing.values().items() if not name.endswith("_from")}
     links = [link_values(link) for link in plan.links]
-    return _digest([plan.store.name, hosts, links, timing, choices])
+    # Members are started otherwise, and stopped for each sample.
+    profile = [] if plan.options.profile is None else [asdict(plan.options.profile)]
+    return _digest([plan.store.name, hosts, links, timing, choices, *profile])
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:

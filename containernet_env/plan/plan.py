@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, RttExpectation, Switch, Topology
@@ -17,12 +17,29 @@ CPU_PERIOD_US = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class KeptCore:
+    """The core that only the link emulator's data thread uses; ``others`` are those of hosts and driver."""
+
+    cpu: int
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileChoice:
+    """Which profiles are taken during each scenario, of which member; ``None``: of the leader."""
+
+    kinds: tuple[ProfileKind, ...]
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What the command line and the machine add to the files.
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
     placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
-    ``repeat``: 1 or more. ``engine``: what creates hosts and links (`containernet_env.containernet`).
+    ``repeat``: 1 or more. ``engine``: what creates hosts and links (`containernet_env.containernet`). ``links_core``,
+    ``profile``: a core for the link emulator, profiles of a member, if wanted.
     """
 
     machine_cores: int
@@ -33,6 +50,13 @@ class PlanOptions:
     only: tuple[str, ...] = ()
     repeat: int = 1
     engine: EngineChoice = "builtin"
+    links_core: KeptCore | None = None
+    profile: ProfileChoice | None = None
+
+    @property
+    def links_cpu(self) -> int | None:
+        """The core that is kept for the link emulator."""
+        return None if self.links_core is None else self.links_core.cpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +64,8 @@ class HostPlan:
     """One container. ``None`` limits are unlimited; ``memswap_bytes`` = ``memory_bytes``: nothing is swapped.
 
     ``image`` is the role of the image, not its tag. ``command`` is what follows the image's own entry point;
-    ``tmpfs`` maps paths to mount options; ``environment`` is set inside the container.
+    ``tmpfs`` maps paths to mount options; ``environment`` is set inside the container. ``cpuset`` are the cores that it
+    may use; empty: all.
     """
 
     name: str
@@ -57,6 +82,7 @@ class HostPlan:
     cpus: Decimal | None
     cpu_period_us: int
     cpu_quota_us: int | None
+    cpuset: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

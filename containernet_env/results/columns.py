@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
 
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario
+from containernet_env.results.column import Column, Role, Value
 from containernet_env.results.link_text import (
     bandwidth_mbps,
     delay_ms,
@@ -24,39 +23,7 @@ from containernet_env.results.link_text import (
     loss_ratio,
     plain,
 )
-
-NOT_APPLICABLE = "-"
-
-Value = str | int | float | Decimal | bool | None
-Role = Literal["configured", "measured", "run"]
-"""``configured``: what the user chose. ``measured``: the outcome. ``run``: which run, when, on what."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column. ``digits`` after the point make its text; ``None`` for words and counts.
-
-    ``derive`` gives the value for a row, ``None`` where the column does not apply or nothing was measured.
-    """
-
-    name: str
-    unit: str
-    role: Role
-    meaning: str
-    derive: Callable[[RunFacts, ScenarioOutcome], Value]
-    digits: int | None = None
-    number: bool = True
-
-    def text(self, facts: RunFacts, outcome: ScenarioOutcome) -> str:
-        """What a row has in this column, on one line."""
-        value = self.derive(facts, outcome)
-        if value is None:
-            return NOT_APPLICABLE
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        if self.digits is not None:
-            return f"{value:.{self.digits}f}"
-        return " ".join(str(value).split()) or NOT_APPLICABLE
+from containernet_env.results.usage_columns import USAGE_COLUMNS
 
 
 def _of_scenario(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
@@ -445,6 +412,7 @@ OUR_TABLE = (
         "of the scenario and its data set, likewise",
         lambda facts, outcome: outcome.scheduled.identity,
     ),
+    *USAGE_COLUMNS,
     Column(
         "OtherLabs",
         "",

@@ -23,17 +23,20 @@ from pydantic import ValidationError
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
 from containernet_env.results.run_shown import SHOWN
 from containernet_env.results.whole_lines import append_whole, open_to_append
 
-MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
+MANIFEST, NETWORK, SCENARIOS, EVENTS, USAGE, LOGS, PROFILES = (
     "manifest.json",
     "network.json",
     "scenarios.jsonl",
     "events.jsonl",
+    "usage.jsonl",
     "logs",
+    "profiles",
 )
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
@@ -92,6 +95,25 @@ class RunDirectory:
             now = Moment.now()
             self._events.append(EventLine(at=now.at, at_ns=now.at_ns, kind=kind, text=text, subject=subject))
             self._append(EVENTS)
+
+    def add_usage(self, at_ns: int, edge: str | None, consumers: Consumers) -> None:
+        """Append a line to usage.jsonl, not forced to disk; one that could not be written is not written again."""
+        line = {"schema": 1, "at_ns": at_ns, "edge": edge, "members": _of_each(consumers.members)}
+        for role in ("client", "links", "driver", "machine"):
+            single = getattr(consumers, role)
+            line[role] = None if single is None else single.values()
+        fd = open_to_append(self.path / USAGE)
+        try:
+            append_whole(fd, f"{_compact(line)}\n".encode(), sync=False)
+        finally:
+            os.close(fd)
+
+    def write_profile(self, folder: str, name: str, content: bytes) -> None:
+        """Keep a profile as profiles/``folder``/``name``."""
+        make_folders(self.path / PROFILES / folder)
+        path = self.path / PROFILES / folder / name
+        path.write_bytes(content)
+        give_to_caller(path)
 
     def restore(self) -> None:
         """Write what is missing: what could not be written before, and all of it where it was removed."""
@@ -160,8 +182,13 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         findings=[finding.values() for finding in outcome.findings],
         load=dict(outcome.load.values) if outcome.load is not None else None,
         network=dict(outcome.network.values) if outcome.network is not None else None,
-        machine=dict(outcome.machine) if outcome.machine is not None else None,
+        machine=outcome.machine,
+        store=outcome.store,
     )
+
+
+def _of_each(consumptions: Mapping[str, Consumption]) -> dict[str, dict[str, int]]:
+    return {name: consumption.values() for name, consumption in consumptions.items()}
 
 
 def _compact(value: Any) -> str:

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from containernet_env.model.store_activity import StoreActivity
+from containernet_env.model.usage import Consumption, Usage
+
 
 class RunFile(BaseModel):
     """What all of them have."""
@@ -80,7 +83,23 @@ class ScenarioLine(RunFile):
         description="the benchmark server's whole result (benchmark-result.schema.json)"
     )
     network: dict[str, Any] | None = Field(description="what every link, port and switch saw, with whole histograms")
-    machine: dict[str, Any] | None = Field(description="what the machine and the hosts used")
+    machine: Usage | None = Field(description="what hosts, links and machine used")
+    store: StoreActivity | None = Field(default=None, description="what the members counted themselves")
+
+
+class UsageLine(RunFile):
+    """A line of usage.jsonl: what each consumer has used since it exists; a counter that nobody keeps is absent.
+
+    There is one each second while the matrix runs, and one at each edge of a scenario.
+    """
+
+    at_ns: int
+    edge: Literal["begin", "end"] | None = Field(description="whether a scenario begins or ends with it")
+    members: dict[str, Consumption] = Field(description="by name, those that live")
+    client: Consumption | None = Field(description="the host that makes the load")
+    links: Consumption | None = Field(description="the link emulator; null where the kernel carries the links")
+    driver: Consumption | None = Field(description="containernet-env itself")
+    machine: Consumption | None
 
 
 class EventLine(RunFile):
@@ -90,8 +109,8 @@ class EventLine(RunFile):
     at_ns: int
     kind: str = Field(
         description="run_began, hosts_up, network_proved, cluster_up, matrix_began, dataset_loaded, "
-        "scenario_began, scenario_ended, scenario_not_run, member_died, leader_changed, port_down, emulator_died, "
-        "testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, run_ended"
+        "scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, port_down, "
+        "emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, run_ended"
     )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")
@@ -102,6 +121,7 @@ FILES: dict[str, type[RunFile]] = {
     "network": NetworkFile,
     "scenario": ScenarioLine,
     "event": EventLine,
+    "usage": UsageLine,
 }
 
 

@@ -12,6 +12,7 @@ from containernet_env.results.run_directory import SCENARIOS, RunDirectory
 from containernet_env.results.run_files import Manifest, Proof
 from containernet_env.results.whole_lines import reason
 from containernet_env.runs.progress import Guarded
+from containernet_env.usage.window import Sample
 
 
 class RowsNotWrittenError(RunError):
@@ -67,6 +68,14 @@ class Keeper:
     def event(self, kind: str, text: str, subject: str | None = None) -> None:
         """See ``runs.progress.OnEvent``."""
         self._record(lambda: self.directory.add_event(kind, text, subject))
+
+    def usage(self, sample: Sample) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.add_usage(sample.at_ns, sample.edge, sample.consumers))
+
+    def profile(self, folder: str, name: str, content: bytes) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.write_profile(folder, name, content))
 
     def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """Keep what the hosts printed."""

@@ -19,6 +19,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.follow import Follower, answer_nothing
 from containernet_env.runs.member_watch import MemberWatch
+from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
 from containernet_env.runs.target import Target
 
@@ -52,6 +53,7 @@ class Matrix:
         progress: RunProgress,
         stop: Stop | None = None,
         on_event: OnEvent = ignore_event,
+        observer: Observer | None = None,
     ) -> None:
         self._target = target
         self._planned = tuple(scenarios)
@@ -60,6 +62,7 @@ class Matrix:
         self._progress = progress
         self._stop = stop or Stop()
         self._on_event = on_event
+        self._observer = observer or Observer(target, progress, on_event)
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, progress, self._stop, on_event, self._silent_members)
         self._loaded = False
@@ -77,6 +80,7 @@ class Matrix:
         """
         self._progress.matrix_started(self._planned)
         self._members.start()
+        self._observer.start()
         try:
             for planned in self._planned:
                 reason = self._target.failure or self._carry_out(planned)
@@ -88,6 +92,7 @@ class Matrix:
                 self.leave_rest(text_of(error))
             raise
         finally:
+            self._observer.close()
             self._members.close()
 
     def _carry_out(self, planned: PlannedScenario) -> str | None:
@@ -103,6 +108,7 @@ class Matrix:
                 if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
                     outcome = self._not_run(planned, failure)
                     return failure
+                self._observer.prepare(self._leader)
                 outcome = _outcome(planned.scheduled, self._leader, "interrupted")
                 self._progress.scenario_started(planned)
                 self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
@@ -140,13 +146,14 @@ class Matrix:
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
     def _observed(self, outcome: ScenarioOutcome, counting: bool) -> ScenarioOutcome:
-        """Add what the links saw, if they were counting, how long members were silent, and who led."""
+        """Add what the links saw, if they were counting, how long members were silent, what was observed, who led."""
         silences = self._members.longest_s()
         outcome = replace(
             outcome,
             seconds=(time.monotonic_ns() - outcome.began_ns) / 1e9,
             network=self._link_statistics() if counting else None,
         )
+        outcome = self._observer.finish(outcome)
         return replace(outcome, leader=self._leader_since(), findings=self._findings(outcome, silences))
 
     def _findings(self, outcome: ScenarioOutcome, silences: Mapping[str, float]) -> tuple[Finding, ...]:
@@ -164,7 +171,9 @@ class Matrix:
         if scenario.member is not None and scenario.member not in endpoints:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
+            self._observer.begin()
             answer = self._follower.follow(*request_of(scenario, endpoints, timeout_s(scenario)), scenario)
+            self._observer.end()
         # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()

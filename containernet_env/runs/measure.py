@@ -32,13 +32,17 @@ from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, machine, preflight, version
+from containernet_env.runs.cores import kept_off
 from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.matrix import Matrix
+from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
 from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup import ready_images
+from containernet_env.usage.consumers import AllUse
+from containernet_env.usage.sampler import Sampler
 
 DEFAULT_PORT = 8080
 DEFAULT_TOLERANCE = Tolerance()
@@ -59,9 +63,10 @@ def measure(
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
     ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``links``,
-    ``switches``, ``engine``, ``congestion_control``. Raises ``ConfigError`` and ``UsageError`` before anything is
-    created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be
-    carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
+    ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
+    ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
+    something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
+    Needs root.
     """
     if not 1 <= port <= 65_535:
         raise UsageError(f"port={port}; allowed: 1 to 65535")
@@ -87,7 +92,7 @@ def carry_out(
     select.require(plan)
     stop.check()
     try:
-        with told(), RunLock():
+        with told(), RunLock(), kept_off(plan.options.links_core):
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)
@@ -169,7 +174,14 @@ class _Run:
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
                 plan = self._plan
                 self._matrix = Matrix(
-                    testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
+                    testbed,
+                    plan.scenarios,
+                    plan.dataset,
+                    self._leave,
+                    self._progress,
+                    self._stop,
+                    self._event,
+                    self._observer(testbed),
                 )
                 self._matrix.run()
             finally:
@@ -179,6 +191,12 @@ class _Run:
             self._end(testbed)
         kept = self._keeper
         return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
+
+    def _observer(self, testbed: Testbed) -> Observer:
+        keeper = self._keeper
+        sampler = Sampler(AllUse(testbed.pids()), keeper.usage)
+        choice = self._plan.options.profile
+        return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile)
 
     def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
@@ -210,6 +228,7 @@ class _Run:
             commit=version.commit_text(),
             cpu_model=machine.cpu_model(),
             labs=self._labs,
+            links_cpu=plan.options.links_cpu,
         )
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:

@@ -17,8 +17,9 @@ from containernet_env.results.whole_lines import reason, remedy
 
 # What hosts choose from: the same list in every network namespace (net/ipv4/sysctl_net_ipv4.c of Linux).
 _CONGESTION_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
-# Of a run, and of each host: connections, namespaces, processes and their pipes, several times what was seen.
-_OPEN_FILES, _OPEN_FILES_PER_HOST = 256, 32
+# Of a run, and of each host: connections, namespaces, processes and their pipes, files of /proc for each thread and of
+# cgroups; several times what was seen.
+_OPEN_FILES, _OPEN_FILES_PER_HOST = 256, 96
 # Longer than any header.
 _HEADER_BYTES = 1 << 16
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, get_args
 
 from containernet_env.base.errors import UsageError
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
+from containernet_env.runs.cores import kept_core
 
 
 class LabChoices(TypedDict, total=False):
@@ -28,11 +30,18 @@ class LabChoices(TypedDict, total=False):
 
 
 class RunChoices(LabChoices, total=False):
-    """What is measured besides: the quick scenarios, only those that match, the whole selection how often."""
+    """What is measured besides: the quick scenarios, only those that match, the whole selection how often.
+
+    ``links_cpu``: the core that is kept for the link emulator. ``profile``: which profiles are taken during each
+    scenario ("cpu", "allocs", "mutex"), of ``profile_member`` (the leader where it is left out).
+    """
 
     quick: bool
     only: Sequence[str]
     repeat: int
+    links_cpu: int | None
+    profile: Sequence[str]
+    profile_member: str | None
 
 
 def prepare(
@@ -53,7 +62,22 @@ def prepare(
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
     scenario_set = chosen if isinstance(chosen, ScenarioSet) else load_scenarios(chosen)
     options = _options(choices, choices.get("only", ()), choices.get("repeat", 1))
+    links_cpu = choices.get("links_cpu")
+    options = replace(
+        options,
+        links_core=None if links_cpu is None else kept_core(links_cpu),
+        profile=_profile(choices.get("profile", ()), choices.get("profile_member")),
+    )
     return build_plan(config, scenario_set, options)
+
+
+def _profile(kinds: Sequence[str], member: str | None) -> ProfileChoice | None:
+    known = get_args(ProfileKind)
+    if isinstance(kinds, str) or any(kind not in known for kind in kinds):
+        raise UsageError(f"profile={kinds!r}; allowed: a list of {', '.join(known)}")
+    if member is not None and not kinds:
+        raise UsageError(f"profile_member={member!r} without profile: say which profiles are taken")
+    return ProfileChoice(tuple(kind for kind in known if kind in kinds), member) if kinds else None
 
 
 def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) -> Plan:

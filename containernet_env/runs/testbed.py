@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
+from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
 CLUSTER_TIMEOUT_S = 60.0
@@ -401,6 +403,12 @@ class Testbed:
             }
             for name, host in self.hosts.items()
         }
+
+    def pids(self) -> Pids:
+        """The processes by which it is told what is used; only after `up`."""
+        members = {host.name: self.hosts[host.name].pid for host in self.plan.topology.members}
+        links: int | None = self.net.link_backend_facts().get("pid")
+        return Pids(members, self.client_host.pid, links, os.getpid())
 
     def link_facts(self) -> dict[str, Any]:
         """What makes hosts and links, with versions, and what the link emulator said of itself at its start."""

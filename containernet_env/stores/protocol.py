@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from containernet_env.base.endings import LastWords, last_words
+from containernet_env.model.choices import ProfileKind
 from containernet_env.model.config import Config, Node
+from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
 
 Broken = Callable[[], str | None]
@@ -58,6 +60,9 @@ class Connection(Protocol):
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """One HTTP request and its decoded answer; ``timeout_s`` bounds each wait. Raises ``RunError``."""
 
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        """The answer to a GET as it is; ``timeout_s`` bounds each wait. Raises ``RunError``."""
+
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
         """A TCP connection to a port of the member. Raises ``RunError``."""
 
@@ -101,6 +106,46 @@ class MemberPlace:
     connection: Connection
 
 
+class Observation(Protocol):
+    """Members that are observed: what they count themselves is read at the begin and at the end, and not between."""
+
+    def end(self) -> StoreActivity:
+        """What they counted since; takes a few seconds at most, and never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile as the member gave it; ``before`` is what a cumulative one was at the begin.
+
+    ``measured`` is which of its values it is about. ``problem`` is why there is no ``data``.
+    """
+
+    kind: ProfileKind
+    measured: str
+    data: bytes = b""
+    before: bytes | None = None
+    problem: str | None = None
+
+
+class Profiling(Protocol):
+    """Profiles of one member that are taken: made, then ``begin``, ``end``, ``profiles``, ``close``.
+
+    Nothing of it raises, nor takes longer than some seconds.
+    """
+
+    def begin(self) -> None:
+        """The scenario begins."""
+
+    def end(self) -> None:
+        """It has ended; returns at once."""
+
+    def profiles(self) -> Sequence[Profile]:
+        """One of each kind; asks the member for them."""
+
+    def close(self) -> None:
+        """Take no profile any more. Idempotent."""
+
+
 class Cluster(Protocol):
     """The running members, in config order."""
 
@@ -127,6 +172,12 @@ class Cluster(Protocol):
     def pings(self) -> Mapping[str, Ping]:
         """How each living member is asked whether it answers at all, by name; what it answers depends on no other."""
 
+    def observe(self) -> Observation:
+        """Begin to observe the living members; takes a few seconds at most, and never raises."""
+
+    def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
+        """Profile a member, whose store was started for that; ``None`` where it does not live."""
+
     def answers(self, timeout_s: float) -> bool:
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""
 
@@ -148,8 +199,8 @@ class Store(Protocol):
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> Timing:
         """The timing for the network; values in the config take precedence. Raises ``ConfigError``."""
 
-    def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
-        """How the member of ``node`` is started."""
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        """How the member of ``node`` is started; ``profiled``: so that profiles of it can be taken."""
 
     def last_words(self, log: str, killed: bool) -> str:
         """What a member's log tells of its end; see ``base.endings.LastWords``."""

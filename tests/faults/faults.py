@@ -24,7 +24,8 @@ from pathlib import Path
 import pytest
 
 from containernet_env.hosts import engine, owner
-from containernet_env.results.columns import COLUMNS, NOT_APPLICABLE
+from containernet_env.results.column import NOT_APPLICABLE
+from containernet_env.results.columns import COLUMNS
 from tests.faults.harness import MEMBERS, Run, tool, topology
 from tests.faults.moments import Missed
 from tests.faults.own_engine import OwnEngine

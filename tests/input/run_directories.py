@@ -37,7 +37,8 @@ _SCENARIO = {
         "response_time": {"percentiles_s": {"50": 0.01, "99": 0.02}},
     },
     "network": {"links": []},
-    "machine": {"cpu_s": 1.5},
+    "machine": {"window_ns": 1_250_000_000, "used": {"members": {"etcd1": {"cpu_ns": 5}}, "machine": {"steal_ns": 7}}},
+    "store": {"members": {"etcd1": {"leader_changes": 1, "warnings": {"slow fdatasync": 2}}}},
 }
 FILES: dict[str, Any] = {
     "manifest.json": {

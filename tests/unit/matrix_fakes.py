@@ -17,6 +17,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.store_activity import StoreActivity
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
 from containernet_env.runs.matrix import Matrix
@@ -93,6 +94,12 @@ class FakeCluster:
 
     def pings(self) -> dict[str, Any]:
         return {}
+
+    def observe(self) -> Any:
+        return SimpleNamespace(end=StoreActivity)
+
+    def profile(self, member: str, kinds: Any) -> Any:
+        return None
 
     def answers(self, timeout_s: float) -> bool:
         return self.answering and self.has_quorum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
+from containernet_env.usage.consumers import Pids
 from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -58,6 +60,9 @@ class FakeTestbed:
 
     def link_facts(self) -> dict[str, Any]:
         return {}
+
+    def pids(self) -> Pids:
+        return Pids({"etcd1": os.getpid()}, None, None, os.getpid())
 
     host_facts = link_facts
 

@@ -56,6 +56,21 @@ def test_an_unknown_option_of_a_command_gets_a_suggestion(capsys):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--profile", "cpu,heap"], "Invalid value for '--profile': got 'heap', allowed: cpu, allocs, mutex, with"),
+        (["--profile", ""], "Invalid value for '--profile': got '', allowed: cpu, allocs, mutex, with commas between"),
+        (["--profile-member", "etcd1"], "profile_member='etcd1' without profile: say which profiles are taken"),
+        (["--profile", "cpu", "--profile-member", "x"], "profile_member='x' is no member of"),
+        (["--links-cpu", "-1"], "Invalid value for '--links-cpu': -1 is not in the range x>=0."),
+        (["--links-cpu", "4096"], "links_cpu=4096 is no core that this process may use; allowed: 0"),
+    ],
+)
+def test_what_is_profiled_and_which_core_is_kept_is_checked_before_anything_exists(capsys, arguments, message):
+    assert message in told(capsys, "run", str(CONFIG), "--dry-run", *arguments)
+
+
+@pytest.mark.parametrize(
     ("command", "form", "example"),
     [
         ("run", "[OPTIONS] CONFIG [OUT]", "run configs/3node-3ms.json results/mine.csv"),

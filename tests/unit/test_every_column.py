@@ -15,6 +15,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.topology import RttExpectation
+from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, row_of
 from tests.unit.answers import open_loop
 
@@ -84,6 +85,14 @@ def test_every_column_holds_its_own_figure() -> None:
         commit="abc",
         cpu_model="cpu x",
         labs=2,
+        links_cpu=1,
+    )
+    used = Consumers(
+        members={"etcd1": Consumption(cpu_ns=10**9), "etcd2": Consumption(cpu_ns=2 * 10**9)},
+        client=Consumption(cpu_ns=875_000_000, throttled_ns=125_400_000),
+        links=Consumption(cpu_ns=500_000_000),
+        driver=Consumption(cpu_ns=77),
+        machine=Consumption(cpu_ns=99, steal_ns=250_000_000),
     )
     network = LinkStatistics(
         {
@@ -103,6 +112,7 @@ def test_every_column_holds_its_own_figure() -> None:
             leader="etcd3",
             load=LoadResult.from_json(made),
             network=network,
+            machine=Usage(2 * 10**9, used),
             error="60 requests failed",
             findings=(
                 Finding("few_answers", "unknown", "few"),
@@ -166,6 +176,12 @@ def test_every_column_holds_its_own_figure() -> None:
         "Config": "3node-3ms.json",
         "ConfigHash": "c0ffee",
         "ScenarioHash": "5ce7a810",
+        "ClusterCpu_cores": "1.500",
+        "LinksCpu_cores": "0.250",
+        "ClientCpu_cores": "0.438",
+        "Steal_cores": "0.125",
+        "ClientThrottled_s": "0.125",
+        "LinksCore": "1",
         "OtherLabs": "2",
         "CpuModel": "cpu x",
         "Commit": "abc",

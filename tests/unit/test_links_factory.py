@@ -16,7 +16,7 @@ class FakeEmulator:
     results: list[bool]
     life: list[str]
 
-    def __init__(self, binary: Any, on_event: Any) -> None:
+    def __init__(self, binary: Any, on_event: Any, core: Any) -> None:
         self.hello: dict[str, Any] = {}
 
     def start(self) -> None:

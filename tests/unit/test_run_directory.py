@@ -19,6 +19,8 @@ from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
+from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
@@ -88,9 +90,23 @@ def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
     assert run.torn == 0
 
 
+MEMBER = Consumption(cpu_ns=5, memory_bytes=6)
+USED = Consumers({"etcd1": MEMBER}, client=MEMBER, driver=MEMBER, machine=Consumption(steal_ns=7))
+COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warnings={"slow fdatasync": 1})
+
+
 def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
+    directory.add_usage(5, None, USED)
+    directory.add_usage(6, "begin", Consumers())
+    directory.add_scenario(replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED})))
     run = read_run(directory.path)
+    usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
+    assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
+    assert run.scenarios[-1]["machine"]["used"]["machine"]["steal_ns"] == 7
+    assert run.scenarios[-1]["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
     held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
+    held["usage"] = usage
+    assert held.keys() == FILES.keys()
     for name, values in held.items():
         for value in values:
             problems = [error.message for error in Draft202012Validator(json_schema(name)).iter_errors(value)]

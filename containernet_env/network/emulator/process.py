@@ -32,11 +32,12 @@ class LinkEmulator:
     """The emulator's process. It ends with its control connection, so it never outlives this process.
 
     ``on_event`` hears of ports whose host has ended, and of the emulator's own unexpected end. ``hello`` holds
-    what the emulator said of itself (version, realtime, pid).
+    what the emulator said of itself (version, realtime, pid). ``core`` is the only core of its data thread.
     """
 
-    def __init__(self, binary: Path | str | None, on_event: EventHandler) -> None:
+    def __init__(self, binary: Path | str | None, on_event: EventHandler, core: int | None = None) -> None:
         self._binary = Path(binary) if binary is not None else None
+        self._core = core
         self._on_event = on_event
         self._process: subprocess.Popen[bytes] | None = None
         self._client: ControlClient | None = None
@@ -64,7 +65,7 @@ class LinkEmulator:
                 # A session of its own: the terminal's Ctrl-C is for the driver. Its life hangs on the socket and
                 # not on a parent's death signal, which the kernel sends when the THREAD that forked ends.
                 self._process = subprocess.Popen(
-                    [str(binary), "serve", "--control-fd", str(theirs.fileno())],
+                    [str(binary), "serve", "--control-fd", str(theirs.fileno()), *self._core_arguments()],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -86,6 +87,11 @@ class LinkEmulator:
         except RunError as error:
             said = self._ending() if self._client.lost else f"{error}: {last_words(self.log)}".removesuffix(": ")
             raise RunError(said) from error
+        if self._core is not None and self.hello.get("core") != self._core:
+            raise RunError(f"the link emulator keeps to core {self.hello.get('core')}, not {self._core}")
+
+    def _core_arguments(self) -> tuple[str, ...]:
+        return () if self._core is None else ("--core", str(self._core))
 
     def call(self, op: str, deadline_s: float = 5.0, **fields: Any) -> dict[str, Any]:
         """One request (see ``ControlClient.call``)."""

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
+from containernet_env.model.choices import ProfileKind
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
+from containernet_env.stores.etcd.observation import EtcdObservation
+from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.protocol import Broken, MemberPlace, Ping
 
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
@@ -49,6 +52,7 @@ class Member:
     """One etcd member and the host it runs on."""
 
     def __init__(self, place: MemberPlace) -> None:
+        self.place = place
         self.host = place.host
         self.name = place.host.name
         self.endpoint = f"{place.ip}:{CLIENT_PORT}"
@@ -227,6 +231,15 @@ class EtcdCluster:
     def pings(self) -> dict[str, Ping]:
         """See ``stores.protocol.Cluster``."""
         return {member.name: Ping(member.connection, CLIENT_PORT, _PING) for member in self.living()}
+
+    def observe(self) -> EtcdObservation:
+        """See ``stores.protocol.Cluster``."""
+        return EtcdObservation([member.place for member in self.living()])
+
+    def profile(self, member: str, kinds: Sequence[ProfileKind]) -> EtcdProfiling | None:
+        """See ``stores.protocol.Cluster``."""
+        places = [living.place for living in self.living() if living.name == member]
+        return EtcdProfiling(places[0], kinds) if places else None
 
     def answers(self, timeout_s: float) -> bool:
         """Whether a linearizable read succeeds on every living member within `timeout_s`."""

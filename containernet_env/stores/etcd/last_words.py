@@ -6,16 +6,8 @@ import json
 import re
 
 from containernet_env.base.endings import crash_line, one_line
+from containernet_env.stores.etcd.log import ENDS, ERRORS, LINE
 
-# etcd's log in the form "console" (zap's ConsoleEncoder): time, level, perhaps a logger, caller, message, perhaps
-# fields as JSON, with tabs between; a stack trace may follow on lines of its own.
-_LINE = re.compile(
-    r"^[0-9-]{10}T[0-9:.]+Z\t(?P<level>[a-z]+)\t(?:[^\t\n]*\t)?[^\t\n]+\.go:[0-9]+"
-    r"\t(?P<message>[^\t\n]*)(?:\t(?P<fields>\{.*\}))?$",
-    re.MULTILINE,
-)
-_LAST = ("dpanic", "panic", "fatal")  # levels of a line after which there is none
-_ERRORS = ("error", *_LAST)
 # Before this one etcd warns in every run, of what it is not to be used for elsewhere.
 _READY = "ready to serve client requests"
 # What it says, at level info, when SIGTERM or SIGINT came; the errors that follow are of its own closing.
@@ -27,7 +19,7 @@ def last_words(log: str, killed: bool) -> str:
 
     Of a log that has no line in etcd's form (an unknown flag, a shell's error), its first line.
     """
-    lines = list(_LINE.finditer(log))
+    lines = list(LINE.finditer(log))
     if not lines:
         return crash_line(log) or ("" if killed else one_line(log.strip().partition("\n")[0]))
     told, ready = None, False
@@ -36,10 +28,10 @@ def last_words(log: str, killed: bool) -> str:
             told = line
             break
         ready = ready or line["message"] == _READY
-        if line["level"] in _ERRORS or (ready and line["level"] == "warn"):
+        if line["level"] in ERRORS or (ready and line["level"] == "warn"):
             told = line
     crash = crash_line(log)
-    if told is None or (crash is not None and told["level"] not in _LAST):
+    if told is None or (crash is not None and told["level"] not in ENDS):
         return crash or ""
     level = "warning" if told["level"] == "warn" else told["level"]
     return f"last {level}: {_said(told)}" if killed else _said(told)

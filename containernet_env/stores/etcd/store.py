@@ -23,10 +23,12 @@ class Etcd:
         """See ``Store``."""
         return etcd_timing(config, largest_member_rtt)
 
-    def start(self, node: Node, config: Config, timing: Timing, run_id: str) -> MemberStart:
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         """See ``Store``."""
         assert isinstance(timing, EtcdTiming)
-        return MemberStart(etcd_flags(node, config, timing, run_id), (DATA_DIR,))
+        flags = etcd_flags(node, config, timing, run_id)
+        # It then also samples contended mutexes, all the time: such a member is another one.
+        return MemberStart((*flags, "--enable-pprof") if profiled else flags, (DATA_DIR,))
 
     def last_words(self, log: str, killed: bool) -> str:
         """See ``Store``."""

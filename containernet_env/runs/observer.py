@@ -1,0 +1,133 @@
+"""What is observed of a scenario besides its load: what was used, what the members counted, profiles of one of them.
+
+Nothing of it can fail a scenario or hold it up: what cannot be observed is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.store_activity import StoreActivity
+from containernet_env.model.usage import Usage
+from containernet_env.plan.plan import ProfileChoice
+from containernet_env.runs.progress import OnEvent, RunProgress
+from containernet_env.runs.target import Target
+from containernet_env.stores.protocol import Observation, Profile, Profiling
+from containernet_env.usage import flame, pprof
+from containernet_env.usage.sampler import Sampler
+
+KeepProfile = Callable[[str, str, bytes], None]
+"""Keeps a file of the scenario's folder, both by name; does not raise."""
+
+
+class Observer:
+    """Observes one scenario after the other: ``prepare``, ``begin``, ``end``, ``finish``.
+
+    Only between ``begin`` and ``end`` the load runs; members are asked before and after.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        progress: RunProgress,
+        on_event: OnEvent,
+        sampler: Sampler | None = None,
+        profile: ProfileChoice | None = None,
+        keep_profile: KeepProfile = lambda folder, name, content: None,
+    ) -> None:
+        self._target = target
+        self._progress = progress
+        self._on_event = on_event
+        self._sampler = sampler
+        self._profile = profile
+        self._keep_profile = keep_profile
+        self._store: Observation | None = None
+        self._profiling: Profiling | None = None
+        self._profiled = ""
+        self._usage: Usage | None = None
+        self._number = 0
+
+    def start(self) -> None:
+        """Begin to sample."""
+        if self._sampler is not None:
+            self._sampler.start()
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        self._end_profiling()
+        if self._sampler is not None:
+            self._sampler.close()
+
+    def prepare(self, leader: str | None) -> None:
+        """A scenario is about to begin; who leads, if that is known."""
+        self._number += 1
+        self._end_profiling()
+        self._usage = None
+        self._store = self._target.cluster.observe()
+        if self._profile is not None:
+            self._profiled = self._profile.member or leader or ""
+            self._profiling = self._target.cluster.profile(self._profiled, self._profile.kinds)
+
+    def begin(self) -> None:
+        """The benchmark is sent now."""
+        if self._profiling is not None:
+            self._profiling.begin()
+        if self._sampler is not None:
+            self._sampler.begin()
+
+    def end(self) -> None:
+        """Its answer has come."""
+        if self._sampler is not None:
+            self._usage = self._sampler.end()
+        if self._profiling is not None:
+            self._profiling.end()
+
+    def finish(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
+        """Add what was observed; members are asked unless the target has failed as a whole."""
+        store: StoreActivity | None = None
+        if self._target.failure is None:
+            store = self._store.end() if self._store is not None else None
+            if self._profile is not None:
+                self._keep(outcome, f"{self._number:02}-{outcome.scheduled.scenario.name}")
+        self._end_profiling()
+        self._store = None
+        return replace(outcome, machine=self._usage, store=store)
+
+    def _keep(self, outcome: ScenarioOutcome, folder: str) -> None:
+        name = outcome.scheduled.scenario.name
+        if self._profiling is None:
+            self._progress.note(f"{name}: no profile: {self._profiled or 'the leader'} cannot be asked")
+            return
+        for profile in self._profiling.profiles():
+            if profile.problem is not None:
+                self._progress.note(f"{name}: no {profile.kind} profile of {self._profiled}: {profile.problem}")
+                continue
+            stem = f"{self._profiled}-{profile.kind}"
+            self._keep_profile(folder, f"{stem}.pb.gz", profile.data)
+            if profile.before is not None:
+                self._keep_profile(folder, f"{stem}-before.pb.gz", profile.before)
+            try:
+                graph = flame_graph(f"{profile.kind} of {self._profiled}, {name}", profile)
+            except ValueError as error:
+                self._progress.note(f"{name}: no flame graph of the {profile.kind} profile: {error}")
+                continue
+            self._keep_profile(folder, f"{stem}.svg", graph.encode())
+        self._on_event("profiled", f"profiles of {self._profiled} are in profiles/{folder}", name)
+
+    def _end_profiling(self) -> None:
+        profiling, self._profiling = self._profiling, None
+        if profiling is not None:
+            with suppress(OSError):
+                profiling.close()
+
+
+def flame_graph(title: str, profile: Profile) -> str:
+    """The flame graph of a profile; of a cumulative one, of what it grew by. Raises ``ValueError``."""
+    parsed = pprof.parse(profile.data)
+    stacks = parsed.of(profile.measured)
+    if profile.before is not None:
+        stacks = pprof.grown(pprof.parse(profile.before).of(profile.measured), stacks)
+    return flame.svg(title, stacks, parsed.units[profile.measured])

@@ -1,0 +1,144 @@
+"""Flame graphs: a page of SVG that any browser shows, without scripts and without the network.
+
+A box is a function, above the one that called it; its width is the share of the value that was measured in it and in
+what it called. Order on one level is alphabetical, not time (https://www.brendangregg.com/flamegraphs.html).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from containernet_env.usage.pprof import Stack
+
+WIDTH = 1200
+_ROW, _MARGIN, _HEAD = 17, 10, 46
+_FONT = 11
+# Of a sans-serif font, on average; a box that has no room for three letters stays empty.
+_LETTER = 6.4
+_LEAST_LETTERS = 3
+# Narrower ones cannot be seen: what they are is in the box below them.
+_LEAST_WIDTH = 0.3
+_ROOT = "all"
+_STYLE = (
+    f"text{{font:{_FONT}px sans-serif;fill:#222;pointer-events:none}} .head{{font-size:15px}} .note{{fill:#666}} "
+    "rect{stroke:#fff;stroke-width:.5} g:hover>rect{stroke:#000;stroke-width:1.5}"
+)
+# Go's own runtime is grey, so that the program's functions stand out.
+_RUNTIME = ("runtime.", "runtime/", "internal/runtime/")
+
+
+@dataclass(slots=True)
+class Frame:
+    """A function as called by those below it; ``value`` is that of all stacks that go through it."""
+
+    name: str
+    value: int = 0
+    callees: dict[str, Frame] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """How many frames are on top of each other, itself included."""
+        deepest, todo = 0, [(self, 1)]
+        while todo:
+            frame, depth = todo.pop()
+            deepest = max(deepest, depth)
+            todo += [(callee, depth + 1) for callee in frame.callees.values()]
+        return deepest
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A frame with its place: ``x`` and ``width`` in pixels, ``level`` 0 is the root."""
+
+    frame: Frame
+    x: float
+    width: float
+    level: int
+
+
+def tree(stacks: Mapping[Stack, int]) -> Frame:
+    """All stacks joined from their outermost functions on."""
+    root = Frame(_ROOT)
+    for stack, value in stacks.items():
+        frame = root
+        frame.value += value
+        for name in stack:
+            frame = frame.callees.setdefault(name, Frame(name))
+            frame.value += value
+    return root
+
+
+def boxes(root: Frame) -> Iterator[Box]:
+    """Every box that is wide enough to be seen."""
+    scale = (WIDTH - 2 * _MARGIN) / root.value if root.value else 0.0
+    todo = [Box(root, _MARGIN, root.value * scale, 0)]
+    while todo:
+        box = todo.pop()
+        yield box
+        x = box.x
+        for callee in sorted(box.frame.callees.values(), key=lambda frame: frame.name):
+            width = callee.value * scale
+            if width >= _LEAST_WIDTH:
+                todo.append(Box(callee, x, width, box.level + 1))
+            x += width
+
+
+def svg(title: str, stacks: Mapping[Stack, int], unit: str) -> str:
+    """The whole page; ``unit`` is that of the values as pprof calls it."""
+    root = tree(stacks)
+    shown = list(boxes(root))
+    levels = max(box.level for box in shown) + 1
+    height = _HEAD + levels * _ROW + _MARGIN
+    note = f"{amount(root.value, unit)} in {len(stacks):,} stacks" if root.value else "nothing was measured"
+    if hidden := root.depth - levels:
+        note += f"; {hidden} more levels are too narrow to be seen"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text class="head" x="{_MARGIN}" y="20">{escape(title)}</text>',
+        f'<text class="note" x="{_MARGIN}" y="37">{escape(note)}</text>',
+    ]
+    lines += [_box(box, height, root.value, unit) for box in shown]
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def amount(value: int, unit: str) -> str:
+    """A value for people."""
+    if unit == "nanoseconds":
+        return f"{value / 1e9:,.2f} s" if value >= 10**9 else f"{value / 1e6:,.1f} ms"
+    if unit == "bytes":
+        return f"{value / (1 << 20):,.1f} MiB" if value >= 1 << 20 else f"{value / 1024:,.1f} KiB"
+    return f"{value:,} {unit}"
+
+
+def _box(box: Box, height: int, total: int, unit: str) -> str:
+    y = height - _MARGIN - (box.level + 1) * _ROW
+    name, share = box.frame.name, f"{box.frame.value / total:.2%}" if total else "0 %"
+    place = f'x="{box.x:.2f}" y="{y}" width="{box.width:.2f}" height="{_ROW - 1}"'
+    told = escape(f"{name}: {amount(box.frame.value, unit)}, {share}")
+    text = (
+        f'<text x="{box.x + 3:.2f}" y="{y + 12}">{escape(label)}</text>' if (label := _label(name, box.width)) else ""
+    )
+    return f"<g><title>{told}</title><rect {place} fill={quoteattr(_colour(name))}/>{text}</g>"
+
+
+def _label(name: str, width: float) -> str:
+    """As much of a name as there is room for: the path of its package goes first."""
+    room = int((width - 6) / _LETTER)
+    short = name.rpartition("/")[2]
+    for text in (name, short):
+        if len(text) <= room:
+            return text
+    return f"{short[: room - 2]}.." if room >= _LEAST_LETTERS + 2 else ""
+
+
+def _colour(name: str) -> str:
+    """The same one for all functions of a package; warm ones but for Go's runtime."""
+    if name == _ROOT or name.startswith(_RUNTIME):
+        return "#d5d5d5"
+    folder, slash, rest = name.rpartition("/")
+    number = sum(ord(letter) * (place + 7) for place, letter in enumerate(f"{folder}{slash}{rest.partition('.')[0]}"))
+    return f"hsl({number * 37 % 56},{70 + number % 20}%,{66 + number % 12}%)"

@@ -1,0 +1,303 @@
+"""What etcd members count and warn of while something is measured, and profiles of them."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import RunError
+from containernet_env.model.choices import ProfileKind
+from containernet_env.model.store_activity import Durations, MemberActivity
+from containernet_env.stores.etcd import metrics, observation, profiling
+from containernet_env.stores.etcd.log import OTHERS, warnings_between
+from containernet_env.stores.etcd.observation import EtcdObservation
+from containernet_env.stores.etcd.profiling import EtcdProfiling
+from containernet_env.stores.protocol import MemberPlace, Profile
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "etcd"
+SYNCS, COMMITS = "etcd_disk_wal_fsync_duration_seconds", "etcd_disk_backend_commit_duration_seconds"
+
+
+def answer(
+    syncs: Mapping[str, int], sum_s: float, changes: int = 1, failed: int = 0, size: float = 20480, began: float = 1.5e9
+) -> str:
+    """An answer of a member; ``syncs`` are cumulative, as Prometheus has them."""
+    lines = [
+        "# HELP etcd_server_leader_changes_seen_total The number of leader changes seen.",
+        "# TYPE etcd_server_leader_changes_seen_total counter",
+        f"etcd_server_leader_changes_seen_total {changes}",
+        f"etcd_server_proposals_failed_total {failed}",
+        'etcd_server_version{server_version="3.7.3"} 1',
+        f"etcd_mvcc_db_total_size_in_bytes {size:.6e}",
+        f"process_start_time_seconds {began}",
+    ]
+    for name in (SYNCS, COMMITS):
+        lines += [f'{name}_bucket{{le="{bound}"}} {count}' for bound, count in syncs.items()]
+        lines += [f"{name}_sum {sum_s}", f"{name}_count {syncs['+Inf']}"]
+    return "\n".join(lines) + "\n"
+
+
+BEFORE = answer({"0.001": 5, "0.002": 9, "8.192": 9, "+Inf": 10}, 9.0)
+AFTER = answer({"0.001": 103, "0.002": 109, "8.192": 109, "+Inf": 112}, 9.51, changes=3, failed=4, size=1.048576e06)
+
+
+def test_what_a_member_counted_between_two_looks() -> None:
+    found = metrics.activity(metrics.parse(BEFORE), metrics.parse(AFTER), {"slow fdatasync": 2})
+    syncs = Durations(
+        count=102, mean_s=pytest.approx(0.005), p99_at_most_s=None, buckets=((0.001, 98), (0.002, 2), (None, 2))
+    )
+    assert found == MemberActivity(
+        leader_changes=2,
+        log_syncs=syncs,
+        commits=syncs,
+        failed_proposals=4,
+        data_bytes=1048576,
+        data_grown_bytes=1048576 - 20480,
+        warnings={"slow fdatasync": 2},
+    )
+
+
+@pytest.mark.parametrize(
+    ("buckets", "p99"),
+    [
+        (((0.001, 99), (0.002, 1), (None, 0)), 0.001),
+        (((0.001, 98), (0.002, 2), (None, 0)), 0.002),
+        (((0.001, 0), (0.002, 1), (None, 0)), 0.002),
+        (((0.001, 98), (0.002, 0), (None, 2)), None),
+        (((0.001, 0), (0.002, 0), (None, 0)), None),
+    ],
+)
+def test_the_99th_percentile_is_bounded_by_its_bucket(
+    buckets: tuple[tuple[float | None, int], ...], p99: float | None
+) -> None:
+    assert Durations.of(1.0, buckets).p99_at_most_s == p99
+
+
+def test_nothing_that_happened_has_no_mean() -> None:
+    assert Durations.of(0.0, ((0.001, 0), (None, 0))) == Durations(0, None, None, ())
+
+
+def test_what_one_look_lacks_is_not_known() -> None:
+    before, after = metrics.parse(BEFORE), metrics.parse(AFTER)
+    assert metrics.activity(None, after, None) == MemberActivity(data_bytes=1048576)
+    assert metrics.activity(before, None, {}) == MemberActivity(warnings={})
+    restarted = metrics.parse(AFTER.replace("seconds 1500000000.0", "seconds 2e9"))
+    assert metrics.activity(before, restarted, None) == MemberActivity(data_bytes=1048576), "it counts from 0 again"
+    lacking = metrics.parse("\n".join(line for line in AFTER.splitlines() if "wal_fsync" not in line))
+    found = metrics.activity(before, lacking, None)
+    assert found.log_syncs is None and found.commits is not None and found.leader_changes == 2
+    other = metrics.parse(AFTER.replace('le="0.002"', 'le="0.003"'))
+    assert metrics.activity(before, other, None).log_syncs is None, "other buckets cannot be compared"
+
+
+@pytest.mark.parametrize("text", ["", "<html>404</html>", "etcd_server_leader_changes_seen_total x\n\x00"])
+def test_an_answer_of_another_form_tells_nothing(text: str) -> None:
+    parsed = metrics.parse(text)
+    assert not parsed.values and not parsed.histograms
+
+
+LOG = (
+    "2026-11-22T02:18:13.939426Z\twarn\tembed/config.go:956\tRunning http and grpc server on single port.\n"
+    "2026-11-22T02:18:20.000400Z\tinfo\traft/raft.go:1\t8e9e05c52164694d became leader at term 2\n"
+    '2026-11-22T02:18:20.000600Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "151ms"}\n'
+    '2026-11-22T02:18:21.500000Z\twarn\ttxn/util.go:93\tapply request took too long\t{"took": "251ms"}\n'
+    "2026-11-22T02:18:21.600000Z\twarn\traft\traft/raft.go:9\t8e9e05c52164694d stepped down to follower\n"
+    "2026-11-22T02:18:21.700000Z\twarn\traft\traft/raft.go:9\tade526d28b1f92f7 stepped down to follower\n"
+    "2026-11-22T02:18:22.000999Z\terror\twal/wal.go:886\tslow fdatasync\n"
+    "2026-11-22T02:18:22.001000Z\twarn\twal/wal.go:886\tslow fdatasync\n"
+)
+
+
+def test_warnings_are_counted_by_what_they_say_and_when() -> None:
+    assert warnings_between(LOG, "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:22.000Z") == {
+        "apply request took too long": 2,
+        "ID stepped down to follower": 2,
+        "slow fdatasync": 1,
+    }
+    assert warnings_between(LOG, "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z") == {"slow fdatasync": 1}
+    assert warnings_between("", "2026-11-22T02:18:22.001Z", "2026-11-22T02:18:23.000Z") == {}
+
+
+def test_many_kinds_of_warnings_are_counted_together() -> None:
+    lines = [f"2026-11-22T02:18:20.{n:06}Z\twarn\ta/b.go:1\tkind {n % 30}\n" for n in range(60)]
+    found = warnings_between("".join(lines), "2026-11-22T02:18:20.000Z", "2026-11-22T02:18:20.001Z")
+    assert len(found) == 21 and sum(found.values()) == 60 and found[OTHERS] == 20
+
+
+def test_recorded_logs_of_etcd_are_read() -> None:
+    log = (RECORDED / "disk-full.log").read_text()
+    found = warnings_between(log, "2026-01-01T00:00:00.000Z", "2027-01-01T00:00:00.000Z")
+    assert found["Running http and grpc server on single port. This is not recommended for production."] > 0
+    assert not any(kind.startswith("Running:") for kind in found), "that is information"
+
+
+class FakeHost:
+    def __init__(self, name: str, log: str) -> None:
+        self.name, self.log = name, log
+        self.pid, self.alive = 1, True
+
+    def ending(self, words: Any = None) -> None:
+        return None
+
+    def logs(self, tail: int = 20) -> str:
+        if self.log == "gone":
+            raise RunError("the engine ended")
+        return self.log
+
+
+class Answers:
+    """Answers GETs one after the other; an exception is raised, a number is how many seconds it takes."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[int, str]] = []
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        self.asked.append((port, path))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, float):
+            time.sleep(answer)
+            raise RunError("too late")
+        return bytes(answer)
+
+    def open(self, port: int, *, timeout_s: float) -> Any:
+        raise RunError("nobody listens")
+
+
+def observed(*members: tuple[Answers, str]) -> dict[str, MemberActivity]:
+    places: list[Any] = [
+        MemberPlace(FakeHost(f"etcd{n}", log), "10.0.0.1", answers)  # type: ignore[arg-type]
+        for n, (answers, log) in enumerate(members, 1)
+    ]
+    return dict(EtcdObservation(places).end().members)
+
+
+def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observation, "_ASK_S", 0.1)
+    monkeypatch.setattr(observation, "_LOG_S", 0.1)
+    good = Answers(BEFORE.encode(), AFTER.encode())
+    late = LOG.replace("2026-11-22", "2999-11-22")
+    began = time.monotonic()
+    found = observed(
+        (good, late),
+        (Answers(RunError("refused"), AFTER.encode()), ""),
+        (Answers(BEFORE.encode(), 1.0), "gone"),
+    )
+    assert time.monotonic() - began < 20
+    assert list(found) == ["etcd1", "etcd2", "etcd3"]
+    assert found["etcd1"].leader_changes == 2 and found["etcd1"].warnings == {}
+    assert found["etcd2"] == MemberActivity(data_bytes=1048576, warnings={})
+    assert found["etcd3"] == MemberActivity()
+    assert good.asked == [(2379, "/metrics")] * 2
+
+
+def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member writes UTC with microseconds, the driver notes moments with milliseconds."""
+    moments = iter(["2026-11-22T02:18:20.000Z", "2026-11-22T02:18:21.500Z"])
+    monkeypatch.setattr(observation, "utc_now", lambda: next(moments))
+    found = observed((Answers(BEFORE.encode(), AFTER.encode()), LOG))
+    assert found["etcd1"].warnings == {"apply request took too long": 2}
+
+
+class Pprof(http.server.BaseHTTPRequestHandler):
+    """What Go's net/http/pprof does: a CPU profile ends when its time is over or when who asked says no more."""
+
+    ended_by_client: threading.Event
+
+    def do_GET(self) -> None:
+        kind = self.path.partition("?")[0].rpartition("/")[2]
+        if kind == "missing":
+            self.send_error(404)
+            return
+        if kind == "profile":
+            self.connection.settimeout(20)
+            assert self.connection.recv(1) == b""
+            self.ended_by_client.set()
+        body = gzip.compress(self.path.encode())
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def member() -> Iterator[Any]:
+    handler = type("Handler", (Pprof,), {"ended_by_client": threading.Event()})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+        class Direct:
+            def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+                connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=timeout_s)
+                try:
+                    connection.request("GET", path)
+                    return connection.getresponse().read()
+                finally:
+                    connection.close()
+
+            def open(self, port: int, *, timeout_s: float) -> socket.socket:
+                assert port == 2379
+                return socket.create_connection(("127.0.0.1", server.server_port), timeout=timeout_s)
+
+        yield MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Direct()), handler.ended_by_client  # type: ignore[arg-type, attr-defined]
+        server.shutdown()
+
+
+def taken(place: MemberPlace, *kinds: ProfileKind) -> list[Profile]:
+    made = EtcdProfiling(place, kinds)
+    made.begin()
+    made.end()
+    profiles = made.profiles()
+    made.close()
+    return profiles
+
+
+def test_profiles_are_of_the_scenario(member: Any) -> None:
+    place, ended = member
+    cpu, allocs, mutex = taken(place, "mutex", "cpu", "allocs")
+    assert ended.is_set(), "a CPU profile ends with the scenario, and not after the longest time"
+    assert gzip.decompress(cpu.data) == b"/debug/pprof/profile?seconds=600"
+    assert (cpu.kind, cpu.measured, cpu.before, cpu.problem) == ("cpu", "cpu", None, None)
+    assert (allocs.kind, allocs.measured, mutex.measured) == ("allocs", "alloc_space", "delay")
+    assert allocs.before is not None and gzip.decompress(allocs.before) == b"/debug/pprof/allocs"
+    assert [profile.kind for profile in taken(place, "allocs")] == ["allocs"]
+
+
+def test_a_member_that_gives_no_profile_says_why() -> None:
+    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Answers(RunError("refused"), b"x"))  # type: ignore[arg-type]
+    cpu, mutex = taken(place, "cpu", "mutex")
+    assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
+
+
+def test_a_profile_that_is_not_an_answer_is_a_problem(member: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, _ = member
+    monkeypatch.setattr(profiling, "_PATH", "/debug/pprof/missing?")
+    (cpu,) = taken(place, "cpu")
+    assert cpu.problem is not None and "404" in cpu.problem
+
+
+def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
+    ours, theirs = socket.socketpair()
+    connection = Answers()
+    connection.open = lambda port, *, timeout_s: ours  # type: ignore[method-assign]
+    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", connection)  # type: ignore[arg-type]
+    made = EtcdProfiling(place, ["cpu"])
+    made.begin()
+    theirs.close()
+    made.end()
+    (cpu,) = made.profiles()
+    assert cpu.problem and not cpu.data
+    assert ours.fileno() == -1, "an open connection keeps the namespace of the member"

@@ -1,0 +1,175 @@
+"""Profiles as stacks, and flame graphs of them."""
+
+from __future__ import annotations
+
+import gzip
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from containernet_env.runs.observer import flame_graph
+from containernet_env.stores.protocol import Profile
+from containernet_env.usage import flame, pprof
+from containernet_env.usage.pprof import Stack
+
+RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "pprof"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*made, value])
+
+
+def field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+STRINGS = [b"", b"cpu", b"nanoseconds", b"main.main", b"main.work", b"runtime.mallocgc"]
+
+
+def made(*samples: bytes) -> bytes:
+    """A profile with the functions main (1), work (2) and mallocgc (3); at location 2 mallocgc is inlined in work."""
+    parts = [field(6, text) for text in STRINGS]
+    parts.append(field(1, field(1, 1) + field(2, 2)))
+    parts += [field(5, field(1, number) + field(2, 2 + number)) for number in (1, 2, 3)]
+    parts.append(field(4, field(1, 1) + field(4, field(1, 1) + field(2, 77))))
+    parts.append(field(4, field(1, 2) + field(4, field(1, 3)) + field(4, field(1, 2))))
+    parts.append(field(9, 12345) + varint(12 << 3 | 1) + b"12345678" + varint(15 << 3 | 5) + b"1234")
+    return gzip.compress(b"".join([*parts, *(field(2, sample) for sample in samples)]))
+
+
+PACKED = field(1, varint(2) + varint(1)) + field(2, varint(30))
+APART = field(1, 1) + field(2, 5)
+NEGATIVE = field(1, varint(1)) + field(2, varint(-3))
+
+
+def test_stacks_begin_with_the_outermost_function() -> None:
+    parsed = pprof.parse(made(PACKED, APART, PACKED))
+    assert parsed.units == {"cpu": "nanoseconds"}
+    assert parsed.of("cpu") == {("main.main", "main.work", "runtime.mallocgc"): 60, ("main.main",): 5}
+    assert pprof.parse(made(NEGATIVE)).of("cpu") == {("main.main",): -3}
+    with pytest.raises(ValueError, match="has no delay; it has cpu"):
+        parsed.of("delay")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b""),
+        gzip.compress(b"\xff\xff\xff"),
+        gzip.compress(b"nonsense"),
+        gzip.compress(gzip.decompress(made(PACKED))[:-3]),
+        made(field(1, varint(9)) + field(2, varint(1))),
+        made(PACKED)[:40],
+    ],
+)
+def test_what_is_no_profile_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        pprof.parse(data)
+
+
+def test_what_grew() -> None:
+    before: Mapping[Stack, int] = {("a",): 5, ("b",): 7, ("c",): 9}
+    assert pprof.grown(before, {("a",): 8, ("b",): 7, ("c",): 2, ("d",): 1}) == {("a",): 3, ("d",): 1}
+
+
+STACKS: Mapping[Stack, int] = {("main", "b"): 10**9, ("main", "a", "x"): 3 * 10**9, ("main",): 2 * 10**9}
+
+
+def drawn(text: str) -> dict[str, tuple[float, float, float]]:
+    """By hover text: x, y and width of each box; the text has to be XML."""
+    found = {}
+    for group in ET.fromstring(text).iter(f"{SVG}g"):
+        title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
+        assert title is not None and rect is not None and title.text
+        x, y, width = (float(rect.attrib[name]) for name in ("x", "y", "width"))
+        found[title.text] = (x, y, width)
+    return found
+
+
+def test_a_box_is_as_wide_as_its_share_and_stands_on_its_caller() -> None:
+    boxes = drawn(flame.svg("cpu of etcd1", STACKS, "nanoseconds"))
+    whole = flame.WIDTH - 20
+    root, main = boxes["all: 6.00 s, 100.00%"], boxes["main: 6.00 s, 100.00%"]
+    a, b, x = boxes["a: 3.00 s, 50.00%"], boxes["b: 1.00 s, 16.67%"], boxes["x: 3.00 s, 50.00%"]
+    assert root[2] == main[2] == whole
+    assert (a[2], b[2]) == (pytest.approx(whole / 2, abs=0.01), pytest.approx(whole / 6, abs=0.01))
+    assert (a[0], b[0]) == (root[0], pytest.approx(root[0] + a[2], abs=0.01)), "alphabetical, side by side"
+    assert root[1] > main[1] > a[1] == b[1] > x[1], "callers are below"
+    assert len(boxes) == 5
+
+
+def test_names_that_xml_would_take_for_markup() -> None:
+    text = flame.svg("<title> & more", {("f[go.shape.*<x>&]", '"'): 5}, "bytes")
+    assert "f[go.shape.*<x>&]: 0.0 KiB, 100.00%" in drawn(text)
+    assert "script" not in text
+
+
+def test_nothing_that_was_measured_is_a_page_too() -> None:
+    text = flame.svg("mutex of etcd1", {}, "nanoseconds")
+    assert "nothing was measured" in text and list(drawn(text)) == ["all: 0.0 ms, 0 %"]
+
+
+def test_what_cannot_be_seen_is_left_out_and_told() -> None:
+    stacks: dict[Stack, int] = {("main", *(f"f{n}" for n in range(2000))): 1, ("main",): 10**6}
+    text = flame.svg("t", stacks, "count")
+    assert len(drawn(text)) == 2 and "2000 more levels are too narrow to be seen" in text
+
+
+def test_a_stack_of_any_depth() -> None:
+    deep: Stack = tuple(f"f{n}" for n in range(5000))
+    assert len(drawn(flame.svg("t", {deep: 1}, "count"))) == 5001
+
+
+def test_labels_fit_their_boxes() -> None:
+    name = "go.etcd.io/etcd/server/v3/etcdserver.(*EtcdServer).applyEntryNormal"
+    short = name.rpartition("/")[2]
+    assert flame._label(name, 1000) == name
+    assert flame._label(name, 350) == short
+    assert flame._label(name, 100).endswith("..") and short.startswith(flame._label(name, 100)[:-2])
+    assert flame._label(name, 20) == ""
+    for width in range(0, 1000, 7):
+        assert len(flame._label(name, width)) * flame._LETTER <= max(width, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1_180_000_000, "nanoseconds", "1.18 s"),
+        (14_463_433, "nanoseconds", "14.5 ms"),
+        (4_623_055, "bytes", "4.4 MiB"),
+        (2048, "bytes", "2.0 KiB"),
+        (12345, "count", "12,345 count"),
+    ],
+)
+def test_amounts(value: int, unit: str, text: str) -> None:
+    assert flame.amount(value, unit) == text
+
+
+def flat_and_cumulated(stacks: Mapping[Stack, int]) -> dict[str, tuple[int, int]]:
+    flat: Counter[str] = Counter()
+    cumulated: Counter[str] = Counter()
+    for stack, value in stacks.items():
+        flat[stack[-1]] += value
+        cumulated.update(dict.fromkeys(stack, value))
+    return {name: (flat[name], cumulated[name]) for name in cumulated}
+
+
+def test_a_graph_of_a_cumulative_profile_shows_what_it_grew_by() -> None:
+    before, after = made(PACKED), made(PACKED, PACKED, APART)
+    boxes = drawn(flame_graph("t", Profile("allocs", "cpu", after, before)))
+    assert boxes.keys() == drawn(flame_graph("t", Profile("cpu", "cpu", made(PACKED, APART)))).keys()
+    with pytest.raises(ValueError):
+        flame_graph("t", Profile("allocs", "alloc_space", after, before))

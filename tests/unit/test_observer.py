@@ -1,0 +1,284 @@
+"""What is observed of a scenario: in which order, and that nothing of it costs a row. Cores that are kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import Interrupted, UsageError
+from containernet_env.config import load_config
+from containernet_env.load.server import Answer
+from containernet_env.model.store_activity import MemberActivity, StoreActivity
+from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
+from containernet_env.runs import cores, follow
+from containernet_env.runs.cores import kept_core, kept_off
+from containernet_env.runs.matrix import Matrix
+from containernet_env.runs.observer import Observer
+from containernet_env.runs.prepare import prepare
+from containernet_env.stores.protocol import Profile
+from tests.unit.matrix_fakes import CONFIG, Bench, result_of, write
+from tests.unit.run_fakes import on_fakes, run
+from tests.unit.test_flame import APART, PACKED, made
+
+USED = Usage(10**9, Consumers(machine=Consumption(cpu_ns=5)))
+COUNTED = StoreActivity({"etcd1": MemberActivity(leader_changes=1)})
+
+
+@pytest.fixture(autouse=True)
+def quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "WATCH_INTERVAL_S", 0.01)
+    monkeypatch.setattr(follow, "DEATH_GRACE_S", 0.05)
+
+
+class Watched(Bench):
+    """A matrix whose observer's calls, and those of the benchmark, are in ``life``; profiles are kept in ``files``."""
+
+    def __init__(self, *scenarios: Any, profiles: list[Profile] | None = None, member: str | None = None) -> None:
+        super().__init__(*scenarios)
+        self.life: list[str] = []
+        self.files: dict[str, bytes] = {}
+        self.events: list[tuple[str, str]] = []
+        note = self.life.append
+        self.cluster.observe = lambda: (note("observe"), SimpleNamespace(end=self.counted))[1]  # type: ignore[method-assign]
+        self.cluster.profile = lambda name, kinds: self.profiled(name, kinds)  # type: ignore[method-assign]
+        self.profiles = profiles
+        sampler: Any = SimpleNamespace(
+            start=lambda: note("start"),
+            begin=lambda: note("begin"),
+            end=lambda: (note("end"), USED)[1],
+            close=lambda: note("close"),
+        )
+        self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
+        choice = None if profiles is None else ProfileChoice(("cpu", "allocs"), member)
+        observer = Observer(self.target, self.progress, self.happened, sampler, choice, self.keep)
+        planned, dataset = self.matrix._planned, self.matrix._dataset
+        self.matrix = Matrix(
+            self.target, planned, dataset, self.outcomes.append, self.progress, self.stop, self.happened, observer
+        )
+
+    def counted(self) -> StoreActivity:
+        self.life.append("counted")
+        return COUNTED
+
+    def happened(self, kind: str, text: str, subject: str | None = None) -> None:
+        self.events.append((kind, text))
+
+    def keep(self, folder: str, name: str, content: bytes) -> None:
+        self.files[f"{folder}/{name}"] = content
+
+    def profiled(self, name: str, kinds: Any) -> Any:
+        if name not in self.cluster.endpoints:
+            return None
+        note = self.life.append
+        note(f"profile {name} {','.join(kinds)}")
+        return SimpleNamespace(
+            begin=lambda: note("profile begins"),
+            end=lambda: note("profile ends"),
+            profiles=lambda: self.profiles,
+            close=lambda: note("profile closed"),
+        )
+
+
+def test_members_are_asked_before_and_after_and_never_while_the_load_runs() -> None:
+    bench = Watched(write("w"), write("w2"))
+    bench.matrix.run()
+    assert bench.life == ["start", *(["observe", "begin", "load", "end", "counted"] * 2), "close"]
+    assert [(outcome.machine, outcome.store) for outcome in bench.outcomes] == [(USED, COUNTED)] * 2
+
+
+def test_what_a_failed_scenario_used_is_told_too() -> None:
+    bench = Watched(write("w"))
+    bench.server.behave = lambda path, body: Answer(None, "all failed")
+    bench.matrix.run()
+    assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, COUNTED)
+
+
+def test_members_of_a_target_that_has_failed_are_not_asked() -> None:
+    bench = Watched(write("w"))
+
+    def fail(path: str, body: dict[str, Any]) -> Answer:
+        bench.target.failure = "the link emulator ended"
+        return Answer(None, "lost")
+
+    bench.server.behave = fail
+    bench.matrix.run()
+    assert "counted" not in bench.life
+    assert (bench.outcomes[0].machine, bench.outcomes[0].store) == (USED, None)
+
+
+def test_a_scenario_that_never_ran_used_nothing() -> None:
+    bench = Watched(write("w"), write("w2"))
+    bench.cluster.answering = False
+    bench.server.behave = lambda path, body: Answer(None, "all failed")
+    bench.matrix.run()
+    assert [outcome.machine for outcome in bench.outcomes] == [USED, None]
+
+
+def test_without_an_observer_nothing_is_told() -> None:
+    bench = Bench(write("w"))
+    bench.matrix.run()
+    assert bench.outcomes[0].machine is None and bench.outcomes[0].store == StoreActivity()
+
+
+CPU = Profile("cpu", "cpu", made(PACKED))
+ALLOCS = Profile("allocs", "cpu", made(PACKED, PACKED, APART), made(PACKED))
+
+
+def test_profiles_are_taken_of_the_leader_and_kept_with_their_flame_graphs() -> None:
+    bench = Watched(write("w"), profiles=[CPU, ALLOCS])
+    bench.matrix.run()
+    assert bench.life[1:] == [
+        "observe", "profile etcd1 cpu,allocs", "profile begins", "begin", "load", "end", "profile ends", "counted",
+        "profile closed", "close",
+    ]  # fmt: skip
+    folder = "01-w/etcd1"
+    wanted = ["cpu.pb.gz", "cpu.svg", "allocs.pb.gz", "allocs-before.pb.gz", "allocs.svg"]
+    assert list(bench.files) == [f"{folder}-{name}" for name in wanted]
+    assert bench.files[f"{folder}-cpu.pb.gz"] == CPU.data
+    assert bench.files[f"{folder}-allocs-before.pb.gz"] == ALLOCS.before
+    assert b"cpu of etcd1, w" in bench.files[f"{folder}-cpu.svg"]
+    assert ("profiled", "profiles of etcd1 are in profiles/01-w") in bench.events
+
+
+def test_a_member_can_be_named() -> None:
+    bench = Watched(write("w"), profiles=[CPU], member="etcd3")
+    bench.matrix.run()
+    assert list(bench.files) == ["01-w/etcd3-cpu.pb.gz", "01-w/etcd3-cpu.svg"]
+
+
+def test_a_profile_that_cannot_be_taken_is_told_and_costs_nothing() -> None:
+    bench = Watched(
+        write("w"), profiles=[Profile("cpu", "cpu", problem="it hung"), Profile("allocs", "cpu", gzip.compress(b"x"))]
+    )
+    bench.matrix.run()
+    assert [note.partition(":")[2].partition(":")[0] for note in bench.progress.notes] == [
+        " no cpu profile of etcd1",
+        " no flame graph of the allocs profile",
+    ]
+    assert list(bench.files) == ["01-w/etcd1-allocs.pb.gz"]
+    dead = Watched(write("w"), profiles=[CPU], member="etcd2")
+    dead.cluster.dead = {"etcd2": "etcd2 ended: killed"}
+    dead.matrix.run()
+    assert dead.progress.notes == ["w: no profile: etcd2 cannot be asked"] and not dead.files
+    assert dead.errors() == ["etcd2 ended: killed (earlier)"]
+
+
+def test_a_run_that_is_interrupted_lets_go_of_its_profile() -> None:
+    """A connection to a member that stays open keeps its network namespace."""
+    bench = Watched(write("w"), profiles=[CPU])
+
+    def interrupt(path: str, body: dict[str, Any]) -> Answer:
+        bench.life.append("load")
+        bench.stop.request(15)
+        bench.server.cancelled.wait(0.5)
+        return Answer(None, "cancelled")
+
+    bench.server.behave = interrupt
+    with pytest.raises(Interrupted):
+        bench.matrix.run()
+    assert bench.life[-2:] == ["profile closed", "close"]
+
+
+# --- cores and choices ------------------------------------------------------------------------------------------------
+
+
+def test_a_core_is_kept_if_it_is_one_and_another_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda pid: {0, 2, 5})
+    assert kept_core(2) == KeptCore(2, (0, 5))
+    with pytest.raises(UsageError, match=r"links_cpu=1 is no core that this process may use; allowed: 0, 2, 5"):
+        kept_core(1)
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda pid: {3})
+    with pytest.raises(UsageError, match=r"links_cpu=3 would leave no core for members, client and driver"):
+        kept_core(3)
+
+
+def test_the_driver_and_its_threads_use_the_other_cores_and_get_all_back() -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("needs two cores")
+    core = kept_core(min(before))
+    seen: list[set[int]] = []
+    with kept_off(core):
+        thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
+        thread.start()
+        thread.join()
+    assert seen == [before - {min(before)}]
+    assert os.sched_getaffinity(0) == before
+    with kept_off(None):
+        assert os.sched_getaffinity(0) == before
+
+
+def plan_with(**options: Any) -> Plan:
+    return build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=4, **options))
+
+
+CORE = KeptCore(1, (0, 2, 3))
+
+
+def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> None:
+    plan = plan_with(links_core=CORE)
+    assert {host.cpuset for host in plan.hosts} == {(0, 2, 3)}
+    assert (plan.links_by, plan.links_by_reason) == ("emulator", "links_cpu keeps a core for it")
+    assert plan_with(links_core=CORE, links="emulator").links_by_reason is None
+    assert {host.cpuset for host in plan_with().hosts} == {()}
+
+
+@pytest.mark.parametrize("choice", [{"links": "netem"}, {"switches": "bridge"}, {"engine": "containernet"}])
+def test_a_core_for_an_emulator_that_carries_no_links_is_refused(choice: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
+        plan_with(links_core=CORE, **choice)
+
+
+def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment() -> None:
+    plain, profiled = plan_with(), plan_with(profile=ProfileChoice(("cpu",)))
+    assert all("--enable-pprof" in host.command for host in profiled.hosts if host.role == "etcd")
+    assert not any("--enable-pprof" in host.command for host in (*plain.hosts, profiled.hosts[-1]))
+    hashes = {
+        config_hash(plan)
+        for plan in (plain, profiled, plan_with(profile=ProfileChoice(("cpu",), "etcd1")), plan_with(links_core=CORE))
+    }
+    assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(links_core=CORE))
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"profile": "cpu"}, "profile='cpu'; allowed: a list of cpu, allocs, mutex"),
+        ({"profile": ["cpu", "heap"]}, "allowed: a list of cpu, allocs, mutex"),
+        ({"profile_member": "etcd1"}, "profile_member='etcd1' without profile"),
+        ({"profile": ["cpu"], "profile_member": "etcd9"}, "profile_member='etcd9' is no member of .* etcd1, etcd2"),
+        ({"links_cpu": 4096}, "links_cpu=4096 is no core"),
+    ],
+)
+def test_choices_that_cannot_be(choices: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        prepare(CONFIG, None, quick=True, **choices)  # type: ignore[typeddict-item]
+
+
+def test_profiles_are_kept_in_one_order() -> None:
+    plan = prepare(CONFIG, None, quick=True, profile=["mutex", "cpu", "mutex"])
+    assert plan.options.profile == ProfileChoice(("cpu", "mutex"))
+
+
+def test_a_run_leaves_a_line_for_each_edge_of_a_scenario(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_fakes(monkeypatch)
+    result = run(tmp_path / "out.csv")
+    lines = [json.loads(line) for line in (result.directory / "usage.jsonl").read_text().splitlines()]
+    assert [line["edge"] for line in lines if line["edge"]] == ["begin", "end"]
+    assert all(line["schema"] == 1 and line["machine"]["cpu_ns"] > 0 for line in lines)
+    assert lines[0]["links"] is None and "throttled_ns" not in lines[0]["machine"]
+    (outcome,) = result.outcomes
+    begin, end = (line for line in lines if line["edge"])
+    assert outcome.machine is not None and outcome.machine.window_ns == end["at_ns"] - begin["at_ns"]
+    driver = outcome.machine.used.driver
+    assert driver is not None and driver.cpu_ns == end["driver"]["cpu_ns"] - begin["driver"]["cpu_ns"]
