@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.config import Config, Node
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
 
@@ -26,6 +27,20 @@ class MemberStart:
 
     command: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+
+
+class OneWayTimes(Protocol):
+    """What a message takes on the way between two hosts, in ns; ``model.transfer`` has the unloaded network's."""
+
+    def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
+        """From ``a`` sending so many bytes of a TCP stream to ``b`` having them all."""
+
+    def sending_ns(self, a: str, b: str, payload_bytes: int) -> float:
+        """How long they occupy the first link on that way."""
+
+
+LeastLatencies = Callable[[Scenario, str, str | None], Iterable[tuple[float, float]]]
+"""(scenario, member that is asked, leader) -> for each kind of operation its share, and its least latency in ns."""
 
 
 class Timing(Protocol):
@@ -204,6 +219,19 @@ class Store(Protocol):
 
     def last_words(self, log: str, killed: bool) -> str:
         """What a member's log tells of its end; see ``base.endings.LastWords``."""
+
+    def least_latencies(
+        self,
+        members: Sequence[str],
+        living: Sequence[str],
+        client: str,
+        network: OneWayTimes,
+        sync_ns: Mapping[str, float],
+    ) -> LeastLatencies:
+        """What its protocol makes a request of ``client`` wait for, while the members in ``living`` answer.
+
+        ``sync_ns`` is how long each of them takes for an fdatasync; needed for writes alone.
+        """
 
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster:
         """The cluster of these members, not yet started."""

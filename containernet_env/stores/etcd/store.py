@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
+from containernet_env.stores.etcd.critical_path import CriticalPath
 from containernet_env.stores.etcd.flags import DATA_DIR, etcd_flags
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
-from containernet_env.stores.protocol import MemberPlace, MemberStart, Timing
+from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing
 
 
 class Etcd:
@@ -33,6 +34,17 @@ class Etcd:
     def last_words(self, log: str, killed: bool) -> str:
         """See ``Store``."""
         return last_words(log, killed)
+
+    def least_latencies(
+        self,
+        members: Sequence[str],
+        living: Sequence[str],
+        client: str,
+        network: OneWayTimes,
+        sync_ns: Mapping[str, float],
+    ) -> LeastLatencies:
+        """See ``Store``."""
+        return CriticalPath(members, living, client, network, sync_ns).shares
 
     def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
         """See ``Store``."""

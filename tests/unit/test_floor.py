@@ -1,0 +1,278 @@
+"""The floor of scenarios, against cases worked by hand (docs/floor.md has them in words)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from containernet_env.analysis.floor import Floor, median
+from containernet_env.model.chance import Jitter
+from containernet_env.model.config import Config, EtcdSettings, Node
+from containernet_env.model.keys import Span
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.scenario import Scenario
+from containernet_env.model.topology import star
+from containernet_env.model.transfer import frames_of, serialization_ns
+from containernet_env.stores.etcd.messages import ReadSizes, WriteSizes
+from containernet_env.stores.etcd.store import ETCD
+
+MS = 10**6
+WRITE = Scenario(
+    name="w", type="write", total=1000, clients=1, conns=1, key_size=8, val_size=256, key_space=1000, target="leader"
+)
+READ = replace(WRITE, type="read", consistency="l")
+LOCAL = replace(READ, consistency="s")
+
+
+def link(delay_ms: float, rate_mbps: float | None = None, back_ms: float | None = None) -> LinkSpec:
+    """A link of that delay to the switch; ``back_ms`` from it, where that differs."""
+    rate_bps = None if rate_mbps is None else round(rate_mbps * 10**6)
+    to_switch = DirectionSpec(round(delay_ms * MS), rate_bps)
+    return LinkSpec(to_switch, to_switch if back_ms is None else DirectionSpec(round(back_ms * MS), rate_bps))
+
+
+def floor_of(*links: LinkSpec, client: LinkSpec | None = None, sync_ms: dict[str, float] | float = 1.0) -> Floor:
+    """A floor for members m1, m2, ... on these links; an fdatasync takes 1 ms on each unless said otherwise."""
+    links = (*links, client or link(0))
+    nodes = [
+        Node(f"m{number}", IPv4Address(167772160 + number), None, None, spec) for number, spec in enumerate(links, 1)
+    ]
+    config = Config(
+        Path("c.json"),
+        "",
+        IPv4Network("10.0.0.0/24"),
+        tuple(nodes[:-1]),
+        replace(nodes[-1], name="benchmark"),
+        EtcdSettings(),
+        None,
+    )
+    times = {node.name: sync_ms if isinstance(sync_ms, float) else sync_ms.get(node.name, 1.0) for node in nodes[:-1]}
+    return Floor(ETCD, star(config), {name: time * MS for name, time in times.items()})
+
+
+def ms(floor: Floor, scenario: Scenario, leader: str | None = "m1", dead: tuple[str, ...] = ()) -> float | None:
+    living = {f"m{number}" for number in range(1, 10)} - set(dead)
+    seconds = floor.median_s(scenario, leader, living & set(floor._members))
+    return None if seconds is None else round(seconds * 1000, 6)
+
+
+def test_a_single_member_answers_after_its_own_sync() -> None:
+    """Client 1 ms, member 3 ms: 8 ms there and back."""
+    single = floor_of(link(3), client=link(1), sync_ms=2.0)
+    assert ms(single, WRITE) == 8 + 2
+    assert ms(single, READ) == ms(single, LOCAL) == 8
+
+
+def test_three_equal_members() -> None:
+    """3 ms each, client without delay: 6 ms to a member, 12 ms between two; the leader's sync hides in the quorum's."""
+    three = floor_of(link(3), link(3), link(3))
+    assert ms(three, WRITE) == 6 + 12 + 1
+    assert ms(three, replace(WRITE, target="m2")) == 6 + 12 + (12 + 1)
+    assert ms(three, READ) == 6 + 12
+    assert ms(three, replace(READ, target="m3")) == 6 + 12 + 12
+    assert ms(three, LOCAL) == ms(three, replace(LOCAL, target="m2")) == 6
+    # Two of three requests go to followers.
+    assert ms(three, replace(WRITE, target="cluster")) == 31
+    assert ms(three, replace(READ, target="cluster")) == 30
+    assert ms(three, replace(LOCAL, target="cluster")) == 6
+
+
+def test_of_two_equal_halves_the_median_is_the_lower() -> None:
+    """Two members: half of the requests meet the leader, and rank n/2 is the last of these."""
+    two = floor_of(link(3), link(3))
+    assert ms(two, replace(READ, target="cluster")) == 18
+    assert median([(0.5, 6.0), (0.5, 18.0)]) == 6
+    assert median([(0.49, 6.0), (0.51, 18.0)]) == 18
+    assert median([(1 / 3, 30.0), (1 / 3, 18.0), (1 / 3, 30.0)]) == 30
+
+
+NEAR_AND_FAR = [link(1), link(1), link(5), link(40), link(40)]
+
+
+@pytest.mark.parametrize(
+    ("leader", "write_ms", "read_ms"),
+    [
+        # m1: client 2 ms; followers at 4, 12, 82, 82 ms: the second completes the majority of five.
+        ("m1", 2 + 12 + 1, 2 + 12),
+        # m3: client 10 ms; followers at 12, 12, 90, 90.
+        ("m3", 10 + 12 + 1, 10 + 12),
+        # m4: client 80 ms; followers at 82, 82, 90, 160.
+        ("m4", 80 + 82 + 1, 80 + 82),
+    ],
+)
+def test_five_members_near_and_far(leader: str, write_ms: float, read_ms: float) -> None:
+    five = floor_of(*NEAR_AND_FAR)
+    assert ms(five, WRITE, leader) == write_ms
+    assert ms(five, READ, leader) == read_ms
+
+
+def test_all_of_five_in_turn() -> None:
+    """Leader m1, agreed after 12 ms: at m1 2 + 12; m2 2 + 4 + 12; m3 10 + 12 + 12; m4 and m5 80 + 82 + 12."""
+    five = floor_of(*NEAR_AND_FAR)
+    cluster = replace(READ, target="cluster")
+    assert [ms(five, replace(READ, target=f"m{n}")) for n in range(1, 6)] == [14, 18, 34, 174, 174]
+    assert ms(five, cluster) == 34
+    # Without a member that has died, each of the living ones is asked as often; the lower of two halves counts.
+    assert ms(five, cluster, dead=("m5",)) == 18
+    # Two of five gone: the far one is needed, and the agreement takes 82 ms.
+    assert ms(five, READ, dead=("m2", "m5")) == 2 + 82
+
+
+def test_clients_that_stay_with_a_member_count_as_often_as_they_are_answered() -> None:
+    """As many connections as members: client c has member c mod 3, and the one of the leader sends 31/19 as often."""
+    three = floor_of(link(3), link(3), link(3))
+    # Leader 19 ms, followers 31: of 40, 30, 30 clients the leader answers 2.1 a ms, the followers 1.9 together.
+    hundred = replace(WRITE, target="cluster", clients=100, conns=10)
+    assert ms(three, hundred, "m1") == 19
+    assert ms(three, hundred, "m2") == 31
+    # One for each: 1/19 against 2/31; by a schedule all send as often.
+    assert ms(three, replace(hundred, clients=3, conns=3), "m1") == 31
+    open_loop = replace(hundred, rate=Decimal(100))
+    assert ms(three, open_loop, "m1") == 31
+    # 50 of 100 connections lead to the first of two, and that is the lower half.
+    assert ms(floor_of(link(3), link(3)), replace(open_loop, conns=100), "m1") == 19
+    # Two clients reach two of three members, of which neither leads; with two connections they go round all.
+    few = replace(READ, target="cluster", clients=2, conns=10)
+    assert ms(three, few, "m3") == 30
+    assert ms(three, replace(few, rate=Decimal(1)), "m1") == 18
+    assert ms(three, replace(few, conns=2, rate=Decimal(1)), "m1") == 30
+
+
+def test_ways_that_differ_there_and_back() -> None:
+    """m2 sends over 30 ms and receives over 10: to it 3 + 10, from it 30 + 3."""
+    lopsided = floor_of(link(3), link(30, back_ms=10), link(100))
+    assert ms(lopsided, READ) == 6 + (13 + 33)
+    assert ms(lopsided, replace(READ, target="m2")) == (10 + 30) + (33 + 13) + (13 + 33)
+    assert ms(lopsided, READ, dead=("m3",)) == 6 + 46
+
+
+def test_whose_sync_counts() -> None:
+    three = [link(3), link(3), link(3)]
+    # The leader's takes longer than the agreement of the others; the loop that would hand out the commit waits for it.
+    assert ms(floor_of(*three, sync_ms={"m1": 20.0}), WRITE) == 6 + 20
+    # A slow follower is not needed for the majority, unless it is the one that was asked: 6 + 6, then its copy after
+    # 6 ms and 50 ms for its sync, where the commit would have reached it after 13 + 6.
+    slow = floor_of(*three, sync_ms={"m2": 50.0})
+    assert ms(slow, WRITE) == 6 + 12 + 1
+    assert ms(slow, replace(WRITE, target="m2")) == 6 + 6 + (6 + 50)
+    assert ms(slow, replace(READ, target="m2")) == 30
+
+
+def frames_ms(payload_bytes: int, mbps: float) -> float:
+    """What all frames of a message take at a rate, each with 66 bytes around at most 1448."""
+    frames = -(-payload_bytes // 1448)
+    return (payload_bytes + frames * 66) * 8 / mbps / 1000
+
+
+def test_a_value_of_1_mb_at_10_mbit_per_s() -> None:
+    """It crosses the leader's link twice, frame by frame over two hops; with five members a second copy follows."""
+    write = replace(WRITE, val_size=1_000_000)
+    sizes = WriteSizes.of(write)
+    assert 1_000_500 < sizes.request < 1_001_000 and 1_000_040 < sizes.append < 1_000_100
+    hop = 1514 * 8 / 10_000
+    there, copy = frames_ms(sizes.request, 10), frames_ms(sizes.append, 10)
+    three = ms(floor_of(*[link(1, 10)] * 3), write)
+    answers = (66 + sizes.answer) * 8 / 10_000 + 2 * (66 + 43) * 8 / 10_000
+    assert three == pytest.approx(there + 2 + (copy + hop + 4 + 1) + answers, abs=0.05)
+    assert there == pytest.approx(837, abs=1)
+    five = ms(floor_of(*[link(1, 10)] * 5), write)
+    assert five is not None and three is not None and five - three == pytest.approx(copy, abs=0.001)
+    # A follower that was asked sends it on: three times over a link of 10 Mbit/s.
+    follower = ms(floor_of(*[link(1, 10)] * 3), replace(write, target="m2"))
+    assert follower == pytest.approx(3 * there, rel=0.02)
+
+
+def test_an_answer_of_many_keys_takes_its_time() -> None:
+    """1000 keys of 8 B with 256 B each are 280 KB: 0.235 s at 10 Mbit/s, and nothing where only their count is sent."""
+    three = floor_of(*[link(1, 10)] * 3)
+    many = replace(LOCAL, span=Span(keys=1000))
+    size = ReadSizes.of(many).answer
+    assert size == pytest.approx(1000 * (8 + 256 + 18), rel=0.01)
+    whole, count = ms(three, many), ms(three, replace(LOCAL, span=Span(keys=1000, answer="count")))
+    assert whole == pytest.approx(2 + frames_ms(size, 10), abs=0.3)
+    assert count == pytest.approx(2, abs=0.4)
+
+
+def test_small_messages_at_low_rates() -> None:
+    """64 B at 0.1 Mbit/s: request 168 + answer 128 bytes of frame, 23.7 ms; and the quorum's round."""
+    write = replace(WRITE, key_size=4, val_size=64)
+    sizes = WriteSizes.of(write)
+    assert sizes.request == 9 + 7 + 9 + 5 + (2 + 4) + (2 + 64)
+    assert sizes.answer == 9 + 2 + 9 + 5 + (2 + 10 + 10 + 3 + 2) + 9 + 1
+    single = floor_of(link(0, 0.1))
+    assert ms(single, write) == pytest.approx((66 + 102 + 66 + 62) * 8 / 100 + 1)
+
+
+def test_a_mixed_load_has_the_median_of_its_parts() -> None:
+    three = floor_of(link(3), link(3), link(3))
+    mixed = replace(LOCAL, type="mixed", put_ratio=Decimal("0.3"))
+    assert ms(three, mixed) == 6
+    assert ms(three, replace(mixed, put_ratio=Decimal("0.6"))) == 19
+    assert ms(three, replace(mixed, put_ratio=Decimal("0.5"))) == 6
+    # Asked in turn: writes 19, 31, 31, reads 18, 30, 30.
+    agreed = replace(mixed, consistency="l", target="cluster", put_ratio=Decimal("0.4"))
+    assert ms(three, agreed) == 30
+
+
+def test_a_transaction_is_a_put_with_more_bytes() -> None:
+    txn = replace(WRITE, type="txn")
+    assert ms(floor_of(link(3), link(3), link(3)), txn) == 19
+    put, sizes = WriteSizes.of(WRITE), WriteSizes.of(txn)
+    # The value is in it twice, and the key too.
+    assert sizes.request - put.request == pytest.approx(256 + 8 + 20, abs=5)
+    assert sizes.answer > put.answer
+
+
+def test_jitter_makes_the_fastest_of_two_faster() -> None:
+    """Uniform 3 ms +- 3 on each link: between members 12 ms in the mean, and the fastest of two followers less."""
+    jittery = LinkSpec.symmetric()
+    side = DirectionSpec(3 * MS, jitter=Jitter("uniform", 3 * MS))
+    jittery = LinkSpec(side, side)
+    found = ms(floor_of(jittery, jittery, jittery), READ)
+    assert found is not None and 14.5 < found < 17.5  # 18 without jitter
+    # One member alone has nobody to be faster.
+    assert ms(floor_of(jittery), LOCAL) == pytest.approx(6, abs=0.4)
+
+
+def test_links_without_delay_and_rate_have_no_floor_but_the_sync() -> None:
+    free = floor_of(link(0), link(0), link(0))
+    assert ms(free, replace(LOCAL, target="cluster", clients=9, conns=9)) == 0
+    assert ms(free, replace(WRITE, target="cluster")) == 1
+
+
+def test_what_is_not_known_has_no_floor() -> None:
+    three = floor_of(link(3), link(3), link(3))
+    assert ms(three, WRITE, None) is None
+    assert ms(three, replace(READ, target="m2"), None) is None
+    assert ms(three, LOCAL, None) is None  # the leader was asked, whoever that was
+    assert ms(three, replace(LOCAL, target="cluster"), None) == 6
+    assert ms(three, WRITE, "m1", dead=("m1",)) is None
+    assert ms(three, WRITE, "m1", dead=("m2", "m3")) is None
+    assert ms(three, replace(WRITE, target="m2"), "m1", dead=("m2",)) is None
+    unmeasured = Floor(ETCD, three._topology, {})
+    assert ms(unmeasured, WRITE) is None
+    assert ms(unmeasured, READ) == 18
+
+
+def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
+    """Against the recurrence itself, frame by frame."""
+    random = Random(7)
+    for _ in range(300):
+        hops = [
+            DirectionSpec(0, random.choice([None, 10**5, 10**6, 3 * 10**6, 10**7])) for _ in range(random.randint(1, 4))
+        ]
+        payload = random.choice([0, 1, 1447, 1448, 1449, 2896, random.randint(1, 40_000)])
+        count, last = frames_of(payload)
+        left = [0] * len(hops)
+        for frame in range(count):
+            size = last if frame == count - 1 else 1514
+            before = 0
+            for number, hop in enumerate(hops):
+                before = left[number] = max(before, left[number]) + hop.serialization_ns(size)
+        assert serialization_ns(hops, payload) == left[-1]
+        assert count == max(1, -(-payload // 1448)) and (count - 1) * 1448 + last - 66 == payload
