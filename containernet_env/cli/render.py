@@ -50,6 +50,8 @@ def render_topology(plan: Plan, console: Console, *, links: bool = True) -> None
     _section(console, plan.store.name)
     _say(console, plan.timing.long, indent=_INDENT)
     _say(console, f"data on {plan.config.etcd.data}", indent=_INDENT)
+    if plan.config.etcd.leader is not None:
+        _say(console, f"leadership is moved to {plan.config.etcd.leader} before each scenario", indent=_INDENT)
 
 
 def render_plan(plan: Plan, console: Console) -> None:
@@ -75,11 +77,12 @@ def render_plan(plan: Plan, console: Console) -> None:
 def render_summary(plan: Plan, console: Console) -> None:
     """Print the last lines of both: how much is measured, about how long it takes, what should be known."""
     if plan.scenario_set is not None:
-        count = len(plan.scenarios)
+        count, clusters = len(plan.scenarios), len(plan.cluster_ends)
         console.print()
         _say(
             console,
-            f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.path)}, "
+            f"{count} scenario{'s' if count > 1 else ''} from {_shown(plan.scenario_set.path)}"
+            f"{f' on {clusters} clusters, one after the other' if clusters > 1 else ''}, "
             f"about {_about(plan.estimated_s)} with bring-up and tear-down",
         )
     for note in plan.notes:

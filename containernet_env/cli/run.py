@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     help="Only these scenarios: a name, a glob, a type.",
 )
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
+@click.option("--fresh", is_flag=True, help="A new cluster for each repetition; without it all share one.")
 @click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
 @click.option(
     "--links-cpu",
@@ -62,6 +63,7 @@ def command(
     scenarios: Path | None,
     only: tuple[str, ...],
     repeat: int,
+    fresh: bool,
     strict: bool,
     links_cpu: int | None,
     profile: tuple[str, ...],
@@ -89,6 +91,7 @@ def command(
         quick=quick,
         only=only,
         repeat=repeat,
+        fresh=fresh,
         links_cpu=links_cpu,
         profile=profile,
         profile_member=profile_member,

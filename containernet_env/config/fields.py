@@ -69,6 +69,7 @@ RESERVED_NAMES = frozenset(
 
 IP_FORM = "an IPv4 address such as 10.0.0.251"
 NAME_FORM = f"a lower-case letter, then at most 62 of a-z, 0-9 and -; not {CLIENT_NAME}, client or s1"
+MEMBER_FORM = "the name of a node"
 SUBNET_FORM = f"an IPv4 network such as 10.0.0.0/24, /{PREFIX_MIN} to /{PREFIX_MAX}, host bits zero"
 DELAY_FORM = f'a number with s, ms, us or ns such as "3ms", from 0 to {format_duration(DELAY_MAX_NS)}'
 MEMORY_FORM = (
@@ -291,6 +292,11 @@ Ip = Annotated[IPv4Address, *_IP]
 OptionalIp = Annotated[IPv4Address | None, *_IP]
 OptionalSubnet = Annotated[IPv4Network | None, *_SUBNET]
 OptionalName = Annotated[str | None, *_NAME_KIND]
+OptionalMember = Annotated[
+    str | None,
+    checked(parse_name, MEMBER_FORM, hints.names),
+    WithJsonSchema(_quantity(NAME_PATTERN, MEMBER_FORM)),
+]
 OptionalHeartbeatMs = Annotated[int | None, *_timing(1, HEARTBEAT_MAX_MS, HEARTBEAT_FORM)]
 OptionalElectionMs = Annotated[int | None, *_timing(ELECTION_PER_HEARTBEAT, ELECTION_MAX_MS, ELECTION_FORM)]
 FilePath = Annotated[

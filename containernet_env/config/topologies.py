@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ConfigError
+from containernet_env.config import hints
 from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
 from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
@@ -59,6 +60,7 @@ def load_config(path: Path | str) -> Config:
         findings = [Finding((), "is not a config", render(value), allowed)]
     addresses = _Addresses.of(value)
     findings.extend(addresses.findings())
+    findings.extend(_leader_findings(value, addresses.names))
     document.refuse(findings)
     assert raw is not None and addresses.subnet is not None  # refused otherwise
     client_ip = raw.client.ip or addresses.highest_free()
@@ -97,7 +99,21 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
 
 
 def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
-    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data)
+    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data, raw.leader)
+
+
+def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:
+    """Whether the leader is one of the nodes, where all of them have good names."""
+    try:
+        leader = parse_name(value_at(value, ("etcd", "leader")))
+        nodes = value_at(value, ("nodes",))
+    except (KeyError, ValueError):
+        return  # there is none, or it is reported where the value itself is validated
+    known = [name for _, name in names]
+    if leader not in known and isinstance(nodes, list) and len(known) == len(nodes):
+        near = hints.closest(leader, known)
+        meant = f', did you mean "{near}"?' if near is not None else ""
+        yield Finding(("etcd", "leader"), f"is not the name of a node{meant}", render(leader), ", ".join(known))
 
 
 def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from containernet_env.config.fields import (
     OptionalElectionMs,
     OptionalHeartbeatMs,
     OptionalIp,
+    OptionalMember,
     OptionalName,
     OptionalSubnet,
     refuse,
@@ -84,6 +85,7 @@ class RawEtcd(StrictModel):
     heartbeat_interval: OptionalHeartbeatMs = None
     election_timeout: OptionalElectionMs = None
     data: DataChoice = "disk"
+    leader: OptionalMember = None
 
     @rule
     def _election_is_longer_than_heartbeats(self) -> None:

@@ -43,11 +43,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """etcd's settings in the config; a timing of ``None`` is derived from the expected RTT."""
+    """etcd's settings in the config; a timing of ``None`` is derived from the expected RTT.
+
+    ``leader`` is the member that is to lead in every scenario; ``None`` leaves that to elections.
+    """
 
     heartbeat_ms: int | None = None
     election_ms: int | None = None
     data: DataStore = "disk"
+    leader: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
 
@@ -21,6 +22,7 @@ Kind = Literal[
     "frames_unmatched",
     "links_paused",
     "member_silent",
+    "leader_changed",
     "frames_lost",
     "counters",
     "few_answers",
@@ -123,3 +125,19 @@ def member_findings(silent_s: Mapping[str, float], timeout_s: float) -> Iterator
         if silence_s > timeout_s:
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
             yield Finding("member_silent", "invalid", text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
+
+
+def leader_findings(before: Leadership | None, after: Leadership | None) -> Iterator[Finding]:
+    """The finding that there was an election between the start and the end of a scenario: its value is how many terms.
+
+    Also where the same member leads again: nobody did meanwhile.
+    """
+    if before is None or before == after:
+        return
+    if after is None:
+        text = f"{before.leader} led at the start (term {before.term}), nobody at the end"
+        yield Finding("leader_changed", "invalid", text, None, 0)
+        return
+    text = f"{before.leader} led at the start (term {before.term}), "
+    text += f"{after.leader}{' again' if after.leader == before.leader else ''} at the end (term {after.term})"
+    yield Finding("leader_changed", "invalid", text, after.term - before.term, 0, after.leader)

@@ -18,17 +18,25 @@ class ScenarioOutcome:
     """One scenario of a run, ended.
 
     ``began`` is wall-clock time (UTC, ISO 8601), ``began_ns`` the same moment on the monotonic clock; ``seconds`` is
-    how long it took, the server's answer included. ``leader`` is who led at its end ("etcd1>etcd3" where that changed
-    since the scenario before), ``None`` if unknown. ``load`` and ``network`` are what the generator and the links saw,
-    ``machine`` what hosts, links and machine used, ``store`` what the members counted themselves; ``None`` where
-    nothing was measured. ``error`` is one line; ``None`` where every request was answered well. ``findings`` are what a
-    reader of the figures has to know, in the order in which they are shown.
+    how long it took, the server's answer included. ``cluster`` is the number of the cluster within the run. ``leader``
+    is who led at its end ("etcd1>etcd3" where another one did at its start); it and the terms are ``None`` where they
+    are not known. ``floor_s`` is the least median latency that network, disks and the store's protocol allow
+    (``analysis.floor``), ``None`` where that is not known. ``load`` and ``network`` are what the generator and the links
+    saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted themselves; ``None`` where
+    nothing was measured. ``error`` is one line; ``None`` where
+    every request was answered well. ``findings`` are what a reader of the figures has to know, in the order in which
+    they are shown.
     """
 
     scheduled: ScheduledScenario
     began: str
     began_ns: int
+    cluster: int = 1
     leader: str | None = None
+    leader_at_start: str | None = None
+    term_at_start: int | None = None
+    term_at_end: int | None = None
+    floor_s: float | None = None
     seconds: float = 0.0
     load: LoadResult | None = None
     network: LinkStatistics | None = None
@@ -46,6 +54,12 @@ class ScenarioOutcome:
     def verdict(self) -> Verdict | None:
         """Whether its figures are the store's under what was configured; ``None`` where there are no figures."""
         return verdict(self.findings) if self.load is not None and self.load.ok else None
+
+    @property
+    def above_floor_s(self) -> float | None:
+        """What is left of the median above the floor; ``None`` where either is not known."""
+        median_s = self.percentile_s("50")
+        return None if median_s is None or self.floor_s is None else median_s - self.floor_s
 
     def percentile_s(self, percentile: str) -> float | None:
         """A percentile of the response time such as "50" or "99.9"; ``None`` where it is not known."""

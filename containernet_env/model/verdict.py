@@ -85,6 +85,13 @@ RULES: Mapping[Kind, Rule] = {
         "its election timeout",
         "the others take it for gone; its own CPU limit may explain it (told), nothing else that is configured does",
     ),
+    "leader_changed": Rule(
+        ("told", "invalid"),
+        "elections between the start and the end of the scenario",
+        "0",
+        "requests waited for a leader, and the ones before and after it are not of the same cluster; told where a "
+        "configured event explains it",
+    ),
     "few_answers": Rule(
         ("unknown",),
         "requests that were answered well",

@@ -51,9 +51,9 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         for item in (select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ())
     ]
     cores = len(options.links_core.others) if options.links_core is not None else options.machine_cores
-    estimator = Estimator(topology, [node.cpus for node in config.nodes], cores)
-    scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator))
-    around_s = estimator.around_s(timing.settle_s)
+    estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
+    scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh))
+    around_s = estimator.around_s(timing.settle_s) * (options.repeat if options.fresh else 1)
     return Plan(
         run_id=options.run_id,
         config=config,
@@ -137,6 +137,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         prefix_length=config.subnet.prefixlen,
         image=role,
         command=start.command,
+        data=start.data,
         environment={"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {},
         tcp_congestion_control=options.tcp_congestion_control,
         tmpfs={path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"},
@@ -150,10 +151,12 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
 
 
 def _plan_scenarios(
-    scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator
+    scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator, fresh: bool
 ) -> Iterator[PlannedScenario]:
-    present = False
+    present, repetition = False, 1
     for item in scheduled:
+        if fresh and item.repetition != repetition:
+            present, repetition = False, item.repetition
         loads = item.scenario.uses_dataset and not present
         present = loads or dataset.present_after(item.scenario, present)
         estimated_s = estimator.scenario_s(item.scenario)

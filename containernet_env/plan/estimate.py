@@ -43,11 +43,18 @@ class Estimator:
     """Estimates for one topology with the given limits.
 
     ``member_cpus`` are the members' limits in topology order (``None`` is unlimited); ``machine_cores`` is
-    what all hosts share.
+    what all hosts share; ``leader`` is who leads, ``None`` where that may be any.
     """
 
-    def __init__(self, topology: Topology, member_cpus: Sequence[Decimal | None], machine_cores: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        member_cpus: Sequence[Decimal | None],
+        machine_cores: int,
+        leader: str | None = None,
+    ) -> None:
         self._members = [member.name for member in topology.members]
+        self._leaders = self._members if leader is None else [leader]
         (self._client,) = (host.name for host in topology.hosts if host.role == "benchmark")
         self._rtt_s = {
             (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, self._client) for b in self._members
@@ -82,7 +89,7 @@ class Estimator:
         """Seconds of one request alone: the mean over possible leaders, targets and a mixed load's operations."""
         agreed_s = fmean(
             self._rtt_s[self._client, asked] + self._rtt_s[asked, leader] + self._quorum_s(leader)
-            for leader in self._members
+            for leader in self._leaders
             for asked in ([leader] if scenario.target == "leader" else self._asked(scenario))
         )
         range_s = agreed_s

@@ -27,12 +27,17 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "machine_cores": plan.options.machine_cores,
         "links_cpu": plan.options.links_cpu,
         "profile": plan.options.profile and asdict(plan.options.profile),
+        "clusters": len(plan.cluster_ends),
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],
         "rtt": [_rtt_dict(pair) for pair in plan.rtt],
         "largest_member_rtt": plan.largest_member_rtt and _rtt_dict(plan.largest_member_rtt),
-        plan.store.name: {**plan.timing.values(), "data": plan.config.etcd.data},
+        plan.store.name: {
+            **plan.timing.values(),
+            "data": plan.config.etcd.data,
+            "leader": plan.config.etcd.leader,
+        },
         "dataset": {
             "key_size_bytes": plan.dataset.key_size,
             "val_size_bytes": plan.dataset.val_size,

@@ -40,7 +40,8 @@ def config_hash(plan: Plan) -> str:
     links = [link_values(link) for link in plan.links]
     # Members are started otherwise, and stopped for each sample.
     profile = [] if plan.options.profile is None else [asdict(plan.options.profile)]
-    return _digest([plan.store.name, hosts, links, timing, choices, *profile])
+    leader = {} if plan.config.etcd.leader is None else {"leader": plan.config.etcd.leader}
+    return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile])
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:

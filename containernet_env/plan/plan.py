@@ -38,8 +38,9 @@ class PlanOptions:
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
     placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
-    ``repeat``: 1 or more. ``engine``: what creates hosts and links (`containernet_env.containernet`). ``links_core``,
-    ``profile``: a core for the link emulator, profiles of a member, if wanted.
+    ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster. ``engine``: what creates hosts and links
+    (`containernet_env.containernet`). ``links_core``, ``profile``: a core for the link emulator, profiles of a member,
+    if wanted.
     """
 
     machine_cores: int
@@ -49,6 +50,7 @@ class PlanOptions:
     tcp_congestion_control: str = "cubic"
     only: tuple[str, ...] = ()
     repeat: int = 1
+    fresh: bool = False
     engine: EngineChoice = "builtin"
     links_core: KeptCore | None = None
     profile: ProfileChoice | None = None
@@ -63,9 +65,9 @@ class PlanOptions:
 class HostPlan:
     """One container. ``None`` limits are unlimited; ``memswap_bytes`` = ``memory_bytes``: nothing is swapped.
 
-    ``image`` is the role of the image, not its tag. ``command`` is what follows the image's own entry point;
-    ``tmpfs`` maps paths to mount options; ``environment`` is set inside the container. ``cpuset`` are the cores that it
-    may use; empty: all.
+    ``image`` is the role of the image, not its tag. ``command`` is what follows the image's own entry point; ``data``
+    are the directories that hold a member's data; ``tmpfs`` maps paths to mount options; ``environment`` is set inside
+    the container. ``cpuset`` are the cores that it may use; empty: all.
     """
 
     name: str
@@ -75,6 +77,7 @@ class HostPlan:
     image: HostRole
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    data: tuple[str, ...]
     tcp_congestion_control: str
     tmpfs: Mapping[str, str]
     memory_bytes: int | None
@@ -127,3 +130,11 @@ class Plan:
     scenarios: tuple[PlannedScenario, ...]
     estimated_s: float
     notes: tuple[str, ...]
+
+    @property
+    def cluster_ends(self) -> tuple[int, ...]:
+        """For each cluster that the run brings up, how many scenarios have ended when it is taken down."""
+        numbers = [planned.scheduled.repetition for planned in self.scenarios]
+        last = len(numbers)
+        changes = [end for end in range(1, last) if numbers[end] != numbers[end - 1]] if self.options.fresh else []
+        return (*changes, last)

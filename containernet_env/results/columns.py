@@ -158,6 +158,14 @@ OUR_TABLE = (
     _percentile("99.9", 999),
     _words("Scenario", "configured", "the scenario's name", _of_scenario(lambda scenario: scenario.name)),
     Column("Repetition", "", "run", "which of `--repeat`", lambda facts, outcome: outcome.scheduled.repetition),
+    Column(
+        "Cluster",
+        "",
+        "run",
+        "the number of the cluster within the run: rows with the same one share it; `--fresh` makes one for each "
+        "repetition",
+        lambda facts, outcome: outcome.cluster,
+    ),
     _words(
         "Target",
         "configured",
@@ -207,8 +215,51 @@ OUR_TABLE = (
     _words(
         "Leader",
         "measured",
-        "who led when the scenario ended; `etcd1>etcd3` where that changed since the scenario before",
+        "who led when the scenario ended; `etcd1>etcd3` where another one did at its start",
         lambda facts, outcome: outcome.leader,
+    ),
+    _words(
+        "LeaderAtStart",
+        "measured",
+        "who led when it began; where the topology names a leader, every living member agreed",
+        lambda facts, outcome: outcome.leader_at_start,
+    ),
+    Column(
+        "TermAtStart",
+        "",
+        "measured",
+        "the term of that leadership: every election begins a new one",
+        lambda facts, outcome: outcome.term_at_start,
+    ),
+    Column(
+        "TermAtEnd",
+        "",
+        "measured",
+        "the term when it ended: a larger one means an election, also where the same member leads",
+        lambda facts, outcome: outcome.term_at_end,
+    ),
+    _words(
+        "LeaderConfigured",
+        "configured",
+        "who is made the leader before every scenario; '-' leaves that to elections",
+        lambda facts, outcome: facts.config.etcd.leader,
+    ),
+    Column(
+        "Floor_50%_s",
+        "s",
+        "measured",
+        "[the least median latency](../docs/floor.md) that links, disks and the store's protocol allow under that "
+        "leader, in an unloaded system; '-' where it is not known, as where the leader changed",
+        lambda facts, outcome: outcome.floor_s,
+        6,
+    ),
+    Column(
+        "AboveFloor_50%_s",
+        "s",
+        "measured",
+        "what is left of the median (`50%`) above it: CPU time, waiting, windows of TCP and HTTP/2, losses",
+        lambda facts, outcome: outcome.above_floor_s,
+        6,
     ),
     Column(
         "OfferedRate_per_s",

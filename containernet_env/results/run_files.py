@@ -22,6 +22,28 @@ class RunFile(BaseModel):
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this form")
 
 
+class Sync(BaseModel):
+    """What appending 512 bytes and an fdatasync took, before the cluster started."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    samples: int
+    median_ns: int
+    slowest_ns: int
+
+
+class ClusterRecord(BaseModel):
+    """One cluster of a run: with --fresh there is one for each repetition."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int = Field(description="from 1; the CSV's Cluster")
+    at: str = Field(description="when it was up, UTC")
+    leader_at_start: str | None
+    term_at_start: int | None
+    sync: dict[str, Sync] = Field(description="by member, where its data lies; the floor counts the median")
+
+
 class Manifest(RunFile):
     """manifest.json: what the run is, known before the load."""
 
@@ -42,6 +64,7 @@ class Manifest(RunFile):
         default_factory=dict, description="limits and TCP settings, read back from each host, by its name"
     )
     store: dict[str, Any] = Field(default_factory=dict, description="kind, version, leader at the start")
+    clusters: list[ClusterRecord] = Field(default_factory=list, description="every cluster that was brought up")
 
 
 class Proof(BaseModel):
@@ -73,7 +96,12 @@ class ScenarioLine(RunFile):
     began: str
     began_ns: int
     seconds: float
-    leader: str | None
+    cluster: int = Field(default=1, description="the number of the cluster within the run")
+    leader: str | None = Field(description="who led at the end; etcd1>etcd3 where another one did at the start")
+    leader_at_start: str | None = None
+    term_at_start: int | None = None
+    term_at_end: int | None = None
+    floor_s: float | None = Field(default=None, description="the least possible median latency; docs/floor.md")
     error: str | None
     valid: Literal["yes", "no", "unknown"] | None = Field(
         description="whether the figures are those of the store under what was configured; null without figures"
@@ -109,8 +137,8 @@ class EventLine(RunFile):
     at_ns: int
     kind: str = Field(
         description="run_began, hosts_up, network_proved, cluster_up, matrix_began, dataset_loaded, "
-        "scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, port_down, "
-        "emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, run_ended"
+        "scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, leader_moved, "
+        "port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, run_ended"
     )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")

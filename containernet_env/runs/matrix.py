@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
-from containernet_env.model.findings import Finding, load_findings, member_findings, network_findings
+from containernet_env.model.findings import Finding, leader_findings, load_findings, member_findings, network_findings
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
@@ -41,8 +42,19 @@ one, and must not keep that twice.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What held when a scenario began: who led, and which members lived."""
+
+    leadership: Leadership | None
+    living: frozenset[str]
+
+
 class Matrix:
-    """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome."""
+    """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome.
+
+    A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
+    """
 
     def __init__(
         self,
@@ -55,38 +67,48 @@ class Matrix:
         on_event: OnEvent = ignore_event,
         observer: Observer | None = None,
     ) -> None:
-        self._target = target
         self._planned = tuple(scenarios)
         self._dataset = dataset
         self._leave = leave
         self._progress = progress
         self._stop = stop or Stop()
         self._on_event = on_event
-        self._observer = observer or Observer(target, progress, on_event)
-        self._members = MemberWatch(target.cluster.pings)
-        self._follower = Follower(target, progress, self._stop, on_event, self._silent_members)
-        self._loaded = False
-        self._leader = target.leader_at_start
         self._left = 0
         self._refused: str | None = None
+        self.cluster = 0
+        self.move_to(target, observer)
 
-    def run(self) -> None:
-        """Run every scenario in order; each leaves its outcome before the next begins.
+    def move_to(self, target: Target, observer: Observer | None = None) -> None:
+        """What runs from here on runs on this target: on new data, under a leader of its own."""
+        self.cluster += 1
+        self._target = target
+        self._observer = observer or Observer(target, self._progress, self._on_event)
+        self._members = MemberWatch(target.cluster.pings)
+        self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
+        self._loaded = False
+        self._leader = target.leader_at_start
+
+    def run(self, until: int | None = None) -> bool:
+        """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
 
         A scenario that fails leaves an outcome that says why, and the matrix goes on if the cluster still answers;
-        otherwise each remaining scenario leaves one that says 'not run'. So it is on an exception, which then goes on;
-        of a run that was asked to end the running scenario leaves an outcome, 'interrupted', and the caller lets the
-        others leave theirs by `leave_rest`, after the tear-down.
+        otherwise each remaining one up to ``until`` leaves one that says 'not run', and all others too where it is not
+        the cluster that is lost. So it is on an exception, which then goes on; of a run that was asked to end the
+        running scenario leaves an outcome, 'interrupted', and the caller lets the others leave theirs by `leave_rest`,
+        after the tear-down. Returns whether any are left, for another target.
         """
-        self._progress.matrix_started(self._planned)
+        if not self._left:
+            self._progress.matrix_started(self._planned)
         self._members.start()
         self._observer.start()
         try:
-            for planned in self._planned:
+            for planned in self._planned[self._left : until]:
                 reason = self._target.failure or self._carry_out(planned)
                 if reason is not None:
-                    self.leave_rest(reason)
-                    return
+                    self.leave_rest(reason, until)
+                    break
+            if (reason := self._target.failure or self._refused) is not None:
+                self.leave_rest(reason)
         except Exception as error:
             with suppress(Exception):  # the first error is the one to tell
                 self.leave_rest(text_of(error))
@@ -94,6 +116,7 @@ class Matrix:
         finally:
             self._observer.close()
             self._members.close()
+        return self._left < len(self._planned)
 
     def _carry_out(self, planned: PlannedScenario) -> str | None:
         """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes.
@@ -101,23 +124,28 @@ class Matrix:
         Returns why no other one can be run after it, if so.
         """
         left = self._left
-        outcome = _outcome(planned.scheduled, self._leader, "interrupted")
+        outcome = self._outcome(planned.scheduled, "interrupted")
         try:
             try:
                 self._stop.check()
                 if planned.scheduled.scenario.uses_dataset and (failure := self._ensure_dataset()) is not None:
                     outcome = self._not_run(planned, failure)
                     return failure
-                self._observer.prepare(self._leader)
-                outcome = _outcome(planned.scheduled, self._leader, "interrupted")
-                self._progress.scenario_started(planned)
-                self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
-                counting = self._link_statistics(reset=True) is not None
-                self._members.reset()
-                outcome = self._measure(outcome)
-                with self._stop.deferred():  # what was measured is not interrupted any more
-                    outcome = self._observed(outcome, counting)
-                    self._leave_once(outcome, left)
+                try:
+                    start = self._start()
+                except RunError as error:
+                    outcome = self._not_run(planned, text_of(error))
+                else:
+                    self._observer.prepare(start.leadership.leader if start.leadership else None)
+                    outcome = self._outcome(planned.scheduled, "interrupted", start.leadership)
+                    self._progress.scenario_started(planned)
+                    self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
+                    counting = self._link_statistics(reset=True) is not None
+                    self._members.reset()
+                    outcome = self._measure(outcome)
+                    with self._stop.deferred():  # what was measured is not interrupted any more
+                        outcome = self._observed(outcome, counting, start)
+                        self._leave_once(outcome, left)
             except Exception as error:
                 outcome = replace(outcome, error=text_of(error))
                 raise
@@ -127,10 +155,14 @@ class Matrix:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome, left)
         self._remember_dataset(outcome)
+        return self._refused if outcome.error is None else self._why_over()
+
+    def _why_over(self) -> str | None:
+        """Why nothing can be measured after a scenario that failed; ``None`` where the next one may do better."""
         if self._refused is not None:
             return self._refused
-        if outcome.error is None or self._target.failure is not None:
-            return None  # a failure is told before the next one
+        if self._target.failure is not None:
+            return None  # told before the next one
         if self._follower.lost is not None:
             return self._follower.lost
         return None if self._target.cluster.answers(self._answer_timeout_s) else self._why_no_answer()
@@ -145,8 +177,21 @@ class Matrix:
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
 
-    def _observed(self, outcome: ScenarioOutcome, counting: bool) -> ScenarioOutcome:
-        """Add what the links saw, if they were counting, how long members were silent, what was observed, who led."""
+    def _start(self) -> _Start:
+        """Who leads now, which is proved where the config names who is to. Raises RunError where that fails."""
+        target, wanted = self._target, self._target.leader_wanted
+        if wanted is None:
+            found = self._led_by(target.cluster.leadership())
+        else:
+            found = self._led_by(target.cluster.move_leader(wanted, self._answer_timeout_s, self._broken), moved=True)
+        return _Start(found, frozenset(target.cluster.endpoints))
+
+    def _broken(self) -> str | None:
+        self._stop.check()
+        return self._target.failure
+
+    def _observed(self, outcome: ScenarioOutcome, counting: bool, start: _Start) -> ScenarioOutcome:
+        """Add what the links saw, if they counted, how long members were silent, what was used, who led, the floor."""
         silences = self._members.longest_s()
         outcome = replace(
             outcome,
@@ -154,7 +199,19 @@ class Matrix:
             network=self._link_statistics() if counting else None,
         )
         outcome = self._observer.finish(outcome)
-        return replace(outcome, leader=self._leader_since(), findings=self._findings(outcome, silences))
+        before, after = start.leadership, self._led_by(self._target.cluster.leadership())
+        living = frozenset(self._target.cluster.endpoints)
+        floor_s = None
+        if living == start.living:
+            leader = before.leader if before is not None and before == after else None
+            floor_s = self._target.least_median_s(outcome.scheduled.scenario, leader, living)
+        return replace(
+            outcome,
+            leader=_leader_text(before, after),
+            term_at_end=after.term if after else None,
+            floor_s=floor_s,
+            findings=(*self._findings(outcome, silences), *leader_findings(before, after)),
+        )
 
     def _findings(self, outcome: ScenarioOutcome, silences: Mapping[str, float]) -> tuple[Finding, ...]:
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
@@ -199,15 +256,32 @@ class Matrix:
             self._progress.note(f"the links' counters {lost}: {error}")
             return None
 
-    def leave_rest(self, reason: str) -> None:
-        """Leave 'not run' for every scenario that has left nothing."""
+    def leave_rest(self, reason: str, until: int | None = None) -> None:
+        """Leave 'not run' for every scenario up to number ``until``, or the last, that has left nothing."""
         with self._stop.deferred():
-            for planned in self._planned[self._left :]:
+            for planned in self._planned[self._left : until]:
                 self._leave_once(self._not_run(planned, reason), self._left)
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
         self._progress.scenario_started(planned)
-        return _outcome(planned.scheduled, None, NOT_RUN + reason)
+        return self._outcome(planned.scheduled, NOT_RUN + reason)
+
+    def _outcome(
+        self, scheduled: ScheduledScenario, error: str, leadership: Leadership | None = None
+    ) -> ScenarioOutcome:
+        """An outcome without figures of a scenario that begins now."""
+        now = Moment.now()
+        leader, term = (leadership.leader, leadership.term) if leadership is not None else (None, None)
+        return ScenarioOutcome(
+            scheduled,
+            now.at,
+            now.at_ns,
+            cluster=self.cluster,
+            leader=leader,
+            leader_at_start=leader,
+            term_at_start=term,
+            error=error,
+        )
 
     @property
     def _answer_timeout_s(self) -> float:
@@ -227,13 +301,13 @@ class Matrix:
         """The members that have answered nothing for so long that the others take them for gone."""
         return self._members.silent(self._target.member_timeout_s)
 
-    def _leader_since(self) -> str | None:
-        """Who leads now, after who led before the scenario where that changed ("etcd1>etcd2")."""
-        before, self._leader = self._leader, self._target.cluster.leader()
-        if before == self._leader or before is None:
-            return self._leader
-        self._on_event("leader_changed", f"{before} led, now {self._leader or 'nobody'} does", self._leader)
-        return f"{before}>{self._leader or 'none'}"
+    def _led_by(self, found: Leadership | None, moved: bool = False) -> Leadership | None:
+        """Take note of who leads, and tell of it where that is news."""
+        before, self._leader = self._leader, found.leader if found is not None else None
+        if before is not None and before != self._leader:
+            kind = "leader_moved" if moved else "leader_changed"
+            self._on_event(kind, f"{before} led, now {self._leader or 'nobody'} does", self._leader)
+        return found
 
     def _remember_dataset(self, outcome: ScenarioOutcome) -> None:
         """Keep track of whether the store holds what reads read; a failed write may have made or spoilt it."""
@@ -268,7 +342,9 @@ def timeout_s(scenario: Scenario) -> float:
     return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
 
 
-def _outcome(scheduled: ScheduledScenario, leader: str | None, error: str) -> ScenarioOutcome:
-    """An outcome without figures of a scenario that begins now."""
-    now = Moment.now()
-    return ScenarioOutcome(scheduled, now.at, now.at_ns, leader, error=error)
+def _leader_text(before: Leadership | None, after: Leadership | None) -> str | None:
+    """Who led at the end of a scenario; "etcd1>etcd2" where another one did at its start, "etcd1>none" for nobody."""
+    now = after.leader if after is not None else None
+    if before is None or before.leader == now:
+        return now
+    return f"{before.leader}>{now or 'none'}"

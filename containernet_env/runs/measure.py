@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -29,7 +30,7 @@ from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
-from containernet_env.results.run_files import Manifest
+from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, machine, preflight, version
 from containernet_env.runs.cores import kept_off
@@ -41,6 +42,7 @@ from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
 from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup import ready_images
+from containernet_env.setup.images import Images
 from containernet_env.usage.consumers import AllUse
 from containernet_env.usage.sampler import Sampler
 
@@ -62,8 +64,8 @@ def measure(
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
-    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``links``,
-    ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
+    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``fresh``,
+    ``links``, ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
     ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
     something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
     Needs root.
@@ -136,6 +138,9 @@ class _Run:
             plan=plan_values(plan),
         )
         self._matrix: Matrix | None = None
+        self._clusters: list[ClusterRecord] = []
+        self._reason: str | None = None
+        self._not_removed: str | None = None
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
         self._handled = sys.exception()
@@ -154,6 +159,19 @@ class _Run:
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
+        try:
+            for number, until in enumerate(self._plan.cluster_ends, start=1):
+                self._stop.check()  # what was requested during the tear-down before
+                if not self._measure_on_cluster(images, number, until):
+                    break
+        finally:
+            self._stop.shield()
+            self._end()
+        kept = self._keeper
+        return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
+
+    def _measure_on_cluster(self, images: Images, number: int, until: int) -> bool:
+        """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
         tolerance, port = self._testbed_settings
         testbed = Testbed(
             self._plan,
@@ -170,27 +188,15 @@ class _Run:
                 self._stop.check()
                 testbed.up()
                 with testbed.told_why():
-                    self._describe(testbed)
-                self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
-                plan = self._plan
-                self._matrix = Matrix(
-                    testbed,
-                    plan.scenarios,
-                    plan.dataset,
-                    self._leave,
-                    self._progress,
-                    self._stop,
-                    self._event,
-                    self._observer(testbed),
-                )
-                self._matrix.run()
+                    self._describe(testbed, number)
+                return self._run_matrix(testbed, until)
             finally:
                 self._stop.shield()
         finally:
             self._stop.shield()
-            self._end(testbed)
-        kept = self._keeper
-        return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
+            self._take_down(testbed, number)
+            if self._error() is None:
+                self._stop.unshield()
 
     def _observer(self, testbed: Testbed) -> Observer:
         keeper = self._keeper
@@ -198,17 +204,49 @@ class _Run:
         choice = self._plan.options.profile
         return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile)
 
-    def _describe(self, testbed: Testbed) -> None:
+    def _run_matrix(self, testbed: Testbed, until: int) -> bool:
+        plan = self._plan
+        if self._matrix is None:
+            self._event("matrix_began", f"{len(plan.scenarios)} scenarios")
+            self._matrix = Matrix(
+                testbed,
+                plan.scenarios,
+                plan.dataset,
+                self._leave,
+                self._progress,
+                self._stop,
+                self._event,
+                self._observer(testbed),
+            )
+        else:
+            self._matrix.move_to(testbed, self._observer(testbed))
+        return self._matrix.run(until)
+
+    def _describe(self, testbed: Testbed, number: int) -> None:
         """Write down what was brought up, before the load."""
-        plan, leader, store_version = self._plan, testbed.leader_at_start, testbed.cluster.version()
+        plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
+        self._clusters.append(
+            ClusterRecord(
+                number=number,
+                at=Moment.now().at,
+                leader_at_start=led.leader if led else None,
+                term_at_start=led.term if led else None,
+                sync={name: Sync(**asdict(times)) for name, times in testbed.sync.items()},
+            )
+        )
         self._manifest = self._manifest.model_copy(
             update={
                 "machine": machine.facts(),
                 "images": dict(testbed.images),
                 "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
-                "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": leader},
+                "store": {
+                    "kind": plan.store.name,
+                    "version": store_version,
+                    "leader_at_start": self._clusters[0].leader_at_start,
+                },
+                "clusters": list(self._clusters),
             }
         )
         self._keeper.manifest(self._manifest)
@@ -243,33 +281,45 @@ class _Run:
         error = sys.exception()
         return None if error is self._handled else error
 
-    def _end(self, testbed: Testbed) -> None:
+    def _take_down(self, testbed: Testbed, number: int) -> None:
         """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
-        error = self._error()
-        reason = "interrupted" if isinstance(error, KeyboardInterrupt) else text_of(error) if error else None
-        if reason is not None:
-            interrupted = isinstance(error, Interrupted | KeyboardInterrupt)
-            self._event("run_interrupted" if interrupted else "run_failed", reason)
-        left = ""
+        self._tell_reason(self._error())
         try:
-            self._keeper.logs(testbed.logs)
+            self._keeper.logs(lambda: _numbered(testbed.logs(), number))
         finally:
             self._event("tear_down_began", "hosts, links and cluster are taken down")
             try:
                 take_down(testbed, self._progress)
             except BaseException as problem:
-                left = f"; {text_of(problem)}"
+                self._not_removed = text_of(problem)
                 raise
-            finally:
-                try:
-                    if self._matrix is not None and reason is not None:
-                        self._matrix.leave_rest(reason)
-                finally:
-                    outcomes = self._keeper.outcomes
-                    failed = sum(outcome.error is not None for outcome in outcomes)
-                    ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
-                    self._event("run_ended", ended)
-                    self._keeper.settle(self._error())
+
+    def _tell_reason(self, error: BaseException | None) -> None:
+        """Tell once, of the first error, that the run ends by it."""
+        if error is None or self._reason is not None:
+            return
+        self._reason = "interrupted" if isinstance(error, KeyboardInterrupt) else text_of(error)
+        interrupted = isinstance(error, Interrupted | KeyboardInterrupt)
+        self._event("run_interrupted" if interrupted else "run_failed", self._reason)
+
+    def _end(self) -> None:
+        """Leave what was not run, and say where everything is."""
+        self._tell_reason(self._error())
+        try:
+            if self._matrix is not None and self._reason is not None:
+                self._matrix.leave_rest(self._reason)
+        finally:
+            outcomes = self._keeper.outcomes
+            failed = sum(outcome.error is not None for outcome in outcomes)
+            left = "" if self._not_removed is None else f"; {self._not_removed}"
+            ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
+            self._event("run_ended", ended)
+            self._keeper.settle(self._error())
+
+
+def _numbered(logs: Iterable[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:
+    """Logs under the names that they have for the cluster of that number; no node's name has a point in it."""
+    yield from ((name if number == 1 else f"{name}.{number}", text) for name, text in logs)
 
 
 def require_root() -> None:

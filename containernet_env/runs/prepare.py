@@ -32,13 +32,15 @@ class LabChoices(TypedDict, total=False):
 class RunChoices(LabChoices, total=False):
     """What is measured besides: the quick scenarios, only those that match, the whole selection how often.
 
-    ``links_cpu``: the core that is kept for the link emulator. ``profile``: which profiles are taken during each
-    scenario ("cpu", "allocs", "mutex"), of ``profile_member`` (the leader where it is left out).
+    ``fresh``: each repetition on a new cluster. ``links_cpu``: the core that is kept for the link emulator.
+    ``profile``: which profiles are taken during each scenario ("cpu", "allocs", "mutex"), of ``profile_member`` (the
+    leader where it is left out).
     """
 
     quick: bool
     only: Sequence[str]
     repeat: int
+    fresh: bool
     links_cpu: int | None
     profile: Sequence[str]
     profile_member: str | None
@@ -61,10 +63,12 @@ def prepare(
     quick = choices.get("quick", False)
     chosen = scenarios or (QUICK_SCENARIOS if quick else config.scenarios or DEFAULT_SCENARIOS)
     scenario_set = chosen if isinstance(chosen, ScenarioSet) else load_scenarios(chosen)
-    options = _options(choices, choices.get("only", ()), choices.get("repeat", 1))
     links_cpu = choices.get("links_cpu")
     options = replace(
-        options,
+        _options(choices),
+        only=tuple(choices.get("only", ())),
+        repeat=choices.get("repeat", 1),
+        fresh=choices.get("fresh", False),
         links_core=None if links_cpu is None else kept_core(links_cpu),
         profile=_profile(choices.get("profile", ()), choices.get("profile_member")),
     )
@@ -86,7 +90,7 @@ def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) 
     return build_plan(config, None, _options(choices))
 
 
-def _options(choices: LabChoices, only: Sequence[str] = (), repeat: int = 1) -> PlanOptions:
+def _options(choices: LabChoices) -> PlanOptions:
     """Options on this machine, with a fresh run id."""
     return PlanOptions(
         machine_cores=os.cpu_count() or 1,
@@ -94,7 +98,5 @@ def _options(choices: LabChoices, only: Sequence[str] = (), repeat: int = 1) -> 
         links=choices.get("links", "auto"),
         switches=choices.get("switches", "auto"),
         tcp_congestion_control=choices.get("congestion_control", "cubic"),
-        only=tuple(only),
-        repeat=repeat,
         engine=choices.get("engine", "builtin"),
     )

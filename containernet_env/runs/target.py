@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.scenario import Scenario
 from containernet_env.stores.protocol import Cluster
 
 
@@ -32,7 +33,12 @@ class Target(Protocol):
     failure: str | None
     """Why nothing can be measured any more: the links have ended, the benchmark host, or the engine; ``None`` while all
     stand."""
-    leader_at_start: str | None
+    leader_wanted: str | None
+    """Who is to lead in every scenario; ``None`` leaves that to elections."""
+
+    @property
+    def leader_at_start(self) -> str | None:
+        """Who led when it came up."""
 
     @property
     def member_timeout_s(self) -> float:
@@ -43,6 +49,9 @@ class Target(Protocol):
 
         Where something is silent right now, once it has answered or has been given up.
         """
+
+    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+        """The floor of a scenario; see ``analysis.floor.Floor``."""
 
     @property
     def cluster(self) -> Cluster: ...

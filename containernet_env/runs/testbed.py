@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from containernet_env.analysis.floor import Floor
 from containernet_env.base.clock import Moment
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
@@ -19,14 +20,17 @@ from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
-from containernet_env.hosts import engine, netns, tcp
+from containernet_env.hosts import data_sync, engine, netns, tcp
+from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.model.findings import PAUSE_NS
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
@@ -40,6 +44,8 @@ CLUSTER_TIMEOUT_S = 60.0
 # Of each host's log; the run directory keeps the last megabyte of them.
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
+# What measuring fdatasync may take for all members together.
+_SYNC_BUDGET_S = 1.0
 
 # How long after a step of the bring-up has failed the news may come that the network is gone or a host has ended, which
 # is why it failed.
@@ -92,7 +98,10 @@ class Testbed:
         self._cluster: Cluster | None = None
         self._server: BenchmarkServer | None = None
         self.rtt: RttTable | None = None
-        self.leader_at_start: str | None = None
+        self.led_at_start: Leadership | None = None
+        self.leader_wanted = plan.config.etcd.leader
+        self.sync: dict[str, SyncTimes] = {}
+        self._floor = Floor(plan.store, plan.topology, {})
         self.failure: str | None = None
         self._failed = threading.Event()
         self._during = "while the hosts started"
@@ -127,6 +136,15 @@ class Testbed:
     def client_host(self) -> TestbedHost:
         """The host that makes the load; only after `up`."""
         return self.hosts[self.plan.config.client.name]
+
+    @property
+    def leader_at_start(self) -> str | None:
+        """See ``runs.target.Target``."""
+        return self.led_at_start.leader if self.led_at_start is not None else None
+
+    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+        """See ``runs.target.Target``."""
+        return self._floor.median_s(scenario, leader, living)
 
     @property
     def member_timeout_s(self) -> float:
@@ -168,7 +186,8 @@ class Testbed:
             self._done(stage, "network_proved", self._prove_network())
         with self._progress.stage("cluster") as stage:
             self._during = "while the cluster started"
-            self.leader_at_start = self._start_cluster()
+            self._measure_sync()
+            self.led_at_start = self._start_cluster()
             text = f"{self.cluster.size} members, leader {self.leader_at_start}, {self.plan.timing.short}"
             self._done(stage, "cluster_up", text)
         self._start_relay()
@@ -328,7 +347,23 @@ class Testbed:
         pause_ns = LinkStatistics(self.net.link_statistics(buckets=False)).pause_ns
         return pause_ns / 1e9 if pause_ns > PAUSE_NS else 0.0
 
-    def _start_cluster(self) -> str:
+    def _measure_sync(self) -> None:
+        """Measure an fdatasync where each member keeps its data, one after the other, while nobody else writes."""
+        members = [host for host in self.plan.hosts if host.data]
+        for host in members:
+            self._check()
+            self._stop.check()
+            try:
+                budget_s = min(data_sync.BUDGET_S, _SYNC_BUDGET_S / len(members))
+                self.sync[host.name] = data_sync.measure_sync(self.hosts[host.name].pid, host.data[0], budget_s)
+            except RunError as error:
+                self._check()  # a host that has ended is the news
+                self._progress.note(f"{host.name}: {error}; writes have no floor")
+        self._floor = Floor(
+            self.plan.store, self.plan.topology, {name: times.median_ns for name, times in self.sync.items()}
+        )
+
+    def _start_cluster(self) -> Leadership:
         self._cluster = self.plan.store.cluster(
             [
                 MemberPlace(

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.config import Config, Node
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
@@ -172,11 +173,18 @@ class Cluster(Protocol):
     def size(self) -> int:
         """How many members there are, the dead ones too."""
 
-    def start(self, timeout_s: float, broken: Broken) -> str:
-        """Start every member, wait until all agree on a leader; its name. Raises ``RunError``."""
+    def start(self, timeout_s: float, broken: Broken) -> Leadership:
+        """Start every member, wait until all agree on a leader, and who that is. Raises ``RunError``."""
 
-    def leader(self) -> str | None:
-        """The name of the leader that at least a quorum names; ``None`` where there is none."""
+    def leadership(self) -> Leadership | None:
+        """Who leads as at least a quorum says; ``None`` where there is nobody."""
+
+    def move_leader(self, name: str, timeout_s: float, broken: Broken) -> Leadership:
+        """Make that member the leader, and return once all living members say that it is.
+
+        Nothing happens where it leads already. Raises ``RunError`` where that member is dead, or once ``timeout_s`` are
+        over or ``broken`` gives a reason.
+        """
 
     def version(self) -> str:
         """The version that a living member reports. Raises ``RunError`` where none answers."""

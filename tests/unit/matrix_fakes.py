@@ -13,6 +13,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.cli.signals import StopSignals
 from containernet_env.config import load_config
 from containernet_env.load.server import Answer, Progress
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
@@ -81,6 +82,10 @@ class FakeCluster:
         self.dead: dict[str, str] = {}
         self.leaders: Iterator[str | None] = iter(())
         self.answering = True
+        self.term = 2
+        self.led_by: str | None = "etcd1"
+        self.moves: list[str] = []
+        self.cannot_move: str | None = None
 
     @property
     def endpoints(self) -> dict[str, str]:
@@ -104,8 +109,20 @@ class FakeCluster:
     def answers(self, timeout_s: float) -> bool:
         return self.answering and self.has_quorum()
 
-    def leader(self) -> str | None:
-        return next(self.leaders, "etcd1") or None
+    def leadership(self) -> Leadership | None:
+        """Who leads by `leaders`, each time it is asked, and from its end on the last one; a change is a new term."""
+        now = next(self.leaders, self.led_by)
+        self.term += now != self.led_by
+        self.led_by = now
+        return Leadership(now, self.term) if now else None
+
+    def move_leader(self, name: str, timeout_s: float, broken: Callable[[], str | None]) -> Leadership:
+        self.moves.append(name)
+        if (reason := broken() or self.cannot_move) is not None:
+            raise RunError(f"{name} could not be made the leader: {reason}")
+        self.term += name != self.led_by
+        self.led_by = name
+        return Leadership(name, self.term)
 
 
 class FakeServer:
@@ -169,6 +186,8 @@ class Bench:
             settled_failure=lambda: self.target.failure,
             member_timeout_s=1.0,
             leader_at_start="etcd1",
+            leader_wanted=None,
+            least_median_s=lambda scenario, leader, living: None,
         )
         self.outcomes: list[ScenarioOutcome] = []
         self.stop: Stop = stop or StopSignals()

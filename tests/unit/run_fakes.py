@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.hosts.data_sync import SyncTimes
+from containernet_env.model.leadership import Leadership
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
@@ -31,7 +33,10 @@ class FakeTestbed:
         self.images: dict[str, str] = {}
         self.on_proof = others["on_proof"]
         self.ups = self.downs = 0
-        self.leader_at_start = "etcd1"
+        self.led_at_start, self.leader_at_start = Leadership("etcd1", 2), "etcd1"
+        self.sync = {"etcd1": SyncTimes(100, 500_000, 900_000)}
+        self.leader_wanted = plan.config.etcd.leader
+        self.least_median_s = lambda scenario, leader, living: None
         self.failure = None
         self.network = FakeNet()
         self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")

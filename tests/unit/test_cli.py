@@ -43,7 +43,7 @@ def told(capsys, *arguments, status=2):
             ["--quik", "mine.json"],
             "No such option '--quik'. Options stand after the command: containernet-env run --quick ...",
         ),
-        (["--frob"], "No such option '--frob'."),
+        (["--xyz"], "No such option '--xyz'."),
         (["--versio"], "No such option '--versio'. Did you mean '--version'?"),
     ],
 )

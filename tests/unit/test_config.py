@@ -310,3 +310,25 @@ def test_a_list_of_very_many_problems_is_cut(tmp_path):
     assert len(caught.value.problems) == 300
     assert len(str(caught.value).splitlines()) == 202
     assert str(caught.value).endswith("  and 100 more")
+
+
+def test_the_leader_is_a_node_of_the_file(tmp_path):
+    nodes = [node(name="near1"), node(ip="10.0.0.2")]
+    for name in ("near1", "etcd2"):
+        assert load_config(write(tmp_path, {"nodes": nodes, "etcd": {"leader": name}})).etcd.leader == name
+    assert load_config(write(tmp_path, {"nodes": nodes})).etcd.leader is None
+    for name, said in {
+        "near2": 'is not the name of a node, did you mean "near1"?',
+        "etcd1": 'is not the name of a node, did you mean "etcd2"?',
+        "other": "is not the name of a node",
+    }.items():
+        found = problems(tmp_path, {"nodes": nodes, "etcd": {"leader": name}})
+        assert found == {"$.etcd.leader": (said, f'"{name}"', "near1, etcd2")}
+    assert list(problems(tmp_path, {"nodes": nodes, "etcd": {"leader": 1}})) == ["$.etcd.leader"]
+    assert list(problems(tmp_path, {"nodes": nodes, "etcd": {"leader": "benchmark"}})) == ["$.etcd.leader"]
+
+
+def test_a_leader_is_not_told_to_be_wrong_where_a_name_is(tmp_path):
+    """It may be the one that was meant."""
+    found = problems(tmp_path, {"nodes": [node(name="Near1")], "etcd": {"leader": "near1"}})
+    assert list(found) == ["$.nodes[0].name"]

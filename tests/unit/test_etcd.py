@@ -11,6 +11,7 @@ import pytest
 from containernet_env.base.endings import LastWords, last_words, with_words
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import NoAnswerError
+from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
 
@@ -38,6 +39,18 @@ class FakeMembers:
 
     def __init__(self) -> None:
         self.views: dict[int, tuple[int, int, int] | None] = {}
+        self.moved: list[tuple[int, str]] = []
+        self.refuses = 0
+
+    def move(self, number: int, target: str) -> None:
+        """The leader hands over: all that answer know the new one, a term later."""
+        if self.refuses:
+            self.refuses -= 1
+            raise NoAnswerError("etcdserver: request timed out, leader transfer took too long")
+        self.moved.append((number, target))
+        for other, view in self.views.items():
+            if view is not None:
+                self.views[other] = (view[0], int(target), view[2] + 1)
 
 
 @dataclass
@@ -54,6 +67,10 @@ class FakeConnection:
         if path == "/v3/kv/range":
             return {}
         member, leader, term = view
+        if path == "/v3/maintenance/transfer-leadership":
+            assert member == leader
+            self.members.move(self.number, body["targetID"])
+            return {}
         return {
             "header": {"member_id": str(member)},
             "leader": str(leader),
@@ -76,29 +93,59 @@ def cluster_of(members: FakeMembers, count: int = 3) -> tuple[EtcdCluster, list[
 def test_a_leader_that_all_name_is_agreed(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 102, 2) for i in (1, 2, 3)}
-    leader = cluster.agreed_leader()
-    assert leader is not None and leader.name == "etcd2"
+    assert cluster.leadership() == Leadership("etcd2", 2)
     assert cluster.version() == "3.7.3"
 
 
 def test_one_silent_member_leaves_a_leader_but_not_an_agreed_one(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 101, 2), 3: None}
-    assert cluster.agreed_leader() is None
-    assert cluster.leader() == "etcd1"
+    assert cluster.leadership() == Leadership("etcd1", 2)
+    with pytest.raises(RunError, match=r"etcd1 could not be made the leader within 0.2 s: no leader that all"):
+        cluster.move_leader("etcd1", timeout_s=0.2)
 
 
 def test_a_view_of_an_older_term_does_not_count(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: (103, 102, 3)}
-    assert cluster.agreed_leader() is None
-    assert cluster.leader() == "etcd2"
+    assert cluster.leadership() == Leadership("etcd2", 3)
 
 
 def test_members_that_know_no_leader_name_none(members: FakeMembers) -> None:
     cluster, _ = cluster_of(members)
     members.views = {i: (100 + i, 0, 2) for i in (1, 2, 3)}
-    assert cluster.leader() is None
+    assert cluster.leadership() is None
+
+
+def test_leadership_is_handed_over_by_the_leader_and_proved_by_all(members: FakeMembers) -> None:
+    cluster, _ = cluster_of(members)
+    members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
+    assert cluster.move_leader("etcd1", timeout_s=5) == Leadership("etcd1", 2)
+    assert members.moved == []
+    assert cluster.move_leader("etcd3", timeout_s=5) == Leadership("etcd3", 3)
+    assert members.moved == [(1, "103")]
+
+
+def test_a_leader_that_does_not_hand_over_is_asked_again_until_the_deadline(members: FakeMembers) -> None:
+    cluster, _ = cluster_of(members)
+    members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
+    members.refuses = 2
+    assert cluster.move_leader("etcd2", timeout_s=5) == Leadership("etcd2", 3)
+    members.refuses = 1000
+    with pytest.raises(RunError, match=r"etcd1 could .* within 0.3 s: etcd2 did not hand over: etcdserver: request t"):
+        cluster.move_leader("etcd1", timeout_s=0.3)
+
+
+def test_leadership_is_not_moved_to_the_dead(members: FakeMembers) -> None:
+    cluster, hosts = cluster_of(members)
+    members.views = {i: (100 + i, 101, 2) for i in (1, 2)}
+    hosts[2].ended = "killed by SIGKILL"
+    with pytest.raises(RunError, match=r"^etcd3 could not be made the leader: etcd3 ended: killed by SIGKILL$"):
+        cluster.move_leader("etcd3", timeout_s=60)
+    # The living agree without it.
+    assert cluster.move_leader("etcd2", timeout_s=5).leader == "etcd2"
+    with pytest.raises(RunError, match="the link emulator ended"):
+        cluster.move_leader("etcd1", timeout_s=60, broken=lambda: "the link emulator ended")
 
 
 FATAL = (
@@ -180,6 +227,6 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
 
     monkeypatch.setattr(Member, "start", start)
     monkeypatch.setattr(Member, "serves_peers", serves)
-    assert cluster.start(timeout_s=30) == "etcd2"
+    assert cluster.start(timeout_s=30) == Leadership("etcd2", 2)
     assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]
     assert sorted(steps[4:]) == ["start etcd11", "start etcd2"]

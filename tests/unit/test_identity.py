@@ -55,6 +55,7 @@ def test_another_node_is_another_experiment(tmp_path: Path, change: dict[str, An
         {"etcd": {"data": "tmpfs"}},
         {"etcd": {"heartbeat_interval": "150ms"}},
         {"etcd": {"election_timeout": "2s"}},
+        {"etcd": {"leader": "etcd1"}},
     ],
     ids=str,
 )

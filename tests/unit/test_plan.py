@@ -253,3 +253,32 @@ def test_links_that_netem_cannot_carry_out_go_to_the_emulator():
 def test_links_that_netem_cannot_carry_out_are_refused_where_it_was_asked_for(asked):
     with pytest.raises(UsageError, match=r"3node-3ms.json: .*loss with a bandwidth: .*\(link etcd3-s1\): got"):
         plan_of(with_loss(config_of()), replace(OPTIONS, **asked))
+
+
+def test_a_new_cluster_for_each_repetition_is_counted():
+    config = config_of()
+    shared = plan_of(config, replace(OPTIONS, only=("read-serializable-*",), repeat=3), QUICK_SCENARIOS)
+    fresh = plan_of(config, replace(OPTIONS, only=("read-serializable-*",), repeat=3, fresh=True), QUICK_SCENARIOS)
+    each = len(shared.scenarios) // 3
+    assert shared.cluster_ends == (3 * each,)
+    assert fresh.cluster_ends == (each, 2 * each, 3 * each)
+    # New data: the data set is loaded for each, before its first read.
+    assert [index for index, planned in enumerate(shared.scenarios) if planned.loads_dataset] == [0]
+    assert [index for index, planned in enumerate(fresh.scenarios) if planned.loads_dataset] == [0, each, 2 * each]
+    once = plan_of(config, replace(OPTIONS, only=("read-serializable-*",), fresh=True), QUICK_SCENARIOS)
+    assert once.cluster_ends == (each,)
+    assert fresh.estimated_s == pytest.approx(3 * once.estimated_s)
+    assert plan_values(fresh)["clusters"] == 3
+
+
+def test_the_estimate_knows_the_leader():
+    config = config_of()
+    far_away = replace(config.nodes[2], link=LinkSpec.symmetric(100 * 10**6))
+    config = replace(config, nodes=(*config.nodes[:2], far_away))
+    near, far = (
+        plan_of(replace(config, etcd=EtcdSettings(leader=name)), replace(OPTIONS, only=("write-leader-1000x1x1-*",)))
+        for name in ("etcd1", "etcd3")
+    )
+    # 6 and 12 ms against 200 and 206 ms.
+    assert far.estimated_s > 10 * near.estimated_s
+    assert plan_values(near)["etcd"]["leader"] == "etcd1"

@@ -26,6 +26,7 @@ from containernet_env.fidelity import rtt
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.load.server import Answer, Progress
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset
 from containernet_env.network.emulator import process
@@ -433,11 +434,12 @@ def test_a_scenario_that_was_measured_keeps_its_figures_where_a_signal_strikes_a
     where a member or the emulator is silent): the row says 'interrupted' and has no figures."""
     bench = Bench(write("w"))
 
-    def strike() -> str:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return "etcd1"
+    def strike() -> Leadership:
+        if bench.server.asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return Leadership("etcd1", 2)
 
-    bench.cluster.leader = strike  # type: ignore[assignment,method-assign]
+    bench.cluster.leadership = strike  # type: ignore[method-assign]
     with StopSignals() as stop, pytest.raises(Interrupted):
         Matrix(
             bench.target, bench.matrix._planned, Dataset(8, 256, 1000), bench.outcomes.append, bench.progress, stop

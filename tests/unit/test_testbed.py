@@ -19,7 +19,10 @@ from containernet_env.base.errors import RunError
 from containernet_env.fidelity import rtt
 from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, measure
 from containernet_env.hosts import ending, netns
+from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
@@ -206,6 +209,7 @@ def hosts(bed: Any) -> dict[str, EndedHost]:
     bed.hosts = {plan.name: EndedHost() for plan in bed.plan.hosts}
     bed._start_hosts = lambda: None
     bed._connect = lambda: None
+    bed._measure_sync = lambda: None
     return dict(bed.hosts)
 
 
@@ -282,7 +286,7 @@ def test_members_that_end_while_the_cluster_starts_are_named_with_the_reason(
 
 def test_a_benchmark_server_that_ends_before_it_answers_is_told_at_once(bed: Any, hosts: dict[str, EndedHost]) -> None:
     bed._prove_network = lambda: "proved"
-    bed._start_cluster = lambda: "etcd1"
+    bed._start_cluster = lambda: Leadership("etcd1", 2)
     bed._cluster = SimpleNamespace(size=3)
     client = hosts[bed.plan.config.client.name]
 
@@ -358,7 +362,7 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyP
     host: Any = SimpleNamespace(name="etcd1", ending=lambda words: None)
     cluster = EtcdCluster([Member(MemberPlace(host, "10.0.0.1", SimpleNamespace()))])
     monkeypatch.setattr(Member, "start", lambda self, deadline: None)
-    monkeypatch.setattr(EtcdCluster, "agreed_leader", lambda self: None)
+    monkeypatch.setattr(EtcdCluster, "statuses", lambda self: {})
     news = iter([None, None, DIED])
     began = time.monotonic()
     with pytest.raises(RunError, match=DIED):
@@ -416,3 +420,31 @@ def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypa
     api = SimpleNamespace(events=lambda **_: iter([{"timeNano": 1}]))
     monkeypatch.setattr(ending.engine, "client", lambda: SimpleNamespace(api=api))
     assert ending.ended_by_oom("c0ffee", ExitState(137, True))
+
+
+def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its_data(
+    bed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[tuple[int, str]] = []
+
+    def measure(pid: int, directory: str, budget_s: float) -> SyncTimes:
+        measured.append((pid, directory))
+        if pid == 3:
+            raise RunError("no fdatasync could be measured in /var/lib/etcd: Read-only file system")
+        return SyncTimes(9, 2_000_000, 3_000_000)
+
+    monkeypatch.setattr(testbed_module.data_sync, "measure_sync", measure)
+    names = [host.name for host in bed.plan.topology.members]
+    bed.hosts = {name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, name in enumerate(names, 1)}
+    write = Scenario(
+        name="w", type="write", total=1, clients=1, conns=1, key_size=4, val_size=64, key_space=1, target="leader"
+    )
+    assert bed.least_median_s(write, "etcd1", names) is None
+    bed._measure_sync()
+    assert measured == [(pid, "/var/lib/etcd") for pid in (1, 2, 3)]
+    assert bed._progress.notes == [
+        "etcd3: no fdatasync could be measured in /var/lib/etcd: Read-only file system; writes have no floor"
+    ]
+    assert bed.least_median_s(write, "etcd1", names) is None
+    assert bed.least_median_s(write, "etcd1", names[:2]) == pytest.approx(0.018 + 0.002, abs=0.0001)
+    assert bed.leader_wanted is None and bed.leader_at_start is None

@@ -10,13 +10,14 @@ import base64
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
+from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
@@ -34,6 +35,7 @@ _MEMBERS = "/members"
 _FIRST_TIMEOUT_S = 10.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
+_MOVE_LEADER = "/v3/maintenance/transfer-leadership"
 # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
 _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -88,6 +90,12 @@ class Member:
             version=str(answer["version"]),
         )
 
+    def hand_over(self, member_id: str, timeout_s: float) -> None:
+        """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
+        self.connection.request_json(
+            CLIENT_PORT, "POST", _MOVE_LEADER, {"targetID": member_id}, timeout_s=max(timeout_s, 0.1)
+        )
+
     def serves_peers(self, timeout_s: float) -> bool:
         """Whether this member tells its peers who the members are."""
         try:
@@ -122,8 +130,8 @@ class EtcdCluster:
         """End the helper threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def start(self, timeout_s: float, broken: Broken = lambda: None) -> str:
-        """Start every member, wait until all answer and agree on a leader; return the leader's name.
+    def start(self, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
+        """Start every member, wait until all answer and agree on a leader; return who leads.
 
         Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
         as `broken` gives a reason why the members cannot form a cluster, with that reason.
@@ -139,9 +147,9 @@ class EtcdCluster:
         list(self._pool.map(lambda member: member.start(deadline), others))
         while True:
             self._check_start(self.members, broken)
-            leader = self.agreed_leader()
-            if leader is not None:
-                return leader.name
+            leadership = self._leadership(self.statuses(), required=len(self.members))
+            if leadership is not None:
+                return leadership
             if time.monotonic() > deadline:
                 raise RunError(self._not_ready(timeout_s))
             time.sleep(_POLL_S)
@@ -178,14 +186,45 @@ class EtcdCluster:
 
         return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
 
-    def agreed_leader(self) -> Member | None:
-        """The leader, where every member answers and all name the same one; else None."""
-        return self._leader(required=len(self.members))
-
-    def leader(self) -> str | None:
+    def leadership(self) -> Leadership | None:
         """See ``stores.protocol.Cluster``."""
-        found = self._leader(required=self.quorum)
-        return found.name if found is not None else None
+        return self._leadership(self.statuses(), required=self.quorum)
+
+    def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
+        """See ``stores.protocol.Cluster``."""
+        wanted = self._member(name)
+        deadline = time.monotonic() + timeout_s
+        problem, moved = "no leader that all members know", False
+        while (left := deadline - time.monotonic()) > 0:
+            reason = broken() or wanted.death()
+            if reason is not None:
+                raise RunError(f"{name} could not be made the leader: {reason}")
+            statuses = self.statuses()
+            found = self._leadership(statuses, required=max(self.quorum, len(self.living())))
+            if found is not None and found.leader == name:
+                # A leader that is new serves reads once it has committed an entry of its own term.
+                if not moved or self.answers(left):
+                    return found
+                problem = "not every member answers under it"
+            elif found is not None:
+                problem, moved = f"{found.leader} still leads", True
+                try:
+                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), left)
+                    continue
+                except RunError as error:
+                    problem = f"{found.leader} did not hand over: {error}"
+            time.sleep(_POLL_S)
+        raise RunError(f"{name} could not be made the leader within {timeout_s:g} s: {problem}")
+
+    def _member(self, name: str) -> Member:
+        return next(member for member in self.members if member.name == name)
+
+    @staticmethod
+    def _id_of(member: Member, statuses: Mapping[Member, MemberStatus | None]) -> str:
+        """Its id. Raises RunError where it did not answer."""
+        if (status := statuses[member]) is None:
+            raise RunError(f"{member.name} answers nothing")
+        return status.member_id
 
     @property
     def size(self) -> int:
@@ -197,17 +236,19 @@ class EtcdCluster:
         """See ``stores.protocol.Cluster``."""
         return {member.name: member.endpoint for member in self.living()}
 
-    def _leader(self, required: int) -> Member | None:
-        statuses = {member: status for member, status in self.statuses().items() if status is not None}
-        if not statuses:
+    @staticmethod
+    def _leadership(statuses: Mapping[Member, MemberStatus | None], required: int) -> Leadership | None:
+        """Who leads in the newest term, as so many members say at least."""
+        answers = {member: status for member, status in statuses.items() if status is not None}
+        if not answers:
             return None
-        newest = max(status.raft_term for status in statuses.values())
-        named = [status.leader_id for status in statuses.values() if status.raft_term == newest]
-        by_id = {status.member_id: member for member, status in statuses.items()}
+        newest = max(status.raft_term for status in answers.values())
+        named = [status.leader_id for status in answers.values() if status.raft_term == newest]
+        by_id = {status.member_id: member for member, status in answers.items()}
         leader_id = max(set(named), key=named.count)
-        if leader_id == "0" or named.count(leader_id) < required:
+        if leader_id not in by_id or named.count(leader_id) < required:
             return None
-        return by_id.get(leader_id)
+        return Leadership(by_id[leader_id].name, newest)
 
     def version(self) -> str:
         """The version the first living member reports. Raises RunError where none answers."""

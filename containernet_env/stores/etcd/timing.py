@@ -31,6 +31,7 @@ _ELECTION_MIN_MS = 1000
 _ELECTION_PER_RTT = 10
 
 
+_MAY_CHANGE = "leaders may change under load"
 _ORIGIN = {
     "default": "etcd's default",
     "rtt": "from the largest RTT",
@@ -79,10 +80,10 @@ class EtcdTiming:
         """See ``Timing``."""
         rtt = f"the largest expected RTT between members, {format_ms(largest.expected_ns)} ms"
         if self.heartbeat_ms * 10**6 < largest.expected_ns:
-            yield f"the heartbeat of {self.heartbeat_ms} ms is below {rtt}: leaders may change under load"
+            yield f"the heartbeat of {self.heartbeat_ms} ms is below {rtt}, about which etcd advises: {_MAY_CHANGE}"
         elif self.election_ms * 10**6 < _ELECTION_PER_RTT * largest.expected_ns:
             election = f"the election timeout of {self.election_ms} ms"
-            yield f"{election} is below 10 times {rtt}: leaders may change under load"
+            yield f"{election} is below 10 times {rtt}, the least that etcd advises: {_MAY_CHANGE}"
 
 
 def etcd_timing(config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
