@@ -59,6 +59,10 @@ def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
     elif (summary["rows"] > 1).any():
         whose = " that did not fail" if summary["failed"].any() else ""
         click.echo(f"\nmedian over the rows of each line{whose}, with the least and the largest in brackets")
+    for group in summary.to_dict("records"):
+        if isinstance(group["bimodal"], str):
+            name = ", ".join(_words(group[key]) for key in keys)
+            click.echo(f"{name}: p50 is of two groups: {group['bimodal']}")
 
 
 def _words(value: Any) -> str:

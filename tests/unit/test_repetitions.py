@@ -9,8 +9,9 @@ import pandas
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.analysis.repetitions import summarize
+from containernet_env.analysis.repetitions import bimodal, summarize, two_groups
 from containernet_env.base.errors import UsageError
+from containernet_env.cli import group as main_group
 from containernet_env.cli import main
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
@@ -107,3 +108,50 @@ def test_a_column_that_is_named_twice_is_there_once(tmp_path: Path) -> None:
     """The same."""
     frame = write(tmp_path / "out.csv", {"50%": "0.01"})
     assert list(summarize(frame, ["TestType", "TestType"]).columns)[:2] == ["TestType", "rows"]
+
+
+FOUR_AND_TWO = [("near1", 3.4), ("far2", 22.1), ("near3", 3.5), ("near1", 3.4), ("far1", 21.9), ("near2", 3.4)]
+
+
+def of_leaders(path: Path, *rows: tuple[str, float]) -> pandas.DataFrame:
+    return write(path, *({"50%": f"{ms / 1000:.6f}", "Leader": leader} for leader, ms in rows))
+
+
+def test_repetitions_of_two_groups_are_told_with_who_led_them(tmp_path: Path) -> None:
+    """5node.json gave 3.4 ms in four runs and 22 ms in two: the median of six, 3.45 ms, hides that."""
+    frame = of_leaders(tmp_path / "out.csv", *FOUR_AND_TWO)
+    told = "4 rows led by near1, near2, near3 at 3.4 ms; 2 rows led by far1, far2 at 22 ms"
+    assert summarize(frame)["bimodal"].tolist() == [told]
+    done = CliRunner().invoke(main_group, ["results", str(tmp_path / "out.csv")])
+    assert f"w: p50 is of two groups: {told}\n" in done.output
+    # A row that failed is in no group.
+    with_failed = write(tmp_path / "failed.csv", {"50%": "0.05", "Error": "x"}, *[{"50%": "0.003"}] * 4)
+    assert summarize(with_failed)["bimodal"].isna().all()
+
+
+def test_leaders_that_do_not_differ_are_no_reason(tmp_path: Path) -> None:
+    same = of_leaders(tmp_path / "out.csv", *(("near1", ms) for _, ms in FOUR_AND_TWO))
+    assert bimodal(same) == "4 rows at 3.4 ms; 2 rows at 22 ms"
+    mixed = of_leaders(tmp_path / "mixed.csv", ("a", 3.4), ("b", 22.0), ("b", 3.4), ("a", 22.0))
+    assert bimodal(mixed) == "2 rows led by a, b at 3.4 ms; 2 rows led by a, b at 22 ms"
+
+
+@pytest.mark.parametrize(
+    ("values", "lower"),
+    [
+        ([3.4, 3.4, 3.5, 3.4, 21.9, 22.1], 4),
+        ([22.1, 3.4, 21.9, 3.5], 2),
+        ([1.0, 1.0, 1.3, 1.3], 2),
+        ([1.0, 1.0, 1.2, 1.2], None),  # by no more than a fifth
+        ([1.0, 1.2, 1.7, 1.9], None),  # the gap is not three times the spread
+        ([1.0, 1.1, 1.5, 1.6], 2),
+        ([3.4, 3.4, 3.4, 3.4, 22.0], None),  # one alone is an outlier, no group
+        ([3.4, 22.0], None),
+        ([3.4, 3.5, 3.6, 3.7, 3.8, 3.9], None),
+        ([5.0] * 6, None),
+        ([0.0, 0.0, 1.0, 1.0], 2),
+        ([], None),
+    ],
+)
+def test_when_medians_are_of_two_groups(values: list[float], lower: int | None) -> None:
+    assert two_groups(values) == lower
