@@ -14,6 +14,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario
 from containernet_env.results.column import Column, Role, Value
+from containernet_env.results.leader_columns import LEADER_COLUMNS
 from containernet_env.results.link_text import (
     bandwidth_mbps,
     delay_ms,
@@ -212,55 +213,7 @@ OUR_TABLE = (
         "the kinds of findings that are why it is not `yes`, the worst first: `links_paused;few_answers`",
         lambda facts, outcome: ";".join(outcome.verdict.reasons) or None if outcome.verdict else None,
     ),
-    _words(
-        "Leader",
-        "measured",
-        "who led when the scenario ended; `etcd1>etcd3` where another one did at its start",
-        lambda facts, outcome: outcome.leader,
-    ),
-    _words(
-        "LeaderAtStart",
-        "measured",
-        "who led when it began; where the topology names a leader, every living member agreed",
-        lambda facts, outcome: outcome.leader_at_start,
-    ),
-    Column(
-        "TermAtStart",
-        "",
-        "measured",
-        "the term of that leadership: every election begins a new one",
-        lambda facts, outcome: outcome.term_at_start,
-    ),
-    Column(
-        "TermAtEnd",
-        "",
-        "measured",
-        "the term when it ended: a larger one means an election, also where the same member leads",
-        lambda facts, outcome: outcome.term_at_end,
-    ),
-    _words(
-        "LeaderConfigured",
-        "configured",
-        "who is made the leader before every scenario; '-' leaves that to elections",
-        lambda facts, outcome: facts.config.etcd.leader,
-    ),
-    Column(
-        "Floor_50%_s",
-        "s",
-        "measured",
-        "[the least median latency](../docs/floor.md) that links, disks and the store's protocol allow under that "
-        "leader, in an unloaded system; '-' where it is not known, as where the leader changed",
-        lambda facts, outcome: outcome.floor_s,
-        6,
-    ),
-    Column(
-        "AboveFloor_50%_s",
-        "s",
-        "measured",
-        "what is left of the median (`50%`) above it: CPU time, waiting, windows of TCP and HTTP/2, losses",
-        lambda facts, outcome: outcome.above_floor_s,
-        6,
-    ),
+    *LEADER_COLUMNS,
     Column(
         "OfferedRate_per_s",
         "1/s",

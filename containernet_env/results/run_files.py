@@ -138,7 +138,8 @@ class EventLine(RunFile):
     kind: str = Field(
         description="run_began, hosts_up, network_proved, cluster_up, matrix_began, dataset_loaded, "
         "scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, leader_moved, "
-        "port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, run_ended"
+        "port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, "
+        "run_ended"
     )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")

@@ -20,7 +20,7 @@ from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
 from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
-from containernet_env.hosts import data_sync, engine, netns, tcp
+from containernet_env.hosts import engine, netns, tcp
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.engine_watch import EngineWatch
@@ -35,6 +35,7 @@ from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.progress import OnEvent, ignore_event
+from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
 from containernet_env.usage.consumers import Pids
@@ -44,8 +45,6 @@ CLUSTER_TIMEOUT_S = 60.0
 # Of each host's log; the run directory keeps the last megabyte of them.
 LOG_LINES = 10_000
 SERVER_TIMEOUT_S = 20.0
-# What measuring fdatasync may take for all members together.
-_SYNC_BUDGET_S = 1.0
 
 # How long after a step of the bring-up has failed the news may come that the network is gone or a host has ended, which
 # is why it failed.
@@ -348,20 +347,9 @@ class Testbed:
         return pause_ns / 1e9 if pause_ns > PAUSE_NS else 0.0
 
     def _measure_sync(self) -> None:
-        """Measure an fdatasync where each member keeps its data, one after the other, while nobody else writes."""
-        members = [host for host in self.plan.hosts if host.data]
-        for host in members:
-            self._check()
-            self._stop.check()
-            try:
-                budget_s = min(data_sync.BUDGET_S, _SYNC_BUDGET_S / len(members))
-                self.sync[host.name] = data_sync.measure_sync(self.hosts[host.name].pid, host.data[0], budget_s)
-            except RunError as error:
-                self._check()  # a host that has ended is the news
-                self._progress.note(f"{host.name}: {error}; writes have no floor")
-        self._floor = Floor(
-            self.plan.store, self.plan.topology, {name: times.median_ns for name, times in self.sync.items()}
-        )
+        self.sync = measure_syncs(self.plan, self.hosts, self._check, self._progress.note)
+        medians_ns = {name: times.median_ns for name, times in self.sync.items()}
+        self._floor = Floor(self.plan.store, self.plan.topology, medians_ns)
 
     def _start_cluster(self) -> Leadership:
         self._cluster = self.plan.store.cluster(

@@ -25,6 +25,7 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.results.run_files import Proof
+from containernet_env.runs import sync
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
@@ -433,7 +434,7 @@ def test_the_floor_counts_the_sync_that_was_measured_where_each_member_keeps_its
             raise RunError("no fdatasync could be measured in /var/lib/etcd: Read-only file system")
         return SyncTimes(9, 2_000_000, 3_000_000)
 
-    monkeypatch.setattr(testbed_module.data_sync, "measure_sync", measure)
+    monkeypatch.setattr(sync, "measure_sync", measure)
     names = [host.name for host in bed.plan.topology.members]
     bed.hosts = {name: SimpleNamespace(pid=pid, ending=lambda words: None) for pid, name in enumerate(names, 1)}
     write = Scenario(
