@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -18,6 +19,7 @@ from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import star
 from containernet_env.model.transfer import frames_of, serialization_ns
+from containernet_env.stores.etcd import messages
 from containernet_env.stores.etcd.messages import ReadSizes, WriteSizes
 from containernet_env.stores.etcd.store import ETCD
 
@@ -276,3 +278,21 @@ def test_serialization_is_that_of_every_frame_at_every_hop() -> None:
                 before = left[number] = max(before, left[number]) + hop.serialization_ns(size)
         assert serialization_ns(hops, payload) == left[-1]
         assert count == max(1, -(-payload // 1448)) and (count - 1) * 1448 + last - 66 == payload
+
+
+def test_sizes_are_those_that_were_seen_on_the_wire() -> None:
+    """Numbers that grow during a run take a byte or two more."""
+    seen = json.loads((Path(__file__).resolve().parents[1] / "recorded" / "etcd" / "message_sizes.json").read_text())
+    put = asdict(WriteSizes.of(WRITE))
+    put |= {"append_answer": messages.APPEND_ANSWER, "commit": messages.COMMIT}
+    read = asdict(ReadSizes.of(READ))
+    read |= {
+        "read_index": messages.READ_INDEX,
+        "heartbeat": messages.HEARTBEAT,
+        "heartbeat_answer": messages.HEARTBEAT_ANSWER,
+        "read_index_answer": messages.READ_INDEX_ANSWER,
+    }
+    for expected, found in ((put, seen["put"]), (read, seen["range"])):
+        assert expected.keys() == found.keys()
+        for name, size in expected.items():
+            assert 0 <= found[name] - size <= 2, name
