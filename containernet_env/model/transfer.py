@@ -30,8 +30,8 @@ def serialization_ns(hops: Sequence[DirectionSpec], payload_bytes: int) -> int:
 
     Every hop stores and forwards each frame and sends frames in order, so frame f has left hop h at
     t(h, f) = max(t(h-1, f), t(h, f-1)) + its time at the rate of h. All frames but the last are full: the longest way
-    through that grid visits each hop with a full frame up to some hop j, waits for the others at the slowest of these,
-    and visits the hops from j on with the last frame.
+    through that grid waits for all full ones at the slowest hop, visits the hops up to some hop j with a full frame,
+    and those from j on with the last one.
     """
     if not hops:
         return 0
@@ -40,9 +40,7 @@ def serialization_ns(hops: Sequence[DirectionSpec], payload_bytes: int) -> int:
     if frames == 1:
         return sum(of_last)
     of_full = [hop.serialization_ns(FULL_FRAME_BYTES) for hop in hops]
-    return max(
-        sum(of_full[: j + 1]) + (frames - 2) * max(of_full[: j + 1]) + sum(of_last[j:]) for j in range(len(hops))
-    )
+    return (frames - 2) * max(of_full) + max(sum(of_full[: j + 1]) + sum(of_last[j:]) for j in range(len(hops)))
 
 
 class UnloadedNetwork:

@@ -134,6 +134,10 @@ def test_clients_that_stay_with_a_member_count_as_often_as_they_are_answered() -
     assert ms(three, hundred, "m2") == 31
     # One for each: 1/19 against 2/31; by a schedule all send as often.
     assert ms(three, replace(hundred, clients=3, conns=3), "m1") == 31
+    # One client with two connections to two members stays with the first; with one connection it goes round both.
+    two = floor_of(link(3), link(3))
+    assert ms(two, replace(hundred, clients=1, conns=2), "m2") == 31
+    assert ms(two, replace(hundred, clients=1, conns=1), "m2") == 19
     open_loop = replace(hundred, rate=Decimal(100))
     assert ms(three, open_loop, "m1") == 31
     # 50 of 100 connections lead to the first of two, and that is the lower half.
@@ -184,6 +188,9 @@ def test_a_value_of_1_mb_at_10_mbit_per_s() -> None:
     assert there == pytest.approx(837, abs=1)
     five = ms(floor_of(*[link(1, 10)] * 5), write)
     assert five is not None and three is not None and five - three == pytest.approx(copy, abs=0.001)
+    # The far one of the two that are needed gets the first copy, which travels while the second one is sent.
+    uneven = ms(floor_of(*[link(1, 10)] * 2, link(100, 10), *[link(200, 10)] * 2), write)
+    assert uneven == pytest.approx(five, abs=0.001)
     # A follower that was asked sends it on: three times over a link of 10 Mbit/s.
     follower = ms(floor_of(*[link(1, 10)] * 3), replace(write, target="m2"))
     assert follower == pytest.approx(3 * there, rel=0.02)
@@ -255,6 +262,7 @@ def test_what_is_not_known_has_no_floor() -> None:
     assert ms(three, replace(LOCAL, target="cluster"), None) == 6
     assert ms(three, WRITE, "m1", dead=("m1",)) is None
     assert ms(three, WRITE, "m1", dead=("m2", "m3")) is None
+    assert ms(floor_of(link(3), link(3)), WRITE, "m1", dead=("m2",)) is None
     assert ms(three, replace(WRITE, target="m2"), "m1", dead=("m2",)) is None
     unmeasured = Floor(ETCD, three._topology, {})
     assert ms(unmeasured, WRITE) is None
