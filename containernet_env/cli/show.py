@@ -61,6 +61,9 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     ]
     if store:
         lines.append(f"{store['kind']} {store['version']}, leader at the start {store['leader_at_start']}")
+    if len(clusters := manifest.get("clusters", ())) > 1:
+        led = ", ".join(str(cluster["leader_at_start"]) for cluster in clusters)
+        lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")
     if links:
         lines.append(f"links by {links['links']}, hosts by {links['network']} ({links['network_version']})")
     if machine:

@@ -18,20 +18,19 @@ class ScenarioOutcome:
     """One scenario of a run, ended.
 
     ``began`` is wall-clock time (UTC, ISO 8601), ``began_ns`` the same moment on the monotonic clock; ``seconds`` is
-    how long it took, the server's answer included. ``cluster`` is the number of the cluster within the run. ``leader``
-    is who led at its end ("etcd1>etcd3" where another one did at its start); it and the terms are ``None`` where they
-    are not known. ``floor_s`` is the least median latency that network, disks and the store's protocol allow
-    (``analysis.floor``), ``None`` where that is not known. ``load`` and ``network`` are what the generator and the links
-    saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted themselves; ``None`` where
-    nothing was measured. ``error`` is one line; ``None`` where
-    every request was answered well. ``findings`` are what a reader of the figures has to know, in the order in which
-    they are shown.
+    how long it took, the server's answer included. ``cluster`` is the number of the cluster within the run, ``None``
+    where it was not run. ``leader`` is who led at its end ("etcd1>etcd3" where another one did at its start); it and
+    the terms are ``None`` where they are not known. ``floor_s`` is the least median latency that network, disks and the
+    store's protocol allow (``analysis.floor``), ``None`` where that is not known. ``load`` and ``network`` are what the
+    generator and the links saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted
+    themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
+    well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown.
     """
 
     scheduled: ScheduledScenario
     began: str
     began_ns: int
-    cluster: int = 1
+    cluster: int | None = None
     leader: str | None = None
     leader_at_start: str | None = None
     term_at_start: int | None = None

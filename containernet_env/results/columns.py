@@ -164,7 +164,7 @@ OUR_TABLE = (
         "",
         "run",
         "the number of the cluster within the run: rows with the same one share it; `--fresh` makes one for each "
-        "repetition",
+        "repetition; '-' where the scenario was not run",
         lambda facts, outcome: outcome.cluster,
     ),
     _words(

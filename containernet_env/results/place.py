@@ -17,9 +17,9 @@ _SCENARIO_HOST_BYTES = 4_000
 _HOST_BYTES = 64_000
 
 
-def least_bytes(scenarios: int, hosts: int) -> int:
-    """How much a run of so many scenarios on so many hosts writes beside its timelines."""
-    return scenarios * (_ROW_BYTES + hosts * _SCENARIO_HOST_BYTES) + hosts * _HOST_BYTES
+def least_bytes(scenarios: int, hosts: int, clusters: int = 1) -> int:
+    """How much a run of so many scenarios on so many hosts, brought up so often, writes beside its timelines."""
+    return scenarios * (_ROW_BYTES + hosts * _SCENARIO_HOST_BYTES) + clusters * hosts * _HOST_BYTES
 
 
 def check_place(out: Path, needed_bytes: int) -> None:

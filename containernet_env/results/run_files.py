@@ -96,7 +96,7 @@ class ScenarioLine(RunFile):
     began: str
     began_ns: int
     seconds: float
-    cluster: int = Field(default=1, description="the number of the cluster within the run")
+    cluster: int | None = Field(default=None, description="the number of the cluster within the run")
     leader: str | None = Field(description="who led at the end; etcd1>etcd3 where another one did at the start")
     leader_at_start: str | None = None
     term_at_start: int | None = None

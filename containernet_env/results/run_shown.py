@@ -55,6 +55,10 @@ class _Store(_Part):
     leader_at_start: str | None
 
 
+class _Cluster(_Part):
+    leader_at_start: str | None
+
+
 def _or_none(value: object) -> object:
     """An object without keys is what a run writes that was not brought up."""
     return None if value == {} else value
@@ -73,6 +77,7 @@ class ShownManifest(_Part):
     machine: Annotated[_Machine | None, _ABSENT]
     links: Annotated[_Links | None, _ABSENT]
     store: Annotated[_Store | None, _ABSENT]
+    clusters: list[_Cluster] = []
 
 
 class _Pair(_Part):

@@ -264,7 +264,7 @@ class Matrix:
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
         self._progress.scenario_started(planned)
-        return self._outcome(planned.scheduled, NOT_RUN + reason)
+        return replace(self._outcome(planned.scheduled, NOT_RUN + reason), cluster=None)
 
     def _outcome(
         self, scheduled: ScheduledScenario, error: str, leadership: Leadership | None = None

@@ -31,7 +31,7 @@ def check(plan: Plan, out: Path | None = None) -> str:
     Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
     """
     if out is not None:
-        check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts)))
+        check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
         _check_header(out)
     _check_congestion_control(plan.options.tcp_congestion_control)
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))

@@ -25,10 +25,10 @@ AFTER_CTRL_C = ([], [_NOT_RUN, _NOT_RUN], ["interrupted", _NOT_RUN])
 MOMENTS_S = (0.1, 0.4, 0.7, 1.0, 1.4, 1.8, 2.3, 3.0, 4.5, 6.0)
 
 
-def start(scenarios: Path, out: Path, config: Path = CONFIG) -> subprocess.Popen[str]:
+def start(scenarios: Path, out: Path, config: Path = CONFIG, *options: str) -> subprocess.Popen[str]:
     """Begin a run in a process group of its own, as a shell does."""
     return subprocess.Popen(
-        [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080"],
+        [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -36,9 +36,9 @@ def unchanged_machine() -> Iterator[None]:
 
 
 @contextmanager
-def running(scenarios: Path, out: Path) -> Iterator[subprocess.Popen[str]]:
+def running(scenarios: Path, out: Path, config: Path = CONFIG, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A run that ends with the test, whatever becomes of it."""
-    run = start(scenarios, out)
+    run = start(scenarios, out, config, *options)
     try:
         yield run
     finally:
