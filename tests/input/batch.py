@@ -65,7 +65,7 @@ _RICH_TOPOLOGY = {
         },
     ],
     "client": {"ip": "10.0.0.9", "mem": "1g", "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
-    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "1s", "data": "tmpfs"},
+    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "1s", "data": "tmpfs", "leader": "a"},
     "scenarios": "scenarios.json",
 }
 _RICH_SCENARIOS = {

@@ -77,6 +77,8 @@ def topologies(draw: st.DrawFn) -> Any:
         made["etcd"] = {"data": draw(st.sampled_from(["disk", "tmpfs"]))}
         if draw(st.booleans()):
             made["etcd"] |= {"heartbeat_interval": "100ms", "election_timeout": draw(st.sampled_from(["50s", "40s"]))}
+        if draw(st.booleans()):
+            made["etcd"]["leader"] = "etcd1"
     if draw(st.booleans()):
         made["nodes"][0]["name"] = "etcd1"
     return made
