@@ -27,9 +27,9 @@ def test_a_leader_change_is_told() -> None:
     assert [row["Leader"] for row in rows] == ["etcd1", "etcd1>etcd3", "etcd2", "etcd2>none"]
     assert [row["LeaderAtStart"] for row in rows] == ["etcd1", "etcd1", "etcd2", "etcd2"]
     assert [(row["TermAtStart"], row["TermAtEnd"]) for row in rows] == [("2", "2"), ("2", "3"), ("4", "4"), ("4", "-")]
-    assert [(f.kind, f.severity, f.value, f.subject) for o in bench.outcomes for f in o.findings] == [
-        ("leader_changed", "warning", 1, "etcd3"),
-        ("leader_changed", "warning", None, None),
+    assert [(f.kind, f.effect, f.value, f.subject) for o in bench.outcomes for f in o.findings] == [
+        ("leader_changed", "invalid", 1, "etcd3"),
+        ("leader_changed", "invalid", None, None),
     ]
 
 
