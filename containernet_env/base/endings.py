@@ -13,6 +13,8 @@ _GO_CRASH = re.compile(
 )
 # A line of a log in a message; the log itself is kept elsewhere.
 _LINE_MAX = 300
+OOM_BY_OWN_LIMIT = "memory limit"
+"""What the end of a host says only where its own memory limit ended it, in front of that limit."""
 
 LastWords = Callable[[str, bool], str]
 """What a program's log tells of its end, in one line, "" where nothing. True: a signal ended it from outside, so that

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from containernet_env.base.endings import LastWords, how_ended, killing_signal, with_words
+from containernet_env.base.endings import OOM_BY_OWN_LIMIT, LastWords, how_ended, killing_signal, with_words
 from containernet_env.base.units import describe_size
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine import ExitState
@@ -19,7 +19,7 @@ def ending_of(state: ExitState, oom: bool, memory_bytes: int | None, log: str, w
     assert state.exit_code is not None
     how, signal = how_ended(state.exit_code), killing_signal(state.exit_code)
     if oom:
-        limit = f" (memory limit {describe_size(memory_bytes)})" if memory_bytes else ""
+        limit = f" ({OOM_BY_OWN_LIMIT} {describe_size(memory_bytes)})" if memory_bytes else ""
         how = f"OOM-killed{limit}" if signal == "SIGKILL" else f"{how} after an OOM kill in it{limit}"
     return with_words(how, words(log, signal is not None), killed=signal is not None)
 

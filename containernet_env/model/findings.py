@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from containernet_env.base.endings import OOM_BY_OWN_LIMIT
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -25,6 +26,15 @@ Kind = Literal[
     "leader_changed",
     "frames_lost",
     "counters",
+    "member_died",
+    "member_throttled",
+    "client_throttled",
+    "generator_saturated",
+    "generator_waited",
+    "links_saturated",
+    "machine_stolen",
+    "machine_shared",
+    "machine_full",
     "few_answers",
     "cut_short",
 ]
@@ -115,16 +125,28 @@ def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
         yield Finding("frames_lost", "invalid", text, frames, 0, subject)
 
 
-def member_findings(silent_s: Mapping[str, float], timeout_s: float) -> Iterator[Finding]:
+def member_findings(
+    silent_s: Mapping[str, float], timeout_s: float, throttled_s: Mapping[str, float]
+) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
 
-    ``timeout_s`` is how long that may be: the others then take a member for gone. One that its own CPU limit stops for
-    so long is meant: it is true of it.
+    ``timeout_s`` is how long that may be: the others then take a member for gone. ``throttled_s`` is for how long its
+    own CPU limit stopped each: half of a silence or more explains it.
     """
     for name, silence_s in silent_s.items():
         if silence_s > timeout_s:
+            effect: Effect = "told" if throttled_s.get(name, 0.0) >= silence_s / 2 else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
-            yield Finding("member_silent", "invalid", text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
+            yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
+
+
+def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings of dead members, by name with the reason: the cluster is smaller than what was configured.
+
+    Where its own memory limit has ended a member, that is what was configured.
+    """
+    for name, reason in deaths.items():
+        yield Finding("member_died", "told" if OOM_BY_OWN_LIMIT in reason else "invalid", reason, subject=name)
 
 
 def leader_findings(before: Leadership | None, after: Leadership | None) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -12,9 +12,17 @@ from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
-from containernet_env.model.findings import Finding, leader_findings, load_findings, member_findings, network_findings
+from containernet_env.model.findings import (
+    Finding,
+    death_findings,
+    leader_findings,
+    load_findings,
+    member_findings,
+    network_findings,
+)
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.machine_findings import machine_findings
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
@@ -215,11 +223,21 @@ class Matrix:
 
     def _findings(self, outcome: ScenarioOutcome, silences: Mapping[str, float]) -> tuple[Finding, ...]:
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
+        usage = outcome.machine
+        members = usage.used.members if usage is not None else {}
+        throttled_s = {name: (used.throttled_ns or 0) / 1e9 for name, used in members.items()}
         return (
+            *death_findings(self._target.cluster.deaths()),
             *load_findings(outcome.load),
             *network_findings(outcome.network),
-            *member_findings(living, self._target.member_timeout_s),
+            *self._counters_findings(outcome),
+            *machine_findings(usage, outcome.load, self._target.capacity),
+            *member_findings(living, self._target.member_timeout_s, throttled_s),
         )
+
+    def _counters_findings(self, outcome: ScenarioOutcome) -> Iterator[Finding]:
+        if outcome.network is None and self._target.network is not None and self._target.failure is None:
+            yield Finding("counters", "unknown", "the links' counters could not be read")
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.stores.protocol import Cluster
 
@@ -35,6 +36,9 @@ class Target(Protocol):
     stand."""
     leader_wanted: str | None
     """Who is to lead in every scenario; ``None`` leaves that to elections."""
+
+    capacity: Capacity
+    """What the machine has and what everything configured may take of it."""
 
     @property
     def leader_at_start(self) -> str | None:

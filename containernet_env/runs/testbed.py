@@ -30,6 +30,7 @@ from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, Benchm
 from containernet_env.model.findings import PAUSE_NS
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
@@ -99,6 +100,7 @@ class Testbed:
         self.rtt: RttTable | None = None
         self.led_at_start: Leadership | None = None
         self.leader_wanted = plan.config.etcd.leader
+        self.capacity = _capacity(plan)
         self.sync: dict[str, SyncTimes] = {}
         self._floor = Floor(plan.store, plan.topology, {})
         self.failure: str | None = None
@@ -482,3 +484,11 @@ def _proof(problems: list[str], unproved: Sequence[str] = (), pairs: Sequence[di
         unproved=list(unproved),
         pairs=list(pairs),
     )
+
+
+def _capacity(plan: Plan) -> Capacity:
+    """The cores of the machine, and the limits of all hosts with a core for the link emulator."""
+    limits = [host.cpus for host in plan.hosts]
+    known = [float(limit) for limit in limits if limit is not None]
+    links = 1.0 if plan.links_by == "emulator" else 0.0
+    return Capacity(plan.options.machine_cores, sum(known) + links if len(known) == len(limits) else None)

@@ -58,9 +58,12 @@ def check_request(path: str, body: Any) -> None:
 
 
 def result(*words: str, **changes: Any) -> dict[str, Any]:
-    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__fell_behind"); valid."""
+    """The first example whose question has all ``words``, with ``changes`` by path ("schedule__fell_behind"); valid.
+
+    Its client had all the CPU time that it wanted, unless ``changes`` say otherwise.
+    """
     made = deepcopy(next(found for asked, found in results().items() if all(word in asked for word in words)))
-    for path, value in changes.items():
+    for path, value in ({"cpu_s": 0.0, "run_delay_s": 0.0} | changes).items():
         *parents, name = path.split("__")
         place = made
         for parent in parents:

@@ -15,6 +15,7 @@ from containernet_env.config import load_config
 from containernet_env.load.server import Answer, Progress
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
@@ -187,6 +188,7 @@ class Bench:
             member_timeout_s=1.0,
             leader_at_start="etcd1",
             leader_wanted=None,
+            capacity=Capacity(2),
             least_median_s=lambda scenario, leader, living: None,
         )
         self.outcomes: list[ScenarioOutcome] = []

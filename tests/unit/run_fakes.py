@@ -16,6 +16,7 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.model.leadership import Leadership
+from containernet_env.model.machine_findings import Capacity
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
@@ -36,6 +37,7 @@ class FakeTestbed:
         self.led_at_start, self.leader_at_start = Leadership("etcd1", 2), "etcd1"
         self.sync = {"etcd1": SyncTimes(100, 500_000, 900_000)}
         self.leader_wanted = plan.config.etcd.leader
+        self.capacity = Capacity(2)
         self.least_median_s = lambda scenario, leader, living: None
         self.failure = None
         self.network = FakeNet()

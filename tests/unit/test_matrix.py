@@ -376,6 +376,8 @@ def test_a_scenario_whose_counters_were_not_reset_has_none() -> None:
     assert bench.progress.notes == ["the links' counters could not be reset, so this scenario has none: no answer"]
     assert bench.rows()[0]["LinkLateness_99%_us"] == "-"
     assert bench.errors() == ["-", "-"]
+    verdicts = [(row["Valid"], row["Reasons"]) for row in bench.rows()]
+    assert verdicts == [("unknown", "counters"), ("yes", "-")], "what the links did is not known"
 
 
 def test_counters_that_cannot_be_read_cost_no_row() -> None:

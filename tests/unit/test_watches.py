@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.model.findings import PAUSE_NS, load_findings, member_findings, network_findings
+from containernet_env.hosts.ending import ending_of
+from containernet_env.hosts.engine import ExitState
+from containernet_env.model.findings import PAUSE_NS, death_findings, load_findings, member_findings, network_findings
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.runs import link_watch, member_watch
@@ -129,10 +131,27 @@ def test_a_member_that_nobody_reaches_is_silent() -> None:
 
 
 def test_a_silent_member_is_a_warning_that_names_it() -> None:
-    (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0)
+    (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0, {"etcd1": 3.0, "etcd2": 1.5})
     assert (found.kind, found.effect, found.subject) == ("member_silent", "invalid", "etcd2")
     assert found.text == "etcd2 answered nothing for 3.0 s; others take a member for gone after 1 s"
     assert (found.value, found.threshold) == (3_040_000_000, 1_000_000_000)
+
+
+def test_a_silence_that_the_members_own_limit_explains_is_only_told() -> None:
+    (found,) = member_findings({"etcd2": 3.04}, 1.0, {"etcd2": 1.52})
+    assert (found.kind, found.effect) == ("member_silent", "told")
+
+
+@pytest.mark.parametrize(
+    ("memory", "effect"), [(256 * 2**20, "told"), (None, "invalid")], ids=["own limit", "the machine's memory"]
+)
+def test_a_member_that_its_own_memory_limit_ended_is_what_was_configured(memory: int | None, effect: str) -> None:
+    state = ExitState(137, oom_killed=True)
+    reason = ending_of(state, oom=True, memory_bytes=memory, log="", words=lambda log, killed: "")
+    (found,) = death_findings({"etcd2": reason})
+    assert (found.kind, found.effect, found.subject, found.text) == ("member_died", effect, "etcd2", reason)
+    (killed,) = death_findings({"etcd2": "killed by SIGKILL"})
+    assert killed.effect == "invalid"
 
 
 def test_a_generator_that_stood_still_is_a_warning() -> None:

@@ -1,0 +1,102 @@
+"""Findings of the machine: whether hosts, links and load had the cores that they are configured to have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from containernet_env.model.findings import Effect, Finding, Kind
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.usage import Consumption, Usage
+
+THROTTLED_SHARE = 0.01
+"""A host that its own limit stops for a larger share of the time: from there on it is in the 99th percentile."""
+SATURATED_CORES = 0.9
+"""A thread that takes more of a core has no time left in which it could wait for something else."""
+WAITED_SHARE = 0.05
+"""A generator that waits for a core for a larger share of the time adds that share to every latency."""
+STOLEN_SHARE = 0.01
+"""What a hypervisor may take from the machine's cores: from there on it is in the 99th percentile."""
+OTHERS_SHARE = 0.10
+"""What all else on the machine may take of its cores: engine and kernel threads take 1 to 4 % while a run is on."""
+FULL_SHARE = 0.95
+"""A machine whose cores are busier has had somebody wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What the machine has, and what everything configured may take of it, in cores.
+
+    ``limits_cores`` is the sum of all hosts' CPU limits and one core for the link emulator; ``None`` where a host has
+    no limit.
+    """
+
+    cores: int
+    limits_cores: float | None = None
+
+    @property
+    def suffices(self) -> bool:
+        """Whether all that is configured can run at its limits at once."""
+        return self.limits_cores is not None and self.limits_cores <= self.cores
+
+
+def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Capacity) -> Iterator[Finding]:
+    """Findings of what was used while a load ran; nothing is said of what is not known."""
+    if load is not None:
+        yield from _generator_findings(load)
+    if usage is None or usage.window_ns <= 0:
+        return
+    for name, member in usage.used.members.items():
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
+    if usage.used.client is not None:
+        yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
+    links = usage.links_cores
+    if links is not None and links > SATURATED_CORES:
+        text = f"the link emulator took {links:.2f} of the one core that it can take"
+        yield Finding("links_saturated", "invalid", text, round(links, 3), SATURATED_CORES)
+    stolen = (usage.steal_cores or 0.0) / capacity.cores
+    if stolen > STOLEN_SHARE:
+        text = f"a hypervisor took {stolen:.1%} of this machine's time"
+        yield Finding("machine_stolen", "invalid", text, round(stolen, 4), STOLEN_SHARE)
+    yield from _machine_load(usage, capacity)
+
+
+def _generator_findings(load: LoadResult) -> Iterator[Finding]:
+    if load.total_s <= 0:
+        return
+    busy = load.cpu_s / load.total_s
+    if busy > SATURATED_CORES:
+        text = f"the load generator was busy all the time ({busy:.2f} cores): it was not the store that set the rate"
+        yield Finding("generator_saturated", "invalid", text, round(busy, 3), SATURATED_CORES)
+    waited = (load.run_delay_s or 0.0) / load.total_s
+    if waited > WAITED_SHARE:
+        text = f"the load generator waited for a core for {waited:.0%} of the time"
+        yield Finding("generator_waited", "invalid", text, round(waited, 4), WAITED_SHARE)
+
+
+def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
+    if used.throttled_ns is None or used.throttled_ns <= THROTTLED_SHARE * window_ns:
+        return
+    share = used.throttled_ns / window_ns
+    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+    yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
+
+
+def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
+    machine = usage.used.machine
+    if machine is None or machine.cpu_ns is None:
+        return
+    time_ns = usage.window_ns * capacity.cores
+    ours = [*usage.used.members.values(), usage.used.client, usage.used.links, usage.used.driver]
+    known = [used.cpu_ns for used in ours if used is not None]
+    if None not in known:
+        others = (machine.cpu_ns - sum(cpu_ns for cpu_ns in known if cpu_ns is not None)) / time_ns
+        if others > OTHERS_SHARE:
+            text = f"programs that are not of this run took {others:.0%} of this machine's cores"
+            yield Finding("machine_shared", "invalid", text, round(others, 4), OTHERS_SHARE)
+    busy = machine.cpu_ns / time_ns
+    if busy > FULL_SHARE:
+        effect: Effect = "told" if capacity.suffices else "invalid"
+        text = f"this machine's {capacity.cores} cores were busy for {busy:.0%} of the time"
+        text += "" if capacity.suffices else ": hosts had less CPU time than they are configured to have"
+        yield Finding("machine_full", effect, text, round(busy, 4), FULL_SHARE)

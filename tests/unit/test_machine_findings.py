@@ -1,0 +1,102 @@
+"""Findings of the machine: whether hosts, links and load had the cores that they are configured to have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from containernet_env.model.findings import Finding
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.machine_findings import Capacity, machine_findings
+from containernet_env.model.usage import Consumers, Consumption, Usage
+from tests.unit.answers import closed_loop
+
+SECOND = 10**9
+WINDOW_NS = 10 * SECOND
+
+
+def cores(count: float, **others: Any) -> Consumption:
+    """CPU time of so many cores over the window."""
+    return Consumption(cpu_ns=round(count * WINDOW_NS), **others)
+
+
+TWO_CORES = Capacity(2)
+CALM = Consumers(
+    members={name: cores(0.1, throttled_ns=0) for name in ("etcd1", "etcd2", "etcd3")},
+    client=cores(0.1, throttled_ns=0),
+    links=cores(0.2),
+    driver=cores(0.05),
+    machine=cores(0.7, steal_ns=0),
+)
+
+
+def found(changes: dict[str, Any] | None = None, capacity: Capacity = TWO_CORES, **load: Any) -> list[Finding]:
+    usage = Usage(WINDOW_NS, replace(CALM, **(changes or {})))
+    return list(machine_findings(usage, LoadResult.from_json(closed_loop(**load)), capacity))
+
+
+def kinds(*arguments: Any, **load: Any) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.effect) for finding in found(*arguments, **load)]
+
+
+def test_a_calm_machine_has_no_findings() -> None:
+    assert found() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"client": cores(0.1, throttled_ns=WINDOW_NS // 100)}, []),
+        ({"client": cores(0.1, throttled_ns=WINDOW_NS // 100 + 1)}, [("client_throttled", "invalid")]),
+        ({"client": cores(0.1)}, []),  # nobody counts it
+        ({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 2)}}, [("member_throttled", "told")]),
+        ({"links": cores(0.9), "machine": cores(1.4)}, []),
+        ({"links": cores(0.91), "machine": cores(1.4)}, [("links_saturated", "invalid")]),
+        ({"links": None}, [("machine_shared", "invalid")]),  # what it took is somebody's
+        ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100)}, []),
+        ({"machine": cores(0.7, steal_ns=3 * WINDOW_NS // 100)}, [("machine_stolen", "invalid")]),
+        ({"machine": cores(0.84)}, []),
+        ({"machine": cores(0.86)}, [("machine_shared", "invalid")]),
+        ({"machine": cores(1.9), "driver": cores(1.2)}, []),
+        ({"machine": cores(1.91), "driver": cores(1.2)}, [("machine_full", "invalid")]),
+        ({"machine": None}, []),
+        ({"machine": Consumption()}, []),
+        ({"driver": Consumption(), "machine": cores(0.9)}, []),  # what is not known is nobody's fault
+    ],
+)
+def test_what_was_used_is_judged_at_its_threshold(changes: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert kinds(changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("capacity", "effect"), [(Capacity(2, 2.0), "told"), (Capacity(2, 2.1), "invalid"), (Capacity(2), "invalid")]
+)
+def test_a_full_machine_is_as_configured_where_all_limits_fit_into_it(capacity: Capacity, effect: str) -> None:
+    assert kinds({"machine": cores(2.0), "driver": cores(1.2)}, capacity) == [("machine_full", effect)]
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        ({"cpu_s": 9.0}, []),
+        ({"cpu_s": 9.1}, [("generator_saturated", "invalid")]),
+        ({"run_delay_s": 0.5}, []),
+        ({"run_delay_s": 0.51}, [("generator_waited", "invalid")]),
+        ({"run_delay_s": None}, []),
+    ],
+)
+def test_the_generator_has_to_have_time_left(load: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert kinds(total_s=10.0, **load) == expected
+
+
+def test_nothing_is_said_of_what_nobody_measured() -> None:
+    assert list(machine_findings(None, None, Capacity(2))) == []
+    assert list(machine_findings(Usage(0, CALM), None, Capacity(2))) == []
+
+
+def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
+    (finding,) = found({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
+    assert (finding.subject, finding.value, finding.threshold) == ("etcd2", 0.25, 0.01)
+    assert finding.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
