@@ -71,14 +71,15 @@ def varied(frame: pandas.DataFrame) -> list[str]:
     return [name for name in kept_apart(frame) if name not in known and frame[name].nunique(dropna=False) > 1]
 
 
-def summarize(frame: pandas.DataFrame, by: Sequence[str] = ()) -> pandas.DataFrame:
+def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = False) -> pandas.DataFrame:
     """One row per group, in the order in which groups first appear.
 
-    Groups are rows that agree in ``by``, by default in everything that was configured, in CPU model and commit: rows
-    of different experiments are never merged unless ``by`` says so. Columns: those of ``by`` (by default the ones that
-    vary), ``rows`` (n), ``failed`` (how many of them), and for each of ``FIGURES`` median, least and largest over the
-    rows that have it and did not fail (``50%``, ``50%_min``, ``50%_max``), and ``bimodal`` (see there). Raises
-    ``UsageError`` for a column that the table does not have, and for one of ``FIGURES``.
+    Groups are rows that agree in ``by``, by default in everything that was configured, in CPU model and commit: rows of
+    different experiments are never merged unless ``by`` says so. Columns: those of ``by`` (by default the ones that
+    vary), ``rows`` (n), ``failed`` (how many of them), ``invalid`` (how many of the others are not certainly valid),
+    and for each of ``FIGURES`` median, least and largest over the rows that have it, did not fail and are valid, or
+    with ``every`` may be not (``50%``, ``50%_min``, ``50%_max``), and ``bimodal`` (see there). Raises ``UsageError``
+    for a column that the table does not have, and for one of ``FIGURES``.
     """
     import pandas
 
@@ -105,9 +106,12 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = ()) -> pandas.DataFra
         group["rows"] = len(rows)
         good = rows[rows["Error"].isna()] if "Error" in rows.columns else rows
         group["failed"] = len(rows) - len(good)
+        valid = good[good["Valid"] == "yes"] if "Valid" in good.columns else good
+        group["invalid"] = len(good) - len(valid)
+        good = good if every else valid
         for name in FIGURES:
             values = good[name] if name in good.columns else pandas.Series(dtype=float)
             group |= {name: values.median(), f"{name}_min": values.min(), f"{name}_max": values.max()}
         group["bimodal"] = bimodal(good)
         groups.append(group)
-    return pandas.DataFrame(groups, columns=[*shown, "rows", "failed", *figures, "bimodal"])
+    return pandas.DataFrame(groups, columns=[*shown, "rows", "failed", "invalid", *figures, "bimodal"])

@@ -111,6 +111,7 @@ class TerminalProgress:
     def scenario_started(self, planned: PlannedScenario) -> None:
         """Show the scenario as the running one."""
         self._planned = planned
+        self._matrix.again = planned.scheduled.attempt > 1
         self._began = self._told = time.monotonic()
         if not self._console.is_terminal:
             return
@@ -220,6 +221,8 @@ class MatrixTime:
     def __init__(self, estimates_s: Sequence[float]) -> None:
         self._estimates_s = tuple(estimates_s)
         self._took_s: list[float] = []
+        self.again = False
+        """Whether the running one is the one that ended last, measured once more."""
 
     @property
     def count(self) -> int:
@@ -229,7 +232,7 @@ class MatrixTime:
     @property
     def number(self) -> int:
         """The running one, from 1."""
-        return len(self._took_s) + 1
+        return len(self._took_s) + (not self.again)
 
     @property
     def done_s(self) -> float:
@@ -243,7 +246,10 @@ class MatrixTime:
 
     def ended(self, took_s: float) -> None:
         """The running one took so long."""
-        self._took_s.append(took_s)
+        if self.again:
+            self._took_s[-1] += took_s
+        else:
+            self._took_s.append(took_s)
 
     def left_s(self, elapsed_s: float) -> float:
         """What is left, the running one having begun ``elapsed_s`` ago."""
@@ -266,9 +272,8 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:
         scheduled = outcome.scheduled
-        name = scheduled.scenario.name
         table.add_row(
-            name if scheduled.repetition == 1 else f"{name} #{scheduled.repetition}",
+            name_text(scheduled.scenario.name, scheduled.repetition, scheduled.attempt),
             rate_text(outcome.requests_per_s),
             milliseconds_text(outcome.percentile_s("50")),
             milliseconds_text(outcome.percentile_s("99")),
@@ -277,6 +282,12 @@ def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
             style="red" if outcome.error else "yellow" if doubt_text(outcome) else "",
         )
     return table
+
+
+def name_text(scenario: str, repetition: int, attempt: int) -> str:
+    """A scenario's name, with its repetition and attempt from the second on."""
+    name = scenario if repetition == 1 else f"{scenario} #{repetition}"
+    return name if attempt == 1 else f"{name}, attempt {attempt}"
 
 
 def doubt_text(outcome: ScenarioOutcome) -> str:

@@ -24,15 +24,16 @@ from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
     help="Merge rows that agree in this column, and no matter in which others; repeatable. "
     "By default rows are merged that agree in everything configured, in CPU model and commit.",
 )
+@click.option("--all", "every", is_flag=True, help="Take rows into the medians whose figures are not certainly valid.")
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV.")
-def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
+def command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> None:
     """Show the rows of FILE: for each configuration how many rows there are, the median, and the spread."""
     from containernet_env.analysis.repetitions import FIGURES, summarize
     from containernet_env.results.csv_file import load
 
     # Not among what is printed for programs.
-    summary = summarize(load(file, lambda text: click.echo(text, err=True)), by)
+    summary = summarize(load(file, lambda text: click.echo(text, err=True)), by, every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -45,11 +46,11 @@ def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in keys:
         table.add_column("scenario" if name == "Scenario" else name, no_wrap=True)
-    for heading in ("rows", "failed", *(names[figure] for figure in FIGURES)):
+    for heading in ("rows", "failed", "not valid", *(names[figure] for figure in FIGURES)):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in summary.to_dict("records"):
         cells = [_words(group[name]) for name in keys]
-        cells += [str(group["rows"]), str(group["failed"])]
+        cells += [str(group["rows"]), str(group["failed"]), str(group["invalid"])]
         cells += [_spread(group, figure, texts.get(figure, milliseconds_text)) for figure in FIGURES]
         table.add_row(*cells)
     # Text of a file may hold brackets or colons that rich would take for markup.
@@ -57,7 +58,9 @@ def command(file: Path, by: tuple[str, ...], form: str | None) -> None:
     if summary.empty:
         click.echo("\nno rows yet")
     elif (summary["rows"] > 1).any():
-        whose = " that did not fail" if summary["failed"].any() else ""
+        left_out = [" that did not fail"] if summary["failed"].any() else []
+        left_out += [" that are certainly valid"] if summary["invalid"].any() and not every else []
+        whose = " and".join(left_out)
         click.echo(f"\nmedian over the rows of each line{whose}, with the least and the largest in brackets")
     for group in summary.to_dict("records"):
         if isinstance(group["bimodal"], str):

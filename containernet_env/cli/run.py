@@ -39,6 +39,13 @@ if TYPE_CHECKING:
 )
 @click.option("--repeat", type=click.IntRange(1, 1000), default=1, show_default=True, help="Run the matrix N times.")
 @click.option("--fresh", is_flag=True, help="A new cluster for each repetition; without it all share one.")
+@click.option(
+    "--retry-invalid",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="N",
+    help="Measure a scenario again, up to N times, where its figures are not certainly valid.",
+)
 @click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
 @click.option(
     "--links-cpu",
@@ -64,6 +71,7 @@ def command(
     only: tuple[str, ...],
     repeat: int,
     fresh: bool,
+    retry_invalid: int,
     strict: bool,
     links_cpu: int | None,
     profile: tuple[str, ...],
@@ -92,6 +100,7 @@ def command(
         only=only,
         repeat=repeat,
         fresh=fresh,
+        retry_invalid=retry_invalid,
         links_cpu=links_cpu,
         profile=profile,
         profile_member=profile_member,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text, seconds_text
+from containernet_env.cli.progress import WIDE, milliseconds_text, name_text, rate_text, seconds_text
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -95,9 +95,8 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
     for line in scenarios:
         load = line["load"] or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
-        repetition = line["repetition"]
         table.add_row(
-            line["scenario"] if repetition == 1 else f"{line['scenario']} #{repetition}",
+            name_text(line["scenario"], line["repetition"], line["attempt"]),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),

@@ -225,7 +225,7 @@ class Scenario(Load):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledScenario:
-    """A scenario at its place in a run; ``repetition`` counts from 1.
+    """A scenario at its place in a run; ``repetition`` counts from 1, as does ``attempt``: how often it was measured.
 
     ``identity`` is the hash of the scenario and its data set: equal where nothing that was configured differs.
     """
@@ -233,6 +233,7 @@ class ScheduledScenario:
     scenario: Scenario
     repetition: int
     identity: str | None = None
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "machine_cores": plan.options.machine_cores,
         "links_cpu": plan.options.links_cpu,
         "profile": plan.options.profile and asdict(plan.options.profile),
+        "retry_invalid": plan.options.retry_invalid,
         "clusters": len(plan.cluster_ends),
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],

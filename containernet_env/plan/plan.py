@@ -38,9 +38,9 @@ class PlanOptions:
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
     placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
-    ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster. ``engine``: what creates hosts and links
-    (`containernet_env.containernet`). ``links_core``, ``profile``: a core for the link emulator, profiles of a member,
-    if wanted.
+    ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster; ``retry_invalid``: how often a scenario is
+    measured again. ``engine``: what creates hosts and links (`containernet_env.containernet`). ``links_core``,
+    ``profile``: a core for the link emulator, profiles of a member, if wanted.
     """
 
     machine_cores: int
@@ -51,6 +51,7 @@ class PlanOptions:
     only: tuple[str, ...] = ()
     repeat: int = 1
     fresh: bool = False
+    retry_invalid: int = 0
     engine: EngineChoice = "builtin"
     links_core: KeptCore | None = None
     profile: ProfileChoice | None = None

@@ -167,6 +167,13 @@ OUR_TABLE = (
         "repetition; '-' where the scenario was not run",
         lambda facts, outcome: outcome.cluster,
     ),
+    Column(
+        "Attempt",
+        "",
+        "run",
+        "which one of this repetition: with `--retry-invalid` it is measured again where `Valid` is not `yes`",
+        lambda facts, outcome: outcome.scheduled.attempt,
+    ),
     _words(
         "Target",
         "configured",

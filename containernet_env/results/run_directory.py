@@ -172,6 +172,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
     return ScenarioLine(
         scenario=outcome.scheduled.scenario.name,
         repetition=outcome.scheduled.repetition,
+        attempt=outcome.scheduled.attempt,
         identity=outcome.scheduled.identity,
         began=outcome.began,
         began_ns=outcome.began_ns,

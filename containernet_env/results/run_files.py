@@ -92,6 +92,7 @@ class ScenarioLine(RunFile):
 
     scenario: str
     repetition: int
+    attempt: int = Field(default=1, description="the CSV's Attempt")
     identity: str | None = Field(description="hash of scenario and data set; the CSV's ScenarioHash")
     began: str
     began_ns: int

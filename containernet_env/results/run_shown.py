@@ -120,6 +120,7 @@ class ShownScenario(_Part):
 
     scenario: str
     repetition: int
+    attempt: int = 1
     seconds: float
     leader: str | None
     error: str | None

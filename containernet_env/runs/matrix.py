@@ -74,6 +74,7 @@ class Matrix:
         stop: Stop | None = None,
         on_event: OnEvent = ignore_event,
         observer: Observer | None = None,
+        retries: int = 0,
     ) -> None:
         self._planned = tuple(scenarios)
         self._dataset = dataset
@@ -81,7 +82,10 @@ class Matrix:
         self._progress = progress
         self._stop = stop or Stop()
         self._on_event = on_event
+        self._retries = retries
         self._left = 0
+        self._passed = 0
+        self._last: ScenarioOutcome | None = None
         self._refused: str | None = None
         self.cluster = 0
         self.move_to(target, observer)
@@ -105,13 +109,13 @@ class Matrix:
         running scenario leaves an outcome, 'interrupted', and the caller lets the others leave theirs by `leave_rest`,
         after the tear-down. Returns whether any are left, for another target.
         """
-        if not self._left:
+        if not self._passed:
             self._progress.matrix_started(self._planned)
         self._members.start()
         self._observer.start()
         try:
-            for planned in self._planned[self._left : until]:
-                reason = self._target.failure or self._carry_out(planned)
+            for planned in self._planned[self._passed : until]:
+                reason = self._target.failure or self._until_valid(planned)
                 if reason is not None:
                     self.leave_rest(reason, until)
                     break
@@ -124,7 +128,19 @@ class Matrix:
         finally:
             self._observer.close()
             self._members.close()
-        return self._left < len(self._planned)
+        return self._passed < len(self._planned)
+
+    def _until_valid(self, planned: PlannedScenario) -> str | None:
+        """Measure one scenario, again while its figures are not certainly valid, as often as that is wanted.
+
+        Each attempt leaves an outcome. Returns why no other one can be run, if so.
+        """
+        for attempt in range(1, self._retries + 2):
+            reason = self._carry_out(replace(planned, scheduled=replace(planned.scheduled, attempt=attempt)))
+            verdict = self._last.verdict if self._last is not None else None
+            if reason is not None or verdict is None or verdict.valid == "yes" or self._target.failure is not None:
+                return reason
+        return None
 
     def _carry_out(self, planned: PlannedScenario) -> str | None:
         """Measure one scenario and leave its outcome, also where an exception (a signal's, most of all) strikes.
@@ -181,6 +197,8 @@ class Matrix:
             if self._left == left:
                 self._refused = self._leave(outcome)
                 self._left += 1
+                self._passed += outcome.scheduled.attempt == 1
+                self._last = outcome
                 name, error = outcome.scheduled.scenario.name, outcome.error
                 kind = "scenario_not_run" if (error or "").startswith(NOT_RUN) else "scenario_ended"
                 self._on_event(kind, f"{name}: {error or 'no errors'}", name)
@@ -277,7 +295,7 @@ class Matrix:
     def leave_rest(self, reason: str, until: int | None = None) -> None:
         """Leave 'not run' for every scenario up to number ``until``, or the last, that has left nothing."""
         with self._stop.deferred():
-            for planned in self._planned[self._left : until]:
+            for planned in self._planned[self._passed : until]:
                 self._leave_once(self._not_run(planned, reason), self._left)
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:

@@ -65,10 +65,10 @@ def measure(
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
     ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``fresh``,
-    ``links``, ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
-    ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
-    something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
-    Needs root.
+    ``retry_invalid``, ``links``, ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``,
+    ``profile_member``. Raises ``ConfigError`` and ``UsageError`` before anything is created,
+    ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be carried out,
+    and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
     if not 1 <= port <= 65_535:
         raise UsageError(f"port={port}; allowed: 1 to 65535")
@@ -217,6 +217,7 @@ class _Run:
                 self._stop,
                 self._event,
                 self._observer(testbed),
+                plan.options.retry_invalid,
             )
         else:
             self._matrix.move_to(testbed, self._observer(testbed))
@@ -312,7 +313,8 @@ class _Run:
             outcomes = self._keeper.outcomes
             failed = sum(outcome.error is not None for outcome in outcomes)
             left = "" if self._not_removed is None else f"; {self._not_removed}"
-            ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
+            scenarios = sum(outcome.scheduled.attempt == 1 for outcome in outcomes)
+            ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
             self._event("run_ended", ended)
             self._keeper.settle(self._error())
 

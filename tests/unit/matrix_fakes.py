@@ -176,7 +176,7 @@ class Notes(Silent):
 class Bench:
     """A matrix on fakes, and the outcomes that it left."""
 
-    def __init__(self, *scenarios: Scenario, stop: Stop | None = None) -> None:
+    def __init__(self, *scenarios: Scenario, stop: Stop | None = None, retries: int = 0) -> None:
         self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
         self.target: Any = SimpleNamespace(
             cluster=self.cluster,
@@ -196,7 +196,9 @@ class Bench:
         self.facts = RunFacts(load_config(CONFIG), "run-1")
         planned = [PlannedScenario(ScheduledScenario(scenario, 1), False, 1.0) for scenario in scenarios]
         dataset = Dataset(8, 256, 1000)
-        self.matrix = Matrix(self.target, planned, dataset, self.outcomes.append, self.progress, self.stop)
+        self.matrix = Matrix(
+            self.target, planned, dataset, self.outcomes.append, self.progress, self.stop, retries=retries
+        )
 
     def rows(self) -> list[dict[str, str]]:
         return [row_of(self.facts, outcome) for outcome in self.outcomes]

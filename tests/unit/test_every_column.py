@@ -106,7 +106,7 @@ def test_every_column_holds_its_own_figure() -> None:
     row = row_of(
         facts,
         ScenarioOutcome(
-            ScheduledScenario(scenario, 3, "5ce7a810"),
+            ScheduledScenario(scenario, 3, "5ce7a810", attempt=2),
             "2026-01-01T00:00:00.000Z",
             1,
             cluster=2,
@@ -139,6 +139,7 @@ def test_every_column_holds_its_own_figure() -> None:
     rest = {
         "Scenario": "m",
         "Repetition": "3",
+        "Attempt": "2",
         "Target": "etcd2",
         "Errors": "60",
         "Unknown": "10",

@@ -17,7 +17,7 @@ from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario, Warmup
 from containernet_env.runs import follow
-from tests.unit.answers import open_loop
+from tests.unit.answers import closed_loop, open_loop
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
 
@@ -442,3 +442,44 @@ def test_off_the_main_thread_a_stop_token_ends_the_matrix_and_leaves_a_row_inter
     released.set()
     assert [str(error) for error in raised] == ["interrupted"]
     assert bench.errors() == ["-", "interrupted"]
+
+
+def pauses(bench: Bench, *pauses_s: float) -> None:
+    """Each benchmark after the other answers with such a pause of the generator."""
+    answers = iter(pauses_s)
+    bench.server.behave = lambda path, body: Answer(LoadResult.from_json(closed_loop(pause_s=next(answers))), None)
+
+
+def attempts(bench: Bench) -> list[tuple[str, str, str]]:
+    return [(row["Scenario"], row["Attempt"], row["Valid"]) for row in bench.rows()]
+
+
+def test_a_scenario_that_is_not_certainly_valid_is_measured_again_and_each_attempt_has_a_row() -> None:
+    bench = Bench(write("w"), write("w2"), retries=2)
+    pauses(bench, 0.2, 0.3, 0.0, 0.0)
+    bench.matrix.run()
+    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "no"), ("w", "3", "yes"), ("w2", "1", "yes")]
+
+
+def test_a_scenario_is_not_measured_more_often_than_was_wanted() -> None:
+    bench = Bench(write("w"), write("w2"), retries=1)
+    pauses(bench, 0.2, 0.3, 0.4, 0.0)
+    bench.matrix.run()
+    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "no"), ("w2", "1", "no"), ("w2", "2", "yes")]
+
+
+def test_what_was_not_run_is_told_once_after_attempts() -> None:
+    bench = Bench(write("w"), write("w2"), write("w3"), retries=3)
+    pauses(bench, 0.2)
+    behave = bench.server.behave
+
+    def end(path: str, body: dict[str, Any]) -> Answer:
+        if bench.outcomes:
+            bench.target.failure = "the link emulator has ended"
+            return Answer(None, "no answer")
+        return behave(path, body)
+
+    bench.server.behave = end
+    bench.matrix.run()
+    assert attempts(bench) == [("w", "1", "no"), ("w", "2", "-"), ("w2", "1", "-"), ("w3", "1", "-")]
+    assert bench.errors()[2:] == ["not run: the link emulator has ended"] * 2

@@ -128,6 +128,21 @@ def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
     assert output.getvalue().splitlines()[-1].split()[-1] == outcome.verdict.valid
 
 
+def test_another_attempt_is_the_same_scenario_again(clock: Clock) -> None:
+    output = StringIO()
+    terminal = TerminalProgress(Console(file=output, width=200))
+    terminal.matrix_started([planned(WRITE)] * 2)
+    outcomes = []
+    for attempt in (1, 2, 1):
+        scheduled = ScheduledScenario(WRITE, 1, attempt=attempt)
+        terminal.scenario_started(replace(planned(WRITE), scheduled=scheduled))
+        outcomes.append(replace(ended(WRITE, 2.0), scheduled=scheduled))
+        terminal.scenario_ended(outcomes[-1])
+    assert [line[:5] for line in output.getvalue().splitlines()] == ["[1/2]", "[1/2]", "[2/2]"]
+    Console(file=output, width=200).print(result_table(outcomes[:2]))
+    assert "w, attempt 2" in output.getvalue()
+
+
 def test_the_time_left_follows_from_what_ended_scenarios_took() -> None:
     times = MatrixTime([10.0, 20.0, 30.0])
     assert (times.count, times.number, times.left_s(0.0), times.whole_s) == (3, 1, 60.0, 60.0)

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from containernet_env.analysis.repetitions import bimodal, summarize, two_groups
 from containernet_env.base.errors import UsageError
+from containernet_env.cli import group, main
 from containernet_env.cli import group as main_group
-from containernet_env.cli import main
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
 
@@ -21,9 +21,27 @@ def write(path: Path, *rows: dict[str, str]) -> pandas.DataFrame:
     file = ResultsFile(path)
     file.open()
     for row in rows:
-        file.append({"TestType": "write", "Scenario": "w", "ConfigHash": "a"} | row)
+        file.append({"TestType": "write", "Scenario": "w", "ConfigHash": "a", "Valid": "yes"} | row)
     file.close()
     return load(path)
+
+
+def test_rows_that_are_not_certainly_valid_are_counted_and_in_no_median_unless_all_are_wanted(tmp_path: Path) -> None:
+    frame = write(
+        tmp_path / "out.csv",
+        {"50%": "0.010"},
+        {"50%": "0.030", "Valid": "no"},
+        {"50%": "0.050", "Valid": "unknown"},
+        {"50%": "0.070", "Valid": "-", "Error": "no leader"},
+    )
+    summary, every = summarize(frame), summarize(frame, every=True)
+    for table in (summary, every):
+        assert (table["rows"][0], table["failed"][0], table["invalid"][0]) == (4, 1, 2)
+    assert (summary["50%"][0], every["50%"][0]) == (0.010, 0.030)
+    for options, told in ([], True), (["--all"], False):
+        shown = CliRunner().invoke(group, ["results", str(tmp_path / "out.csv"), *options]).output
+        assert "median over the rows of each line that did not fail" in shown
+        assert ("that did not fail and that are certainly valid" in shown) == told
 
 
 def test_the_same_scenario_on_other_links_is_another_line(tmp_path: Path) -> None:
@@ -79,7 +97,7 @@ def test_the_command_prints_a_table_json_and_csv(tmp_path: Path, capsys: pytest.
         if arguments == ["--json"]:
             assert json.loads(printed)[0]["rows"] == 2
         elif arguments == ["--csv"]:
-            assert printed.splitlines()[0].startswith("Scenario,rows,failed,Requests/sec")
+            assert printed.splitlines()[0].startswith("Scenario,rows,failed,invalid,Requests/sec")
         else:
             assert "11.0 [10.0..12.0]" in printed and "25.0 ms [20.0 ms..30.0 ms]" in printed
 
