@@ -128,17 +128,24 @@ def _box(box: Box, height: int, total: int, unit: str) -> str:
 def _label(name: str, width: float) -> str:
     """As much of a name as there is room for: the path of its package goes first."""
     room = int((width - 6) / _LETTER)
-    short = name.rpartition("/")[2]
+    short = _short(name)
     for text in (name, short):
         if len(text) <= room:
             return text
     return f"{short[: room - 2]}.." if room >= _LEAST_LETTERS + 2 else ""
 
 
+def _short(name: str) -> str:
+    """Without the path of its package; a type parameter in brackets may have one of its own."""
+    head, bracket, parameters = name.partition("[")
+    return f"{head.rpartition('/')[2]}{bracket}{parameters}"
+
+
 def _colour(name: str) -> str:
     """The same one for all functions of a package; warm ones but for Go's runtime."""
     if name == _ROOT or name.startswith(_RUNTIME):
         return "#d5d5d5"
-    folder, slash, rest = name.rpartition("/")
-    number = sum(ord(letter) * (place + 7) for place, letter in enumerate(f"{folder}{slash}{rest.partition('.')[0]}"))
+    short = _short(name)
+    package = name.removesuffix(short) + short.partition(".")[0]
+    number = sum(ord(letter) * (place + 7) for place, letter in enumerate(package))
     return f"hsl({number * 37 % 56},{70 + number % 20}%,{66 + number % 12}%)"

@@ -301,3 +301,16 @@ def test_a_member_that_dies_meanwhile_has_no_profile() -> None:
     (cpu,) = made.profiles()
     assert cpu.problem and not cpu.data
     assert ours.fileno() == -1, "an open connection keeps the namespace of the member"
+
+
+def test_recorded_answers_of_etcd_are_read() -> None:
+    """Of etcd 3.7.3, which took puts by four clients for two seconds; other families are left out."""
+    looks = [metrics.parse((RECORDED / f"metrics-{when}.txt").read_text()) for when in ("before", "after")]
+    found = metrics.activity(looks[0], looks[1], None)
+    assert (found.leader_changes, found.failed_proposals, found.data_bytes) == (0, 0, 798720)
+    assert found.data_grown_bytes is not None and found.data_grown_bytes > 500_000
+    syncs, commits = found.log_syncs, found.commits
+    assert syncs is not None and commits is not None
+    assert sum(times for _, times in syncs.buckets) == syncs.count > 1000
+    assert syncs.mean_s is not None and 0.0005 < syncs.mean_s < 0.002
+    assert (syncs.p99_at_most_s, commits.p99_at_most_s) == (0.008, 0.008)

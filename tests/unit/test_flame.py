@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Mapping
@@ -140,6 +141,9 @@ def test_labels_fit_their_boxes() -> None:
     assert flame._label(name, 350) == short
     assert flame._label(name, 100).endswith("..") and short.startswith(flame._label(name, 100)[:-2])
     assert flame._label(name, 20) == ""
+    generic = "sync/atomic.(*Pointer[go.shape.struct { internal/sync.x }]).Load"
+    assert flame._label(generic, 6 + len(generic) * flame._LETTER - 1) == generic.removeprefix("sync/")
+    assert flame._colour(generic) == flame._colour("sync/atomic.Load") != flame._colour("sync.Load")
     for width in range(0, 1000, 7):
         assert len(flame._label(name, width)) * flame._LETTER <= max(width, 0)
 
@@ -173,3 +177,33 @@ def test_a_graph_of_a_cumulative_profile_shows_what_it_grew_by() -> None:
     assert boxes.keys() == drawn(flame_graph("t", Profile("cpu", "cpu", made(PACKED, APART)))).keys()
     with pytest.raises(ValueError):
         flame_graph("t", Profile("allocs", "alloc_space", after, before))
+
+
+_UNITS = {"ms": 1e6, "s": 1e9, "us": 1e3, "ns": 1, "MB": 1 << 20, "kB": 1 << 10, "B": 1}
+
+
+def value_of(text: str) -> tuple[float, float]:
+    """A value as pprof prints it, and half of its last digit."""
+    match = re.fullmatch(r"(\d+)(?:\.(\d+))?([a-zA-Z]+)?", text)
+    assert match is not None, text
+    unit = _UNITS[match[3]] if match[3] else 1
+    return float(f"{match[1]}.{match[2] or 0}") * unit, 0.51 * 10 ** -len(match[2] or "") * unit
+
+
+@pytest.mark.parametrize(("kind", "measured"), [("cpu", "cpu"), ("allocs", "alloc_space"), ("mutex", "delay")])
+def test_recorded_profiles_of_etcd_are_read_as_pprof_reads_them(kind: str, measured: str) -> None:
+    """The texts beside the profiles are what `go tool pprof -top` made of them (-base allocs-before for allocs)."""
+    stacks = pprof.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).of(measured)
+    if kind == "allocs":
+        before = pprof.parse((RECORDED / "allocs-before.pb.gz").read_bytes()).of(measured)
+        stacks = pprof.grown(before, stacks)
+    found = flat_and_cumulated(stacks)
+    lines = (RECORDED / f"{kind}.top.txt").read_text().splitlines()[1:]
+    assert len(lines) == 8
+    for line in lines:
+        flat, _, _, cumulated, _, *name = line.removesuffix(" (inline)").split(maxsplit=5)
+        for told, ours in zip((flat, cumulated), found[name[0]], strict=True):
+            value, half = value_of(told)
+            assert abs(ours - value) <= half, (line, found[name[0]])
+    graph = drawn(flame.svg(kind, stacks, pprof.parse((RECORDED / f"{kind}.pb.gz").read_bytes()).units[measured]))
+    assert len(graph) > 50
