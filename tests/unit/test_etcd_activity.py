@@ -204,8 +204,14 @@ def test_members_are_asked_before_and_after_and_nobody_waits_for_a_silent_one(mo
 def test_a_warning_while_it_is_observed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The member writes UTC with microseconds, the driver notes moments with milliseconds."""
     moments = iter(["2026-11-22T02:18:20.000Z", "2026-11-22T02:18:21.500Z"])
-    monkeypatch.setattr(observation, "utc_now", lambda: next(moments))
-    found = observed((Answers(BEFORE.encode(), AFTER.encode()), LOG))
+    answers = Answers(BEFORE.encode(), AFTER.encode())
+
+    def now() -> str:
+        assert len(answers.asked) == 1, "between the two looks: what they make it warn of is not the load's"
+        return next(moments)
+
+    monkeypatch.setattr(observation, "utc_now", now)
+    found = observed((answers, LOG))
     assert found["etcd1"].warnings == {"apply request took too long": 2}
 
 

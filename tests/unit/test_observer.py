@@ -136,10 +136,11 @@ ALLOCS = Profile("allocs", "cpu", made(PACKED, PACKED, APART), made(PACKED))
 
 def test_profiles_are_taken_of_the_leader_and_kept_with_their_flame_graphs() -> None:
     bench = Watched(write("w"), profiles=[CPU, ALLOCS])
+    bench.cluster.leader = lambda: (bench.life.append("leader"), "etcd1")[1]  # type: ignore[method-assign]
     bench.matrix.run()
     assert bench.life[1:] == [
         "observe", "profile etcd1 cpu,allocs", "profile begins", "begin", "load", "end", "profile ends", "counted",
-        "profile closed", "close",
+        "profile closed", "leader", "close",
     ]  # fmt: skip
     folder = "01-w/etcd1"
     wanted = ["cpu.pb.gz", "cpu.svg", "allocs.pb.gz", "allocs-before.pb.gz", "allocs.svg"]

@@ -205,6 +205,7 @@ def test_threads_that_end_go_on_counting() -> None:
     before = process.threads()
     over.set()
     thread.join()
+    until(lambda: str(thread.native_id) not in os.listdir("/proc/self/task"))
     after = process.threads()
     assert before is not None and after is not None
     assert all(b >= a for a, b in zip(before, after, strict=True)), (before, after)
@@ -243,8 +244,10 @@ def test_a_container_is_all_its_processes(child: subprocess.Popen[bytes], monkey
     use = ContainerUse(child.pid)
     both = use.read()
     assert both is not None and both.threads_cpu_ns is not None and both.rss_bytes is not None
+    assert [path for path in open_files() if path.startswith(f"/proc/{os.getpid()}/task/")]
     living["pids"] = (child.pid,)
     one = use.read()
+    assert not [path for path in open_files() if path.startswith(f"/proc/{os.getpid()}/task/")]
     assert one is not None and one.threads_cpu_ns is not None and one.rss_bytes is not None
     assert one.rss_bytes < both.rss_bytes
     assert one.threads_cpu_ns >= both.threads_cpu_ns, "what a program that has ended used is not given back"
@@ -259,6 +262,7 @@ def test_a_machine_is_read(tmp_path: Path) -> None:
     machine = MachineUse()
     seen = machine.read()
     assert seen.cpu_ns and seen.user_ns and seen.system_ns and seen.context_switches and seen.rss_bytes
+    assert seen.cpu_ns == seen.user_ns + seen.system_ns
     assert seen.steal_ns is not None
     machine.close()
     nothing = MachineUse(tmp_path, tmp_path / "block")

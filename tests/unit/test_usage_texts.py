@@ -128,7 +128,7 @@ def test_a_group_of_v2(tmp_path: Path) -> None:
 def test_groups_of_v1_with_a_hierarchy_of_v2_beside_them(tmp_path: Path) -> None:
     v2 = {name: text for name, text in V2_FILES.items() if name.endswith("pressure")}
     # Without a controller, v2 counts CPU time all the same.
-    v2["cpu.stat"] = "usage_usec 1\nuser_usec 1\nsystem_usec 1\n"
+    v2 |= {"cpu.stat": "usage_usec 1\nuser_usec 1\nsystem_usec 1\n", "io.stat": V2_FILES["io.stat"]}
     group = Group(
         Cgroups(
             {
