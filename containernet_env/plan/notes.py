@@ -20,12 +20,23 @@ _MEMBERS_ADVISED = 7
 def notes_of(
     config: Config, options: PlanOptions, topology: Topology, timing: Timing, largest: RttExpectation | None
 ) -> Iterator[str]:
-    """Sentences about a machine that is too small, limits that cannot bind, and settings that do not go together."""
+    """Sentences about choices that change what is measured, about a machine that is too small, limits that cannot bind,
+    and settings that do not go together."""
+    yield from _choice_notes(options)
     yield from _host_notes(config, options)
     if largest is not None:
         yield from timing.notes(largest)
     yield from _link_notes(topology, options)
     yield from _queue_notes(topology)
+
+
+def _choice_notes(options: PlanOptions) -> Iterator[str]:
+    if options.links_core is not None:
+        others = ", ".join(map(str, options.links_core.others))
+        yield f"core {options.links_core.cpu} is kept for the link emulator; members, client and driver use {others}"
+    if options.profile is not None:
+        kinds, member = ", ".join(options.profile.kinds), options.profile.member or "the leader"
+        yield f"profiles ({kinds}) of {member} are taken, which costs it time: such rows are not merged with others"
 
 
 def _host_notes(config: Config, options: PlanOptions) -> Iterator[str]:

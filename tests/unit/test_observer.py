@@ -232,6 +232,7 @@ def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> Non
     assert (plan.links_by, plan.links_by_reason) == ("emulator", "links_cpu keeps a core for it")
     assert plan_with(links_core=CORE, links="emulator").links_by_reason is None
     assert {host.cpuset for host in plan_with().hosts} == {()}
+    assert plan.notes[0] == "core 1 is kept for the link emulator; members, client and driver use 0, 2, 3"
 
 
 @pytest.mark.parametrize("choice", [{"links": "netem"}, {"switches": "bridge"}, {"engine": "containernet"}])
@@ -248,6 +249,7 @@ def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment
         config_hash(plan)
         for plan in (plain, profiled, plan_with(profile=ProfileChoice(("cpu",), "etcd1")), plan_with(links_core=CORE))
     }
+    assert profiled.notes[0].startswith("profiles (cpu) of the leader are taken")
     assert len(hashes) == 3 and config_hash(plain) == config_hash(plan_with(links_core=CORE))
 
 
