@@ -91,7 +91,9 @@ class Observer:
         if self._target.failure is None:
             store = self._store.end() if self._store is not None else None
             if self._profile is not None:
-                self._keep(outcome, f"{self._number:02}-{outcome.scheduled.scenario.name}")
+                repetition = outcome.scheduled.repetition
+                again = f".{repetition}" if repetition > 1 else ""
+                self._keep(outcome, f"{self._number:02}-{outcome.scheduled.scenario.name}{again}")
         self._end_profiling()
         self._store = None
         return replace(outcome, machine=self._usage, store=store)
