@@ -14,8 +14,8 @@ from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.usage import texts
 from containernet_env.usage.groups import Group
 from containernet_env.usage.kept import KeptFile
-from containernet_env.usage.processes import TICK_NS, Process, added
-from containernet_env.usage.texts import ThreadTimes
+from containernet_env.usage.processes import TICK_NS, Process
+from containernet_env.usage.texts import ThreadTimes, added
 
 # Not counted: what is memory, and what counts again what goes to the disks below it.
 _NO_DISKS = ("loop", "ram", "zram", "dm-", "md")
@@ -47,15 +47,17 @@ class ContainerUse:
 
     def read(self) -> Consumption | None:
         """What it has used since it began; ``None`` once it has ended."""
-        if self._group is None or not self._first.alive:
+        rss_bytes = self._first.rss_bytes()
+        if self._group is None or rss_bytes is None:
             return None
-        processes = [self._first, *self._living()]
+        others = self._living()
+        processes = [self._first, *others]
         sent = self._first.traffic()
         return Consumption(
             **self._group.cpu(),
             **_thread_fields([process.threads() for process in processes], self._ended),
             memory_bytes=self._group.memory_bytes(),
-            rss_bytes=_sum([process.rss_bytes() for process in processes]),
+            rss_bytes=rss_bytes + sum(process.rss_bytes() or 0 for process in others),
             **(sent._asdict() if sent is not None else {}),
             **_disk_fields(self._group.disk_use(), processes, self._ended_disk_bytes),
             **self._group.pressures(),
@@ -93,7 +95,8 @@ class ProcessUse:
 
     def read(self) -> Consumption | None:
         """What it has used since it began; ``None`` once it has ended."""
-        if not self._process.alive:
+        rss_bytes = self._process.rss_bytes()
+        if rss_bytes is None:
             return None
         ticks = self._process.ticks()
         return Consumption(
@@ -102,7 +105,7 @@ class ProcessUse:
             system_ns=None if ticks is None else ticks[1] * TICK_NS,
             **self._throttling(),
             **_thread_fields([self._process.threads()]),
-            rss_bytes=self._process.rss_bytes(),
+            rss_bytes=rss_bytes,
             **_disk_fields(None, [self._process]),
         )
 
@@ -223,8 +226,3 @@ def _disk_fields(
         return {}
     read, written = (sum(values) for values in zip(ended, *known, strict=True))
     return {"read_bytes": read, "written_bytes": written}
-
-
-def _sum(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -11,8 +11,10 @@ from containernet_env.usage.texts import ThreadTimes
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+# Three numbers of at most 20 digits.
+_SCHEDSTAT_BYTES = 64
 # What /proc/PID/io counts of disks; its other counters are those of system calls.
-_READ, _WRITTEN = b"read_bytes", b"write_bytes"
+_READ, _WRITTEN = b"read_bytes:", b"write_bytes:"
 
 
 class Process:
@@ -28,22 +30,20 @@ class Process:
         self._stat = KeptFile("stat", self._folder)
         self._memory = KeptFile("statm", self._folder)
         self._io = KeptFile("io", self._folder)
-        self._threads: dict[str, tuple[KeptFile, ThreadTimes]] = {}
+        self._cgroup = KeptFile("cgroup", self._folder)
+        # By id: the open schedstat, and what it said last.
+        self._threads: dict[str, int] = {}
+        self._texts: dict[str, bytes] = {}
         self._ended = ThreadTimes(0, 0, 0)
         self.seen_disk_bytes = (0, 0)
         """What `disk_bytes` was when it was last known."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it can still be read, as one that has ended cannot."""
-        return self._folder is not None and self._memory.read(bytes) is not None
 
     def ticks(self) -> tuple[int, int] | None:
         """User and system time, in ticks."""
         return None if self._folder is None else self._stat.read(texts.process_ticks)
 
     def rss_bytes(self) -> int | None:
-        """What it holds of the machine's memory."""
+        """What it holds of the machine's memory; ``None`` once it has ended."""
         pages = None if self._folder is None else self._memory.read(texts.resident_pages)
         return None if pages is None else pages * PAGE_BYTES
 
@@ -71,18 +71,13 @@ class Process:
 
     def cgroup(self) -> bytes | None:
         """Which cgroups it is in, as the kernel writes it."""
-        if self._folder is None:
-            return None
-        file = KeptFile("cgroup", self._folder)
-        try:
-            return file.read(bytes)
-        finally:
-            file.close()
+        return None if self._folder is None else self._cgroup.read(bytes)
 
     def threads(self) -> ThreadTimes | None:
         """Of all its threads, those that have ended included as far as they were seen."""
         if self._tasks is None:
             return None
+        # There are some ten threads for each other file that is read, so that this is what a look mostly costs.
         try:
             names = os.listdir(self._tasks)
         except OSError:
@@ -90,37 +85,35 @@ class Process:
         for name in self._threads.keys() - set(names):
             self._forget(name)
         for name in names:
-            thread = self._threads.get(name)
-            file = KeptFile(f"{name}/schedstat", self._tasks) if thread is None else thread[0]
-            times = file.read(texts.thread_times)
-            if times is not None:
-                self._threads[name] = (file, times)
-            elif thread is not None:
+            try:
+                fd = self._threads[name] if name in self._threads else self._open(name)
+                self._texts[name] = os.pread(fd, _SCHEDSTAT_BYTES, 0)
+            except OSError:
                 self._forget(name)  # it has ended; another one may have its number, and is read next time
-        if not self._threads:
-            return None
-        return self.seen_times
+        return self.seen_times if self._threads else None
 
     @property
     def seen_times(self) -> ThreadTimes:
         """What its threads had used when they were last seen."""
-        return added(self._ended, *(times for _, times in self._threads.values()))
+        return texts.thread_times(self._ended, self._texts.values())
+
+    def _open(self, name: str) -> int:
+        fd = os.open(f"{name}/schedstat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._tasks)
+        self._threads[name] = fd
+        return fd
 
     def _forget(self, name: str) -> None:
-        file, times = self._threads.pop(name)
-        file.close()
-        self._ended = added(self._ended, times)
+        if (fd := self._threads.pop(name, None)) is not None:
+            os.close(fd)
+        if (text := self._texts.pop(name, None)) is not None:
+            self._ended = texts.thread_times(self._ended, [text])
 
     def close(self) -> None:
         """Let go of everything. Idempotent."""
-        for file in (self._stat, self._memory, self._io, *(file for file, _ in self._threads.values())):
+        for file in (self._stat, self._memory, self._io, self._cgroup):
             file.close()
-        for fd in (self._tasks, self._folder):
+        for fd in (*self._threads.values(), self._tasks, self._folder):
             if fd is not None:
                 os.close(fd)
         self._tasks = self._folder = None
-
-
-def added(*times: ThreadTimes) -> ThreadTimes:
-    """The sum of each."""
-    return ThreadTimes(*(sum(values) for values in zip(*times, strict=True)))
+        self._threads = {}

@@ -6,7 +6,7 @@ psi.rst and Documentation/scheduler/sched-stats.rst.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 SECTOR_BYTES = 512
@@ -14,7 +14,7 @@ SECTOR_BYTES = 512
 
 
 class ThreadTimes(NamedTuple):
-    """Of one thread: CPU time, time in which it was runnable without a core, and how often it got one."""
+    """Of threads together: CPU time, time in which they were runnable without a core, and how often one got it."""
 
     cpu_ns: int
     run_delay_ns: int
@@ -48,10 +48,20 @@ class MachineTimes(NamedTuple):
     switches: int | None
 
 
-def thread_times(schedstat: bytes) -> ThreadTimes:
-    """``/proc/PID/task/TID/schedstat``."""
-    cpu, delay, switches = schedstat.split()
-    return ThreadTimes(int(cpu), int(delay), int(switches))
+def thread_times(before: ThreadTimes, schedstats: Iterable[bytes]) -> ThreadTimes:
+    """The sum of several ``/proc/PID/task/TID/schedstat``, and of what was known before."""
+    cpu_ns, delay_ns, switches = before
+    for schedstat in schedstats:
+        one, two, three = schedstat.split()
+        cpu_ns += int(one)
+        delay_ns += int(two)
+        switches += int(three)
+    return ThreadTimes(cpu_ns, delay_ns, switches)
+
+
+def added(*times: ThreadTimes) -> ThreadTimes:
+    """The sum of each."""
+    return ThreadTimes(*(sum(values) for values in zip(*times, strict=True)))
 
 
 def process_ticks(stat: bytes) -> tuple[int, int]:
@@ -71,13 +81,9 @@ def resident_pages(statm: bytes) -> int:
 
 
 def counters(text: bytes) -> dict[bytes, int]:
-    """Lines of a name and a number: cpu.stat, cpuacct.stat, /proc/PID/io."""
-    found = {}
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 2 and words[1].isdigit():
-            found[words[0].removesuffix(b":")] = int(words[1])
-    return found
+    """Lines of a name and a number: cpu.stat, cpuacct.stat, /proc/PID/io (with a colon after each name)."""
+    words = text.split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 def memory_in_use_bytes(meminfo: bytes) -> int:
@@ -89,10 +95,10 @@ def memory_in_use_bytes(meminfo: bytes) -> int:
 
 def pressure_ns(text: bytes) -> int:
     """For how long some task stood still, of a file of /proc/pressure or of cgroup v2."""
-    for line in text.splitlines():
-        if line.startswith(b"some "):
-            return int(line.rpartition(b"total=")[2]) * 1000
-    raise ValueError(f"no pressure: {text[:80]!r}")
+    some, _, total = text.partition(b"\n")[0].partition(b" total=")
+    if not some.startswith(b"some "):
+        raise ValueError(f"no pressure: {text[:80]!r}")
+    return int(total) * 1000
 
 
 def traffic(net_dev: bytes) -> Traffic:

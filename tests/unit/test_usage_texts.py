@@ -64,17 +64,19 @@ def test_what_a_group_did_on_all_disks() -> None:
 
 
 def test_small_files() -> None:
-    assert texts.thread_times(b"35891192 3980015 127\n") == (35891192, 3980015, 127)
+    none = texts.ThreadTimes(0, 0, 0)
+    assert texts.thread_times(none, [b"35891192 3980015 127\n", b"1 2 3\n"]) == (35891193, 3980017, 130)
+    assert texts.thread_times(texts.ThreadTimes(10, 20, 30), []) == (10, 20, 30)
     assert texts.pressure_ns(PRESSURE) == 4943136437000
     assert texts.resident_pages(b"765 357 300 5 0 100 0\n") == 357
     assert texts.memory_in_use_bytes(MEMINFO) == (24650272 - 23899620) * 1024
-    assert texts.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes"] == 12
+    assert texts.counters(b"rchar: 6976\nread_bytes: 12\ncancelled_write_bytes: 3\n")[b"read_bytes:"] == 12
 
 
 @pytest.mark.parametrize(
     "parse",
     [
-        texts.thread_times,
+        lambda text: texts.thread_times(texts.ThreadTimes(0, 0, 0), [text]),
         texts.process_ticks,
         texts.resident_pages,
         texts.pressure_ns,
