@@ -1,0 +1,120 @@
+"""What processes in cgroups and network namespaces of this machine use, beside what is known of them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from containernet_env.hosts.limits import cgroups_of
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.hosts.netns import ip_batch, socket_in
+from containernet_env.model.usage import Consumers
+from containernet_env.usage.consumers import ContainerUse, ProcessUse
+from containernet_env.usage.window import Sample, Window
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]
+
+BUSY = "import sys\nsys.stdin.readline()\nwhile True: pass"
+QUOTA_US, PERIOD_US = 10_000, 50_000
+WINDOW_S = 1.0
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A cgroup of our own with a fifth of a core, below this process's own one."""
+    cgroups = cgroups_of(os.getpid())
+    above = cgroups.v1.get("cpu") or cgroups.v2
+    assert above is not None
+    made = above / f"cnenv-test-{secrets.token_hex(3)}"
+    made.mkdir()
+    try:
+        if "cpu" in cgroups.v1:
+            (made / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (made / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+        elif (made / "cpu.max").exists():
+            (made / "cpu.max").write_text(f"{QUOTA_US} {PERIOD_US}")
+        else:
+            pytest.skip("the cpu controller is not enabled for groups below that of this process")
+        yield made
+    finally:
+        deadline = time.monotonic() + 5
+        while made.exists():
+            try:
+                made.rmdir()
+            except OSError:
+                assert time.monotonic() < deadline, (made / "cgroup.procs").read_text()
+                time.sleep(0.01)
+
+
+@pytest.fixture
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subprocess.Popen[bytes]) -> None:
+    """As the link emulator, which somebody else put into a group with a quota after it had been found."""
+    use = ProcessUse(busy.pid)
+    assert use.read() is not None
+    (group / "cgroup.procs").write_text(str(busy.pid))
+    assert busy.stdin is not None
+    before = use.read()
+    busy.stdin.write(b"go\n")
+    busy.stdin.flush()
+    began = time.monotonic_ns()
+    time.sleep(WINDOW_S)
+    after = use.read()
+    took_ns = time.monotonic_ns() - began
+    use.close()
+    assert before is not None and after is not None
+    window = Window(Sample(0, Consumers(links=before)))
+    window.add(Sample(took_ns, Consumers(links=after)))
+    used = window.usage().used.links
+    assert used is not None and used.cpu_ns is not None and used.throttled_ns is not None and used.throttled_periods
+    # A fifth of a core, and one period more.
+    assert used.cpu_ns <= took_ns * QUOTA_US / PERIOD_US + 2e6 * PERIOD_US / 1000, (used, took_ns)
+    assert used.throttled_ns > 0.4 * took_ns, (used, took_ns)
+    assert used.throttled_periods > 0.4 * took_ns / (PERIOD_US * 1000), (used, took_ns)
+
+
+def test_a_container_is_its_group_and_its_namespace(group: Path) -> None:
+    """Its traffic is that of its own interfaces, and nobody who looks keeps these once it has ended."""
+    with ThrowawayNamespace() as other, ThrowawayNamespace() as ours:
+        (group / "cgroup.procs").write_text(str(ours.pid))
+        ip_batch(other.pid, [f"link add peer type veth peer name own netns {ours.pid}"])
+        use = ContainerUse(ours.pid)
+        seen = use.read()
+        assert seen is not None and (seen.sent_bytes, seen.received_bytes) == (0, 0)
+        assert seen.cpu_ns is not None and seen.rss_bytes and seen.threads_cpu_ns is not None
+        ip_batch(other.pid, ["addr add 10.9.9.1/24 dev peer", "link set peer up"])
+        ip_batch(ours.pid, ["addr add 10.9.9.2/24 dev own", "link set own up"])
+        with socket_in(other.pid, socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(bytes(1000), ("10.9.9.2", 9))
+            assert until(lambda: (look := use.read()) is not None and (look.received_bytes or 0) >= 1042)
+        ours.close()
+        assert until(lambda: "peer" not in interfaces(other.pid)), "the namespace is kept"
+        assert use.read() is None
+        use.close()
+
+
+def interfaces(pid: int) -> str:
+    return Path(f"/proc/{pid}/net/dev").read_text()
+
+
+def until(true: Callable[[], bool]) -> bool:
+    """Whether it becomes true within seconds."""
+    deadline = time.monotonic() + 5
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
