@@ -23,13 +23,14 @@ from containernet_env.usage.window import Sample, Window
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="not root")]
 
 BUSY = "import sys\nsys.stdin.readline()\nwhile True: pass"
-QUOTA_US, PERIOD_US = 10_000, 50_000
+# So little that a machine that is busy otherwise has it left for it.
+QUOTA_US, PERIOD_US = 2_000, 50_000
 WINDOW_S = 1.0
 
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A cgroup of our own with a fifth of a core, below this process's own one."""
+    """A cgroup of our own with 4 % of a core, below this process's own one."""
     cgroups = cgroups_of(os.getpid())
     above = cgroups.v1.get("cpu") or cgroups.v2
     assert above is not None
@@ -80,8 +81,8 @@ def test_a_process_that_its_groups_quota_stops_shows_it(group: Path, busy: subpr
     window.add(Sample(took_ns, Consumers(links=after)))
     used = window.usage().used.links
     assert used is not None and used.cpu_ns is not None and used.throttled_ns is not None and used.throttled_periods
-    # A fifth of a core, and one period more.
-    assert used.cpu_ns <= took_ns * QUOTA_US / PERIOD_US + 2e6 * PERIOD_US / 1000, (used, took_ns)
+    # What each core has taken of a quota in advance comes on top (Documentation/scheduler/sched-bwc.rst).
+    assert used.cpu_ns < 0.3 * took_ns, (used, took_ns)
     assert used.throttled_ns > 0.4 * took_ns, (used, took_ns)
     assert used.throttled_periods > 0.4 * took_ns / (PERIOD_US * 1000), (used, took_ns)
 
