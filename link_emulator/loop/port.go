@@ -24,7 +24,6 @@ type Port struct {
 	sources    []int
 
 	stamps    *stamp.Ring // nil: arrivals are reckoned
-	arrivedNS int64       // arrival of the last frame
 	readNS    int64       // reckoned arrival of the last frame read in this turn; 0: none
 	pollDelay histogram.Histogram
 
@@ -80,20 +79,15 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 func (p *Port) Device() device.Device { return p.device }
 
 // arrival is when a frame came that has just been read; the read began at readNS. truncated: the frame filled its buffer.
-// Stamps of different cores can differ by some ns from the order in which the frames were queued; the queue's order is
-// kept.
 func (p *Port) arrival(frame []byte, truncated bool, readNS int64) int64 {
-	var atNS int64
 	if p.stamps == nil {
-		atNS = p.loop.reckoning.arrival(p, readNS)
-	} else if stampNS, ok := p.stamps.Take(frame, truncated); ok {
-		atNS = stampNS
-	} else {
-		p.loop.fabric.Unmatched(p.fabricPort)
-		atNS = clock.Now() // it did not come later
+		return p.loop.reckoning.arrival(p, readNS)
 	}
-	p.arrivedNS = max(p.arrivedNS, atNS)
-	return p.arrivedNS
+	if atNS, ok := p.stamps.Take(frame, truncated); ok {
+		return atNS
+	}
+	p.loop.fabric.Unmatched(p.fabricPort)
+	return clock.Now() // it did not come later
 }
 
 // release is called after each batch of frames; drained: the device had none left at nowNS.

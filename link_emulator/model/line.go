@@ -45,8 +45,8 @@ func (m moment) after(other moment) bool {
 // earlier than the frame ahead of it plus its own 8*bytes/rate: frames that jitter pushes together leave at the rate.
 // Frames that a change of parameters pushes together only keep their order; see Set. Times are exact fractions, so
 // rounding errors do not accumulate; a due time is rounded up to the next nanosecond. Frames between offer and start
-// are waiting: the queue limits count exactly these. Times must be >= 0; an offer earlier than the one before it is
-// treated like any other (the serializer is busy).
+// are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is offered with an earlier time than
+// one before it comes with that one, so that order is kept.
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
@@ -57,6 +57,7 @@ type Line struct {
 	limitFrames int
 	limitBytes  int64
 	chance      chance
+	offeredNS   int64  // the latest time of an offer
 	depart      moment // departure of the last accepted frame
 	last        moment // due time of the last accepted frame; with reordering, the latest of all
 	paced       moment // the next frame is due no earlier than this plus its time at the rate; equals last, unless a change made it earlier
@@ -98,6 +99,8 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	if l.tail-l.head >= MaxInFlight {
 		return LineFull
 	}
+	nowNS = max(nowNS, l.offeredNS)
+	l.offeredNS = nowNS
 	startNS := nowNS
 	if busy := l.depart.ceil(); busy > nowNS {
 		startNS = busy

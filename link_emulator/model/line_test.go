@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -296,6 +297,39 @@ func benchmark(b *testing.B, params Params) {
 		line.Offer(now, 1, 1514)
 		for due, ok := line.Next(); ok && due <= now; due, ok = line.Next() {
 			line.Pop()
+		}
+	}
+}
+
+// Frames of several hosts come to a shared line by their own times, but are offered as they were read. Without a rate
+// none of them waits, and with one they wait for what was offered before.
+func TestOffersWithEarlierTimes(t *testing.T) {
+	unlimited := newLine(Params{DelayNS: ms, QueueFrames: 1})
+	for i, atNS := range []int64{5000, 1000, 4000, 3000} {
+		if verdict := unlimited.Offer(atNS, uint32(i), 100); verdict != Accepted {
+			t.Fatalf("offer %d: %v", i, verdict)
+		}
+		if waiting, _ := unlimited.HighWater(); waiting != 0 {
+			t.Errorf("offer %d: %d frames wait", i, waiting)
+		}
+	}
+	for range 4 {
+		if f := unlimited.Pop(); f.DueNS != 5000+ms {
+			t.Errorf("frame %d is due at %d, want %d", f.Handle, f.DueNS, 5000+ms)
+		}
+	}
+	// 125 bytes at 1 Mbit/s take 1 ms.
+	limited := newLine(Params{RateBPS: 1e6, QueueFrames: 1})
+	verdicts := []Verdict{}
+	for _, atNS := range []int64{5 * ms, 1 * ms, 2 * ms, 6 * ms} {
+		verdicts = append(verdicts, limited.Offer(atNS, 0, 125))
+	}
+	if want := []Verdict{Accepted, Accepted, QueueFull, Accepted}; !slices.Equal(verdicts, want) {
+		t.Errorf("got %v, want %v", verdicts, want)
+	}
+	for _, want := range []int64{6 * ms, 7 * ms, 8 * ms} {
+		if f := limited.Pop(); f.DueNS != want {
+			t.Errorf("due at %d, want %d", f.DueNS, want)
 		}
 	}
 }
