@@ -20,8 +20,8 @@ import (
 // read: at 400,000 frames/s it covers 25 ms.
 const TxQueueLen = 10_000
 
-// stampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at the
-// same time: a frame that has a stamp must find one.
+// stampedFrames is how many stamped frames may wait in the queue. Some places are left for cores that stamp frames at
+// the same time: a frame that has a stamp must find one.
 const stampedFrames = TxQueueLen - 128
 
 // Range of the MTU: the minimum of IPv4 (RFC 791), and the maximum of the tun driver (65535 less the Ethernet header).

@@ -77,8 +77,8 @@ type PortSpec struct {
 	MTU    int
 }
 
-// Start maps the frame memory, tries the kernel's stamps, starts the data thread, measures the machine's latencies and runs the self-test, in some
-// 100 ms. A failed self-test is not an error here; see SelfTest.
+// Start maps the frame memory, tries the kernel's stamps, starts the data thread, measures the machine's latencies and
+// runs the self-test, in some 100 ms. A failed self-test is not an error here; see SelfTest.
 func Start(options Options) (*Emulator, error) {
 	if options.BufferBytes == 0 {
 		options.BufferBytes = DefaultBufferBytes

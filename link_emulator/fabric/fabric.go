@@ -1,8 +1,8 @@
 // Package fabric is the network inside the emulator: ports, learning switches and links, and the frames in flight
 // between them.
 //
-// It does no I/O and has no clock. Frames enter through Ingress with the time of their arrival, move from link to link at
-// their scheduled times, and leave through the Sink of a port. A frame enters its next link at its due time on the
+// It does no I/O and has no clock. Frames enter through Ingress with the time of their arrival, move from link to link
+// at their scheduled times, and leave through the Sink of a port. A frame enters its next link at its due time on the
 // previous one, however late the caller is, so lateness does not accumulate over hops.
 //
 // A Fabric is not safe for concurrent use: it belongs to the thread that runs the data path.

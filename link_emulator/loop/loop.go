@@ -92,8 +92,8 @@ type source struct {
 	port       *Port
 }
 
-// New makes a loop over a fabric. stamps: the devices have stamps; else the arrival of their frames is reckoned. failed is
-// called, at most once, when the loop cannot go on.
+// New makes a loop over a fabric. stamps: the devices have stamps; else the arrival of their frames is reckoned. failed
+// is called, at most once, when the loop cannot go on.
 func New(f *fabric.Fabric, stamps bool, failed func(error)) (*Loop, error) {
 	l := &Loop{fabric: f, epoll: -1, timer: -1, wake: -1, qos: -1, failed: failed, stopped: make(chan struct{})}
 	var err error

@@ -35,9 +35,9 @@ type Port struct {
 // when its process has ended. It must not block.
 type Died func(gone unix.Errno, atNS int64)
 
-// Attach adds a device to the fabric as a new port. The device must have stamps if the loop was made for them. It takes ownership of the device and of pidfd (which may be < 0),
-// unless it returns an error. When the device disappears, or the process of pidfd ends, the port dies: its device is
-// closed and died is called. Must be called inside Do.
+// Attach adds a device to the fabric as a new port. The device must have stamps if the loop was made for them. It takes
+// ownership of the device and of pidfd (which may be < 0), unless it returns an error. When the device disappears, or
+// the process of pidfd ends, the port dies: its device is closed and died is called. Must be called inside Do.
 func (l *Loop) Attach(name string, mtu int, d device.Device, pidfd int, died Died) (*Port, error) {
 	port := &Port{loop: l, device: d, pidfd: pidfd, died: died, closed: make(chan struct{})}
 	if l.reckoning == nil {
@@ -78,7 +78,8 @@ func (p *Port) Closed() <-chan struct{} { return p.closed }
 // Device that the port was attached with; closed when the port has died.
 func (p *Port) Device() device.Device { return p.device }
 
-// arrival is when a frame came that has just been read; the read began at readNS. truncated: the frame filled its buffer.
+// arrival is when a frame came that has just been read; the read began at readNS. truncated: the frame filled its
+// buffer.
 func (p *Port) arrival(frame []byte, truncated bool, readNS int64) int64 {
 	if p.stamps == nil {
 		return p.loop.reckoning.arrival(p, readNS)

@@ -15,8 +15,8 @@ import (
 // maxEvents is the most that one epoll_wait returns.
 const maxEvents = 64
 
-// Bounds of how early a frame can be that is reckoned, together at most fabric's 20 us: it may have come right after the
-// thread woke, and right before it was read.
+// Bounds of how early a frame can be that is reckoned, together at most fabric's 20 us: it may have come right after
+// the thread woke, and right before it was read.
 const (
 	maxShiftNS = int64(18e3)
 	maxReadNS  = int64(2e3) // a read that took longer was interrupted
@@ -29,8 +29,8 @@ const (
 )
 
 // reckoning replaces the kernel's stamps where there are none: a frame's time is that of its read, less the latency of
-// the wake-up before it. How long the frame may have waited in its device besides is not part of its lateness; pollDelays
-// bounds it. A nil *reckoning does nothing: the kernel stamps all frames.
+// the wake-up before it. How long the frame may have waited in its device besides is not part of its lateness;
+// pollDelays bounds it. A nil *reckoning does nothing: the kernel stamps all frames.
 type reckoning struct {
 	pollDelays
 	probe    int          // eventfd
@@ -81,8 +81,8 @@ func (r *reckoning) polled(atNS int64, n int) {
 	}
 }
 
-// end is called when the frames of a turn have been read. slept: it began with a wait from asleepNS to awokeNS, in which
-// the thread left its core as often as switched says.
+// end is called when the frames of a turn have been read. slept: it began with a wait from asleepNS to awokeNS, in
+// which the thread left its core as often as switched says.
 func (r *reckoning) end(l *Loop, n int, slept bool, asleepNS, awokeNS, switched int64) {
 	if r == nil {
 		return

@@ -45,8 +45,8 @@ func (m moment) after(other moment) bool {
 // earlier than the frame ahead of it plus its own 8*bytes/rate: frames that jitter pushes together leave at the rate.
 // Frames that a change of parameters pushes together only keep their order; see Set. Times are exact fractions, so
 // rounding errors do not accumulate; a due time is rounded up to the next nanosecond. Frames between offer and start
-// are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is offered with an earlier time than
-// one before it comes with that one, so that order is kept.
+// are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is offered with an earlier time
+// than one before it comes with that one, so that order is kept.
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {

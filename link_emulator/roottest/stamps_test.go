@@ -131,8 +131,8 @@ func TestStampsAreRight(t *testing.T) {
 	t.Logf("stamp less send: median %d ns, 99 %% %d ns", late[len(late)/2], late[len(late)*99/100])
 }
 
-// Frames that find the queue full are dropped and counted; those before and after them keep their own stamps, also if all
-// frames are equal.
+// Frames that find the queue full are dropped and counted; those before and after them keep their own stamps, also if
+// all frames are equal.
 func TestStampsOfAFullQueue(t *testing.T) {
 	tap, socket := stampedTAP(t)
 	const sent = 2 * device.TxQueueLen
@@ -338,8 +338,8 @@ func (e *emulator) lateness() (earlyMaxNS, tooEarly, maxNS, unmatched float64) {
 
 const flowDelay = time.Millisecond // of each of two links
 
-// Of thousands of frames none is early, by the receiving kernel's clock, at all with stamps, and by at most the README's
-// bound without.
+// Of thousands of frames none is early, by the receiving kernel's clock, at all with stamps, and by at most the
+// README's bound without.
 func TestNoFrameIsEarly(t *testing.T) {
 	for _, mode := range []struct {
 		stamps   string
@@ -407,7 +407,8 @@ func TestStopShowsAsLateness(t *testing.T) {
 // withoutBPF marks a process that drops what it needs to load a program, and becomes an emulator: its value.
 const withoutBPF = "LINK_EMULATOR_TEST_WITHOUT_BPF"
 
-// execWithoutBPF returns only on failure. CAP_SYS_ADMIN includes CAP_BPF, and a host's namespace cannot be entered without.
+// execWithoutBPF returns only on failure. CAP_SYS_ADMIN includes CAP_BPF, and a host's namespace cannot be entered
+// without.
 func execWithoutBPF() error {
 	runtime.LockOSThread() // capabilities belong to a thread
 	for _, capability := range []uintptr{unix.CAP_BPF, unix.CAP_SYS_ADMIN} {

@@ -146,7 +146,8 @@ func Check() error {
 	return nil
 }
 
-// run runs the program on a frame in memory, several times, and returns how many bytes of it stay and what one run took.
+// run runs the program on a frame in memory, several times, and returns how many bytes of it stay and what one run
+// took.
 func (r *Ring) run(frame []byte, times int) (kept int, tookNS int64, err error) {
 	// The kernel takes an Ethernet header off what it is given, and shows the program the rest.
 	packet := append(make([]byte, 14), frame...)

@@ -14,8 +14,12 @@ const lengthOfSkb = 0
 // assemble makes the program for a ring, which is the value of the map behind mapFD. See Put for the same in Go.
 //
 // It is a BPF_PROG_TYPE_SOCKET_FILTER: what it returns is how many bytes of the frame stay, so 0 drops the frame. It
-// needs Linux 5.12 (atomic operations that return the old value). The exchange that writes the mark orders the time
-// before it, on every architecture, and the reader's load of the mark orders its own load of the time after.
+// needs Linux 5.12 (atomic operations that return the old value).
+//
+// Memory order, on every architecture: the exchange that writes the mark comes after the store of the time, and the
+// reader loads the mark before the time. The reader has loaded both before it says so (readOffset), and whether the
+// program writes over them depends on what it reads there. A frame enters the queue after its mark was written, so
+// whoever has read the frame sees the mark.
 func assemble(mapFD int, limit int) ([]byte, error) {
 	const (
 		context = asm.R6

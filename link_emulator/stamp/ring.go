@@ -1,11 +1,12 @@
 // Package stamp knows when each frame came to a TAP.
 //
 // A small BPF program is attached to the TAP. The kernel runs it for each frame that the host sends, on the sender's
-// thread, right before the frame enters the TAP's queue. It writes a stamp into a ring that this process has mapped: the
-// time (CLOCK_MONOTONIC), the frame's length and a hash of its first bytes. The data thread reads a frame from the TAP
-// and takes its stamp from the ring, without a system call.
+// thread, right before the frame enters the TAP's queue. It writes a stamp into a ring that this process has mapped:
+// the time (CLOCK_MONOTONIC), the frame's length and a hash of its first bytes. The data thread reads a frame from the
+// TAP and takes its stamp from the ring, without a system call.
 //
-// program.go is the program, this file the ring and how a frame finds its stamp, kernel.go what both need of the kernel.
+// program.go is the program, this file the ring and how a frame finds its stamp, kernel.go what both need of the
+// kernel.
 package stamp
 
 import (
@@ -43,8 +44,8 @@ const (
 	hashBits   = uint64(0xffffffff) << 32
 )
 
-// A hash is of the first hashedBytes of a frame, which hold all headers of TCP over IPv4. A shorter frame is padded with
-// zeros. hashFactor is odd, so a step loses nothing (2^64 divided by the golden ratio).
+// A hash is of the first hashedBytes of a frame, which hold all headers of TCP over IPv4. A shorter frame is padded
+// with zeros. hashFactor is odd, so a step loses nothing (2^64 divided by the golden ratio).
 const (
 	hashedBytes = 64
 	hashFactor  = 0x9e3779b97f4a7c15
@@ -178,8 +179,8 @@ func (r *Ring) complete(position uint64) bool {
 	return atomic.LoadUint64(&r.at(position).mark)&lapBits == lapOf(position)
 }
 
-// search finds the oldest stamp of a content; compared are the bits of the mark that must be equal. The stamp of a frame
-// that has been read is complete: the program ran before the frame entered the queue.
+// search finds the oldest stamp of a content; compared are the bits of the mark that must be equal. The stamp of a
+// frame that has been read is complete: the program ran before the frame entered the queue.
 func (r *Ring) search(content, compared uint64) (position uint64, ok bool) {
 	end := atomic.LoadUint64(r.next)
 	for position = r.oldest; position != end; position++ {

@@ -87,7 +87,8 @@ func TestLapsRepeat(t *testing.T) {
 	}
 }
 
-// While the limit of stamps is unread, frames are refused: those that were admitted keep their stamps, however many come.
+// While the limit of stamps is unread, frames are refused: those that were admitted keep their stamps, however many
+// come.
 func TestFullRingRefusesAndKeeps(t *testing.T) {
 	r := NewInMemory(limit)
 	for i := range 5 * ringStamps {
