@@ -36,6 +36,8 @@ _FIRST_TIMEOUT_S = 10.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
 _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
+# The leader answers when the other one leads; one that takes longer is looked after and asked again.
+_HAND_OVER_S = 2.0
 # Answered by the member from memory (server/etcdserver/api/etcdhttp/version.go): no quorum, no disk.
 _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -209,7 +211,7 @@ class EtcdCluster:
             elif found is not None:
                 problem, moved = f"{found.leader} still leads", True
                 try:
-                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), left)
+                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), min(left, _HAND_OVER_S))
                     continue
                 except RunError as error:
                     problem = f"{found.leader} did not hand over: {error}"
