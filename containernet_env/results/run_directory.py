@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
 from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
 from containernet_env.results.run_shown import SHOWN
@@ -35,6 +36,7 @@ MANIFEST, NETWORK, SCENARIOS, EVENTS, LOGS = (
     "events.jsonl",
     "logs",
 )
+TOPOLOGY_INPUT, SCENARIOS_INPUT = "inputs/topology.json", "inputs/scenarios.json"
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
 _REMEDY = "It was changed since the run wrote it: move it away, and the rest of the run is shown."
@@ -58,7 +60,7 @@ class RunDirectory:
     def __init__(self, results: Path, run_id: str) -> None:
         self.path = runs_folder(results) / run_id
         self.run_id = run_id
-        self._wholes: dict[str, RunFile] = {}
+        self._wholes: dict[str, RunFile | str] = {}
         self._outcomes: list[ScenarioOutcome] = []
         self._events: list[EventLine] = []
         # How many of them are in their file.
@@ -73,6 +75,10 @@ class RunDirectory:
     def write_manifest(self, manifest: Manifest) -> None:
         """Write or replace manifest.json."""
         self._replace(MANIFEST, manifest)
+
+    def write_input(self, name: str, text: str) -> None:
+        """Write one of the files that the run was read from."""
+        self._replace(name, text)
 
     def add_proof(self, proof: Proof) -> None:
         """Add a proof of the network to network.json."""
@@ -110,14 +116,18 @@ class RunDirectory:
         path.write_bytes(content)
         give_to_caller(path)
 
-    def _replace(self, name: str, content: RunFile) -> None:
+    def seal(self) -> None:
+        """Write the checksums of all files: nothing is written after this."""
+        self._replace(CHECKSUMS, checksums_of(self.path))
+
+    def _replace(self, name: str, content: RunFile | str) -> None:
         self._wholes[name] = content
-        make_folders(self.path)
         path = self.path / name
-        partial = path.with_suffix(".part")
+        make_folders(path.parent)
+        partial = path.with_suffix(PARTIAL)
         try:
             with partial.open("w", encoding="utf-8") as file:
-                file.write(_indented(content))
+                file.write(content if isinstance(content, str) else _indented(content))
                 file.flush()
                 os.fsync(file.fileno())
             give_to_caller(partial)
@@ -181,7 +191,10 @@ def _indented(content: RunFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short."""
+    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short.
+
+    ``checked`` is what its checksums say, ``None`` where it has none.
+    """
 
     path: Path
     manifest: Mapping[str, Any] | None
@@ -190,6 +203,7 @@ class ReadRun:
     events: Sequence[Mapping[str, Any]]
     logs: Sequence[Path]
     torn: int
+    checked: Checked | None
 
 
 def find_run(place: Path) -> Path:
@@ -218,7 +232,17 @@ def read_run(path: Path) -> ReadRun:
     events, torn_events = _read_lines(path / EVENTS, EventLine)
     manifest, network = _read(path / MANIFEST, Manifest), _read(path / NETWORK, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
-    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events)
+    try:
+        checked = check(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events, checked)
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest of a run directory; ``None`` where it has none. Raises ``UsageError`` as `read_run` does."""
+    value = _read(path / MANIFEST, Manifest)
+    return None if value is None else Manifest.model_validate(value)
 
 
 def _is_run(path: Path) -> bool:

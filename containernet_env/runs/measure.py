@@ -23,17 +23,17 @@ from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.provenance import Repeats, StoreFacts
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
-from containernet_env.runs import clean, labs, machine, preflight, version
+from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.lock import RunLock
+from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
@@ -80,8 +80,9 @@ def carry_out(
     progress: RunProgress | None = None,
     stop: Stop | None = None,
     command: Sequence[str] | None = None,
+    repeats: Repeats | None = None,
 ) -> RunResult:
-    """Carry a plan out. ``command`` is what the manifest says of the caller. See ``measure``."""
+    """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``."""
     guarded, stop = Guarded(progress or Silent()), stop or Stop()
     require_root()
     select.require(plan)
@@ -92,7 +93,7 @@ def carry_out(
             for note in results.open().notes:
                 guarded.note(note)
             try:
-                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv))
+                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv), repeats)
                 return run.carry_out()
             finally:
                 results.close()
@@ -112,6 +113,7 @@ class _Run:
         progress: Guarded,
         stop: Stop,
         command: list[str],
+        repeats: Repeats | None,
     ) -> None:
         self._plan = plan
         self._results = results
@@ -121,15 +123,7 @@ class _Run:
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
         self._keeper = Keeper(results, RunDirectory(results.path, self._run_id), progress)
         progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
-        self._manifest = Manifest(
-            run_id=self._run_id,
-            began=self._began.at,
-            began_ns=self._began.at_ns,
-            program={"version": version.version(), "commit": version.commit(), "dirty": version.dirty()},
-            command=command,
-            config_hash=config_hash(plan),
-            plan=plan_values(plan),
-        )
+        self._caller = (command, repeats)
         self._matrix: Matrix | None = None
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
@@ -143,13 +137,24 @@ class _Run:
             self._progress.note(f"removed {name}, left behind by a killed run")
         for note in self._plan.notes:
             self._progress.note(note)
-        self._keeper.manifest(self._manifest)
+        tolerance, port = self._testbed_settings
+        command, repeats = self._caller
+        manifest = manifest_of(
+            self._plan,
+            images,
+            tolerance,
+            port,
+            run_id=self._run_id,
+            began=self._began,
+            command=command,
+            repeats=repeats,
+        )
+        self._keeper.manifest(manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
         self._labs = labs.others_up()
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
-        tolerance, port = self._testbed_settings
         testbed = Testbed(
             self._plan,
             images,
@@ -165,7 +170,7 @@ class _Run:
                 self._stop.check()
                 testbed.up()
                 with testbed.told_why():
-                    self._describe(testbed)
+                    self._describe(testbed, manifest)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
                 plan = self._plan
                 self._matrix = Matrix(
@@ -180,20 +185,16 @@ class _Run:
         kept = self._keeper
         return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
 
-    def _describe(self, testbed: Testbed) -> None:
+    def _describe(self, testbed: Testbed, manifest: Manifest) -> None:
         """Write down what was brought up, before the load."""
         plan, leader, store_version = self._plan, testbed.leader_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
-        self._manifest = self._manifest.model_copy(
-            update={
-                "machine": machine.facts(),
-                "images": dict(testbed.images),
-                "links": testbed.link_facts(),
-                "hosts": testbed.host_facts(),
-                "store": {"kind": plan.store.name, "version": store_version, "leader_at_start": leader},
-            }
-        )
-        self._keeper.manifest(self._manifest)
+        brought_up = {
+            "links": testbed.link_facts(),
+            "hosts": testbed.host_facts(),
+            "store": StoreFacts(kind=plan.store.name, version=store_version, leader_at_start=leader),
+        }
+        self._keeper.manifest(manifest.model_copy(update=brought_up))
         self._facts = RunFacts(
             config=plan.config,
             run_id=self._run_id,
@@ -206,9 +207,9 @@ class _Run:
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
-            config_hash=self._manifest.config_hash,
+            config_hash=manifest.config_hash,
             commit=version.commit_text(),
-            cpu_model=machine.cpu_model(),
+            cpu_model=manifest.machine.cpu_model,
             labs=self._labs,
         )
 
@@ -250,7 +251,10 @@ class _Run:
                     failed = sum(outcome.error is not None for outcome in outcomes)
                     ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
                     self._event("run_ended", ended)
-                    self._keeper.settle(self._error())
+                    try:
+                        self._keeper.settle(self._error())
+                    finally:
+                        self._keeper.seal()
 
 
 def require_root() -> None:
