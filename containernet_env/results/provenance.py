@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+
 # What an int64 holds: larger ones are none of ours, and leave what a float can hold.
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -90,9 +92,9 @@ class ToleranceFacts(Part):
 class Flags(Part):
     """The options of the run, those left out with their defaults; --quick, --scenarios and --only are in the inputs."""
 
-    links: str
-    switches: str
-    engine: str
+    links: LinksChoice
+    switches: SwitchesChoice
+    engine: EngineChoice
     congestion_control: str
     repeat: _Count
     rtt_tolerance: ToleranceFacts
@@ -128,9 +130,18 @@ class Difference(Part):
     matters: bool = Field(description="whether `rerun` refuses it")
     why: str
 
+    def __str__(self) -> str:
+        return f"{self.name}: was {self.was}, is {self.now}"
+
 
 class Repeats(Part):
     """Which run is repeated here, and what differs."""
 
     run_id: str
     differences: list[Difference]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should read once: what differs, of that which matters."""
+        differing = [f"unlike then, {item}" for item in self.differences if item.matters]
+        return [f"repeats {self.run_id}", *differing]

@@ -50,6 +50,14 @@ def runs_folder(results: Path) -> Path:
     return results.with_suffix(".runs") if results.suffix == ".csv" else results.parent / f"{results.name}-runs"
 
 
+def results_of(run: Path) -> Path | None:
+    """The results file that a run directory lies beside: what `runs_folder` made of it, the other way round."""
+    folder = run.absolute().parent
+    if folder.suffix == ".runs":
+        return folder.with_suffix(".csv")
+    return folder.with_name(name) if (name := folder.name.removesuffix("-runs")) != folder.name and name else None
+
+
 class RunDirectory:
     """Written while the run goes on; may be used from several threads.
 

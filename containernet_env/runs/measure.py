@@ -63,8 +63,7 @@ def measure(
     created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be
     carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
-    if not 1 <= port <= 65_535:
-        raise UsageError(f"port={port}; allowed: 1 to 65535")
+    check_port(port)
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
     tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
@@ -135,10 +134,10 @@ class _Run:
         images = ready_images()
         for name in clean.remove_leftovers().removed:
             self._progress.note(f"removed {name}, left behind by a killed run")
-        for note in self._plan.notes:
-            self._progress.note(note)
         tolerance, port = self._testbed_settings
         command, repeats = self._caller
+        for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
+            self._progress.note(note)
         manifest = manifest_of(
             self._plan,
             images,
@@ -255,6 +254,12 @@ class _Run:
                         self._keeper.settle(self._error())
                     finally:
                         self._keeper.seal()
+
+
+def check_port(port: int) -> None:
+    """Raises UsageError for what is no port."""
+    if not 1 <= port <= 65_535:
+        raise UsageError(f"port={port}; allowed: 1 to 65535")
 
 
 def require_root() -> None:
