@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from containernet_env.runs.manifest import inputs_of
 from tests.unit.manifests import manifest, plan_of
 
 _CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -60,3 +61,9 @@ FILES: dict[str, Any] = {
     },
 }
 """The files, by name; of those of lines, one line."""
+
+INPUTS: dict[str, Any] = {name: json.loads(text) for name, text in inputs_of(_PLAN).items()}
+"""The files of the folder ``inputs``, which only `rerun` reads."""
+
+CHECKSUMS = "".join(f"{'0' * 64}  {name}\n" for name in (*FILES, *INPUTS))
+"""The lines of checksums.sha256."""
