@@ -34,6 +34,7 @@ COMMANDS = {
     "results": "Show the rows of a CSV, repetitions merged.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "rerun": "Repeat a run from its run directory, where nothing that matters differs.",
+    "export": "Write a run as an RO-Crate: one zip that explains itself to others.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
@@ -48,6 +49,7 @@ EXAMPLES = {
     "results": "results results/mine.csv",
     "show": "show results/mine.csv",
     "rerun": "rerun results/mine.csv",
+    "export": "export results/mine.csv run.zip",
 }
 
 

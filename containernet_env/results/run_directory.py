@@ -50,8 +50,13 @@ def runs_folder(results: Path) -> Path:
     return results.with_suffix(".runs") if results.suffix == ".csv" else results.parent / f"{results.name}-runs"
 
 
-def results_of(run: Path) -> Path | None:
-    """The results file that a run directory lies beside: what `runs_folder` made of it, the other way round."""
+def results_file_of(place: Path, run: Path) -> Path | None:
+    """The results file of a run directory that was found by `find_run`: what was named, or what it lies beside.
+
+    The latter is what `runs_folder` made of it, the other way round.
+    """
+    if place != run and not place.is_dir():
+        return place
     folder = run.absolute().parent
     if folder.suffix == ".runs":
         return folder.with_suffix(".csv")

@@ -29,7 +29,7 @@ from containernet_env.results.run_directory import (
     ReadRun,
     find_run,
     read_run,
-    results_of,
+    results_file_of,
 )
 from containernet_env.results.run_files import Manifest
 from containernet_env.results.run_result import RunResult
@@ -90,7 +90,12 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
     was = Manifest.model_validate(run.manifest)
     plan = _plan(run.path, was)
     check_port(was.flags.port)
-    wanted = out or _results_file(place, run.path)
+    wanted = out or results_file_of(place, run.path)
+    if wanted is None:
+        raise UsageError(
+            f"{run.path} lies beside no results file: nobody can tell where its rows are to go\n"
+            "  Name OUT, the CSV file that rows are appended to."
+        )
     preflight.check(plan, wanted)
     require_root()
     tolerance = Tolerance(was.flags.rtt_tolerance.absolute_ns, was.flags.rtt_tolerance.ratio)
@@ -103,17 +108,6 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
             + "\n  With --anyway it is run all the same, and its manifest says what differs."
         )
     return Rerun(plan, wanted, tolerance, was.flags.port, Repeats(run_id=was.run_id, differences=found))
-
-
-def _results_file(place: Path, run: Path) -> Path:
-    """The CSV of the run: what was named, or what the run directory lies beside."""
-    found = results_of(run) if place == run or place.is_dir() else place
-    if found is None:
-        raise UsageError(
-            f"{run} lies beside no results file: nobody can tell where its rows are to go\n"
-            "  Name OUT, the CSV file that rows are appended to."
-        )
-    return found
 
 
 def _plan(run: Path, was: Manifest) -> Plan:
