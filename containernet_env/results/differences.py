@@ -95,7 +95,6 @@ FACTS = (
     Fact("links.links", "links", "emulator and netem have their own lateness and queues"),
     Fact("links.switches", "switches", "another path through the kernel"),
     Fact("links.network_commit", "original Containernet", "it makes the links, where it is chosen"),
-    Fact("flags.congestion_control", "congestion control", "TCP on links with delay or loss depends on it"),
     Fact("config_hash", "config hash", "it says that something else was configured"),
     Fact("plan", "plan", "what is carried out"),
     _told("program.dirty", "uncommitted changes", "the hash of the sources tells what they come to"),
@@ -153,3 +152,11 @@ def _parts(fact: Fact, value: object) -> dict[str, object]:
             name = f"{fact.name} {place.removeprefix('.')}".rstrip()
             parts[textwrap.shorten(name, _SHOWN_CHARACTERS)] = item
     return parts
+
+
+def as_markdown() -> str:
+    """The table for ``results/README.md``."""
+    lines = ["| compared | where in manifest.json | if it differs | because |", "| --- | --- | --- | --- |"]
+    for fact in FACTS:
+        lines.append(f"| {fact.name} | `{fact.place}` | {'refused' if fact.matters else 'told'} | {fact.why} |")
+    return "\n".join(lines) + "\n"

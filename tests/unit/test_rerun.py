@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +14,20 @@ from click.testing import CliRunner, Result
 
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
-from containernet_env.results.differences import FACTS, differences
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.results.differences import FACTS, as_markdown, differences
 from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
 from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import rerun as rerun_module
 from containernet_env.runs.measure import measure
+from containernet_env.runs.prepare import RunChoices
 from containernet_env.runs.rerun import prepare_rerun, rerun
 from containernet_env.setup.images import Images
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, on_fakes, rows, run
+
+README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
 
 @pytest.fixture
@@ -151,13 +156,46 @@ def test_each_fact_that_differs_is_named_with_what_was_and_what_is(fact: Any) ->
 
 def test_every_part_of_program_machine_and_links_is_compared_or_told() -> None:
     places = {fact.place for fact in FACTS}
-    kinds = {"program": ProgramFacts, "machine": MachineFacts, "links": LinkFacts, "flags": Flags}
+    kinds = {"program": ProgramFacts, "machine": MachineFacts, "links": LinkFacts}
     left = {
         f"{room}.{name}" for room, kind in kinds.items() for name in kind.model_fields if f"{room}.{name}" not in places
     }
-    # Taken from the run itself, with the same values; what the emulator said is known only when it has started.
-    taken = {"links", "switches", "engine", "repeat", "rtt_tolerance", "port"}
-    assert left == {f"flags.{name}" for name in taken} | {"links.network", "links.link_emulator"}
+    # The former is an option, which is taken from the run itself; the latter is known only when it has started.
+    assert left == {"links.network", "links.link_emulator"}
+
+
+def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
+    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that is forgotten would be that of `run`'s default when the run is repeated."""
+    resolved = {"quick", "only"}  # into inputs/scenarios.json
+    beside = {"rtt_tolerance", "port"}
+    assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
+    values: dict[str, Any] = {
+        "links": "emulator",
+        "switches": "auto",
+        "engine": "builtin",
+        "congestion_control": "vegas",
+        "repeat": 2,
+        "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25},
+        "port": 1234,
+    }
+    edit(first, lambda value: value["flags"].update(values))
+    found = prepare_rerun(first, anyway=True)
+    options = found.plan.options
+    assert (options.links, options.tcp_congestion_control, options.repeat) == ("emulator", "vegas", 2)
+    assert (found.tolerance, found.port) == (Tolerance(7, 0.25), 1234)
+
+
+def test_the_readme_has_the_table_of_what_is_compared() -> None:
+    begin, end = "<!-- compared: made from containernet_env/results/differences.py -->\n", "<!-- end of compared -->\n"
+    text = README.read_text()
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    wanted = f"{before}{begin}{as_markdown()}{end}{after}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        README.write_text(wanted)
+    assert README.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_rerun.py"
 
 
 @pytest.mark.parametrize(
