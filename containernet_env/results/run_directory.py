@@ -130,7 +130,7 @@ class RunDirectory:
         give_to_caller(path)
 
     def seal(self) -> None:
-        """Write the checksums of all files: nothing is written after this."""
+        """Write the checksums of all files, last of all; a line that comes later has them written again."""
         self._replace(CHECKSUMS, checksums_of(self.path))
 
     def _replace(self, name: str, content: RunFile | str) -> None:
@@ -166,6 +166,8 @@ class RunDirectory:
                 self._kept[name] += text.count("\n")
             finally:
                 os.close(fd)
+            if CHECKSUMS in self._wholes:
+                self.seal()
 
 
 def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:

@@ -56,6 +56,15 @@ def test_each_file_that_differs_is_named_with_how(sealed: Path) -> None:
     }
 
 
+def test_an_event_after_the_end_does_not_look_like_a_change(tmp_path: Path) -> None:
+    """Another thread may be late with its news."""
+    made = RunDirectory(tmp_path / "out.csv", "run-1")
+    made.add_event("run_ended", "")
+    made.seal()
+    made.add_event("emulator_died", "late")
+    assert check(made.path) == Checked(1, ())
+
+
 def shown(path: Path) -> str:
     done = CliRunner().invoke(group, ["show", str(path)], catch_exceptions=False)
     assert done.exit_code == 0
