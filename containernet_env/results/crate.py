@@ -34,7 +34,7 @@ from containernet_env.results.run_directory import (
     ReadRun,
 )
 from containernet_env.results.run_files import FILES, Manifest, json_schema
-from containernet_env.results.whole_lines import reason, remedy
+from containernet_env.results.whole_lines import reason, remedy, write_all
 
 ROWS, ROWS_SCHEMA = "rows.csv", "rows.csv-metadata.json"
 _PROCESS_RUN_CRATE = "https://w3id.org/ro/wfrun/process/0.5"
@@ -252,8 +252,18 @@ def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[An
 
 def _write(crate: Any, file: Path) -> None:
     partial = file.with_name(f"{file.name}{PARTIAL}")
+    refused: OSError | None = None
     try:
-        crate.write_zip(partial)
+        with partial.open("wb", buffering=0) as target:
+            for part in crate.stream_zip(chunk_size=1 << 16):
+                # Read to its end all the same: an archive that the library has to break off complains when it goes.
+                if refused is None:
+                    try:
+                        write_all(target.fileno(), part)
+                    except OSError as error:
+                        refused = error
+        if refused is not None:
+            raise refused
         give_to_caller(partial)
         partial.replace(file)
     except BaseException:

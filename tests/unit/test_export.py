@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import shutil
 import sys
 import zipfile
@@ -20,6 +21,7 @@ from containernet_env.cli import group
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.crate import Exported, export
 from containernet_env.results.run_directory import MANIFEST, find_run, read_run
+from tests.unit.disk import file_limit
 from tests.unit.manifests import PROGRAM
 from tests.unit.run_fakes import FakeTestbed, on_fakes, rows, run
 
@@ -270,6 +272,14 @@ def test_a_folder_that_is_missing_is_named_and_nothing_is_left(out: Path, tmp_pa
     done = called(str(out), str(tmp_path / "nothing" / "run.zip"))
     assert isinstance(done.exception, UsageError) and "cannot be written: No such file" in str(done.exception)
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_left(out: Path, tmp_path: Path) -> None:
+    (find_run(out) / "large").write_bytes(os.urandom(100_000))
+    with file_limit(20_000):
+        done = called(str(out), str(tmp_path / "run.zip"))
+    assert isinstance(done.exception, UsageError) and "run.zip cannot be written: File too large" in str(done.exception)
+    assert not list(tmp_path.glob("run.zip*"))
 
 
 def test_a_run_without_a_manifest_is_refused(out: Path, tmp_path: Path) -> None:
