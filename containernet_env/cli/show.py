@@ -100,12 +100,17 @@ def _machine(machine: Mapping[str, Any]) -> list[str]:
 def _files(checked: Checked | None) -> Text:
     if checked is None:
         return Text("files: no checksums: the run goes on, or was killed", style="yellow")
-    if not checked.changed:
-        return Text(f"files: {checked.files}, all as the run left them")
-    named = [f"{item.name} ({item.how})" for item in checked.changed[:_NAMED_FILES]]
-    if len(checked.changed) > _NAMED_FILES:
-        named.append(f"{len(checked.changed) - _NAMED_FILES} more")
-    return Text(f"files: NOT as the run left them: {', '.join(named)}", style="red")
+    added = [item.name for item in checked.changed if item.how == "added"]
+    others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
+    beside = f"; added since: {_some(added)}" if added else ""
+    if others:
+        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
+    return Text(f"files: {checked.files}, all as the run left them{beside}")
+
+
+def _some(names: list[str]) -> str:
+    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
+    return ", ".join([*names[:_NAMED_FILES], *more])
 
 
 def _proof(proof: Mapping[str, Any]) -> list[str]:

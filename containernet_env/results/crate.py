@@ -36,7 +36,8 @@ from containernet_env.results.run_directory import (
 from containernet_env.results.run_files import FILES, Manifest, json_schema
 from containernet_env.results.whole_lines import reason, remedy, write_all
 
-ROWS, ROWS_SCHEMA = "rows.csv", "rows.csv-metadata.json"
+METADATA, ROWS, ROWS_SCHEMA = "ro-crate-metadata.json", "rows.csv", "rows.csv-metadata.json"
+_SCHEMA = "schemas/run-{}.schema.json"
 _PROCESS_RUN_CRATE = "https://w3id.org/ro/wfrun/process/0.5"
 _CSVW = "https://www.w3.org/TR/tabular-metadata/"
 _NO_LICENSE = "Whoever exported this run named no license: ask before you use it."
@@ -76,8 +77,8 @@ class Exported:
 def export(run: ReadRun, file: Path, *, results: Path | None = None, license_name: str | None = None) -> Exported:
     """Write a run as an RO-Crate zip to ``file``, which must not exist; ``results`` has its rows.
 
-    ``license_name`` is an SPDX identifier, a URL, or a text. Raises ``UsageError``, and ``MissingRequirementError``
-    without the library ``rocrate``.
+    Of a crate that was unpacked, that is the file with the rows in it. ``license_name`` is an SPDX identifier, a URL,
+    or a text. Raises ``UsageError``, and ``MissingRequirementError`` without the library ``rocrate``.
     """
     if run.manifest is None:
         raise UsageError(f"{run.path} cannot be exported: it has no {MANIFEST}\n  The run ended before it was written.")
@@ -86,13 +87,15 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
     manifest = Manifest.model_validate(run.manifest)
     made, notes = _crate(run, manifest, license_name), _notes(run)
     try:
-        parts = [_add_path(made, run.path, name) for name in (*files_of(run.path), CHECKSUMS) if _is_there(run, name)]
-        parts += [_add_bytes(made, f"schemas/run-{kind}.schema.json", _json(json_schema(kind))) for kind in FILES]
-        rows = _add_rows(made, manifest.run_id, results, parts, notes)
+        parts = [_add_path(made, run.path, name) for name in _own_files(run)]
+        parts += [_add_bytes(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
+        unpacked = run.path / ROWS
+        rows = _add_rows(made, manifest.run_id, unpacked if unpacked.is_file() else results, parts, notes)
         _add_action(made, run, manifest, parts)
         _write(made, file)
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {reason(error)}\n  {remedy(error)}") from error
+        place = str(error.filename or file).removesuffix(PARTIAL)
+        raise UsageError(f"{run.path} cannot be exported: {place}: {reason(error)}\n  {remedy(error)}") from error
     return Exported(file, len(parts), rows, tuple(notes))
 
 
@@ -145,8 +148,10 @@ def _notes(run: ReadRun) -> list[str]:
     return [f"not as the run left it: {names}"] if names else []
 
 
-def _is_there(run: ReadRun, name: str) -> bool:
-    return name != CHECKSUMS or run.checked is not None
+def _own_files(run: ReadRun) -> list[str]:
+    """The files of the run directory; what an unpacked crate has besides is made anew."""
+    made = {METADATA, ROWS, ROWS_SCHEMA, *map(_SCHEMA.format, FILES)}
+    return [*(name for name in files_of(run.path) if name not in made), *([CHECKSUMS] if run.checked else [])]
 
 
 def _add_path(crate: Any, folder: Path, name: str) -> Any:
@@ -171,7 +176,7 @@ def _properties(name: str, digest: str, size: int) -> dict[str, Any]:
         "contentSize": str(size),
         "sha256": digest,
         **({"description": described} if described else {}),
-        **({"conformsTo": {"@id": f"schemas/run-{schema}.schema.json"}} if schema else {}),
+        **({"conformsTo": {"@id": _SCHEMA.format(schema)}} if schema else {}),
     }
 
 

@@ -121,5 +121,6 @@ def test_a_run_is_handed_on_with_its_rows(first: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "run.zip") as archive:
         archive.extractall(tmp_path / "unpacked")
     assert verified(tmp_path / "unpacked")
+    assert "all as the run left them" in call("show", tmp_path / "unpacked").stdout
     found = list(csv.DictReader((tmp_path / "unpacked" / "rows.csv").read_text().splitlines()))
     assert {row["RunId"] for row in found} == {first.name} and len(found) == 4

@@ -19,13 +19,11 @@ from jsonschema import Draft202012Validator
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import group
 from containernet_env.results.columns import COLUMNS
-from containernet_env.results.crate import Exported, export
+from containernet_env.results.crate import METADATA, Exported, export
 from containernet_env.results.run_directory import MANIFEST, find_run, read_run
 from tests.unit.disk import file_limit
 from tests.unit.manifests import PROGRAM
 from tests.unit.run_fakes import FakeTestbed, on_fakes, rows, run
-
-METADATA = "ro-crate-metadata.json"
 
 
 @pytest.fixture
@@ -229,6 +227,19 @@ def test_a_folder_of_a_certain_name_does_not_get_in(out: Path, tmp_path: Path, m
         assert "secret" not in archive.namelist()
 
 
+def test_a_crate_that_was_unpacked_is_a_run_and_can_be_exported_again(out: Path, tmp_path: Path) -> None:
+    done, _ = exported(out)
+    with zipfile.ZipFile(done.file) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    shown = CliRunner().invoke(group, ["show", str(tmp_path / "unpacked")], catch_exceptions=False).output
+    assert "all as the run left them; added since: ro-crate-metadata.json, rows.csv, " in " ".join(shown.split())
+    again = export(read_run(tmp_path / "unpacked"), tmp_path / "again.zip")
+    assert (again.files, again.rows) == (done.files, done.rows)
+    with zipfile.ZipFile(done.file) as first, zipfile.ZipFile(again.file) as second:
+        assert sorted(first.namelist()) == sorted(second.namelist())
+        assert first.read("rows.csv") == second.read("rows.csv")
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -270,7 +281,7 @@ def test_a_file_that_is_there_is_not_overwritten(out: Path, tmp_path: Path) -> N
 
 def test_a_folder_that_is_missing_is_named_and_nothing_is_left(out: Path, tmp_path: Path) -> None:
     done = called(str(out), str(tmp_path / "nothing" / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "cannot be written: No such file" in str(done.exception)
+    assert isinstance(done.exception, UsageError) and "run.zip: No such file" in str(done.exception)
     assert not (tmp_path / "nothing").exists()
 
 
@@ -278,7 +289,7 @@ def test_a_disk_that_is_full_is_named_and_nothing_is_left(out: Path, tmp_path: P
     (find_run(out) / "large").write_bytes(os.urandom(100_000))
     with file_limit(20_000):
         done = called(str(out), str(tmp_path / "run.zip"))
-    assert isinstance(done.exception, UsageError) and "run.zip cannot be written: File too large" in str(done.exception)
+    assert isinstance(done.exception, UsageError) and "run.zip: File too large" in str(done.exception)
     assert not list(tmp_path.glob("run.zip*"))
 
 
