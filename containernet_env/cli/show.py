@@ -89,6 +89,7 @@ def _machine(machine: Mapping[str, Any]) -> list[str]:
     below = machine["virtualisation"]
     kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
     name = " ".join(filter(None, (below["vendor"], below["product"])))
+    kind += f" in a container ({below['container']})" if below["container"] else ""
     return [
         f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
         f"{kind}{f' ({name})' if name else ''}",

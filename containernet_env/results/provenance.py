@@ -32,12 +32,13 @@ class ProgramFacts(Part):
 
 
 class Virtualisation(Part):
-    """What the kernel tells of a hypervisor below it; null where it tells nothing."""
+    """What the kernel tells of a hypervisor below it, and the file system of a container; null where they do not."""
 
     guest: bool | None = Field(description="the CPU's hypervisor flag")
     hypervisor: str | None = Field(description="/sys/hypervisor/type")
     vendor: str | None = Field(description="DMI: the system's vendor")
     product: str | None = Field(description="DMI: the system's product")
+    container: str | None = Field(description="what made the container that the program itself runs in")
 
 
 class MachineFacts(Part):

@@ -51,7 +51,15 @@ def virtualisation(root: Path = _ROOT) -> Virtualisation:
         hypervisor=_line("sys/hypervisor/type", root),
         vendor=_line("sys/class/dmi/id/sys_vendor", root),
         product=_line("sys/class/dmi/id/product_name", root),
+        container=_container(root),
     )
+
+
+def _container(root: Path) -> str | None:
+    """By the files that managers of containers leave in them, as systemd's detect_container looks for them."""
+    marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
+    found = [name for name, mark in marks.items() if (root / mark).exists()]
+    return _line("run/systemd/container", root) or next(iter(found), None)
 
 
 def memory_available_bytes(root: Path = _ROOT) -> int | None:

@@ -36,7 +36,9 @@ MACHINE = MachineFacts(
     cores=2,
     memory_bytes=24 << 30,
     architecture="x86_64",
-    virtualisation=Virtualisation(guest=True, hypervisor=None, vendor="Some Cloud", product="Some Machine"),
+    virtualisation=Virtualisation(
+        guest=True, hypervisor=None, vendor="Some Cloud", product="Some Machine", container=None
+    ),
     kernel="6.18.1",
     kernel_build="#1 SMP PREEMPT_DYNAMIC",
     clock_source="tsc",

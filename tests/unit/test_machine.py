@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from containernet_env.base import assets
-from containernet_env.results.provenance import Virtualisation
 from containernet_env.runs import machine, version
 
 
@@ -33,7 +32,8 @@ def test_a_virtual_machine_is_told_by_the_cpu_and_the_firmware(tmp_path: Path) -
         },
     )
     found = machine.virtualisation(root)
-    assert found == Virtualisation(guest=True, hypervisor=None, vendor="Some Cloud", product="Standard PC")
+    wanted = {"guest": True, "hypervisor": None, "vendor": "Some Cloud", "product": "Standard PC", "container": None}
+    assert found.model_dump() == wanted
     assert machine.cpu_model(root) == "Some CPU @ 2.00GHz"
 
 
@@ -47,8 +47,20 @@ def test_xen_is_told_by_its_own_file(tmp_path: Path) -> None:
     assert machine.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
 
 
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({".dockerenv": ""}, "docker"),
+        ({"run/.containerenv": "engine"}, "podman"),
+        ({".dockerenv": "", "run/systemd/container": "systemd-nspawn\n"}, "systemd-nspawn"),
+    ],
+)
+def test_a_container_is_told_by_the_file_that_it_was_given(tmp_path: Path, files: dict[str, str], name: str) -> None:
+    assert machine.virtualisation(tree(tmp_path, files)).container == name
+
+
 def test_what_a_kernel_does_not_tell_is_not_known(tmp_path: Path) -> None:
-    assert machine.virtualisation(tmp_path) == Virtualisation(guest=None, hypervisor=None, vendor=None, product=None)
+    assert set(machine.virtualisation(tmp_path).model_dump().values()) == {None}
     assert machine.memory_available_bytes(tmp_path) is None
     assert machine.cpu_model(tmp_path)
 

@@ -171,7 +171,10 @@ def test_show_tells_what_was_measured_the_proof_and_the_findings(directory: RunD
     assert shown.exit_code == 0
     text = " ".join(shown.output.split())
     for words in (
+        "containernet-env 0.1.0 (commit 012345678901)",
         "3 members and the client",
+        "on 2 cores, Some CPU @ 2.0GHz, 24.0 GiB, a virtual machine (Some Cloud Some Machine)",
+        "Linux 6.18.1, clock tsc, Docker engine 20.10.24 on overlay2, cgroup v1",
         "network as configured: 1 of 2 RTTs proved, worst etcd1-etcd2: 12.003 ms expected, 12.023 ms measured",
         "etcd1-etcd2: the RTT is not proved",
         "w: not run: x",
