@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from containernet_env.base.clock import Moment
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import Plan
+from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.results.provenance import (
     Flags,
     ImageFacts,
@@ -48,7 +49,6 @@ def manifest_of(
     topology, scenarios = (
         InputFile(file=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in inputs_of(plan).items()
     )
-    options = plan.options
     return Manifest(
         run_id=run_id,
         began=began.at,
@@ -60,20 +60,20 @@ def manifest_of(
             "etcd": ImageFacts(tag=tags.etcd, digest=images.digest(tags.etcd)),
             "benchmark": ImageFacts(tag=tags.benchmark, digest=images.digest(tags.benchmark)),
         },
-        flags=Flags(
-            links=options.links,
-            switches=options.switches,
-            engine=options.engine,
-            congestion_control=options.tcp_congestion_control,
-            repeat=options.repeat,
-            rtt_tolerance=ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio),
-            port=port,
-        ),
+        flags=_flags(plan.options, tolerance, port),
         inputs=Inputs(topology=topology, scenarios=scenarios),
         config_hash=config_hash(plan),
         plan=plan_values(plan),
         repeats=repeats,
     )
+
+
+def _flags(options: PlanOptions, tolerance: Tolerance, port: int) -> Flags:
+    """The options by the names that callers give them (``RunChoices``), and what `measure` takes beside them."""
+    held = {**asdict(options), "congestion_control": options.tcp_congestion_control}
+    named = {name: value for name, value in held.items() if name in Flags.model_fields}
+    rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
+    return Flags(**named, rtt_tolerance=rtt_tolerance, port=port)
 
 
 def program_facts() -> ProgramFacts:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from containernet_env.base import sources
 from containernet_env.base.clock import Moment
@@ -120,14 +121,8 @@ def _plan(run: Path, was: Manifest) -> Plan:
             f"{len(listed) if isinstance(listed, list) else 'no'} scenarios, and {SCENARIOS_INPUT} "
             f"{len(scenario_set.scenarios)}\n  It was changed since the run wrote it."
         )
-    choices: RunChoices = {
-        "links": flags.links,
-        "switches": flags.switches,
-        "engine": flags.engine,
-        "congestion_control": flags.congestion_control,
-        "repeat": flags.repeat,
-    }
-    return prepare(config, scenario_set, **choices)
+    named = {name: value for name, value in flags.model_dump().items() if name in RunChoices.__optional_keys__}
+    return prepare(config, scenario_set, **cast(RunChoices, named))
 
 
 def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
