@@ -79,41 +79,6 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def _program(program: Mapping[str, Any]) -> str:
-    commit = program["commit"]
-    changed = ", with changes" if program["dirty"] else ""
-    return f"{program['version']} ({f'commit {commit[:12]}' if commit else 'unknown commit'}{changed})"
-
-
-def _machine(machine: Mapping[str, Any]) -> list[str]:
-    below = machine["virtualisation"]
-    kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
-    name = " ".join(filter(None, (below["vendor"], below["product"])))
-    kind += f" in a container ({below['container']})" if below["container"] else ""
-    return [
-        f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
-        f"{kind}{f' ({name})' if name else ''}",
-        f"Linux {machine['kernel']}, clock {machine['clock_source']}, Docker engine {machine['engine']} on "
-        f"{machine['storage_driver']}, cgroup v{machine['cgroup_version']}",
-    ]
-
-
-def _files(checked: Checked | None) -> Text:
-    if checked is None:
-        return Text("files: no checksums: the run goes on, or was killed", style="yellow")
-    added = [item.name for item in checked.changed if item.how == "added"]
-    others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
-    beside = f"; added since: {_some(added)}" if added else ""
-    if others:
-        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
-    return Text(f"files: {checked.files}, all as the run left them{beside}")
-
-
-def _some(names: list[str]) -> str:
-    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
-    return ", ".join([*names[:_NAMED_FILES], *more])
-
-
 def _proof(proof: Mapping[str, Any]) -> list[str]:
     measured = [pair for pair in proof["pairs"] if pair["measured_ns"] is not None]
     words = "as configured" if proof["passed"] else "NOT as configured"
@@ -163,3 +128,38 @@ def _findings(scenarios: Any) -> list[Text]:
 def _events(events: Any) -> list[str]:
     start_ns = events[0]["at_ns"]
     return [f"{(event['at_ns'] - start_ns) / 1e9:9.3f} s  {event['kind']:<16} {event['text']}" for event in events]
+
+
+def _program(program: Mapping[str, Any]) -> str:
+    commit = program["commit"]
+    changed = ", with changes" if program["dirty"] else ""
+    return f"{program['version']} ({f'commit {commit[:12]}' if commit else 'unknown commit'}{changed})"
+
+
+def _machine(machine: Mapping[str, Any]) -> list[str]:
+    below = machine["virtualisation"]
+    kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
+    name = " ".join(filter(None, (below["vendor"], below["product"])))
+    kind += f" in a container ({below['container']})" if below["container"] else ""
+    return [
+        f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
+        f"{kind}{f' ({name})' if name else ''}",
+        f"Linux {machine['kernel']}, clock {machine['clock_source']}, Docker engine {machine['engine']} on "
+        f"{machine['storage_driver']}, cgroup v{machine['cgroup_version']}",
+    ]
+
+
+def _files(checked: Checked | None) -> Text:
+    if checked is None:
+        return Text("files: no checksums: the run goes on, or was killed", style="yellow")
+    added = [item.name for item in checked.changed if item.how == "added"]
+    others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
+    beside = f"; added since: {_some(added)}" if added else ""
+    if others:
+        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
+    return Text(f"files: {checked.files}, all as the run left them{beside}")
+
+
+def _some(names: list[str]) -> str:
+    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
+    return ", ".join([*names[:_NAMED_FILES], *more])

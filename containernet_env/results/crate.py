@@ -34,7 +34,7 @@ from containernet_env.results.run_directory import (
     ReadRun,
 )
 from containernet_env.results.run_files import FILES, Manifest, json_schema
-from containernet_env.results.whole_lines import reason, remedy, write_all
+from containernet_env.results.whole_lines import reason, remedy
 
 METADATA, ROWS, ROWS_SCHEMA = "ro-crate-metadata.json", "rows.csv", "rows.csv-metadata.json"
 _SCHEMA = "schemas/run-{}.schema.json"
@@ -259,12 +259,12 @@ def _write(crate: Any, file: Path) -> None:
     partial = file.with_name(f"{file.name}{PARTIAL}")
     refused: OSError | None = None
     try:
-        with partial.open("wb", buffering=0) as target:
+        with partial.open("wb") as target:
             for part in crate.stream_zip(chunk_size=1 << 16):
                 # Read to its end all the same: an archive that the library has to break off complains when it goes.
                 if refused is None:
                     try:
-                        write_all(target.fileno(), part)
+                        target.write(part)
                     except OSError as error:
                         refused = error
         if refused is not None:

@@ -69,18 +69,13 @@ def append_whole(fd: int, data: bytes) -> None:
     if size and os.pread(fd, 1, size - 1) != b"\n":
         data = b"\n" + data
     try:
-        write_all(fd, data)
+        while data:
+            data = data[os.write(fd, data) :]
         os.fsync(fd)
     except BaseException:
         with suppress(OSError):
             os.ftruncate(fd, size)
         raise
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of it, however much the kernel takes at a time. Raises OSError."""
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 def content_of(fd: int) -> bytes:

@@ -123,6 +123,7 @@ class _Run:
         self._keeper = Keeper(results, RunDirectory(results.path, self._run_id), progress)
         progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
         self._caller = (command, repeats)
+        self._manifest: Manifest
         self._matrix: Matrix | None = None
         self._facts = RunFacts(plan.config, self._run_id)
         self._labs = 0
@@ -138,7 +139,7 @@ class _Run:
         command, repeats = self._caller
         for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
             self._progress.note(note)
-        manifest = manifest_of(
+        self._manifest = manifest_of(
             self._plan,
             images,
             tolerance,
@@ -148,7 +149,7 @@ class _Run:
             command=command,
             repeats=repeats,
         )
-        self._keeper.manifest(manifest, inputs_of(self._plan))
+        self._keeper.manifest(self._manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
         self._labs = labs.others_up()
         if self._labs:
@@ -169,7 +170,7 @@ class _Run:
                 self._stop.check()
                 testbed.up()
                 with testbed.told_why():
-                    self._describe(testbed, manifest)
+                    self._describe(testbed)
                 self._event("matrix_began", f"{len(self._plan.scenarios)} scenarios")
                 plan = self._plan
                 self._matrix = Matrix(
@@ -184,16 +185,18 @@ class _Run:
         kept = self._keeper
         return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
 
-    def _describe(self, testbed: Testbed, manifest: Manifest) -> None:
+    def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
         plan, leader, store_version = self._plan, testbed.leader_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
-        brought_up = {
-            "links": testbed.link_facts(),
-            "hosts": testbed.host_facts(),
-            "store": StoreFacts(kind=plan.store.name, version=store_version, leader_at_start=leader),
-        }
-        self._keeper.manifest(manifest.model_copy(update=brought_up))
+        self._manifest = self._manifest.model_copy(
+            update={
+                "links": testbed.link_facts(),
+                "hosts": testbed.host_facts(),
+                "store": StoreFacts(kind=plan.store.name, version=store_version, leader_at_start=leader),
+            }
+        )
+        self._keeper.manifest(self._manifest)
         self._facts = RunFacts(
             config=plan.config,
             run_id=self._run_id,
@@ -206,9 +209,9 @@ class _Run:
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
-            config_hash=manifest.config_hash,
+            config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
-            cpu_model=manifest.machine.cpu_model,
+            cpu_model=self._manifest.machine.cpu_model,
             labs=self._labs,
         )
 
