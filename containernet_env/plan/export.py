@@ -19,12 +19,8 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "scenario_file": plan.scenario_set
         and {"path": str(plan.scenario_set.path), "sha256": plan.scenario_set.sha256},
         "subnet": str(plan.config.subnet),
-        "engine": plan.options.engine,
-        "links_choice": plan.options.links,
         "links_by": plan.links_by,
         "links_by_reason": plan.links_by_reason,
-        "switches_choice": plan.options.switches,
-        "machine_cores": plan.options.machine_cores,
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
         "links": [link_values(link) for link in plan.links],

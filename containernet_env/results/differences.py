@@ -25,7 +25,7 @@ _SHOWN_PARTS = 20
 # What the kernel keeps for itself differs from boot to boot; the machine is the same.
 _MEMORY_RATIO = 0.01
 # Of the plan: which run it is, where its files came from, and what follows from values that are compared themselves.
-_NOT_COMPARED = frozenset({"run_id", "config", "scenario_file", "machine_cores", "estimated_s", "notes"})
+_NOT_COMPARED = frozenset({"run_id", "config", "scenario_file", "estimated_s", "notes"})
 
 
 def _nearly(was: Any, now: Any) -> bool:
