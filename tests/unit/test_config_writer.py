@@ -72,6 +72,87 @@ def test_any_scenarios_come_back(tmp_path_factory, value):
     assert scenarios_again(folder, found) == found
 
 
+RICH_TOPOLOGY = {
+    "subnet": "10.0.0.0/16",
+    "nodes": [
+        {
+            "name": "a",
+            "ip": "10.0.0.1",
+            "mem": "512m",
+            "cpus": 0.5,
+            "link": {
+                "to_switch": {
+                    "delay": "3ms",
+                    "bandwidth": 10,
+                    "jitter": {"distribution": "normal", "value": "500us", "reorder": True},
+                    "loss": {
+                        "model": "gilbert-elliott",
+                        "good_to_bad_ratio": 0.01,
+                        "bad_to_good_ratio": 0.5,
+                        "good_loss_ratio": 0.001,
+                        "bad_loss_ratio": 0.9,
+                    },
+                    "queue": "64k",
+                    "seed": 7,
+                },
+                "from_switch": {"delay": "1ms", "bandwidth": 5, "loss": 0.01},
+            },
+        }
+    ],
+    "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
+    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs"},
+}
+RICH_SCENARIOS = {
+    "dataset": {"keySize": 9, "valSize": 10, "keys": 1000, "keyPrefix": "data/"},
+    "scenarios": [
+        writes(
+            load={"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"},
+            keys="zipfian",
+            zipfExponent=1.2,
+            keySpace=100,
+        ),
+        reads(
+            load={"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s"},
+            span={"from": "data/0", "to": "data/z"},
+            keysOnly=True,
+        ),
+        reads(prefix="data/0", limit=3, countOnly=True, verify=False),
+        mixed(spanKeys=2),
+        txns(),
+    ],
+}
+
+
+def keys_in(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_in, value.values()))
+    return set().union(*map(keys_in, value)) if isinstance(value, list) else set()
+
+
+def keys_of(kind: str) -> set[str]:
+    """Every key that such files may have."""
+    schema = SCHEMAS[kind].schema
+    models = [schema, *schema["$defs"].values()]
+    return set().union(*(model.get("properties", {}) for model in models))
+
+
+def test_every_key_of_a_topology_is_written(tmp_path):
+    """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
+    (tmp_path / "first.json").write_text(json.dumps(RICH_TOPOLOGY))
+    config = load_config(tmp_path / "first.json")
+    # Said in the link, and the file that the scenarios came from.
+    assert keys_of("config") - keys_in(json.loads(topology_text(config))) == {"link_delay", "scenarios"}
+    assert config_again(tmp_path, config) == config
+
+
+def test_every_key_of_a_scenario_file_is_written(tmp_path):
+    (tmp_path / "first.json").write_text(json.dumps(RICH_SCENARIOS))
+    found = load_scenarios(tmp_path / "first.json")
+    written = json.loads(scenarios_text(found.dataset, found.scenarios))
+    assert keys_of("scenarios") - keys_in(written) == set()
+    assert scenarios_again(tmp_path, found) == found
+
+
 SPANS = [
     {},
     {"spanKeys": [1, 100], "limit": 3},
