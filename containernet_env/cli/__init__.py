@@ -33,6 +33,8 @@ COMMANDS = {
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
+    "rerun": "Repeat a run from its run directory, where nothing that matters differs.",
+    "export": "Write a run as an RO-Crate: one zip that explains itself to others.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
     "schema": "Print the JSON Schema of topology or scenario files.",
@@ -46,6 +48,8 @@ EXAMPLES = {
     "shell": "shell configs/3node-3ms.json",
     "results": "results results/mine.csv",
     "show": "show results/mine.csv",
+    "rerun": "rerun results/mine.csv",
+    "export": "export results/mine.csv run.zip",
 }
 
 

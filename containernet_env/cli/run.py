@@ -18,6 +18,8 @@ from containernet_env.cli.signals import StopSignals
 if TYPE_CHECKING:
     from containernet_env.fidelity.rtt import Tolerance
     from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.plan.plan import Plan
+    from containernet_env.results.provenance import Repeats
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -119,6 +121,23 @@ def command(
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
+    return carried_out(plan, out, rtt_tolerance, port, console, began, strict=strict)
+
+
+def carried_out(
+    plan: Plan,
+    out: Path,
+    tolerance: Tolerance,
+    port: int,
+    console: Console,
+    began: float,
+    repeats: Repeats | None = None,
+    strict: bool = False,
+) -> int:
+    """Carry a plan out in front of the user, who called at ``began`` (monotonic, s); the exit status.
+
+    ``strict``: it is 1 also where a row is not certainly valid.
+    """
     from containernet_env.runs.measure import carry_out
 
     progress = TerminalProgress(console)
@@ -127,7 +146,7 @@ def command(
         StopSignals(on_ignored=lambda _: console.print("  already tearing down, a moment please")) as stop,
     ):
         try:
-            result = carry_out(plan, out, tolerance=rtt_tolerance, port=port, progress=progress, stop=stop)
+            result = carry_out(plan, out, tolerance=tolerance, port=port, progress=progress, stop=stop, repeats=repeats)
         finally:
             progress.close()
     console.print()

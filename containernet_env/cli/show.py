@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -14,12 +14,18 @@ from rich.text import Text
 
 from containernet_env.cli.progress import WIDE, milliseconds_text, name_text, rate_text, seconds_text
 
+if TYPE_CHECKING:
+    from containernet_env.results.checksums import Checked
+
+_NAMED_FILES = 10
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--events", is_flag=True, help="Show what happened when, too.")
 def command(run: Path, events: bool) -> None:
-    """Show RUN: what was measured on what, the network's proof, every scenario and its findings.
+    """Show RUN: what was measured on what, the network's proof, every scenario and its findings, and whether its files
+    are as the run left them.
 
     RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is shown.
     """
@@ -48,17 +54,21 @@ def command(run: Path, events: bool) -> None:
         console.print(f"{found.torn} lines were cut short: the run was killed while it wrote them", style="yellow")
     logs = ", ".join(path.name for path in found.logs) or "none"
     console.print(f"logs: {logs}", soft_wrap=True)
+    console.print(_files(found.checked), soft_wrap=True)
 
 
 def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     if manifest is None:
         return ["manifest.json is missing: the run ended before it was written"]
-    plan, machine, links, store = (manifest[name] for name in ("plan", "machine", "links", "store"))
+    plan, links, store, repeats = (manifest[name] for name in ("plan", "links", "store", "repeats"))
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
     lines = [
-        f"began {manifest['began']}, containernet-env {manifest['program'].get('version')}",
+        f"began {manifest['began']}, containernet-env {_program(manifest['program'])}",
         f"{plan['config']['path']}: {len(members)} members and the client, config {manifest['config_hash']}",
     ]
+    if repeats:
+        differing = ", ".join(item["name"] for item in repeats["differences"] if item["matters"])
+        lines.append(f"repeats {repeats['run_id']}, {f'with other {differing}' if differing else 'on equal terms'}")
     if store:
         lines.append(f"{store['kind']} {store['version']}, leader at the start {store['leader_at_start']}")
     if len(clusters := manifest.get("clusters", ())) > 1:
@@ -66,9 +76,8 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
         lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")
     if links:
         lines.append(f"links by {links['links']}, hosts by {links['network']} ({links['network_version']})")
-    if machine:
-        lines.append(f"on {machine['cores']} cores, {machine['cpu_model']}, Linux {machine['kernel']}")
-    else:
+    lines += _machine(manifest["machine"])
+    if not links:
         lines.append("nothing was brought up as a whole: see events.jsonl and logs")
     return lines
 
@@ -122,3 +131,38 @@ def _findings(scenarios: Any) -> list[Text]:
 def _events(events: Any) -> list[str]:
     start_ns = events[0]["at_ns"]
     return [f"{(event['at_ns'] - start_ns) / 1e9:9.3f} s  {event['kind']:<16} {event['text']}" for event in events]
+
+
+def _program(program: Mapping[str, Any]) -> str:
+    commit = program["commit"]
+    changed = ", with changes" if program["dirty"] else ""
+    return f"{program['version']} ({f'commit {commit[:12]}' if commit else 'unknown commit'}{changed})"
+
+
+def _machine(machine: Mapping[str, Any]) -> list[str]:
+    below = machine["virtualisation"]
+    kind = "a virtual machine" if below["guest"] or below["hypervisor"] else "no hypervisor told"
+    name = " ".join(filter(None, (below["vendor"], below["product"])))
+    kind += f" in a container ({below['container']})" if below["container"] else ""
+    return [
+        f"on {machine['cores']} cores, {machine['cpu_model']}, {machine['memory_bytes'] / (1 << 30):.1f} GiB, "
+        f"{kind}{f' ({name})' if name else ''}",
+        f"Linux {machine['kernel']}, clock {machine['clock_source']}, Docker engine {machine['engine']} on "
+        f"{machine['storage_driver']}, cgroup v{machine['cgroup_version']}",
+    ]
+
+
+def _files(checked: Checked | None) -> Text:
+    if checked is None:
+        return Text("files: no checksums: the run goes on, or was killed", style="yellow")
+    added = [item.name for item in checked.changed if item.how == "added"]
+    others = [f"{item.name} ({item.how})" for item in checked.changed if item.how != "added"]
+    beside = f"; added since: {_some(added)}" if added else ""
+    if others:
+        return Text(f"files: NOT as the run left them: {_some(others)}{beside}", style="red")
+    return Text(f"files: {checked.files}, all as the run left them{beside}")
+
+
+def _some(names: list[str]) -> str:
+    more = [f"{len(names) - _NAMED_FILES} more"] if len(names) > _NAMED_FILES else []
+    return ", ".join([*names[:_NAMED_FILES], *more])

@@ -245,6 +245,11 @@ def render(value: object) -> str:
     return printable if len(printable) <= _GOT_CHARACTERS else printable[: _GOT_CHARACTERS - 3] + "..."
 
 
+def json_text(value: object) -> str:
+    """A value as JSON, on one line: what a `Document` holds, of which numbers come out exactly as they are."""
+    return "".join(_tokens(value))
+
+
 def value_at(value: Any, location: Location) -> Any:
     """The value at a location of a document; ``KeyError`` when nothing stands there."""
     for step in location:

@@ -128,7 +128,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
     if isinstance(block, RawWrite):
         for load, data, target, order in product(loads, block.data, block.target, block.keys):
             exponent = _exponent(block, order)
-            space = f"of{block.key_space}" if block.key_space is not None else ""
+            space = f"of{block.key_space}" if block.key_space not in (None, load.total) else ""
             parts = [
                 "write",
                 target,

@@ -7,10 +7,12 @@ import importlib
 from containernet_env.base import system_path
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.containernet.testbed_network import TestbedNetwork
+from containernet_env.hosts import engine
 from containernet_env.model.choices import SwitchKind
 from containernet_env.model.containernet_rules import needs_netem
-from containernet_env.network.select import choose_switches, kernel_has_netem
+from containernet_env.network.select import choose, choose_switches, kernel_has_netem
 from containernet_env.plan.plan import Plan
+from containernet_env.results.provenance import LinkFacts
 
 GUIDE = "docs/containernet.md#on-the-original-containernet"
 """Where it is said how to install the original, with the commands."""
@@ -37,6 +39,38 @@ def create(plan: Plan) -> TestbedNetwork:
         run_id=plan.run_id,
         emulator_core=options.links_cpu,
         controller=None,
+    )
+
+
+def foreseen(plan: Plan) -> LinkFacts:
+    """What ``create`` would make hosts and links by, as the manifest of a run says it; needs root.
+
+    Raises ``MissingRequirementError`` where the machine cannot have what the plan asks for.
+    """
+    if plan.options.engine == "containernet":
+        require(plan)
+        from containernet_env.containernet.original.network import OriginalNetwork, commit
+
+        return LinkFacts(
+            network=OriginalNetwork.backend_name,
+            network_version=OriginalNetwork.backend_version,
+            network_commit=commit(),
+            docker_sdk=engine.SDK_VERSION,
+            links=OriginalNetwork.links_kind,
+            switches=_switches(plan),
+            link_emulator=None,
+        )
+    from containernet_env.containernet.builtin import BuiltinNetwork
+
+    links = choose(plan.links_by)
+    return LinkFacts(
+        network=BuiltinNetwork.backend_name,
+        network_version=BuiltinNetwork.backend_version,
+        network_commit=BuiltinNetwork.backend_commit,
+        docker_sdk=engine.SDK_VERSION,
+        links=links,
+        switches=choose_switches(plan.options.switches, links),
+        link_emulator=None,
     )
 
 

@@ -246,6 +246,22 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     """
     import pandas
 
+    header, rows = _whole_rows(path, note)
+    return typed(pandas.DataFrame(rows, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
+
+
+def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[bytes]]:
+    """The columns of a results file, and the lines of one run in it: the header, then its rows; see ``load``.
+
+    In the seed's form no row says which run it is of.
+    """
+    header, rows = _whole_rows(path, note)
+    found = [row for row in rows if dict(zip(header, row, strict=True)).get("RunId") == run_id]
+    return header, [_line(row) for row in (header, *found)]
+
+
+def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """The header and the rows, as text; see ``load``."""
     if path.is_char_device():
         raise UsageError(f"cannot read {path}: it is a device, which may have no end")
     try:
@@ -270,7 +286,7 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
             note(f"{path}, line {number} is left out: {why}")
     if torn > _TOLD_LINES:
         note(f"{path}: {torn - _TOLD_LINES:,} more lines are left out for such reasons")
-    return typed(pandas.DataFrame(whole, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
+    return header, whole
 
 
 def frame_of(rows: Sequence[Mapping[str, str]]) -> pandas.DataFrame:

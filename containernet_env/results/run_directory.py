@@ -24,6 +24,7 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.usage import Consumers, Consumption
+from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
 from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
 from containernet_env.results.run_shown import SHOWN
@@ -38,6 +39,7 @@ MANIFEST, NETWORK, SCENARIOS, EVENTS, USAGE, LOGS, PROFILES = (
     "logs",
     "profiles",
 )
+TOPOLOGY_INPUT, SCENARIOS_INPUT = "inputs/topology.json", "inputs/scenarios.json"
 LOG_MAX_BYTES = 1_000_000
 """How many bytes are kept of the end of each log."""
 _REMEDY = "It was changed since the run wrote it: move it away, and the rest of the run is shown."
@@ -51,6 +53,19 @@ def runs_folder(results: Path) -> Path:
     return results.with_suffix(".runs") if results.suffix == ".csv" else results.parent / f"{results.name}-runs"
 
 
+def results_file_of(place: Path, run: Path) -> Path | None:
+    """The results file of a run directory that was found by `find_run`: what was named, or what it lies beside.
+
+    The latter is what `runs_folder` made of it, the other way round.
+    """
+    if place != run and not place.is_dir():
+        return place
+    folder = run.absolute().parent
+    if folder.suffix == ".runs":
+        return folder.with_suffix(".csv")
+    return folder.with_name(name) if (name := folder.name.removesuffix("-runs")) != folder.name and name else None
+
+
 class RunDirectory:
     """Written while the run goes on; may be used from several threads.
 
@@ -61,7 +76,7 @@ class RunDirectory:
     def __init__(self, results: Path, run_id: str) -> None:
         self.path = runs_folder(results) / run_id
         self.run_id = run_id
-        self._wholes: dict[str, RunFile] = {}
+        self._wholes: dict[str, RunFile | str] = {}
         self._outcomes: list[ScenarioOutcome] = []
         self._events: list[EventLine] = []
         # How many of them are in their file.
@@ -76,6 +91,10 @@ class RunDirectory:
     def write_manifest(self, manifest: Manifest) -> None:
         """Write or replace manifest.json."""
         self._replace(MANIFEST, manifest)
+
+    def write_input(self, name: str, text: str) -> None:
+        """Write one of the files that the run was read from."""
+        self._replace(name, text)
 
     def add_proof(self, proof: Proof) -> None:
         """Add a proof of the network to network.json."""
@@ -132,14 +151,18 @@ class RunDirectory:
         path.write_bytes(content)
         give_to_caller(path)
 
-    def _replace(self, name: str, content: RunFile) -> None:
+    def seal(self) -> None:
+        """Write the checksums of all files, last of all; a line that comes later has them written again."""
+        self._replace(CHECKSUMS, checksums_of(self.path))
+
+    def _replace(self, name: str, content: RunFile | str) -> None:
         self._wholes[name] = content
-        make_folders(self.path)
         path = self.path / name
-        partial = path.with_suffix(".part")
+        make_folders(path.parent)
+        partial = path.with_suffix(PARTIAL)
         try:
             with partial.open("w", encoding="utf-8") as file:
-                file.write(_indented(content))
+                file.write(content if isinstance(content, str) else _indented(content))
                 file.flush()
                 os.fsync(file.fileno())
             give_to_caller(partial)
@@ -165,6 +188,8 @@ class RunDirectory:
                 self._kept[name] += text.count("\n")
             finally:
                 os.close(fd)
+            if CHECKSUMS in self._wholes:
+                self.seal()
 
 
 def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
@@ -215,7 +240,10 @@ def _indented(content: RunFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short."""
+    """A run directory as it was found: what is missing is ``None`` or empty; ``torn`` lines were cut short.
+
+    ``checked`` is what its checksums say, ``None`` where it has none.
+    """
 
     path: Path
     manifest: Mapping[str, Any] | None
@@ -224,6 +252,7 @@ class ReadRun:
     events: Sequence[Mapping[str, Any]]
     logs: Sequence[Path]
     torn: int
+    checked: Checked | None
 
 
 def find_run(place: Path) -> Path:
@@ -252,7 +281,17 @@ def read_run(path: Path) -> ReadRun:
     events, torn_events = _read_lines(path / EVENTS, EventLine)
     manifest, network = _read(path / MANIFEST, Manifest), _read(path / NETWORK, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
-    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events)
+    try:
+        checked = check(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events, checked)
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest of a run directory; ``None`` where it has none. Raises ``UsageError`` as `read_run` does."""
+    value = _read(path / MANIFEST, Manifest)
+    return None if value is None else Manifest.model_validate(value)
 
 
 def _is_run(path: Path) -> bool:

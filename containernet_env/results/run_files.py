@@ -12,6 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Consumption, Usage
+from containernet_env.results.provenance import (
+    Flags,
+    ImageFacts,
+    Inputs,
+    LinkFacts,
+    MachineFacts,
+    ProgramFacts,
+    Repeats,
+    StoreFacts,
+)
 
 
 class RunFile(BaseModel):
@@ -50,20 +60,20 @@ class Manifest(RunFile):
     run_id: str
     began: str = Field(description="when the run began, UTC, ISO 8601")
     began_ns: int = Field(description="the same moment on the monotonic clock, ns")
-    program: dict[str, Any] = Field(description="version and commit of containernet-env")
-    command: list[str] = Field(description="the command line, or the caller")
+    command: list[str] = Field(description="the command line, or the caller's")
+    program: ProgramFacts
+    machine: MachineFacts
+    images: dict[str, ImageFacts] = Field(description="by the role of the hosts")
+    flags: Flags
+    inputs: Inputs
     config_hash: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     plan: dict[str, Any] = Field(description="the resolved plan, as `run --dry-run` works it out")
-    machine: dict[str, Any] = Field(default_factory=dict, description="kernel, cores, CPU model, Docker engine")
-    images: dict[str, str] = Field(default_factory=dict, description="image of each role")
-    links: dict[str, Any] = Field(
-        default_factory=dict,
-        description="what makes hosts and links: kind, versions, commit, and what it said of itself at its start",
-    )
+    repeats: Repeats | None = Field(default=None, description="the run that `rerun` repeats here")
+    links: LinkFacts | None = Field(default=None, description="known when the testbed is up, as what follows")
     hosts: dict[str, Any] = Field(
         default_factory=dict, description="limits and TCP settings, read back from each host, by its name"
     )
-    store: dict[str, Any] = Field(default_factory=dict, description="kind, version, leader at the start")
+    store: StoreFacts | None = None
     clusters: list[ClusterRecord] = Field(default_factory=list, description="every cluster that was brought up")
 
 

@@ -1,14 +1,14 @@
 """What has to be in the files of a run directory so that the run can be shown: they may have been edited since.
 
-The forms that a run writes (``run_files``) leave the inside of plan, machine and results open; here is what of it is
-read. Keys that are not read are of no concern.
+The forms that a run writes (``run_files``) leave the inside of plan and results open; here is what of it is read. Keys
+that are not read are of no concern.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, RunFile, ScenarioLine
 
@@ -20,12 +20,11 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
 
-class _Program(_Part):
-    version: str | None = None
+class SourceFile(_Part):
+    """A file of the user's."""
 
-
-class _File(_Part):
     path: str
+    sha256: str
 
 
 class _Host(_Part):
@@ -33,51 +32,15 @@ class _Host(_Part):
 
 
 class _Plan(_Part):
-    config: _File
+    config: SourceFile
+    scenario_file: SourceFile | None
     hosts: list[_Host]
-
-
-class _Machine(_Part):
-    cores: int | None
-    cpu_model: str | None
-    kernel: str
-
-
-class _Links(_Part):
-    links: str
-    network: str
-    network_version: str | None
-
-
-class _Store(_Part):
-    kind: str
-    version: str
-    leader_at_start: str | None
-
-
-class _Cluster(_Part):
-    leader_at_start: str | None
-
-
-def _or_none(value: object) -> object:
-    """An object without keys is what a run writes that was not brought up."""
-    return None if value == {} else value
-
-
-_ABSENT = BeforeValidator(_or_none)
 
 
 class ShownManifest(_Part):
     """manifest.json."""
 
-    began: str
-    program: _Program
-    config_hash: str
     plan: _Plan
-    machine: Annotated[_Machine | None, _ABSENT]
-    links: Annotated[_Links | None, _ABSENT]
-    store: Annotated[_Store | None, _ABSENT]
-    clusters: list[_Cluster] = []
 
 
 class _Pair(_Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from containernet_env.base.errors import RunError, text_of
@@ -57,9 +57,11 @@ class Keeper:
             self._progress.scenario_ended(outcome)
         return self._refused.reason if self._refused is not None else None
 
-    def manifest(self, manifest: Manifest) -> None:
-        """See ``RunDirectory``."""
+    def manifest(self, manifest: Manifest, inputs: Mapping[str, str] | None = None) -> None:
+        """See ``RunDirectory``; ``inputs`` are the files that the manifest names, by their names."""
         self._record(lambda: self.directory.write_manifest(manifest))
+        for name, text in (inputs or {}).items():
+            self._record(partial(self.directory.write_input, name, text))
 
     def proof(self, proof: Proof) -> None:
         """See ``RunDirectory``."""
@@ -85,6 +87,10 @@ class Keeper:
                 self._record(partial(self.directory.write_log, name, text))
 
         self._record(keep)
+
+    def seal(self) -> None:
+        """See ``RunDirectory``; the last that is written."""
+        self._record(self.directory.seal)
 
     def settle(self, error: BaseException | None) -> None:
         """At the end, after the tear-down, try once more what was refused, and say where the rows are.

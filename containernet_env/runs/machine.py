@@ -4,31 +4,106 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
-from typing import Any
 
+from containernet_env.base import system_path
 from containernet_env.hosts import engine
+from containernet_env.results.provenance import MachineFacts, Virtualisation
+
+_ROOT = Path("/")
+_TIMEOUT_S = 10.0
 
 
-def cpu_model() -> str:
+def cpu_model(root: Path = _ROOT) -> str:
     """The processor's name as the kernel has it; the architecture where it has none."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return _cpu(root).get("model name") or platform.machine()
 
 
-def facts() -> dict[str, Any]:
-    """Kernel, cores, CPU model, and the Docker engine, as JSON values. Raises what asking the engine raises."""
+def facts() -> MachineFacts:
+    """The machine, its kernel and its Docker engine, now. Raises what asking the engine raises."""
     info = engine.facts()
-    return {
-        "kernel": platform.release(),
-        "cores": os.cpu_count(),
-        "cpu_model": cpu_model(),
-        "engine": info.get("ServerVersion"),
-        "cgroup_driver": info.get("CgroupDriver"),
-        "cgroup_version": info.get("CgroupVersion"),
-        "storage_driver": info.get("Driver"),
-    }
+    return MachineFacts(
+        cpu_model=cpu_model(),
+        cores=os.cpu_count() or 1,
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        architecture=platform.machine(),
+        virtualisation=virtualisation(),
+        kernel=platform.release(),
+        kernel_build=platform.version(),
+        clock_source=_line("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        congestion_control=_line("proc/sys/net/ipv4/tcp_congestion_control"),
+        engine=info.get("ServerVersion"),
+        storage_driver=info.get("Driver"),
+        cgroup_driver=info.get("CgroupDriver"),
+        cgroup_version=info.get("CgroupVersion"),
+        iproute2=_iproute2(),
+        load_average=[round(load, 2) for load in os.getloadavg()],
+        memory_available_bytes=memory_available_bytes(),
+    )
+
+
+def virtualisation(root: Path = _ROOT) -> Virtualisation:
+    """What the kernel tells of a hypervisor, from the places where systemd-detect-virt looks; no program is run."""
+    flags = _cpu(root).get("flags")
+    return Virtualisation(
+        guest=None if flags is None else "hypervisor" in flags.split(),
+        hypervisor=_line("sys/hypervisor/type", root),
+        vendor=_line("sys/class/dmi/id/sys_vendor", root),
+        product=_line("sys/class/dmi/id/product_name", root),
+        container=_container(root),
+    )
+
+
+def _container(root: Path) -> str | None:
+    """By the files that managers of containers leave in them, as systemd's detect_container looks for them."""
+    marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
+    found = [name for name, mark in marks.items() if (root / mark).exists()]
+    return _line("run/systemd/container", root) or next(iter(found), None)
+
+
+def memory_available_bytes(root: Path = _ROOT) -> int | None:
+    """What programs can have without swapping; None where the kernel does not tell."""
+    for line in _text("proc/meminfo", root).splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return int(value.split()[0]) << 10  # in kB, which are KiB (Documentation/filesystems/proc.rst)
+    return None
+
+
+def _cpu(root: Path) -> dict[str, str]:
+    """What /proc/cpuinfo says of the first processor."""
+    first, _, _ = _text("proc/cpuinfo", root).partition("\n\n")
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _text(name: str, root: Path = _ROOT) -> str:
+    try:
+        return (root / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _line(name: str, root: Path = _ROOT) -> str | None:
+    return " ".join(_text(name, root).split()) or None
+
+
+def _iproute2() -> str | None:
+    """What `ip` says of its version, such as "iproute2-6.1.0"."""
+    program = system_path.find("ip")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "-V"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=system_path.environment(),
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return next((word.strip(",") for word in done.stdout.split() if word.startswith("iproute2")), None)

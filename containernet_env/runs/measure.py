@@ -24,18 +24,18 @@ from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results.columns import row_of
 from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.provenance import Repeats, StoreFacts
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
 from containernet_env.results.run_result import RunResult
-from containernet_env.runs import clean, labs, machine, preflight, version
+from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.cores import kept_off
 from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.lock import RunLock
+from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import RunChoices, prepare
@@ -70,8 +70,7 @@ def measure(
     ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be carried out,
     and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
-    if not 1 <= port <= 65_535:
-        raise UsageError(f"port={port}; allowed: 1 to 65535")
+    check_port(port)
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
     tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
@@ -87,8 +86,9 @@ def carry_out(
     progress: RunProgress | None = None,
     stop: Stop | None = None,
     command: Sequence[str] | None = None,
+    repeats: Repeats | None = None,
 ) -> RunResult:
-    """Carry a plan out. ``command`` is what the manifest says of the caller. See ``measure``."""
+    """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``."""
     guarded, stop = Guarded(progress or Silent()), stop or Stop()
     require_root()
     select.require(plan)
@@ -99,7 +99,7 @@ def carry_out(
             for note in results.open().notes:
                 guarded.note(note)
             try:
-                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv))
+                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv), repeats)
                 return run.carry_out()
             finally:
                 results.close()
@@ -119,6 +119,7 @@ class _Run:
         progress: Guarded,
         stop: Stop,
         command: list[str],
+        repeats: Repeats | None,
     ) -> None:
         self._plan = plan
         self._results = results
@@ -128,15 +129,8 @@ class _Run:
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
         self._keeper = Keeper(results, RunDirectory(results.path, self._run_id), progress)
         progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
-        self._manifest = Manifest(
-            run_id=self._run_id,
-            began=self._began.at,
-            began_ns=self._began.at_ns,
-            program={"version": version.version(), "commit": version.commit(), "dirty": version.dirty()},
-            command=command,
-            config_hash=config_hash(plan),
-            plan=plan_values(plan),
-        )
+        self._caller = (command, repeats)
+        self._manifest: Manifest
         self._matrix: Matrix | None = None
         self._clusters: list[ClusterRecord] = []
         self._reason: str | None = None
@@ -151,9 +145,21 @@ class _Run:
         images = ready_images()
         for name in clean.remove_leftovers().removed:
             self._progress.note(f"removed {name}, left behind by a killed run")
-        for note in self._plan.notes:
+        tolerance, port = self._testbed_settings
+        command, repeats = self._caller
+        for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
             self._progress.note(note)
-        self._keeper.manifest(self._manifest)
+        self._manifest = manifest_of(
+            self._plan,
+            images,
+            tolerance,
+            port,
+            run_id=self._run_id,
+            began=self._began,
+            command=command,
+            repeats=repeats,
+        )
+        self._keeper.manifest(self._manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
         self._labs = labs.others_up()
         if self._labs:
@@ -238,15 +244,13 @@ class _Run:
         )
         self._manifest = self._manifest.model_copy(
             update={
-                "machine": machine.facts(),
-                "images": dict(testbed.images),
                 "links": testbed.link_facts(),
                 "hosts": testbed.host_facts(),
-                "store": {
-                    "kind": plan.store.name,
-                    "version": store_version,
-                    "leader_at_start": self._clusters[0].leader_at_start,
-                },
+                "store": StoreFacts(
+                    kind=plan.store.name,
+                    version=store_version,
+                    leader_at_start=self._clusters[0].leader_at_start,
+                ),
                 "clusters": list(self._clusters),
             }
         )
@@ -265,7 +269,7 @@ class _Run:
             realtime=testbed.realtime,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
-            cpu_model=machine.cpu_model(),
+            cpu_model=self._manifest.machine.cpu_model,
             labs=self._labs,
             links_cpu=plan.options.links_cpu,
         )
@@ -316,12 +320,21 @@ class _Run:
             scenarios = sum(outcome.scheduled.attempt == 1 for outcome in outcomes)
             ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
             self._event("run_ended", ended)
-            self._keeper.settle(self._error())
+            try:
+                self._keeper.settle(self._error())
+            finally:
+                self._keeper.seal()
 
 
 def _numbered(logs: Iterable[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:
     """Logs under the names that they have for the cluster of that number; no node's name has a point in it."""
     yield from ((name if number == 1 else f"{name}.{number}", text) for name, text in logs)
+
+
+def check_port(port: int) -> None:
+    """Raises UsageError for what is no port."""
+    if not 1 <= port <= 65_535:
+        raise UsageError(f"port={port}; allowed: 1 to 65535")
 
 
 def require_root() -> None:

@@ -33,6 +33,7 @@ from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
+from containernet_env.results.provenance import LinkFacts
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.progress import OnEvent, ignore_event
@@ -435,17 +436,17 @@ class Testbed:
         links: int | None = self.net.link_backend_facts().get("pid")
         return Pids(members, self.client_host.pid, links, os.getpid())
 
-    def link_facts(self) -> dict[str, Any]:
+    def link_facts(self) -> LinkFacts:
         """What makes hosts and links, with versions, and what the link emulator said of itself at its start."""
-        return {
-            "network": self.net.backend_name,
-            "network_version": self.net.backend_version,
-            "network_commit": self.net.backend_commit,
-            "docker_sdk": engine.SDK_VERSION,
-            "links": self.net.links_kind,
-            "switches": self.net.switches_kind,
-            "link_emulator": dict(self.net.link_backend_facts()) or None,
-        }
+        return LinkFacts(
+            network=self.net.backend_name,
+            network_version=self.net.backend_version,
+            network_commit=self.net.backend_commit,
+            docker_sdk=engine.SDK_VERSION,
+            links=self.net.links_kind,
+            switches=self.net.switches_kind,
+            link_emulator=dict(self.net.link_backend_facts()) or None,
+        )
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """The last lines of every host's first process, by host, and of what carries the links, if it is a program.

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from containernet_env.base import assets, system_path
+from containernet_env.base import assets, sources, system_path
 from containernet_env.base.release import VERSION
 
 # Where a wheel and a source archive have what `described` said of the clone that they were made from.
@@ -43,6 +43,18 @@ def text() -> str:
     """Both as users read them: "0.1.0 (commit 0123456789ab-dirty)", "0.1.0 (unknown commit)"."""
     name = commit_text()
     return f"{version()} (commit {name})" if name else f"{version()} (unknown commit)"
+
+
+@cache
+def source_hash() -> str:
+    """SHA-256 over what the program is made of: two of one hash do the same, whatever their commits are."""
+    python = [
+        path for path in assets.PACKAGE.rglob("*.py") if path.relative_to(assets.PACKAGE).parts[0] != assets.COPIES
+    ]
+    others = [
+        path for folder in assets.FOLDERS if folder != "configs" for path in assets.travelling(assets.ROOT, folder)
+    ]
+    return sources.combine(sources.hash_files(assets.PACKAGE, python), sources.hash_files(assets.ROOT, others))
 
 
 @cache

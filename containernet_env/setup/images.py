@@ -96,6 +96,15 @@ def present() -> set[str]:
     return {tag for row in _labelled() for tag in row.get("RepoTags") or ()}
 
 
+def digest(tag: str) -> str | None:
+    """The id ("sha256:...") of the image with that tag; None where there is none."""
+    with engine.refusals(f"the engine does not describe the image {tag}"):
+        try:
+            return str(engine.client().api.inspect_image(tag)["Id"])
+        except ImageNotFound:
+            return None
+
+
 def _labelled() -> list[dict[str, Any]]:
     with engine.refusals("the engine does not list its images"):
         return list(engine.client().api.images(filters={"label": f"{engine.LABEL}={engine.LABEL_VALUE}"}))

@@ -66,7 +66,7 @@ def test_a_run_says_what_it_ran_on(config: Path, tiny: Path, tmp_path: Path) -> 
     (directory,) = (tmp_path / "out.runs").iterdir()
     manifest = json.loads((directory / "manifest.json").read_text())
     links, held = manifest["links"], manifest["hosts"]["etcd1"]["limits"]
-    assert links["network"] == manifest["plan"]["engine"] == "containernet"
+    assert links["network"] == manifest["flags"]["engine"] == "containernet"
     assert "Mininet" in links["network_version"]
     assert links["network_commit"] == commit_of(Path(mininet.net.__file__).parent)
     assert links["docker_sdk"] == docker.__version__

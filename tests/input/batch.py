@@ -31,10 +31,14 @@ from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.csv_file import ResultsFile, load
+from containernet_env.setup.images import Images
 from tests.input import guard, tables, texts, valid
-from tests.input.run_directories import FILES
+from tests.input.run_directories import CHECKSUMS, FILES, INPUTS
+from tests.unit import manifests
 
 ROOT = Path(__file__).resolve().parents[2]
+_ALL_FILES = (*FILES, *INPUTS, "checksums.sha256")
+_TOPOLOGY_NAME = "2node.json"
 _SHIPPED = ROOT / "configs"
 _REQUEST = json.loads((ROOT / "docs/benchmark-request.schema.json").read_text())
 
@@ -110,6 +114,7 @@ class Kinds:
         self.out = scratch / "out.csv"
         self.run = scratch / "run"
         (self.run / "logs").mkdir(parents=True)
+        (self.run / "inputs").mkdir()
         self.schema = {kind: Draft202012Validator(schema_of(kind)) for kind in ("config", "scenarios")}
         self.good_topology = str(_SHIPPED / "3node-3ms.json")
 
@@ -124,7 +129,7 @@ class Kinds:
             ),
             "valid": (st.tuples(valid.topologies(), valid.scenario_files()), self.valid_files),
             "tables": (tables.tables(), self.a_table),
-            "runs": (st.fixed_dictionaries({}, optional=_run_files()), self.a_run_directory),
+            "runs": (_run_files(), self.a_run_directory),
             "words": (_command_lines(self), self.a_command_line),
         }
 
@@ -225,12 +230,16 @@ class Kinds:
             assert (frame["TestType"].iloc[-1], frame["ClusterSize"].iloc[-1]) == ("mark", 3)
 
     def a_run_directory(self, files: dict[str, bytes]) -> None:
-        """`show` shows it, or names the file in which something is wrong."""
-        for name in FILES:
+        """`show` shows it and `rerun` would repeat it, or they name the file in which something is wrong."""
+        for name in _ALL_FILES:
             (self.run / name).unlink(missing_ok=True)
         for name, content in files.items():
             (self.run / name).write_bytes(content)
         guard.judged(guard.answer("show", str(self.run), "--events"), self.run)
+        again = guard.answer("rerun", str(self.run), str(self.out), "--anyway", "--dry-run")
+        if again.code != 3 or b"containernet" not in files.get("manifest.json", b""):
+            # Values that contradict each other are refused by the name of the first file or of the option.
+            guard.judged(again, self.run, _TOPOLOGY_NAME, "--congestion-control", "=")
 
     def a_command_line(self, words: list[str]) -> None:
         """Whatever the words are, the answer is 0 or a message with exit status 2, or 3 for what is not installed."""
@@ -256,11 +265,35 @@ def _nodes(topology: Any) -> Any:
     return topology if isinstance(topology, list) else topology["nodes"]
 
 
-def _run_files() -> dict[str, st.SearchStrategy[bytes]]:
+def _run_files() -> st.SearchStrategy[dict[str, bytes]]:
+    """Run directories; the inputs are always there, so that `rerun` gets as far as to compare."""
+
     def lines(base: Any) -> st.SearchStrategy[bytes]:
         return st.lists(texts.json_files([base]), max_size=3).map(b"\n".join)
 
-    return {name: lines(base) if name.endswith(".jsonl") else texts.json_files([base]) for name, base in FILES.items()}
+    def often(base: Any) -> st.SearchStrategy[bytes]:
+        return st.just(json.dumps(base).encode()) | texts.json_files([base])
+
+    found = {name: lines(base) if name.endswith(".jsonl") else texts.json_files([base]) for name, base in FILES.items()}
+    inputs = {name: often(base) for name, base in INPUTS.items()}
+    sums = st.just(CHECKSUMS.encode()) | st.binary(max_size=200) | st.text(max_size=200).map(_with_sums)
+    return st.fixed_dictionaries(inputs, optional=found | {"checksums.sha256": sums})
+
+
+def _with_sums(text: str) -> bytes:
+    return (CHECKSUMS + text).encode("utf-8", "surrogatepass")
+
+
+def _fake_machine() -> None:
+    """What `rerun` compares with is asked of nobody: neither the kernel nor an engine."""
+    from containernet_env.runs import manifest, rerun
+
+    rerun.require_root = lambda: None  # type: ignore[attr-defined]
+    rerun.required_images = lambda: Images(etcd="e", benchmark="b")  # type: ignore[attr-defined]
+    rerun.select.foreseen = lambda plan: manifests.LINKS
+    manifest.machine.facts = lambda: manifests.MACHINE
+    manifest.images.digest = lambda tag: f"sha256:{tag}"
+    manifest.program_facts = lambda: manifests.PROGRAM
 
 
 def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
@@ -284,7 +317,7 @@ def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
         "9" * 20 + "s",
         "0.5ns",
     ]
-    known = ["check", "run", "results", "show", "schema", "--version", "chek"]
+    known = ["check", "run", "results", "show", "rerun", "schema", "--version", "chek"]
     options = ["--only", "--repeat", "--rtt-tolerance", "--scenarios", "--links", "--switches", "--engine", "--port"]
     options += ["--congestion-control", "--quick", "--by", "--json", "--csv", "--events", "--dry-run", "--repeat=1"]
     values = ["auto", "netem", "emulator", "ovs", "bridge", "builtin", "containernet", "cubic", "reno", "TestType"]
@@ -299,7 +332,7 @@ def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
     )
     rest = st.lists(pairs, max_size=4).map(lambda found: [one for pair in found for one in pair])
     return st.builds(
-        lambda command, file, more: [command, *file, *more, *(["--dry-run"] if command == "run" else [])],
+        lambda command, file, more: [command, *file, *more, *(["--dry-run"] if command in ("run", "rerun") else [])],
         st.sampled_from(known),
         st.lists(st.sampled_from(files * 3 + odd), max_size=2),
         rest,
@@ -319,6 +352,7 @@ def main() -> None:
         from containernet_env.runs import measure
 
         measure.carry_out = _begins  # type: ignore[assignment]
+        _fake_machine()
         strategy, property_of = kinds.strategies[kind]
 
         # The guard has a deadline of its own; to explain a failure takes longer than to find it.
@@ -335,12 +369,19 @@ def main() -> None:
             property_of(value)
 
         # What is imported on first use is imported before anything is watched.
-        for words in (("check", "3node-3ms"), ("run", "3node-3ms", "--dry-run"), ("schema",), ("--version",)):
+        for words in (
+            ("check", "3node-3ms"),
+            ("run", "3node-3ms", "--dry-run"),
+            ("schema",),
+            ("rerun", "x"),
+            ("--version",),
+        ):
             guard.answer(*words)
         guard.install()
         holds()
         left = sorted(str(path.relative_to(scratch)) for path in Path(scratch).rglob("*"))
-        allowed = {"topology.json", "scenarios.json", "out.csv", "run", "logs", "empty", *FILES}
+        names = {Path(name).name for name in _ALL_FILES}
+        allowed = {"topology.json", "scenarios.json", "out.csv", "run", "logs", "inputs", "empty", *names}
         assert {Path(path).name for path in left} <= {"in", *allowed}, left
     print(f"{kind}: {dict(guard.judgements)}")
 

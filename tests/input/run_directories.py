@@ -6,19 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from containernet_env.config.topologies import load_config
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.plan import PlanOptions
+from containernet_env.runs.manifest import inputs_of
+from tests.unit.manifests import manifest, plan_of
 
 _CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-
-
-def _plan() -> Any:
-    plan = build_plan(load_config(_CONFIGS / "2node.json"), None, PlanOptions(machine_cores=2))
-    return json.loads(json.dumps(plan_values(plan)))
-
-
+_PLAN = plan_of(_CONFIGS / "2node.json")
 _SCENARIO = {
     "schema": 1,
     "scenario": "write-1000x1x1",
@@ -41,21 +33,7 @@ _SCENARIO = {
     "store": {"members": {"etcd1": {"leader_changes": 1, "warnings": {"slow fdatasync": 2}}}},
 }
 FILES: dict[str, Any] = {
-    "manifest.json": {
-        "schema": 1,
-        "run_id": "run-1",
-        "began": "2026-01-01T00:00:00.000Z",
-        "began_ns": 1,
-        "program": {"version": "1.0", "commit": None},
-        "command": ["containernet-env", "run"],
-        "config_hash": "0123456789ab",
-        "plan": _plan(),
-        "machine": {"cores": 2, "cpu_model": "X", "kernel": "6.1"},
-        "images": {"etcd": "sha256:0"},
-        "links": {"links": "emulator", "network": "builtin", "network_version": "1"},
-        "hosts": {"etcd1": {"memory_bytes": 1}},
-        "store": {"kind": "etcd", "version": "3.7", "leader_at_start": "etcd1"},
-    },
+    "manifest.json": json.loads(manifest(_PLAN).model_dump_json(by_alias=True)),
     "network.json": {
         "schema": 1,
         "run_id": "run-1",
@@ -84,3 +62,9 @@ FILES: dict[str, Any] = {
     },
 }
 """The files, by name; of those of lines, one line."""
+
+INPUTS: dict[str, Any] = {name: json.loads(text) for name, text in inputs_of(_PLAN).items()}
+"""The files of the folder ``inputs``, which only `rerun` reads."""
+
+CHECKSUMS = "".join(f"{'0' * 64}  {name}\n" for name in (*FILES, *INPUTS))
+"""The lines of checksums.sha256."""

@@ -17,10 +17,13 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.machine_findings import Capacity
+from containernet_env.results.provenance import LinkFacts
+from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
 from containernet_env.usage.consumers import Pids
+from tests.unit.manifests import LINKS, MACHINE, PROGRAM
 from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
@@ -65,13 +68,14 @@ class FakeTestbed:
     def down(self) -> None:
         self.downs += 1
 
-    def link_facts(self) -> dict[str, Any]:
-        return {}
+    def link_facts(self) -> LinkFacts:
+        return LINKS
 
     def pids(self) -> Pids:
         return Pids({"etcd1": os.getpid()}, None, None, os.getpid())
 
-    host_facts = link_facts
+    def host_facts(self) -> dict[str, Any]:
+        return {}
 
     def logs(self) -> Iterator[tuple[str, str]]:
         yield "etcd1", "ready\n"
@@ -90,7 +94,9 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
-    monkeypatch.setattr(measure_module.machine, "facts", dict)
+    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE)
+    monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
+    monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
     monkeypatch.setattr(measure_module, "Testbed", create)
     return beds
 

@@ -35,6 +35,15 @@ def plan_of(name: str = "3node-3ms.json", **options: Any) -> Plan:
     return build_plan(load_config(PROJECT / "configs" / name), None, chosen)
 
 
+def test_what_a_run_will_be_made_by_is_known_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "choose", lambda asked: "netem" if asked == "auto" else asked)
+    monkeypatch.setattr(select, "choose_switches", lambda asked, links: f"{asked} for {links}")
+    plan = build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2))
+    found = select.foreseen(plan)
+    assert (found.network, found.network_version) == ("builtin", f"Mininet {mininet.net.VERSION}")
+    assert (found.links, found.switches, found.network_commit) == ("netem", "auto for netem", None)
+
+
 # --- what is refused, and how the rest is asked for -------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def test_a_run_can_be_called_without_the_command_line() -> None:
 
 
 def test_the_names_are_those_that_are_documented() -> None:
-    assert set(containernet_env.__all__) == {"__version__", "load_scenarios", "load_topology", "measure"}
+    assert set(containernet_env.__all__) == {"__version__", "load_scenarios", "load_topology", "measure", "rerun"}
     for name in containernet_env.__all__:
         assert getattr(containernet_env, name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -17,8 +17,9 @@ from containernet_env.results.columns import SEED_COLUMNS
 from containernet_env.results.csv_file import load
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs.prepare import prepare
+from tests.unit.manifests import manifest
 from tests.unit.test_repetitions import write
-from tests.unit.test_run_directory import OUTCOME, PROOF, manifest
+from tests.unit.test_run_directory import OUTCOME, PROOF
 
 QUICK = Path(__file__).resolve().parents[2] / "configs" / "scenarios" / "quick.json"
 

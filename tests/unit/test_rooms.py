@@ -22,6 +22,7 @@ ONLY = {
     "mininet": {"containernet"},
     "docker": {"hosts", "setup"},
     "requests": {"hosts", "setup"},
+    "rocrate": {"results"},
     "pandas": {"results", "analysis", "report"},
     "numpy": {"results", "analysis", "report"},
     "scipy": {"results", "analysis", "report"},

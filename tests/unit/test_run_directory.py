@@ -14,23 +14,18 @@ from jsonschema import Draft202012Validator
 
 from containernet_env.base.errors import UsageError
 from containernet_env.cli import group
-from containernet_env.config import load_config
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
-from containernet_env.plan.build import build_plan
-from containernet_env.plan.export import plan_values
-from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import PlanOptions
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
-from containernet_env.results.run_files import FILES, Manifest, Proof, json_schema
+from containernet_env.results.run_files import FILES, Proof, json_schema
 from tests.unit.answers import DOCS, closed_loop
 from tests.unit.disk import file_limit
+from tests.unit.manifests import manifest
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 WRITE = Scenario(name="w", type="write", total=1000, clients=10, conns=2, key_size=8, val_size=256, key_space=1000)
 OUTCOME = ScenarioOutcome(
     ScheduledScenario(WRITE, 1, "0123456789ab"),
@@ -52,19 +47,6 @@ PROOF = Proof(
         {"a": "etcd1", "b": "etcd3", "expected_ns": 12_003_000, "measured_ns": None, "samples_ns": []},
     ],
 )
-
-
-def manifest() -> Manifest:
-    plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
-    return Manifest(
-        run_id="run-1",
-        began="2026-01-01T00:00:00.000Z",
-        began_ns=1,
-        program={"version": "0.1.0"},
-        command=["containernet-env", "run"],
-        config_hash=config_hash(plan),
-        plan=plan_values(plan),
-    )
 
 
 @pytest.fixture
@@ -162,9 +144,9 @@ def test_a_line_that_finds_no_room_is_not_there_in_part_and_comes_with_the_next_
 
 def test_a_whole_file_that_finds_no_room_leaves_the_one_before(directory: RunDirectory) -> None:
     with file_limit(10), pytest.raises(OSError, match="File too large"):
-        directory.write_manifest(manifest().model_copy(update={"machine": {"cores": 9}}))
+        directory.write_manifest(manifest(run_id="run-2"))
     run = read_run(directory.path)
-    assert run.manifest is not None and run.manifest["machine"] == {}
+    assert run.manifest is not None and run.manifest["run_id"] == "run-1"
     assert not list(directory.path.glob("*.part"))
 
 
@@ -205,7 +187,10 @@ def test_show_tells_what_was_measured_the_proof_and_the_findings(directory: RunD
     assert shown.exit_code == 0
     text = " ".join(shown.output.split())
     for words in (
+        "containernet-env 0.1.0 (commit 012345678901)",
         "3 members and the client",
+        "on 2 cores, Some CPU @ 2.0GHz, 24.0 GiB, a virtual machine (Some Cloud Some Machine)",
+        "Linux 6.18.1, clock tsc, Docker engine 20.10.24 on overlay2, cgroup v1",
         "network as configured: 1 of 2 RTTs proved, worst etcd1-etcd2: 12.003 ms expected, 12.023 ms measured",
         "etcd1-etcd2: the RTT is not proved",
         "w: not run: x",

@@ -374,8 +374,8 @@ def test_nobody_waits_for_a_leader_on_a_dead_network(monkeypatch: pytest.MonkeyP
 
 def test_the_record_says_what_the_hosts_and_links_were_made_by(bed: Any) -> None:
     facts = bed.link_facts()
-    assert (facts["network"], facts["network_version"], facts["network_commit"]) == ("containernet", "3.0", "c0ffee")
-    assert facts["docker_sdk"] == docker.__version__
+    assert (facts.network, facts.network_version, facts.network_commit) == ("containernet", "3.0", "c0ffee")
+    assert facts.docker_sdk == docker.__version__
 
 
 def test_an_error_before_the_first_scenario_says_who_has_ended(bed: Any, hosts: dict[str, EndedHost]) -> None:

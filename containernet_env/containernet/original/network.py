@@ -40,6 +40,11 @@ from containernet_env.network.link import EventHandler
 from containernet_env.plan.plan import HostPlan
 
 
+def commit() -> str | None:
+    """The original's commit, where that can be told."""
+    return commit_of(Path(mininet.net.__file__).parent)
+
+
 class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     """See ``TestbedNetwork``. ``switches``: "ovs" is its OVSBridge, "bridge" its LinuxBridge. Needs root."""
 
@@ -69,7 +74,7 @@ class OriginalNetwork(LiveLinks, OriginalContainernet):  # type: ignore[misc]
     @property
     def backend_commit(self) -> str | None:
         """See ``testbed_network.TestbedNetwork``."""
-        return commit_of(Path(mininet.net.__file__).parent)
+        return commit()
 
     @property
     def link_backend(self) -> str:

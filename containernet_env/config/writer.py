@@ -1,0 +1,148 @@
+"""Configs and scenarios as files that the readers take again: everything that they hold, written out and exact.
+
+What follows from the values (an etcd timing from the RTTs, a default queue) is left out, as in the file it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from containernet_env.base.units import format_duration, format_mbps, format_size
+from containernet_env.config.fields import UNLIMITED
+from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
+from containernet_env.config.reader import json_text
+from containernet_env.model.chance import GilbertElliottLoss, Loss
+from containernet_env.model.config import Config, EtcdSettings, Node
+from containernet_env.model.keys import Span
+from containernet_env.model.link import DirectionSpec
+from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
+
+
+def topology_text(config: Config) -> str:
+    """A topology file from which ``config.topologies.load_config`` reads the same config, but for its paths."""
+    return _file(
+        {
+            "subnet": str(config.subnet),
+            "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
+            "client": _host(config.client),
+            "etcd": _etcd(config.etcd),
+        }
+    )
+
+
+def scenarios_text(dataset: Dataset, scenarios: Iterable[Scenario]) -> str:
+    """A scenario file from which ``config.scenarios.load_scenarios`` reads the same, a block for each scenario."""
+    sizes = {"keySize": dataset.key_size, "valSize": dataset.val_size, "keys": dataset.keys}
+    prefix = {"keyPrefix": dataset.key_prefix} if dataset.key_prefix else {}
+    return _file({"dataset": {**prefix, **sizes}, "scenarios": [_block(scenario) for scenario in scenarios]})
+
+
+def _file(entries: Mapping[str, Any]) -> str:
+    """JSON with a line for each entry, and one for each item of a list."""
+
+    def lines(value: Any) -> str:
+        if isinstance(value, list):
+            return "[\n" + ",\n".join(f"    {json_text(item)}" for item in value) + "\n  ]"
+        return json_text(value)
+
+    return "{\n" + ",\n".join(f"  {json_text(key)}: {lines(value)}" for key, value in entries.items()) + "\n}\n"
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _host(node: Node) -> dict[str, Any]:
+    return {
+        "ip": str(node.ip),
+        "mem": UNLIMITED if node.memory_bytes is None else format_size(node.memory_bytes),
+        "cpus": UNLIMITED if node.cpus is None else node.cpus,
+        "link": {TO_SWITCH: _direction(node.link.a_to_b), FROM_SWITCH: _direction(node.link.b_to_a)},
+    }
+
+
+def _direction(direction: DirectionSpec) -> dict[str, Any]:
+    jitter, queue_bytes = direction.jitter, direction.queue_bytes
+    return _given(
+        {
+            "delay": format_duration(direction.delay_ns),
+            "bandwidth": UNLIMITED if direction.rate_bps is None else Decimal(format_mbps(direction.rate_bps)),
+            "jitter": jitter
+            and {
+                "distribution": jitter.distribution,
+                "value": format_duration(jitter.ns),
+                "reorder": jitter.reorder,
+            },
+            "loss": _loss(direction.loss),
+            "queue": direction.queue_frames if queue_bytes is None else format_size(queue_bytes),
+            "seed": direction.seed,
+        }
+    )
+
+
+def _loss(loss: Loss | None) -> Any:
+    if isinstance(loss, GilbertElliottLoss):
+        ratios = ("good_to_bad_ratio", "bad_to_good_ratio", "good_loss_ratio", "bad_loss_ratio")
+        return {"model": GILBERT_ELLIOTT, **{name: getattr(loss, name) for name in ratios}}
+    return None if loss is None else loss.ratio
+
+
+def _etcd(settings: EtcdSettings) -> dict[str, Any]:
+    return _given(
+        {
+            "heartbeat_interval": settings.heartbeat_ms and f"{settings.heartbeat_ms}ms",
+            "election_timeout": settings.election_ms and f"{settings.election_ms}ms",
+            "data": settings.data,
+            "leader": settings.leader,
+        }
+    )
+
+
+def _block(scenario: Scenario) -> dict[str, Any]:
+    """A block of one scenario; what is as by default is left out, as it is in the scenario's name."""
+    exponent, is_write, reads = scenario.zipf_exponent, scenario.type == "write", scenario.consistency is not None
+    return _given(
+        {
+            "type": scenario.type,
+            "load": _load(scenario),
+            "data": {"keySize": scenario.key_size, "valSize": scenario.val_size} if is_write else None,
+            "keySpace": scenario.key_space if is_write and scenario.key_space != scenario.total else None,
+            "target": scenario.target,
+            "keys": scenario.keys if scenario.keys != "sequential" else None,
+            "zipfExponent": exponent if exponent != ZIPF_EXPONENT else None,
+            "ratio": scenario.put_ratio,
+            "consistency": scenario.consistency,
+            "verify": False if reads and not scenario.verify else None,
+            **_span(scenario.span),
+        }
+    )
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "spanKeys": span.keys,
+        "prefix": span.prefix,
+        "span": None if span.start is None else {"from": span.start, "to": span.end},
+        "limit": span.limit,
+        "keysOnly": True if span.answer == "keys" else None,
+        "countOnly": True if span.answer == "count" else None,
+    }
+
+
+def _load(scenario: Scenario) -> dict[str, Any]:
+    warmup, timeout_ns, stall_ns = scenario.warmup, scenario.request_timeout_ns, scenario.stall_timeout_ns
+    return _given(
+        {
+            "total": scenario.total,
+            "duration": scenario.duration_ns and format_duration(scenario.duration_ns),
+            "rate": scenario.rate,
+            "arrival": scenario.arrival if scenario.arrival != "constant" else None,
+            "clients": scenario.clients,
+            "conns": scenario.conns,
+            "warmup": warmup.requests or (format_duration(warmup.length_ns) if warmup.length_ns else None),
+            "timeout": format_duration(timeout_ns) if timeout_ns != REQUEST_TIMEOUT_NS else None,
+            "stallTimeout": None if stall_ns is None else format_duration(stall_ns),
+        }
+    )

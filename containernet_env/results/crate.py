@@ -1,0 +1,282 @@
+"""A run as an RO-Crate: its directory, its rows and what they mean in one zip that explains itself to other programs.
+
+RO-Crate 1.3 (https://w3id.org/ro/crate/1.3) with the Process Run Crate profile: a run is an action of this program on
+its inputs. The rows are described by CSV on the Web metadata (https://www.w3.org/TR/tabular-metadata/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.results.checksums import CHECKSUMS, PARTIAL, digest_of, files_of
+from containernet_env.results.column import NOT_APPLICABLE
+from containernet_env.results.columns import BY_NAME
+from containernet_env.results.csv_file import rows_of_run
+from containernet_env.results.ownership import give_to_caller
+from containernet_env.results.run_directory import (
+    EVENTS,
+    LOGS,
+    MANIFEST,
+    NETWORK,
+    SCENARIOS,
+    SCENARIOS_INPUT,
+    TOPOLOGY_INPUT,
+    ReadRun,
+)
+from containernet_env.results.run_files import FILES, Manifest, json_schema
+from containernet_env.results.whole_lines import reason, remedy
+
+METADATA, ROWS, ROWS_SCHEMA = "ro-crate-metadata.json", "rows.csv", "rows.csv-metadata.json"
+_SCHEMA = "schemas/run-{}.schema.json"
+_PROCESS_RUN_CRATE = "https://w3id.org/ro/wfrun/process/0.5"
+_CSVW = "https://www.w3.org/TR/tabular-metadata/"
+_NO_LICENSE = "Whoever exported this run named no license: ask before you use it."
+_DESCRIPTIONS = {
+    MANIFEST: "what the run was made of: program, machine, images, options, resolved plan",
+    NETWORK: "the proof of the network with every sample",
+    SCENARIOS: "a line for each scenario: whole results, links, findings",
+    EVENTS: "what happened when",
+    TOPOLOGY_INPUT: "the topology as it was read",
+    SCENARIOS_INPUT: "the scenarios as they were read",
+    CHECKSUMS: "SHA-256 of every file of the run directory, as the run left it",
+    LOGS: "the end of what a host's first process printed",
+}
+_SCHEMAS = {MANIFEST: "manifest", NETWORK: "network", SCENARIOS: "scenario", EVENTS: "event"}
+_FORMATS = {
+    ".json": "application/json",
+    ".jsonl": "application/x-ndjson",
+    ".csv": "text/csv",
+    ".svg": "image/svg+xml",
+    ".gz": "application/gzip",
+    ".log": "text/plain",
+    ".sha256": "text/plain",
+}
+_SPDX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written to ``file``; ``notes`` say what is not in it, or not as the run left it."""
+
+    file: Path
+    files: int
+    rows: int
+    notes: tuple[str, ...]
+
+
+def export(run: ReadRun, file: Path, *, results: Path | None = None, license_name: str | None = None) -> Exported:
+    """Write a run as an RO-Crate zip to ``file``, which must not exist; ``results`` has its rows.
+
+    Of a crate that was unpacked, that is the file with the rows in it. ``license_name`` is an SPDX identifier, a URL,
+    or a text. Raises ``UsageError``, and ``MissingRequirementError`` without the library ``rocrate``.
+    """
+    if run.manifest is None:
+        raise UsageError(f"{run.path} cannot be exported: it has no {MANIFEST}\n  The run ended before it was written.")
+    if os.path.lexists(file):
+        raise UsageError(f"{file} is there already\n  Name another file, or remove it.")
+    manifest = Manifest.model_validate(run.manifest)
+    made, notes = _crate(run, manifest, license_name), _notes(run)
+    try:
+        parts = [_add_path(made, run.path, name) for name in _own_files(run)]
+        parts += [_add_bytes(made, _SCHEMA.format(kind), _json(json_schema(kind))) for kind in FILES]
+        unpacked = run.path / ROWS
+        rows = _add_rows(made, manifest.run_id, unpacked if unpacked.is_file() else results, parts, notes)
+        _add_action(made, run, manifest, parts)
+        _write(made, file)
+    except OSError as error:
+        place = str(error.filename or file).removesuffix(PARTIAL)
+        raise UsageError(f"{run.path} cannot be exported: {place}: {reason(error)}\n  {remedy(error)}") from error
+    return Exported(file, len(parts), rows, tuple(notes))
+
+
+def _crate(run: ReadRun, manifest: Manifest, license_name: str | None) -> Any:
+    """An empty crate that says what it is about."""
+    try:
+        from rocrate.model.contextentity import ContextEntity
+        from rocrate.rocrate import ROCrate
+    except ImportError as error:
+        raise MissingRequirementError(
+            f"the library rocrate, which makes RO-Crates, cannot be loaded: {error}",
+            "Install it where containernet-env is installed: python -m pip install rocrate",
+        ) from error
+    crate = ROCrate()
+    # It adds all that is in its source, and takes "None" for the name of a folder.
+    crate.source = os.devnull
+    root = crate.root_dataset
+    crate.name = f"containernet-env run {manifest.run_id}"
+    crate.description = _description(manifest)
+    crate.license = _NO_LICENSE if license_name is None else license_name
+    if license_name is not None and (url := _license_url(license_name)) is not None:
+        entity = {"@type": "CreativeWork", "name": license_name}
+        crate.license = crate.add(ContextEntity(crate, url, properties=entity))
+    profile = {"@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"}
+    root["conformsTo"] = crate.add(ContextEntity(crate, _PROCESS_RUN_CRATE, properties=profile))
+    return crate
+
+
+def _license_url(name: str) -> str | None:
+    """Where a license can be read; None for a text."""
+    if name.startswith(("https://", "http://")):
+        return name
+    return f"https://spdx.org/licenses/{name}" if _SPDX_ID.fullmatch(name) else None
+
+
+def _description(manifest: Manifest) -> str:
+    store, links, machine = manifest.store, manifest.links, manifest.machine
+    measured = f"{store.kind} {store.version}" if store is not None else "A store"
+    by = f", links by {links.links}" if links is not None else ""
+    return (
+        f"{measured} on an emulated network{by}, measured with containernet-env {manifest.program.version} on "
+        f"{machine.cores} cores of {machine.cpu_model}, Linux {machine.kernel}; config {manifest.config_hash}."
+    )
+
+
+def _notes(run: ReadRun) -> list[str]:
+    if run.checked is None:
+        return [f"{run.path} has no {CHECKSUMS}: the run goes on, or was killed"]
+    names = ", ".join(f"{item.name} ({item.how})" for item in run.checked.changed)
+    return [f"not as the run left it: {names}"] if names else []
+
+
+def _own_files(run: ReadRun) -> list[str]:
+    """The files of the run directory; what an unpacked crate has besides is made anew."""
+    made = {METADATA, ROWS, ROWS_SCHEMA, *map(_SCHEMA.format, FILES)}
+    return [*(name for name in files_of(run.path) if name not in made), *([CHECKSUMS] if run.checked else [])]
+
+
+def _add_path(crate: Any, folder: Path, name: str) -> Any:
+    path = folder / name
+    digest, size = digest_of(path), path.stat().st_size
+    return crate.add_file(path, name, properties=_properties(name, digest, size))
+
+
+def _add_bytes(crate: Any, name: str, content: bytes, properties: Mapping[str, Any] | None = None) -> Any:
+    digest = hashlib.sha256(content).hexdigest()
+    made = {**_properties(name, digest, len(content)), **(properties or {})}
+    return crate.add_file(io.BytesIO(content), name, properties=made)
+
+
+def _properties(name: str, digest: str, size: int) -> dict[str, Any]:
+    pure = PurePosixPath(name)
+    described = _DESCRIPTIONS.get(name) or _DESCRIPTIONS.get(pure.parts[0])
+    schema = _SCHEMAS.get(name)
+    return {
+        "name": name,
+        "encodingFormat": _FORMATS.get(pure.suffix, "application/octet-stream"),
+        "contentSize": str(size),
+        "sha256": digest,
+        **({"description": described} if described else {}),
+        **({"conformsTo": {"@id": _SCHEMA.format(schema)}} if schema else {}),
+    }
+
+
+def _add_rows(crate: Any, run_id: str, results: Path | None, parts: list[Any], notes: list[str]) -> int:
+    """Add the rows of the run and what their columns mean; how many."""
+    if results is None:
+        notes.append("without rows: the run directory lies beside no results file")
+        return 0
+    if not results.exists():
+        notes.append(f"without rows: there is no {results}")
+        return 0
+    columns, lines = rows_of_run(results, run_id, notes.append)
+    if len(lines) == 1:
+        notes.append(f"without rows: {results} has none of this run")
+        return 0
+    described = {"description": "the rows of the run", "conformsTo": {"@id": ROWS_SCHEMA}}
+    parts.append(_add_bytes(crate, ROWS, b"".join(lines), described))
+    meaning = {"description": f"what the columns of {ROWS} mean", "conformsTo": {"@id": _CSVW}}
+    parts.append(_add_bytes(crate, ROWS_SCHEMA, _json(_table_schema(columns)), meaning))
+    return len(lines) - 1
+
+
+def _table_schema(columns: Sequence[str]) -> dict[str, Any]:
+    """The columns in the terms of CSV on the Web: names, units, types and meanings."""
+
+    def described(name: str) -> dict[str, str]:
+        column = BY_NAME[name]
+        unit = {"schema:unitText": column.unit} if column.unit else {}
+        meaning = column.meaning.replace("`", "")
+        datatype = "number" if column.number else "string"
+        return {"titles": name, "datatype": datatype, "null": NOT_APPLICABLE, "dc:description": meaning, **unit}
+
+    return {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": ROWS,
+        "dialect": {"header": True},
+        "tableSchema": {"columns": [described(name) for name in columns]},
+    }
+
+
+def _add_action(crate: Any, run: ReadRun, manifest: Manifest, parts: Iterable[Any]) -> None:
+    """Say that this program made the files from its inputs, when, and how it was called."""
+    from rocrate.model.contextentity import ContextEntity
+
+    def entity(place: str, kind: str, **properties: Any) -> Any:
+        given = {key: value for key, value in properties.items() if value is not None}
+        return crate.add(ContextEntity(crate, place, properties={"@type": kind, **given}))
+
+    program = entity(
+        "#containernet-env",
+        "SoftwareApplication",
+        name="containernet-env",
+        softwareVersion=manifest.program.version,
+        identifier=manifest.program.commit and f"commit {manifest.program.commit}",
+        description="with uncommitted changes" if manifest.program.dirty else None,
+    )
+    instruments = [program]
+    if (store := manifest.store) is not None:
+        kind = "SoftwareApplication"
+        instruments.append(entity(f"#{store.kind}", kind, name=store.kind, softwareVersion=store.version))
+    inputs = [part for part in parts if part.id in (TOPOLOGY_INPUT, SCENARIOS_INPUT)]
+    last = run.events[-1] if run.events else None
+    ended = last is not None and last["kind"] == "run_ended"
+    failed = not ended or any(event["kind"] in ("run_failed", "run_interrupted") for event in run.events)
+    crate.root_dataset["mentions"] = entity(
+        "#run",
+        "CreateAction",
+        name=f"run {manifest.run_id}",
+        description=shlex.join(manifest.command),
+        startTime=manifest.began,
+        endTime=last["at"] if last is not None and ended else None,
+        actionStatus={"@id": f"http://schema.org/{'Failed' if failed else 'Completed'}ActionStatus"},
+        instrument=instruments,
+        object=inputs,
+        result=[part for part in parts if part not in inputs and not part.id.startswith("schemas/")],
+    )
+
+
+def _write(crate: Any, file: Path) -> None:
+    partial = file.with_name(f"{file.name}{PARTIAL}")
+    refused: OSError | None = None
+    try:
+        with partial.open("wb") as target:
+            for part in crate.stream_zip(chunk_size=1 << 16):
+                # Read to its end all the same: an archive that the library has to break off complains when it goes.
+                if refused is None:
+                    try:
+                        target.write(part)
+                    except OSError as error:
+                        refused = error
+        if refused is not None:
+            raise refused
+        give_to_caller(partial)
+        partial.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def _json(value: Any) -> bytes:
+    return f"{json.dumps(value, indent=2)}\n".encode()

@@ -1,0 +1,94 @@
+"""The manifest of a run, as far as it is known before anything is brought up: what another run has to be equal in."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from containernet_env.base.clock import Moment
+from containernet_env.config.writer import scenarios_text, topology_text
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.results.provenance import (
+    Flags,
+    ImageFacts,
+    InputFile,
+    Inputs,
+    ProgramFacts,
+    Repeats,
+    ToleranceFacts,
+)
+from containernet_env.results.run_directory import SCENARIOS_INPUT, TOPOLOGY_INPUT
+from containernet_env.results.run_files import Manifest
+from containernet_env.runs import machine, version
+from containernet_env.setup import binaries, images
+
+
+def inputs_of(plan: Plan) -> dict[str, str]:
+    """The files from which `rerun` makes the same plan, by their names in the run directory."""
+    scenarios = [planned.scheduled.scenario for planned in plan.scenarios if planned.scheduled.repetition == 1]
+    return {TOPOLOGY_INPUT: topology_text(plan.config), SCENARIOS_INPUT: scenarios_text(plan.dataset, scenarios)}
+
+
+def manifest_of(
+    plan: Plan,
+    tags: images.Images,
+    tolerance: Tolerance,
+    port: int,
+    *,
+    run_id: str,
+    began: Moment,
+    command: Sequence[str],
+    repeats: Repeats | None = None,
+) -> Manifest:
+    """What is known of a run of ``plan`` when it begins. Raises what asking the engine raises."""
+    topology, scenarios = (
+        InputFile(file=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in inputs_of(plan).items()
+    )
+    return Manifest(
+        run_id=run_id,
+        began=began.at,
+        began_ns=began.at_ns,
+        command=list(command),
+        program=program_facts(),
+        machine=machine.facts(),
+        images={
+            "etcd": ImageFacts(tag=tags.etcd, digest=images.digest(tags.etcd)),
+            "benchmark": ImageFacts(tag=tags.benchmark, digest=images.digest(tags.benchmark)),
+        },
+        flags=flags_of(plan.options, tolerance, port),
+        inputs=Inputs(topology=topology, scenarios=scenarios),
+        config_hash=config_hash(plan),
+        plan=plan_values(plan),
+        repeats=repeats,
+    )
+
+
+def flags_of(options: PlanOptions, tolerance: Tolerance, port: int) -> Flags:
+    """The options by the names that callers give them (``RunChoices``), and what `measure` takes beside them."""
+    held = {
+        **asdict(options),
+        "congestion_control": options.tcp_congestion_control,
+        "links_cpu": options.links_cpu,
+        "profile": [] if options.profile is None else list(options.profile.kinds),
+        "profile_member": None if options.profile is None else options.profile.member,
+    }
+    named = {name: value for name, value in held.items() if name in Flags.model_fields}
+    rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
+    return Flags(**named, rtt_tolerance=rtt_tolerance, port=port)
+
+
+def program_facts() -> ProgramFacts:
+    """This program."""
+    return ProgramFacts(
+        version=version.version(),
+        commit=version.commit(),
+        dirty=version.dirty(),
+        sources=version.source_hash(),
+        python=platform.python_version(),
+        go=binaries.go_version(),
+    )

@@ -1,0 +1,144 @@
+"""The checksums of a run directory: what they find, and that nothing in the file leads them astray."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.base.errors import UsageError
+from containernet_env.cli import group
+from containernet_env.results.checksums import CHECKSUMS, Changed, Checked, check
+from containernet_env.results.run_directory import RunDirectory, read_run
+from tests.unit.manifests import manifest
+from tests.unit.run_fakes import FakeTestbed, on_fakes, run
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    made = RunDirectory(tmp_path / "out.csv", "run-1")
+    made.write_manifest(manifest())
+    made.write_input("inputs/topology.json", "{}\n")
+    made.add_event("run_began", "run run-1")
+    made.write_log("etcd1", "ready\n")
+    made.seal()
+    return made.path
+
+
+def test_a_run_directory_that_nobody_touched_is_as_the_run_left_it(sealed: Path) -> None:
+    assert check(sealed) == Checked(4, ())
+    names = [line.split("  ")[1] for line in (sealed / CHECKSUMS).read_text().splitlines()]
+    assert names == ["events.jsonl", "inputs/topology.json", "logs/etcd1.log", "manifest.json"]
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
+def test_sha256sum_verifies_it(sealed: Path) -> None:
+    command = ["sha256sum", "--strict", "--check", CHECKSUMS]
+    assert subprocess.run(command, cwd=sealed, capture_output=True, timeout=30, check=False).returncode == 0
+    (sealed / "logs" / "etcd1.log").write_text("reddy\n")
+    assert subprocess.run(command, cwd=sealed, capture_output=True, timeout=30, check=False).returncode == 1
+
+
+def test_each_file_that_differs_is_named_with_how(sealed: Path) -> None:
+    with (sealed / "events.jsonl").open("a") as file:
+        file.write(" ")
+    (sealed / "logs" / "etcd1.log").unlink()
+    (sealed / "notes.txt").write_text("mine")
+    found = check(sealed)
+    assert found is not None and set(found.changed) == {
+        Changed("events.jsonl", "changed"),
+        Changed("logs/etcd1.log", "missing"),
+        Changed("notes.txt", "added"),
+    }
+
+
+def test_an_event_after_the_end_does_not_look_like_a_change(tmp_path: Path) -> None:
+    """Another thread may be late with its news."""
+    made = RunDirectory(tmp_path / "out.csv", "run-1")
+    made.add_event("run_ended", "")
+    made.seal()
+    made.add_event("emulator_died", "late")
+    assert check(made.path) == Checked(1, ())
+
+
+def shown(path: Path) -> str:
+    done = CliRunner().invoke(group, ["show", str(path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    return " ".join(done.output.split())
+
+
+def test_show_tells_whether_the_files_are_as_the_run_left_them(sealed: Path) -> None:
+    assert "files: 4, all as the run left them" in shown(sealed)
+    (sealed / "logs" / "etcd1.log").write_text("reddy\n")
+    assert "files: NOT as the run left them: logs/etcd1.log (changed)" in shown(sealed)
+
+
+def test_of_a_run_that_was_killed_show_says_that_it_has_no_checksums(sealed: Path) -> None:
+    (sealed / CHECKSUMS).unlink()
+    assert "no checksums: the run goes on, or was killed" in shown(sealed)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "x",
+        f"{'0' * 63}  a",
+        f"{'0' * 64}  ../../etc/passwd",
+        f"{'0' * 64}  /etc/passwd",
+        f"{'g' * 64}  a",
+        "\0" * 99,
+    ],
+)
+def test_a_line_that_is_no_checksum_is_named(sealed: Path, line: str) -> None:
+    with (sealed / CHECKSUMS).open("a") as file:
+        file.write(f"{line}\n")
+    found = check(sealed)
+    assert found is not None and found.changed == (Changed("checksums.sha256, line 5", "not a checksum"),)
+
+
+def test_a_file_that_became_a_link_or_a_pipe_is_missing_and_not_waited_for(sealed: Path) -> None:
+    (sealed / "logs" / "etcd1.log").unlink()
+    os.mkfifo(sealed / "logs" / "etcd1.log")
+    (sealed / "events.jsonl").unlink()
+    (sealed / "events.jsonl").symlink_to("/dev/zero")
+    found = check(sealed)
+    assert found is not None and {item.name for item in found.changed} == {"events.jsonl", "logs/etcd1.log"}
+
+
+def test_checksums_that_cannot_be_read_are_a_message(sealed: Path) -> None:
+    (sealed / CHECKSUMS).unlink()
+    os.mkfifo(sealed / CHECKSUMS)
+    with pytest.raises(UsageError, match=r"checksums\.sha256 cannot be read: it is no regular file"):
+        read_run(sealed)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+    return on_fakes(monkeypatch)
+
+
+def test_a_run_that_ended_has_checksums_of_all_it_left(made: list[FakeTestbed], tmp_path: Path) -> None:
+    result = run(tmp_path / "out.csv")
+    found = check(result.directory)
+    assert found is not None and found.changed == () and found.files >= 6
+    last = (result.directory / "events.jsonl").read_text().splitlines()[-1]
+    assert '"run_ended"' in last
+
+
+def test_a_run_that_failed_has_them_too(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FakeTestbed) -> None:
+        raise UsageError("no")
+
+    monkeypatch.setattr(FakeTestbed, "up", fail)
+    with pytest.raises(UsageError):
+        run(tmp_path / "out.csv")
+    (directory,) = (tmp_path / "out.runs").iterdir()
+    found = check(directory)
+    assert found is not None and found.changed == ()

@@ -1,0 +1,98 @@
+"""What the manifest says of the machine, read from trees as kernels have them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from containernet_env.base import assets
+from containernet_env.runs import machine, version
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+CPUS = "processor\t: {}\nmodel name\t: Some CPU @ 2.00GHz\nflags\t\t: fpu vme{}\n\n"
+
+
+def test_a_virtual_machine_is_told_by_the_cpu_and_the_firmware(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            "proc/cpuinfo": CPUS.format(0, " hypervisor lahf_lm") + CPUS.format(1, " hypervisor lahf_lm"),
+            "sys/class/dmi/id/sys_vendor": "Some Cloud\n",
+            "sys/class/dmi/id/product_name": "Standard  PC\n",
+        },
+    )
+    found = machine.virtualisation(root)
+    wanted = {"guest": True, "hypervisor": None, "vendor": "Some Cloud", "product": "Standard PC", "container": None}
+    assert found.model_dump() == wanted
+    assert machine.cpu_model(root) == "Some CPU @ 2.00GHz"
+
+
+def test_real_hardware_has_no_hypervisor_flag(tmp_path: Path) -> None:
+    """A flag whose name only begins like that counts for nothing."""
+    root = tree(tmp_path, {"proc/cpuinfo": CPUS.format(0, " hypervisor_x")})
+    assert machine.virtualisation(root).guest is False
+
+
+def test_xen_is_told_by_its_own_file(tmp_path: Path) -> None:
+    assert machine.virtualisation(tree(tmp_path, {"sys/hypervisor/type": "xen\n"})).hypervisor == "xen"
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({".dockerenv": ""}, "docker"),
+        ({"run/.containerenv": "engine"}, "podman"),
+        ({".dockerenv": "", "run/systemd/container": "systemd-nspawn\n"}, "systemd-nspawn"),
+    ],
+)
+def test_a_container_is_told_by_the_file_that_it_was_given(tmp_path: Path, files: dict[str, str], name: str) -> None:
+    assert machine.virtualisation(tree(tmp_path, files)).container == name
+
+
+def test_what_a_kernel_does_not_tell_is_not_known(tmp_path: Path) -> None:
+    assert set(machine.virtualisation(tmp_path).model_dump().values()) == {None}
+    assert machine.memory_available_bytes(tmp_path) is None
+    assert machine.cpu_model(tmp_path)
+
+
+def test_available_memory_is_in_bytes(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"proc/meminfo": "MemTotal:  3 kB\nMemFree:   1 kB\nMemAvailable:  2 kB\n"})
+    assert machine.memory_available_bytes(root) == 2048
+
+
+def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    info = {"ServerVersion": "20.10.24", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1"}
+    monkeypatch.setattr(machine, "engine", SimpleNamespace(facts=lambda: info))
+    facts = machine.facts()
+    total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
+    assert abs(facts.memory_bytes - (total_kb << 10)) < 1 << 20
+    assert facts.cores >= 1 and len(facts.load_average) == 3
+    assert facts.congestion_control in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
+    assert (facts.engine, facts.storage_driver, facts.cgroup_version) == ("20.10.24", "overlay2", "1")
+    assert facts.iproute2 is None or facts.iproute2.startswith("iproute2-")
+
+
+def test_the_program_is_another_one_where_a_source_differs_and_not_where_a_config_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "containernet_env"
+    tree(tmp_path, {f"{folder}/go.mod": "module x\n" for folder in assets.FOLDERS})
+    tree(package, {"a.py": "x = 1\n", "py.typed": ""})
+    monkeypatch.setattr(version, "assets", SimpleNamespace(**vars(assets) | {"PACKAGE": package, "ROOT": tmp_path}))
+    hashes = []
+    for name in (None, "configs/go.mod", "containernet_env/a.py", "link_emulator/go.mod"):
+        if name is not None:
+            with (tmp_path / name).open("a") as file:
+                file.write("# more\n")
+        hashes.append(version.source_hash.__wrapped__())
+    assert hashes[0] == hashes[1] and len(set(hashes)) == 3

@@ -1,0 +1,434 @@
+"""Repeating a run from its run directory: what is the same again, and that every difference is refused and named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
+from containernet_env.cli import group
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.results.differences import FACTS, as_markdown, differences
+from containernet_env.results.provenance import Flags, LinkFacts, MachineFacts, Part, ProgramFacts, Virtualisation
+from containernet_env.results.run_directory import MANIFEST, SCENARIOS_INPUT, TOPOLOGY_INPUT, read_run, results_file_of
+from containernet_env.results.usage_columns import USAGE_COLUMNS
+from containernet_env.runs import manifest as manifest_module
+from containernet_env.runs import rerun as rerun_module
+from containernet_env.runs.measure import measure
+from containernet_env.runs.prepare import RunChoices
+from containernet_env.runs.rerun import prepare_rerun, rerun
+from containernet_env.setup.images import Images
+from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
+from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, on_fakes, rows, run
+
+README = Path(__file__).resolve().parents[2] / "results" / "README.md"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
+    """Runs and what is compared have fakes; gives the testbeds that are made."""
+    monkeypatch.setattr(rerun_module, "require_root", lambda: None)
+    monkeypatch.setattr(rerun_module, "required_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(rerun_module.select, "foreseen", lambda plan: LINKS)
+    monkeypatch.setattr(rerun_module.sources, "etcd_version", lambda: "3.7.3")
+    monkeypatch.setattr(rerun_module.preflight, "check", lambda plan, out: "")
+    return on_fakes(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a run of two rounds has left."""
+    folder = tmp_path_factory.mktemp("left")
+    with pytest.MonkeyPatch.context() as patch:
+        on_fakes(patch)
+        run(folder / "out.csv", repeat=2, congestion_control="reno", rtt_tolerance="1ms,15%", port=9000)
+    return folder
+
+
+@pytest.fixture
+def first(left: Path, tmp_path: Path) -> Path:
+    """The directory of that run, to be changed."""
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    (directory,) = (tmp_path / "out.runs").iterdir()
+    return directory
+
+
+def manifest_in(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / MANIFEST).read_text())
+    return found
+
+
+# What the fakes' own processes used, and so what is judged by it.
+USED = {column.name for column in USAGE_COLUMNS} | {"Valid", "Reasons"}
+
+# --- what is the same again -------------------------------------------------------------------------------------------
+
+
+def test_everything_that_was_configured_is_the_same_again(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+    result = rerun(first)
+    before, after = (manifest_in(directory) for directory in (first, result.directory))
+    for name in ("flags", "inputs", "config_hash", "images", "program"):
+        assert before[name] == after[name], name
+    assert before["run_id"] != after["run_id"] and before["plan"]["run_id"] != after["plan"]["run_id"]
+    assert after["repeats"] == {"run_id": before["run_id"], "differences": []}
+    for name in (TOPOLOGY_INPUT, SCENARIOS_INPUT):
+        assert (first / name).read_bytes() == (result.directory / name).read_bytes()
+    old, new = rows(tmp_path / "out.csv")[:2], rows(tmp_path / "out.csv")[2:]
+    varying = {"RunId", "Timestamp", *USED}
+    assert [{k: v for k, v in row.items() if k not in varying} for row in old] == [
+        {k: v for k, v in row.items() if k not in varying} for row in new
+    ]
+    assert {row["Config"] for row in new} == {CONFIG.name}
+
+
+def test_the_files_that_it_was_read_from_are_not_needed_again(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (CONFIG, QUICK):
+        shutil.copy(path, tmp_path / f"copy-{path.name}")
+    monkeypatch.chdir(tmp_path)
+    copies = (f"copy-{CONFIG.name}", f"copy-{QUICK.name}")
+    result = measure(*copies, "out.csv", only=["read-*-50x1x1"])
+    for name in copies:
+        Path(name).unlink()
+    again = rerun(result.directory, tmp_path / "again.csv")
+    names = [[outcome.scheduled.scenario.name for outcome in found.outcomes] for found in (result, again)]
+    assert names[0] == names[1] == ["read-linearizable-50x1x1", "read-serializable-50x1x1"]
+    assert rows(tmp_path / "again.csv")[0]["Config"] == f"copy-{CONFIG.name}"
+
+
+def test_the_run_that_repeated_one_can_be_repeated(made: list[FakeTestbed], first: Path) -> None:
+    second = rerun(first).directory
+    third = rerun(second).directory
+    assert manifest_in(third)["repeats"]["run_id"] == second.name
+
+
+def test_the_newest_run_of_a_results_file_is_repeated(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+    assert prepare_rerun(tmp_path / "out.csv").repeats.run_id == first.name
+    assert prepare_rerun(first.parent).out == tmp_path / "out.csv"
+
+
+@pytest.mark.parametrize(
+    ("folder", "out"), [("out.runs", "out.csv"), ("out.txt-runs", "out.txt"), ("runs", None), ("-runs", None)]
+)
+def test_the_rows_go_where_the_first_ones_went(tmp_path: Path, folder: str, out: str | None) -> None:
+    run = tmp_path / folder / "run-1"
+    assert results_file_of(run, run) == (out and tmp_path / out)
+
+
+def test_a_run_directory_beside_no_results_file_wants_out(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere" / "run"
+    shutil.copytree(first, moved)
+    with pytest.raises(UsageError, match=r"lies beside no results file.*\n  Name OUT"):
+        prepare_rerun(moved)
+    assert prepare_rerun(moved, tmp_path / "new.csv").out == tmp_path / "new.csv"
+
+
+# --- what differs -----------------------------------------------------------------------------------------------------
+
+
+def changed(value: object) -> object:
+    """Another value of the same type."""
+    if isinstance(value, Part):
+        return value.model_copy(update={name: changed(getattr(value, name)) for name in type(value).model_fields})
+    if isinstance(value, dict):
+        return {key: changed(item) for key, item in value.items()}
+    if isinstance(value, bool) or value is None:
+        return "other" if value is None else not value
+    return value * 2 if isinstance(value, int) else [9.0, 9.0, 9.0] if isinstance(value, list) else f"other {value}"
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.place)
+def test_each_fact_that_differs_is_named_with_what_was_and_what_is(fact: Any) -> None:
+    was = manifest()
+    *way, last = fact.place.split(".")
+    holder = getattr(was, way[0]) if way else was
+    new = changed(getattr(holder, last))
+    now = was.model_copy(update={way[0]: holder.model_copy(update={last: new})} if way else {last: new})
+    found = differences(was, now)
+    assert found and all(item.name.startswith(fact.name) for item in found)
+    assert all((item.was != item.now, item.matters, item.why) == (True, fact.matters, fact.why) for item in found)
+    assert not differences(was, was)
+
+
+def test_every_part_of_program_machine_and_links_is_compared_or_told() -> None:
+    places = {fact.place for fact in FACTS}
+    kinds = {"program": ProgramFacts, "machine": MachineFacts, "links": LinkFacts}
+    left = {
+        f"{room}.{name}" for room, kind in kinds.items() for name in kind.model_fields if f"{room}.{name}" not in places
+    }
+    # The former is an option, which is taken from the run itself; the latter is known only when it has started.
+    assert left == {"links.network", "links.link_emulator"}
+
+
+def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
+    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that is forgotten would be that of `run`'s default when the run is repeated."""
+    resolved = {"quick", "only"}  # into inputs/scenarios.json
+    beside = {"rtt_tolerance", "port"}
+    assert set(Flags.model_fields) == set(RunChoices.__optional_keys__) - resolved | beside
+    values: dict[str, Any] = {
+        "links": "emulator",
+        "switches": "auto",
+        "engine": "builtin",
+        "congestion_control": "vegas",
+        "repeat": 2,
+        "rtt_tolerance": {"absolute_ns": 7, "ratio": 0.25},
+        "port": 1234,
+    }
+    edit(first, lambda value: value["flags"].update(values))
+    found = prepare_rerun(first, anyway=True)
+    options = found.plan.options
+    assert (options.links, options.tcp_congestion_control, options.repeat) == ("emulator", "vegas", 2)
+    assert (found.tolerance, found.port) == (Tolerance(7, 0.25), 1234)
+
+
+def test_the_readme_has_the_table_of_what_is_compared() -> None:
+    begin, end = "<!-- compared: made from containernet_env/results/differences.py -->\n", "<!-- end of compared -->\n"
+    text = README.read_text()
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    wanted = f"{before}{begin}{as_markdown()}{end}{after}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        README.write_text(wanted)
+    assert README.read_text() == wanted, "run UPDATE_GOLDEN=1 pytest tests/unit/test_rerun.py"
+
+
+@pytest.mark.parametrize(
+    ("part", "update", "words"),
+    [
+        ("machine", {"cpu_model": "Other CPU"}, "CPU model: was Some CPU @ 2.0GHz, is Other CPU"),
+        ("machine", {"cores": 4}, "cores: was 2, is 4"),
+        ("machine", {"memory_bytes": 12 << 30}, "memory: was 24 GiB, is 12 GiB"),
+        ("machine", {"kernel": "6.19.0"}, "kernel: was 6.18.1, is 6.19.0"),
+        ("machine", {"clock_source": "hpet"}, "clock source: was tsc, is hpet"),
+        ("program", {"commit": "f" * 40}, f"program commit: was {'0123456789' * 4}, is {'f' * 40}"),
+        ("program", {"version": "0.2.0"}, "program version: was 0.1.0, is 0.2.0"),
+        ("program", {"sources": "b" * 64}, f"program sources: was {'a' * 64}, is {'b' * 64}"),
+    ],
+)
+def test_another_machine_or_program_is_refused_and_nothing_is_created(
+    made: list[FakeTestbed],
+    first: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    update: dict[str, Any],
+    words: str,
+) -> None:
+    if part == "machine":
+        monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update=update))
+    else:
+        monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM.model_copy(update=update))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=r"cannot be repeated as it was:\n") as refused:
+        rerun(first)
+    assert words in str(refused.value) and "--anyway" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 3, refused.value
+    assert sorted(tmp_path.rglob("*")) == before and not made
+
+
+def test_other_images_links_and_versions_are_refused(
+    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module.images, "digest", lambda tag: None)
+    monkeypatch.setattr(
+        rerun_module.select, "foreseen", lambda plan: LINKS.model_copy(update={"links": "netem", "switches": "ovs"})
+    )
+    monkeypatch.setattr(rerun_module.sources, "etcd_version", lambda: "3.8.0")
+    with pytest.raises(UsageError) as refused:
+        rerun(first)
+    for words in (
+        "image etcd.digest: was sha256:e, is not known",
+        "image benchmark.digest: was sha256:b, is not known",
+        "version of the store: was 3.7.3, is 3.8.0",
+        "links: was emulator, is netem",
+        "switches: was emulator, is ovs",
+    ):
+        assert words in str(refused.value), words
+
+
+def test_what_is_only_told_refuses_nothing_and_is_written_down(
+    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = {"engine": "25.0", "load_average": [9.0, 9.0, 9.0], "memory_bytes": MACHINE.memory_bytes - 4096}
+    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update=update))
+    written = manifest_in(rerun(first).directory)["repeats"]["differences"]
+    assert {(item["name"], item["matters"]) for item in written} == {("Docker engine", False), ("load average", False)}
+
+
+def test_anyway_runs_and_writes_down_what_differs(
+    made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update={"cores": 64}))
+    done = called("rerun", str(first), "--anyway")
+    assert done.exit_code == 0, done.output
+    assert "unlike then, cores: was 2, is 64" in done.output
+    (newest,) = set(first.parent.iterdir()) - {first}
+    (difference,) = manifest_in(newest)["repeats"]["differences"]
+    assert (difference["name"], difference["was"], difference["now"]) == ("cores", "2", "64")
+    shown = " ".join(called("show", str(newest)).output.split())
+    assert f"repeats {first.name}, with other cores" in shown
+
+
+def test_show_of_a_run_that_repeats_one_says_which(made: list[FakeTestbed], first: Path) -> None:
+    assert f"repeats {first.name}, on equal terms" in called("show", str(rerun(first).directory)).output
+
+
+# --- a run directory that is not as it was ----------------------------------------------------------------------------
+
+
+def called(*words: str) -> Result:
+    """What a command does; its errors are those that are reported as messages."""
+    done = CliRunner().invoke(group, list(words))
+    known = done.exception is None or isinstance(done.exception, SystemExit | ContainernetEnvError)
+    assert known, repr(done.exception)
+    return done
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    value = manifest_in(directory)
+    change(value)
+    (directory / MANIFEST).write_text(json.dumps(value))
+
+
+def test_an_edited_manifest_is_refused_and_says_what(made: list[FakeTestbed], first: Path) -> None:
+    def change(value: dict[str, Any]) -> None:
+        value["plan"]["links"][0]["a_to_b"]["delay_ns"] = 5_000_000
+        value["machine"]["cores"] = 8
+
+    edit(first, change)
+    with pytest.raises(UsageError) as refused:
+        rerun(first)
+    for words in (
+        "manifest.json: was as the run left it, is changed",
+        "plan links[0].a_to_b.delay_ns: was 5000000, is 3000000",
+        "cores: was 8, is 2",
+    ):
+        assert words in str(refused.value), str(refused.value)
+
+
+def test_a_manifest_whose_tolerance_was_edited_is_refused_though_nothing_else_tells(
+    made: list[FakeTestbed], first: Path
+) -> None:
+    edit(first, lambda value: value["flags"]["rtt_tolerance"].update(absolute_ns=1))
+    with pytest.raises(UsageError, match=r"manifest\.json: was as the run left it, is changed"):
+        rerun(first)
+
+
+def test_an_edited_input_is_refused_and_says_what(made: list[FakeTestbed], first: Path) -> None:
+    path = first / TOPOLOGY_INPUT
+    path.write_text(path.read_text().replace('"3ms"', '"4ms"', 1))
+    with pytest.raises(UsageError) as refused:
+        rerun(first)
+    assert "inputs/topology.json: was as the run left it, is changed" in str(refused.value)
+    assert "plan links[0].a_to_b.delay_ns: was 3000000, is 4000000" in str(refused.value)
+    assert "config hash: was " in str(refused.value)
+
+
+def test_without_checksums_the_manifest_still_tells_that_an_input_was_edited(
+    made: list[FakeTestbed], first: Path
+) -> None:
+    (first / "checksums.sha256").unlink()
+    path = first / SCENARIOS_INPUT
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(UsageError) as refused:
+        rerun(first)
+    assert "checksums.sha256: was written at the end, is missing (the run was killed" in str(refused.value)
+    assert "inputs/scenarios.json: was SHA-256 " in str(refused.value)
+
+
+def test_a_run_that_was_killed_in_its_bring_up_is_repeated_with_anyway(made: list[FakeTestbed], first: Path) -> None:
+    (first / "checksums.sha256").unlink()
+    edit(first, lambda value: value.update(links=None, store=None, hosts={}))
+    with pytest.raises(UsageError, match=r"links: was not known, is emulator"):
+        rerun(first)
+    assert rerun(first, anyway=True).failed == 0
+
+
+def test_a_log_that_was_edited_is_no_reason_to_refuse(made: list[FakeTestbed], first: Path) -> None:
+    (first / "logs" / "etcd1.log").write_text("")
+    assert rerun(first).failed == 0
+
+
+def test_a_run_directory_without_its_inputs_is_a_message(made: list[FakeTestbed], first: Path) -> None:
+    (first / TOPOLOGY_INPUT).unlink()
+    with pytest.raises(ConfigError, match=r"inputs/topology\.json is refused:\n  file: cannot be read"):
+        rerun(first, anyway=True)
+
+
+def test_a_run_without_a_manifest_is_a_message(made: list[FakeTestbed], first: Path) -> None:
+    (first / MANIFEST).unlink()
+    with pytest.raises(UsageError, match=r"cannot be repeated: it has no manifest\.json"):
+        rerun(first, anyway=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("flags", "repeat"), 10**9, "contradicts itself: flags.repeat is 1000000000"),
+        (("flags", "repeat"), "2", "flags.repeat"),
+        (("flags", "links"), "warp", "flags.links"),
+        (("flags", "port"), 70_000, "port=70000; allowed: 1 to 65535"),
+        (("flags", "rtt_tolerance", "ratio"), -1, "flags.rtt_tolerance.ratio"),
+        (("plan", "scenarios"), {}, "contradicts itself"),
+        (("plan", "config"), [], "plan.config"),
+        (("machine",), None, "machine"),
+        (("machine", "cores"), 10**40, "machine.cores"),
+        (("images", "etcd"), "x", "images.etcd"),
+        (("repeats",), 5, "repeats"),
+        (("schema",), 2, "is of version 2; version 1 is read here"),
+    ],
+)
+def test_a_manifest_that_cannot_be_meant_is_a_message_also_with_anyway(
+    made: list[FakeTestbed], first: Path, place: tuple[str, ...], value: Any, words: str
+) -> None:
+    def change(held: dict[str, Any]) -> None:
+        for step in place[:-1]:
+            held = held[step]
+        held[place[-1]] = value
+
+    edit(first, change)
+    done = called("rerun", str(first), "--anyway")
+    assert isinstance(done.exception, UsageError) and words in str(done.exception), repr(done.exception)
+
+
+def test_a_plan_that_is_nested_deeply_is_compared_without_a_traceback(made: list[FakeTestbed], first: Path) -> None:
+    deep: Any = 1
+    for _ in range(150):
+        deep = [deep]
+    edit(first, lambda value: value["plan"].update(switches=deep))
+    with pytest.raises(UsageError, match=r"plan switches\[0\]"):
+        rerun(first)
+
+
+def test_a_dry_run_says_what_differs_and_creates_nothing(
+    made: list[FakeTestbed], first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE.model_copy(update={"engine": "25.0"}))
+    before = sorted(tmp_path.rglob("*"))
+    done = called("rerun", str(first), "--dry-run")
+    assert done.exit_code == 0 and "Docker engine: was 20.10.24, is 25.0, which does not matter" in done.output
+    assert f"{first.name} would be repeated" in done.output
+    assert sorted(tmp_path.rglob("*")) == before and not made
+
+
+def test_a_place_that_is_no_run_is_a_message(made: list[FakeTestbed], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run"):
+        rerun(tmp_path / "nothing.csv")
+
+
+def test_the_facts_of_the_fakes_are_those_of_a_run(first: Path) -> None:
+    """Or the tests above compare nothing."""
+    found = read_run(first).manifest
+    assert found is not None and found["store"]["version"] == STORE.version
+    assert found["machine"]["virtualisation"] == MACHINE.virtualisation.model_dump()
+    assert isinstance(MACHINE.virtualisation, Virtualisation)
