@@ -28,6 +28,7 @@ Kind = Literal[
     "counters",
     "member_died",
     "member_throttled",
+    "slow_disk",
     "client_throttled",
     "generator_saturated",
     "generator_waited",

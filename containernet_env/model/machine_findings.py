@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from containernet_env.model.findings import Effect, Finding, Kind
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Consumption, Usage
 
 THROTTLED_SHARE = 0.01
@@ -19,6 +21,9 @@ STOLEN_SHARE = 0.01
 """What a hypervisor may take from the machine's cores: from there on it is in the 99th percentile."""
 OTHERS_SHARE = 0.10
 """What all else on the machine may take of its cores: engine and kernel threads take 1 to 4 % while a run is on."""
+SLOW_SYNC_S = 0.016
+"""A 99th percentile of the log's writes that is in a longer bucket: etcd wants less than 10 ms; buckets end at 8 and at
+16 ms."""
 FULL_SHARE = 0.95
 """A machine whose cores are busier has had somebody wait."""
 
@@ -59,6 +64,16 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
         text = f"a hypervisor took {stolen:.1%} of this machine's time"
         yield Finding("machine_stolen", "invalid", text, round(stolen, 4), STOLEN_SHARE)
     yield from _machine_load(usage, capacity)
+
+
+def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
+    """Findings of members whose disk is slow, as they count it themselves."""
+    for name, member in (store.members if store is not None else {}).items():
+        syncs = member.log_syncs
+        if syncs is not None and syncs.count and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
+            took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
+            text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
+            yield Finding("slow_disk", "told", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)
 
 
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:

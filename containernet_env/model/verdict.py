@@ -85,6 +85,12 @@ RULES: Mapping[Kind, Rule] = {
         "1 %",
         "that is what was configured",
     ),
+    "slow_disk": Rule(
+        ("told",),
+        "s, 99th percentile of how long a member's log took to reach its disk: the longest time of its bucket",
+        "16 ms",
+        "it is true of the member; etcd wants less than 10 ms (its FAQ), and buckets end at 8 and 16 ms",
+    ),
     "client_throttled": Rule(
         ("invalid",),
         "share of the time for which the CPU limit of the client's host stopped it",

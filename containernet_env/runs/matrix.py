@@ -22,7 +22,7 @@ from containernet_env.model.findings import (
 )
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
-from containernet_env.model.machine_findings import machine_findings
+from containernet_env.model.machine_findings import machine_findings, store_findings
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
@@ -250,6 +250,7 @@ class Matrix:
             *network_findings(outcome.network),
             *self._counters_findings(outcome),
             *machine_findings(usage, outcome.load, self._target.capacity),
+            *store_findings(outcome.store),
             *member_findings(living, self._target.member_timeout_s, throttled_s),
         )
 

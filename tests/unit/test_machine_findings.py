@@ -9,7 +9,8 @@ import pytest
 
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
-from containernet_env.model.machine_findings import Capacity, machine_findings
+from containernet_env.model.machine_findings import Capacity, machine_findings, store_findings
+from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from tests.unit.answers import closed_loop
 
@@ -100,3 +101,29 @@ def test_a_finding_names_whom_it_is_about_and_by_how_much() -> None:
     (finding,) = found({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 4)}})
     assert (finding.subject, finding.value, finding.threshold) == ("etcd2", 0.25, 0.01)
     assert finding.text == "etcd2 was stopped by its own CPU limit for 25% of the time"
+
+
+@pytest.mark.parametrize(
+    ("buckets", "told"),
+    [
+        (((0.001, 99), (0.016, 1)), None),
+        (((0.001, 98), (0.016, 2)), None),
+        (((0.001, 98), (0.032, 2)), 0.032),
+        (((0.001, 99), (0.032, 1)), None),  # the 99th percentile is in the first one
+        (((0.001, 9), (None, 2)), None),
+        ((), None),
+    ],
+)
+def test_a_slow_disk_is_told_by_the_bucket_of_the_99th_percentile(
+    buckets: tuple[tuple[float | None, int], ...], told: float | None
+) -> None:
+    member = MemberActivity(log_syncs=Durations.of(1.0, buckets))
+    findings = list(store_findings(StoreActivity({"etcd1": member, "etcd2": MemberActivity()})))
+    beyond = bool(buckets) and buckets[-1][0] is None
+    assert [finding.kind for finding in findings] == ["slow_disk"] * (told is not None or beyond)
+    if findings:
+        assert (findings[0].value, findings[0].effect, findings[0].subject) == (told, "told", "etcd1")
+
+
+def test_nothing_is_said_of_members_that_nobody_asked() -> None:
+    assert list(store_findings(None)) == []
