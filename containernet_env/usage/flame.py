@@ -126,13 +126,16 @@ def _box(box: Box, height: int, total: int, unit: str) -> str:
 
 
 def _label(name: str, width: float) -> str:
-    """As much of a name as there is room for: the path of its package goes first."""
+    """As much of a name as there is room for: the path of its package goes first, then that, then its type."""
     room = int((width - 6) / _LETTER)
     short = _short(name)
-    for text in (name, short):
+    bare = short.partition(".")[2] or short
+    # A type parameter may have points of its own.
+    last = bare if "[" in bare else bare.rpartition(".")[2]
+    for text in (name, short, bare, last):
         if len(text) <= room:
             return text
-    return f"{short[: room - 2]}.." if room >= _LEAST_LETTERS + 2 else ""
+    return f"{last[: room - 2]}.." if room >= _LEAST_LETTERS + 2 else ""
 
 
 def _short(name: str) -> str:
