@@ -20,7 +20,7 @@ WAITED_SHARE = 0.05
 STOLEN_SHARE = 0.01
 """What a hypervisor may take from the machine's cores: from there on it is in the 99th percentile."""
 OTHERS_SHARE = 0.10
-"""What all else on the machine may take of its cores: engine and kernel threads take 1 to 4 % while a run is on."""
+"""What programs of others may take of the machine's cores, as user time: the engine's own take a few percent."""
 SLOW_SYNC_S = 0.016
 """A 99th percentile of the log's writes that is in a longer bucket: etcd wants less than 10 ms; buckets end at 8 and at
 16 ms."""
@@ -103,11 +103,12 @@ def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
         return
     time_ns = usage.window_ns * capacity.cores
     ours = [*usage.used.members.values(), usage.used.client, usage.used.links, usage.used.driver]
-    known = [used.cpu_ns for used in ours if used is not None]
-    if None not in known:
-        others = (machine.cpu_ns - sum(cpu_ns for cpu_ns in known if cpu_ns is not None)) / time_ns
+    known = [used.user_ns for used in ours if used is not None]
+    if machine.user_ns is not None and None not in known:
+        # The kernel's own threads and interrupts, which work for the run too, have no user time.
+        others = (machine.user_ns - sum(user_ns for user_ns in known if user_ns is not None)) / time_ns
         if others > OTHERS_SHARE:
-            text = f"programs that are not of this run took {others:.0%} of this machine's cores"
+            text = f"programs that are not of this run took {others:.0%} of this machine's cores (user time)"
             yield Finding("machine_shared", "invalid", text, round(others, 4), OTHERS_SHARE)
     busy = machine.cpu_ns / time_ns
     if busy > FULL_SHARE:

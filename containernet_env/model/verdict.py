@@ -123,9 +123,9 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "machine_shared": Rule(
         ("invalid",),
-        "share of the machine's cores that programs took which are not of this run",
+        "share of the machine's cores that programs took which are not of this run, as user time",
         "10 %",
-        "the engine and the kernel's threads take a few percent; more is somebody else's work",
+        "the engine takes a few percent; more is somebody else's work",
     ),
     "machine_full": Rule(
         ("told", "invalid"),
