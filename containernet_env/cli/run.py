@@ -50,7 +50,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
-    rtt_tolerance: Tolerance,
+    rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
     dry_run: bool,
@@ -85,7 +85,7 @@ def command(
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
-    from containernet_env.runs.measure import carry_out
+    from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
     progress = TerminalProgress(console)
     with (
@@ -108,4 +108,6 @@ def command(
     console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
-    return 1 if result.failed or moved else 0
+    if not result.network_held:
+        console.print(f"{WRONG_AFTER}: the rows are kept, see network.json in {result.directory}", soft_wrap=True)
+    return 1 if result.failed or moved or not result.network_held else 0

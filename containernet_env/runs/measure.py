@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import Interrupted, MissingRequirementError, UsageError, text_of
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.export import plan_values
@@ -41,7 +42,7 @@ from containernet_env.runs.testbed import Testbed, take_down
 from containernet_env.setup import ready_images
 
 DEFAULT_PORT = 8080
-DEFAULT_TOLERANCE = Tolerance()
+WRONG_AFTER = "after the last scenario the network was not the one that was configured"
 
 
 def measure(
@@ -49,7 +50,7 @@ def measure(
     scenarios: ScenarioSet | Path | str | None,
     out: Path | str,
     *,
-    rtt_tolerance: str | Tolerance = DEFAULT_TOLERANCE,
+    rtt_tolerance: str | Tolerance | None = None,
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
@@ -67,7 +68,7 @@ def measure(
         raise UsageError(f"port={port}; allowed: 1 to 65535")
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
-    tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
+    tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
     return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
 
 
@@ -75,7 +76,7 @@ def carry_out(
     plan: Plan,
     out: Path,
     *,
-    tolerance: Tolerance,
+    tolerance: Tolerance | None = None,
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
@@ -107,7 +108,7 @@ class _Run:
         self,
         plan: Plan,
         results: ResultsFile,
-        tolerance: Tolerance,
+        tolerance: Tolerance | None,
         port: int,
         progress: Guarded,
         stop: Stop,
@@ -135,6 +136,7 @@ class _Run:
         self._labs = 0
         self._handled = sys.exception()
         self._testbed_settings = (tolerance, port)
+        self._network_after: NetworkProof | None = None
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
@@ -172,13 +174,22 @@ class _Run:
                     testbed, plan.scenarios, plan.dataset, self._leave, self._progress, self._stop, self._event
                 )
                 self._matrix.run()
+                self._prove_after(testbed)
             finally:
                 self._stop.shield()
         finally:
             self._stop.shield()
             self._end(testbed)
         kept = self._keeper
-        return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
+        return RunResult(
+            self._run_id,
+            kept.directory.path,
+            tuple(kept.outcomes),
+            tuple(kept.rows),
+            kept.results.file,
+            self._facts.network,
+            self._network_after,
+        )
 
     def _describe(self, testbed: Testbed) -> None:
         """Write down what was brought up, before the load."""
@@ -198,7 +209,8 @@ class _Run:
             config=plan.config,
             run_id=self._run_id,
             rtt=largest,
-            rtt_measured_ns=testbed.rtt.measured_ns(largest) if testbed.rtt and largest else None,
+            rtt_measured_ns=testbed.gate.rtt_ns(largest.a, largest.b) if testbed.gate and largest else None,
+            network=testbed.gate.proof if testbed.gate else None,
             hosts=testbed.net.hosts_kind,
             links=testbed.net.links_kind,
             store=plan.store.name,
@@ -211,6 +223,21 @@ class _Run:
             cpu_model=machine.cpu_model(),
             labs=self._labs,
         )
+
+    def _prove_after(self, testbed: Testbed) -> None:
+        """Say whether the network is still the one that was configured; every row is on disk and stays as it is."""
+        if testbed.failure is not None:
+            return
+        try:
+            proof = testbed.prove_again("after")
+        except RunError as error:
+            self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
+            self._progress.note(f"after the last scenario the network could not be measured: {error}")
+            return
+        self._network_after = proof
+        self._event("network_proved" if proof.passed else "network_wrong", f"after the last scenario: {proof.text}")
+        if not proof.passed:
+            self._progress.note(f"{WRONG_AFTER}\n{proof.render()}")
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""
@@ -248,6 +275,8 @@ class _Run:
                 finally:
                     outcomes = self._keeper.outcomes
                     failed = sum(outcome.error is not None for outcome in outcomes)
+                    if self._network_after is not None and not self._network_after.passed:
+                        left = f"; {WRONG_AFTER}{left}"
                     ended = f"{len(outcomes)} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
                     self._event("run_ended", ended)
                     self._keeper.settle(self._error())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,10 @@ from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import ReservedFiles, told
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
-from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
+from containernet_env.fidelity.gate import Gate, measure_gate
+from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import engine, netns, tcp
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.engine_watch import EngineWatch
@@ -26,6 +26,8 @@ from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.model.findings import PAUSE_NS
 from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.proof import Moment as GateMoment
+from containernet_env.model.proof import NetworkProof, named
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
@@ -46,6 +48,9 @@ _NEWS_S = 0.5
 
 # So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP.
 _PROOFS = 3
+# After the last scenario members may still send what they owe each other: so long that is waited for, until less than
+# this share of any link is used. Heartbeats of etcd take 0.3 % of 10 Mbit/s.
+_QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
     "net.ipv4.tcp_rmem",
@@ -73,7 +78,7 @@ class Testbed:
         progress: Progress,
         *,
         port: int,
-        tolerance: Tolerance,
+        tolerance: Tolerance | None = None,
         logs: bool = True,
         on_event: OnEvent = ignore_event,
         on_proof: Callable[[Proof], None] = lambda proof: None,
@@ -89,7 +94,7 @@ class Testbed:
         self.relay: Relay | None = None
         self._cluster: Cluster | None = None
         self._server: BenchmarkServer | None = None
-        self.rtt: RttTable | None = None
+        self.gate: Gate | None = None
         self.leader_at_start: str | None = None
         self.failure: str | None = None
         self._failed = threading.Event()
@@ -275,48 +280,91 @@ class Testbed:
             self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
 
     def _prove_network(self) -> str:
-        for left in reversed(range(_PROOFS)):
-            table, problems = self._measure_network()
-            paused_s = self._pause_s() if problems else 0.0
-            if not paused_s:
-                break
-            stood = f"the link emulator stood still for {paused_s:.1f} s while the network was proved"
-            if not left:
-                raise RunError(f"{stood}, {_PROOFS} times in a row: it was stopped, or gets no CPU time")
-            self._progress.note(f"{stood}: it is proved anew")
-        if problems:
+        proof = self._proved("before").proof
+        if not proof.passed:
             raise RunError(
-                "the network is not the one that was configured: "
-                + "; ".join(problems)
-                + "\n"
-                + table.render(self._tolerance)
+                f"the network is not the one that was configured: {named(proof.of('wrong'))}\n{proof.render()}"
             )
-        unproved = table.unproven()
-        for pair in unproved:
-            self._progress.note(pair)
-        worst = table.worst()
-        if worst is None or worst.measured_ns is None:
-            return f"links by {self.net.link_backend}; no RTT is proved, as the configured loss makes likely"
-        proved = len(table.pairs) - len(unproved)
-        return (
-            f"links by {self.net.link_backend}; {proved} RTTs as configured, worst {worst.a}-{worst.b}: "
-            f"{format_ms(worst.expected_ns)} ms expected, {format_ms(worst.measured_ns)} ms measured"
-        )
+        proved, unproved = len(proof.of("proved")), proof.of("unproved")
+        if unproved:
+            self._progress.note(f"not proved: {named(unproved)}")
+        return f"links by {self.net.link_backend}; {proved} of {len(proof.checks)} properties proved"
 
-    def _measure_network(self) -> tuple[RttTable, list[str]]:
-        """Measure every pair once; the table, kept as a proof, and what is not as configured."""
+    def prove_again(self, moment: GateMoment) -> NetworkProof:
+        """Measure the network once more, between the hosts that live; what is wrong with it is no error here.
+
+        After the last scenario the members still run and send: it waits until little is sent, and where that does not
+        come, what seems wrong is unproved. Raises ``RunError`` where it cannot be measured.
+        """
+        with self._progress.stage("network") as stage:
+            busy = self._wait_until_quiet()
+            proof = self._proved(moment, busy).proof
+            stage.done(f"{len(proof.of('proved'))} of {len(proof.checks)} properties proved again")
+        return proof
+
+    def _proved(self, moment: GateMoment, busy: str | None = None) -> Gate:
+        """A gate whose samples are the network's own: repeated where something else spoilt them."""
+        for left in reversed(range(_PROOFS)):
+            gate = self._measure_network(moment, busy)
+            paused_s = self._pause_s() if not gate.proof.passed else 0.0
+            spoiled = gate.spoiled
+            if paused_s:
+                spoiled = f"the link emulator stood still for {paused_s:.1f} s while the network was proved"
+            if spoiled is None:
+                return gate
+            if left:
+                self._progress.note(f"{spoiled}: it is proved anew")
+        why = ": it was stopped, or gets no CPU time" if paused_s else ""
+        raise RunError(f"{spoiled}, {_PROOFS} times in a row{why}")
+
+    def _measure_network(self, moment: GateMoment, busy: str | None) -> Gate:
+        """Measure once; what was found is kept as a proof."""
         try:
             self._check_emulator()
             self.net.link_statistics(reset=True)
-            pids = {name: host.pid for name, host in self.hosts.items()}
-            self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
-            self._check()
+            living = [name for name, host in self.hosts.items() if moment == "before" or host.alive]
+            gate = measure_gate(
+                self.plan.topology,
+                {name: self.hosts[name].pid for name in living},
+                links=self.net.links_kind,
+                moment=moment,
+                tolerance=self._tolerance,
+                hosts=living,
+                broken=self._broken if moment == "before" else self._interrupted,
+            )
+            if moment == "before":
+                self._check()
         except RunError as error:
-            self._on_proof(_proof([self._why(error)]))
+            self._on_proof(_proof(moment, [self._why(error) if moment == "before" else str(error)]))
             raise
-        problems = self.rtt.problems(self._tolerance)
-        self._on_proof(_proof(problems, self.rtt.unproven(), self.rtt.to_list()))
-        return self.rtt, problems
+        if busy is not None:
+            gate = gate.with_proof(gate.proof.doubted(busy))
+        if moment == "before":
+            self.gate = gate
+        problems = [check.line for check in gate.proof.of("wrong")]
+        self._on_proof(_proof(moment, problems, [check.line for check in gate.proof.of("unproved")], gate.to_json()))
+        return gate
+
+    def _interrupted(self) -> str | None:
+        self._stop.check()
+        return self.failure
+
+    def _wait_until_quiet(self) -> str | None:
+        """Wait until the hosts send little; how much they still send where that does not come."""
+        rates = {
+            link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
+            for link in self.plan.topology.links
+        }
+        until = time.monotonic() + _QUIET_S
+        while True:
+            before = LinkStatistics(self.net.link_statistics())
+            time.sleep(_QUIET_LOOK_S)
+            share, name = LinkStatistics(self.net.link_statistics()).busiest_since(before, rates)
+            if share <= _QUIET_RATIO:
+                return None
+            if time.monotonic() > until:
+                return f"the hosts still filled {share:.0%} of {name}"
+            self._stop.check()
 
     def _pause_s(self) -> float:
         """For how long the link emulator stood still since its counters were reset; 0 where that was short."""
@@ -437,14 +485,17 @@ def take_down(testbed: Testbed, progress: Progress) -> None:
         stage.done("nothing of this run is left")
 
 
-def _proof(problems: list[str], unproved: Sequence[str] = (), pairs: Sequence[dict[str, Any]] = ()) -> Proof:
+def _proof(
+    moment: GateMoment, problems: list[str], unproved: Sequence[str] = (), found: Mapping[str, Any] | None = None
+) -> Proof:
     """A proof that is made now; it has failed where there are problems."""
     now = Moment.now()
     return Proof(
         at=now.at,
         at_ns=now.at_ns,
+        moment=moment,
         passed=not problems,
         problems=problems,
         unproved=list(unproved),
-        pairs=list(pairs),
+        **(found or {"pairs": []}),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.model.proof import NetworkProof
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
@@ -24,6 +25,8 @@ CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
 
 class FakeTestbed:
     """Comes up and goes down; ``downs`` counts the latter."""
+
+    proved_again: NetworkProof | RunError = NetworkProof("after", ())
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
         self.images: dict[str, str] = {}
@@ -38,7 +41,7 @@ class FakeTestbed:
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
-        self.rtt = self.realtime = None
+        self.gate = self.realtime = None
         self.fail: BaseException | None = None
 
     def up(self) -> None:
@@ -52,6 +55,11 @@ class FakeTestbed:
             yield
         except RunError as error:
             raise RunError("etcd2 ended before the first scenario: killed by SIGKILL") from error
+
+    def prove_again(self, moment: str) -> NetworkProof:
+        if isinstance(self.proved_again, RunError):
+            raise self.proved_again
+        return self.proved_again
 
     def down(self) -> None:
         self.downs += 1

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs import testbed as testbed_module
@@ -61,7 +60,6 @@ def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
         Images(etcd="e", benchmark="b"),
         Notes(),
         port=0,
-        tolerance=Tolerance(),
         on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
     )
     made.told = told
