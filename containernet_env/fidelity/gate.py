@@ -19,7 +19,7 @@ from containernet_env.analysis.gate_verdict import verdicts
 from containernet_env.base.errors import RunError
 from containernet_env.fidelity.prober import Broken, ask, never_broken
 from containernet_env.fidelity.rtt import Tolerance
-from containernet_env.model.proof import Moment, NetworkProof
+from containernet_env.model.proof import Check, Moment, NetworkProof
 from containernet_env.model.topology import Topology
 
 _SPARE_S = 10.0
@@ -136,8 +136,13 @@ def measure_gate(
         Times(entry["sent"], entry["received"], entry.get("sent_ns") or (), entry.get("delay_ns") or ())
         for entry in answer["streams"]
     )
-    checks = verdicts(plan, times, allowed_for(links, tolerance))
-    return Gate(NetworkProof(moment, checks), plan, times, topology, _spoiled(answer, plan))
+    gone = (
+        Check(host.name, "delay", "unproved", "-", why="the host has ended")
+        for host in topology.hosts
+        if host.name not in names
+    )
+    proof = NetworkProof(moment, (*verdicts(plan, times, allowed_for(links, tolerance)), *gone))
+    return Gate(proof, plan, times, topology, _spoiled(answer, plan))
 
 
 def _spoiled(answer: Mapping[str, Any], plan: GatePlan) -> str | None:

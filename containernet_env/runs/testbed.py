@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from containernet_env.base.clock import Moment
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import ReservedFiles, told
@@ -16,7 +15,7 @@ from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.fidelity.gate import Gate, measure_gate
+from containernet_env.fidelity.gate import Gate
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import engine, netns, tcp
 from containernet_env.hosts.engine import EngineGoneError
@@ -24,13 +23,12 @@ from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
-from containernet_env.model.findings import PAUSE_NS
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.proof import Moment as GateMoment
-from containernet_env.model.proof import NetworkProof, named
+from containernet_env.model.proof import NetworkProof
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
+from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.setup.images import Images
 from containernet_env.stores.protocol import Cluster, MemberPlace
@@ -46,11 +44,6 @@ SERVER_TIMEOUT_S = 20.0
 _NEWS_S = 0.5
 
 
-# So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP.
-_PROOFS = 3
-# After the last scenario members may still send what they owe each other: so long that is waited for, until less than
-# this share of any link is used. Heartbeats of etcd take 0.3 % of 10 Mbit/s.
-_QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
     "net.ipv4.tcp_rmem",
@@ -88,7 +81,6 @@ class Testbed:
         self.images = {"etcd": images.etcd, "benchmark": images.benchmark}
         self._progress = progress
         self._port = port
-        self._tolerance = tolerance
         self.net = select.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
         self.relay: Relay | None = None
@@ -103,11 +95,13 @@ class Testbed:
         self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
         self._on_event = on_event
-        self._on_proof = on_proof
         self._stop = stop or Stop()
         self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
+        self._prover = NetworkProver(
+            plan, self.net, self.hosts, progress, tolerance, on_proof, self._stop, self._gone_of, self._why
+        )
 
     @property
     def cluster(self) -> Cluster:
@@ -252,11 +246,15 @@ class Testbed:
 
     def _gone(self) -> str | None:
         """What the run has failed for, or which hosts have ended during the bring-up, and how."""
-        return self.failure or "; ".join(self._ended_hosts()) or None
+        return self._gone_of(self.hosts)
 
-    def _ended_hosts(self) -> Iterator[str]:
+    def _gone_of(self, names: Collection[str]) -> str | None:
+        """The same, of these hosts only."""
+        return self.failure or "; ".join(self._ended_hosts(names)) or None
+
+    def _ended_hosts(self, names: Collection[str]) -> Iterator[str]:
         for plan in self.plan.hosts:
-            if plan.name not in self.hosts:
+            if plan.name not in names:
                 continue
             loads = plan.role == "benchmark"
             words = last_words if loads else self.plan.store.last_words
@@ -268,108 +266,14 @@ class Testbed:
         if (reason := self._gone()) is not None:
             raise RunError(reason)
 
-    def _check_emulator(self) -> None:
-        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
-        hello = self.net.link_backend_facts()
-        test = hello.get("self_test")
-        if test is not None and not test["passed"]:
-            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
-        if hello and not hello["realtime"]:
-            self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
-        if hello and not hello["kept_awake"]:
-            self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
-
     def _prove_network(self) -> str:
-        proof = self._proved("before").proof
-        if not proof.passed:
-            raise RunError(
-                f"the network is not the one that was configured: {named(proof.of('wrong'))}\n{proof.render()}"
-            )
-        proved, unproved = len(proof.of("proved")), proof.of("unproved")
-        if unproved:
-            self._progress.note(f"not proved: {named(unproved)}")
-        return f"links by {self.net.link_backend}; {proved} of {len(proof.checks)} properties proved"
+        self.gate = self._prover.prove()
+        return f"links by {self.net.link_backend}; {proved_text(self.gate.proof)}"
 
     def prove_again(self, moment: GateMoment) -> NetworkProof:
-        """Measure the network once more, between the hosts that live; what is wrong with it is no error here.
-
-        After the last scenario the members still run and send: it waits until little is sent, and where that does not
-        come, what seems wrong is unproved. Raises ``RunError`` where it cannot be measured.
-        """
-        with self._progress.stage("network") as stage:
-            busy = self._wait_until_quiet()
-            proof = self._proved(moment, busy).proof
-            stage.done(f"{len(proof.of('proved'))} of {len(proof.checks)} properties proved again")
-        return proof
-
-    def _proved(self, moment: GateMoment, busy: str | None = None) -> Gate:
-        """A gate whose samples are the network's own: repeated where something else spoilt them."""
-        for left in reversed(range(_PROOFS)):
-            gate = self._measure_network(moment, busy)
-            paused_s = self._pause_s() if not gate.proof.passed else 0.0
-            spoiled = gate.spoiled
-            if paused_s:
-                spoiled = f"the link emulator stood still for {paused_s:.1f} s while the network was proved"
-            if spoiled is None:
-                return gate
-            if left:
-                self._progress.note(f"{spoiled}: it is proved anew")
-        why = ": it was stopped, or gets no CPU time" if paused_s else ""
-        raise RunError(f"{spoiled}, {_PROOFS} times in a row{why}")
-
-    def _measure_network(self, moment: GateMoment, busy: str | None) -> Gate:
-        """Measure once; what was found is kept as a proof."""
-        try:
-            self._check_emulator()
-            self.net.link_statistics(reset=True)
-            living = [name for name, host in self.hosts.items() if moment == "before" or host.alive]
-            gate = measure_gate(
-                self.plan.topology,
-                {name: self.hosts[name].pid for name in living},
-                links=self.net.links_kind,
-                moment=moment,
-                tolerance=self._tolerance,
-                hosts=living,
-                broken=self._broken if moment == "before" else self._interrupted,
-            )
-            if moment == "before":
-                self._check()
-        except RunError as error:
-            self._on_proof(_proof(moment, [self._why(error) if moment == "before" else str(error)]))
-            raise
-        if busy is not None:
-            gate = gate.with_proof(gate.proof.doubted(busy))
-        if moment == "before":
-            self.gate = gate
-        problems = [check.line for check in gate.proof.of("wrong")]
-        self._on_proof(_proof(moment, problems, [check.line for check in gate.proof.of("unproved")], gate.to_json()))
-        return gate
-
-    def _interrupted(self) -> str | None:
-        self._stop.check()
-        return self.failure
-
-    def _wait_until_quiet(self) -> str | None:
-        """Wait until the hosts send little; how much they still send where that does not come."""
-        rates = {
-            link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
-            for link in self.plan.topology.links
-        }
-        until = time.monotonic() + _QUIET_S
-        while True:
-            before = LinkStatistics(self.net.link_statistics())
-            time.sleep(_QUIET_LOOK_S)
-            share, name = LinkStatistics(self.net.link_statistics()).busiest_since(before, rates)
-            if share <= _QUIET_RATIO:
-                return None
-            if time.monotonic() > until:
-                return f"the hosts still filled {share:.0%} of {name}"
-            self._stop.check()
-
-    def _pause_s(self) -> float:
-        """For how long the link emulator stood still since its counters were reset; 0 where that was short."""
-        pause_ns = LinkStatistics(self.net.link_statistics(buckets=False)).pause_ns
-        return pause_ns / 1e9 if pause_ns > PAUSE_NS else 0.0
+        """See ``NetworkProver``."""
+        self._during = "while the network was measured again"
+        return self._prover.prove_again(moment)
 
     def _start_cluster(self) -> str:
         self._cluster = self.plan.store.cluster(
@@ -483,19 +387,3 @@ def take_down(testbed: Testbed, progress: Progress) -> None:
     testbed.down()
     with progress.stage("tear-down", time.monotonic() - began) as stage:
         stage.done("nothing of this run is left")
-
-
-def _proof(
-    moment: GateMoment, problems: list[str], unproved: Sequence[str] = (), found: Mapping[str, Any] | None = None
-) -> Proof:
-    """A proof that is made now; it has failed where there are problems."""
-    now = Moment.now()
-    return Proof(
-        at=now.at,
-        at_ns=now.at_ns,
-        moment=moment,
-        passed=not problems,
-        problems=problems,
-        unproved=list(unproved),
-        **(found or {"pairs": []}),
-    )

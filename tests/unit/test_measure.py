@@ -21,6 +21,7 @@ from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import measure as measure_module
+from containernet_env.runs import network_prover
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare
@@ -265,7 +266,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
         bed.failure = "the link emulator ended: killed by SIGKILL"
         return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
 
-    monkeypatch.setattr(testbed_module, "measure_gate", fail)
+    monkeypatch.setattr(network_prover, "measure_gate", fail)
     with pytest.raises(RunError):
         bed._prove_network()
     assert [proof.passed for proof in proofs] == [False]

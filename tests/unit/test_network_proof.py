@@ -12,7 +12,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.proof import Check, NetworkProof, named
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import testbed as testbed_module
+from containernet_env.runs import network_prover
 from tests.unit.testbed_fakes import make_bed
 
 GOOD = Check("etcd1>s1", "delay", "proved", "3.000 ms", "3.020 ms", "0.040 ms early, 0.130 ms late")
@@ -24,10 +24,7 @@ UNTOLD = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames do not t
 def bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """See ``make_bed``."""
     bed = make_bed(monkeypatch)
-    bed.net.link_backend = "the emulator"
-    bed.hosts = {host.name: SimpleNamespace(pid=1, alive=True, ending=lambda words: None) for host in bed.plan.hosts}
-    bed.proofs = []
-    bed._on_proof = bed.proofs.append
+    bed.hosts |= {host.name: SimpleNamespace(pid=1, alive=True, ending=lambda words: None) for host in bed.plan.hosts}
     return bed
 
 
@@ -38,7 +35,7 @@ class Gates:
         self.left = list(gates)
         self.hosts: list[list[str]] = []
         self.paused_ns = 0
-        monkeypatch.setattr(testbed_module, "measure_gate", self.measure)
+        monkeypatch.setattr(network_prover, "measure_gate", self.measure)
         bed.net.link_statistics = self.statistics
 
     def measure(self, topology: Any, pids: Any, *, moment: Any, hosts: list[str], **named: Any) -> Any:
@@ -133,8 +130,8 @@ def test_members_that_still_send_make_nothing_wrong_after_the_last_scenario(
     bed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Gates(bed, monkeypatch, (LATE, 0, None))
-    monkeypatch.setattr(testbed_module, "_QUIET_S", 0.0)
-    monkeypatch.setattr(testbed_module, "_QUIET_LOOK_S", 0.0)
+    monkeypatch.setattr(network_prover, "_QUIET_S", 0.0)
+    monkeypatch.setattr(network_prover, "_QUIET_LOOK_S", 0.0)
     carried = iter([0, 10_000_000, 12_500_000, 25_000_000])
 
     def statistics(**asked: Any) -> dict[str, Any]:
@@ -153,7 +150,7 @@ def test_a_gate_after_the_last_scenario_that_fails_leaves_its_reason(bed: Any, m
     def fail(*arguments: Any, **named: Any) -> None:
         raise RunError("the network's measurement took more than 12 s")
 
-    monkeypatch.setattr(testbed_module, "measure_gate", fail)
+    monkeypatch.setattr(network_prover, "measure_gate", fail)
     with pytest.raises(RunError, match="took more than 12 s"):
         bed.prove_again("after")
     assert [(p.moment, p.passed, p.problems) for p in bed.proofs] == [

@@ -23,6 +23,7 @@ from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.topology import RttExpectation
 from containernet_env.results.run_files import Proof
+from containernet_env.runs import network_prover
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
@@ -139,7 +140,7 @@ def test_what_the_emulator_did_not_get_is_told(
     bed: Any, hello: dict[str, Any], realtime: bool | None, notes: list[str]
 ) -> None:
     bed.net.hello = hello
-    bed._check_emulator()
+    bed._prover._check_emulator()
     assert bed.realtime is realtime
     assert bed._progress.notes == notes
 
@@ -197,7 +198,7 @@ DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commi
 
 @pytest.fixture
 def hosts(bed: Any) -> dict[str, EndedHost]:
-    bed.hosts = {plan.name: EndedHost() for plan in bed.plan.hosts}
+    bed.hosts |= {plan.name: EndedHost() for plan in bed.plan.hosts}
     bed._start_hosts = lambda: None
     bed._connect = lambda: None
     return dict(bed.hosts)
@@ -235,8 +236,7 @@ def test_a_host_whose_namespace_goes_before_its_process_is_still_what_the_error_
 def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
     bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    proofs: list[Proof] = []
-    bed._on_proof = proofs.append
+    proofs: list[Proof] = bed.proofs
 
     def measure_gate(topology: Any, pids: Any, *, broken: Any, **other: Any) -> Any:
         if moment == "before":  # the prober found no such process
@@ -248,7 +248,7 @@ def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say
             raise RunError(broken())
         return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
 
-    monkeypatch.setattr(testbed_module, "measure_gate", measure_gate)
+    monkeypatch.setattr(network_prover, "measure_gate", measure_gate)
     why = "etcd2 ended during the network's proof: killed by SIGKILL"
     with pytest.raises(RunError, match=f"^{why}$"):
         bed.up()
