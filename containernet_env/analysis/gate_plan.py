@@ -27,10 +27,8 @@ _HOSTS = 6
 _DELAY_SLOTS = 1000
 _TOLD = 500
 """Frames per direction that tell delays, and at least how many tell a loss of 1 % from none: 0.99^500 = 0.7 %."""
-_SLOT_PER_HOST_NS, _LOSS_SLOT_PER_HOST_NS = 30 * US, 18 * US
-"""What a frame costs a machine at most, sent, forwarded twice and received, so that half of a core is left."""
 _TRAINS = 8
-_TRAIN_NS, _TRAIN_MAX_NS = 2_400 * US, 60 * MS
+_TRAIN_MAX_NS = 60 * MS
 _TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 400
 _TRAIN_REACHES = 40
 """How much longer a train is than jitter reaches, which moves its ends."""
@@ -44,6 +42,23 @@ _OVERLOAD = 2.5
 _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a gate goes over links of one kind.
+
+    ``delay_ns``, ``loss_ns``: the time per host between two frames that tell delays, and losses, at least: what a frame
+    costs the machine, sent, forwarded twice and received. ``train_ns``: how long a train takes, at least.
+    """
+
+    delay_ns: int
+    loss_ns: int
+    train_ns: int
+
+
+EMULATOR_PACE = Pace(30 * US, 18 * US, 2_400 * US)
+KERNEL_PACE = Pace(1 * MS, 1 * MS, 20 * MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +80,7 @@ class Feed:
     """The paths that fill one direction (``hop``): from one host to several, or from several to one.
 
     ``faster`` says whether the rest of the paths is faster, so that the direction's own rate shows.
-    ``other_bps`` is the least rate of the rest of the only path; ``None`` where nothing limits it.
+    ``other_bps`` is what the rest of the paths carries together; ``None`` where nothing limits it.
     """
 
     hop: Hop
@@ -90,6 +105,7 @@ class GatePlan:
     hosts: tuple[str, ...]
     paths: Mapping[tuple[str, str], tuple[Hop, ...]]
     hops: tuple[Hop, ...]
+    pace: Pace = EMULATOR_PACE
     streams: list[Stream] = field(default_factory=list)
     delays: dict[tuple[str, str], int] = field(default_factory=dict)
     losses: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -104,12 +120,18 @@ class GatePlan:
         return [pair for pair, hops in self.paths.items() if any(other.name == hop.name for other in hops)]
 
 
-def plan_gate(topology: Topology, hosts: Iterable[str] | None = None, *, tell_queues: bool = True) -> GatePlan:
+def plan_gate(
+    topology: Topology,
+    hosts: Iterable[str] | None = None,
+    *,
+    pace: Pace = EMULATOR_PACE,
+    tell_queues: bool = True,
+) -> GatePlan:
     """A gate over ``hosts``, two or more (default: all). ``tell_queues``: whether the links' queues can be told."""
     names = tuple(hosts) if hosts is not None else tuple(host.name for host in topology.hosts)
     paths = {pair: topology.hops(*pair) for pair in permutations(names, 2)}
     hops = tuple({hop.name: hop for path in paths.values() for hop in path}.values())
-    plan = GatePlan(names, paths, hops)
+    plan = GatePlan(names, paths, hops, pace)
     longest_ns = max(longest_path_ns(path) for path in paths.values())
     plan.warmup_ns = 2 * S + 20 * longest_ns
     at_ns = _plan_delays(plan, 0) + longest_ns + _MARGIN_NS
@@ -154,8 +176,10 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False) -> Feed:
     least, _, pair = best[0]
     other = None if least == math.inf else round(least)
     wanted = _FASTER_TOGETHER if overload else _FASTER
-    if rate is None or least >= rate * wanted:
+    if other is None or (rate is not None and least >= rate * wanted):
         return Feed(hop, (pair,), True, other)
+    if rate is None:
+        return _widest(plan, hop, [(bps, candidate) for bps, _, candidate in best])
     for same in (0, 1):  # from one host to several, then from several to one
         for _, _, (sender, receiver) in best:
             end = (sender, receiver)[same]
@@ -166,6 +190,22 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False) -> Feed:
                     if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
                         return Feed(hop, tuple(together), True)
     return Feed(hop, (pair,), False, other)
+
+
+def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
+    """The paths that carry most together over a direction without a limit."""
+    widest = Feed(hop, (best[0][1],), True, round(best[0][0]))
+    for same in (0, 1):
+        for _, pair in best:
+            together: list[tuple[str, str]] = []
+            carried = 0.0
+            for bps, candidate in best:
+                if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
+                    together.append(candidate)
+                    carried += bps
+            if carried > (widest.other_bps or 0):
+                widest = Feed(hop, tuple(together), True, round(carried))
+    return widest
 
 
 def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, *, overload: bool = False) -> float:
@@ -204,7 +244,7 @@ def _plan_delays(plan: GatePlan, at_ns: int) -> int:
         length_ns // _DELAY_SLOTS,
         10 * max(hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in plan.hops),
         2 * max(_spread_ns(hop.spec) for hop in plan.hops),
-        _SLOT_PER_HOST_NS * len(plan.hosts),
+        plan.pace.delay_ns * len(plan.hosts),
     )
     # A frame for every path at least, whatever time that takes, up to twice the time.
     slots = min(_DELAY_SLOTS, max(length_ns // slot_ns, min(2 * length_ns // slot_ns, 10 * (len(plan.hosts) - 1))))
@@ -222,7 +262,7 @@ def _plan_losses(plan: GatePlan, at_ns: int) -> int:
     """As many small frames as go on every direction at half of its rate."""
     slot_ns = max(
         2 * max(hop.spec.serialization_ns(MIN_FRAME_BYTES) for hop in plan.hops),
-        _LOSS_SLOT_PER_HOST_NS * len(plan.hosts),
+        plan.pace.loss_ns * len(plan.hosts),
     )
     smallest = min((capacity_frames(hop.spec, MIN_FRAME_BYTES) or math.inf for hop in plan.hops), default=math.inf)
     if smallest < 2 * len(plan.hosts):  # a short queue is not to lose any of them
@@ -301,7 +341,7 @@ def _rate_task(plan: GatePlan, feed: Feed) -> _Task:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
     frame_ns = frame_bytes * 8 * S / rate
     reach_ns = sum(_reach_ns(hop.spec) for hop in plan.paths[feed.pairs[0]])
-    frames = round(max(_TRAIN_NS, _TRAIN_REACHES * reach_ns) / frame_ns)
+    frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
     frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
     each = -(-frames // len(feed.pairs))
     for pair in feed.pairs:
@@ -408,6 +448,8 @@ def _plan_queues(plan: GatePlan, at_ns: int) -> int:
         task = _queue_task(plan, feed_of(plan, hop, overload=True))
         if isinstance(task, str):
             plan.left_out[hop.name, "queue"] = task
+        elif task.length_ns > limit_ns:
+            plan.left_out[hop.name, "queue"] = f"filling it would take {task.length_ns / S:.1f} s"
         else:
             tasks.append(task)
     rounds = _rounds(plan, sorted(tasks, key=lambda task: task.length_ns))

@@ -13,12 +13,11 @@ from containernet_env.model.topology import Hop
 
 _WIDEST_RATIO = 0.25
 """A rate that may be off by more is not proved."""
-_SURE_BPS = 2_000_000_000
-"""A machine may be too slow to forward more: less than configured then says nothing of the link."""
-_LIMITED_BPS, _LIMITED_RATIO = 200_000_000, 0.5
-"""What arrives at less than this, and at less than half of what was sent, was limited: no machine is so slow."""
-_UNLIMITED_BPS = 500_000_000
-"""An unlimited direction is proved to carry this where no other direction of the network has a rate."""
+_LIMITED, _LIMITED_RATIO = 0.1, 0.5
+"""What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
+limited."""
+_UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
+"""An unlimited direction is proved where it carries so much, or this share of what the rest of its paths carry."""
 _QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
 _SENDER_SLACK_NS = 20 * US
 
@@ -40,7 +39,8 @@ class Times:
 class Allowed:
     """How far links of one kind may be off: delays either way, rates, and by how much single times spread.
 
-    Delays: a duration and a share of the delay, both together, or the ``larger`` of both.
+    Delays: a duration and a share of the delay, both together, or the ``larger`` of both. ``sure_bps``: a machine may
+    be too slow to forward more, and less than configured then says nothing of the link.
     """
 
     early_ns: int
@@ -49,6 +49,7 @@ class Allowed:
     late_ratio: float
     rate_ratio: float
     noise_ns: int
+    sure_bps: int
     larger: bool = False
 
     def early(self, delay_ns: float) -> float:
@@ -63,8 +64,8 @@ class Allowed:
         return max(duration_ns, share_ns) if self.larger else duration_ns + share_ns
 
 
-EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US)
-KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS)
+EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9)
+KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8)
 
 
 def delay_text(ns: int) -> str:
@@ -79,14 +80,13 @@ def rate_text(bps: float | None) -> str:
 
 def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
     """The rate of every direction; ``z``: standard errors that chance may make."""
-    fastest = max((hop.spec.rate_bps for hop in plan.hops if hop.spec.rate_bps is not None), default=_UNLIMITED_BPS)
     for hop in plan.hops:
         asked = rate_text(hop.spec.rate_bps)
         trains = plan.rates.get(hop.name, [])
         if not trains:
             yield Check(hop.name, "rate", "unproved", asked, why=plan.left_out.get((hop.name, "rate"), "no time"))
         elif hop.spec.rate_bps is None:
-            yield _unlimited(plan, hop, trains, times, fastest)
+            yield _unlimited(plan, hop, trains, times, allowed)
         else:
             yield _limited(plan, hop, hop.spec.rate_bps, trains, times, allowed, z)
 
@@ -119,7 +119,7 @@ def _limited(
     if ratio > _WIDEST_RATIO:
         return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, "the samples spread too far", values)
     if abs(bps - rate) > ratio * rate:
-        if bps < rate and rate > _SURE_BPS:
+        if bps < rate and rate > allowed.sure_bps:
             why = "more than this machine surely forwards"
             return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
         return Check(hop.name, "rate", "wrong", asked, rate_text(bps), bounds, values=values)
@@ -129,19 +129,20 @@ def _limited(
     return Check(hop.name, "rate", "proved", asked, rate_text(bps), bounds, values=values)
 
 
-def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], fastest: int) -> Check:
-    """An unlimited direction is proved as far as it can be: not limited below the fastest of the others."""
+def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed) -> Check:
+    """An unlimited direction is proved as far as it can be: not limited below what the rest of its paths carries."""
     measured = [(bps, train) for train in trains if (bps := train_bps(plan, train, times)) is not None]
     values = {"trains_bps": [round(bps) for bps, _ in measured], "trains": len(trains)}
     if not measured:
         return Check(hop.name, "rate", "unproved", "unlimited", why="too few frames arrived", values=values)
     bps = statistics.median(bps for bps, _ in measured)
     offered = statistics.median(_offered_bps(train, times) for _, train in measured)
-    least = min(float(trains[0].feed.other_bps or math.inf), offered)
+    rest = float(trains[0].feed.other_bps or math.inf)
+    least = min(rest, offered)
     text = f"not below {rate_text(bps)}"
-    if bps < _LIMITED_RATIO * least and bps < _LIMITED_BPS:
+    if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
         return Check(hop.name, "rate", "wrong", "unlimited", rate_text(bps), rate_text(least), values=values)
-    if bps >= 0.9 * fastest:
+    if bps >= min(_UNLIMITED_RATIO * rest, _UNLIMITED_BPS):
         return Check(hop.name, "rate", "proved", "unlimited", text, values=values)
     return Check(hop.name, "rate", "unproved", "unlimited", text, why=text, values=values)
 

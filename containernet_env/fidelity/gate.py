@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from containernet_env.analysis.gate_plan import GatePlan, plan_gate
+from containernet_env.analysis.gate_plan import EMULATOR_PACE, KERNEL_PACE, GatePlan, plan_gate
 from containernet_env.analysis.gate_trains import EMULATOR, KERNEL, Allowed, Times
 from containernet_env.analysis.gate_verdict import verdicts
 from containernet_env.base.errors import RunError
@@ -83,8 +83,13 @@ def allowed_for(links: str, tolerance: Tolerance | None) -> Allowed:
     if tolerance is None:
         return allowed
     half_ns = tolerance.absolute_ns // 2
-    return Allowed(
-        half_ns, tolerance.ratio, half_ns, tolerance.ratio, allowed.rate_ratio, allowed.noise_ns, larger=True
+    return replace(
+        allowed,
+        early_ns=half_ns,
+        early_ratio=tolerance.ratio,
+        late_ns=half_ns,
+        late_ratio=tolerance.ratio,
+        larger=True,
     )
 
 
@@ -108,7 +113,7 @@ def measure_gate(
     emulated = links == "emulator"
     if len(names) < 2:
         raise RunError("fewer than two hosts are left, so nothing of the network can be measured")
-    plan = plan_gate(topology, names, tell_queues=emulated)
+    plan = plan_gate(topology, names, pace=EMULATOR_PACE if emulated else KERNEL_PACE, tell_queues=emulated)
     index = {name: number for number, name in enumerate(plan.hosts)}
     request = {
         "hosts": [{"name": name, "pid": pids[name], "ip": str(topology.host(name).ip)} for name in plan.hosts],

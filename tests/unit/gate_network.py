@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
 
-from containernet_env.analysis.gate_plan import GatePlan, plan_gate
+from containernet_env.analysis.gate_plan import GatePlan, capacity_frames, plan_gate
 from containernet_env.analysis.gate_trains import EMULATOR, Times
 from containernet_env.analysis.gate_verdict import verdicts
 from containernet_env.model.link import DirectionSpec, LinkSpec
@@ -43,10 +43,6 @@ class _Line:
         self.starts: list[float] = []
         self.head = 0
         self.bad = False
-        if spec.queue_frames is not None or spec.queue_bytes is None:
-            self.limit = spec.queue_frames or spec.default_queue_frames or 10**9
-        else:
-            self.limit = 10**9
 
     def offer(self, at_ns: float, frame_bytes: int) -> float | None:
         """When the frame arrives; ``None`` where it is lost."""
@@ -55,8 +51,8 @@ class _Line:
             while self.head < len(self.starts) and self.starts[self.head] <= at_ns:
                 self.head += 1
             waiting = len(self.starts) - self.head
-            limit = self.limit if self.spec.queue_bytes is None else self.spec.queue_bytes // frame_bytes
-            if waiting >= limit:
+            limit = capacity_frames(self.spec, frame_bytes)
+            if limit is not None and waiting >= limit:
                 return None
             begin = self.busy_ns
         self.starts.append(begin)
