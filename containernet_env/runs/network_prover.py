@@ -96,7 +96,8 @@ class NetworkProver:
     def _measure(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
         """Measure once."""
         try:
-            self._check_emulator()
+            if moment == "before":
+                self._check_emulator()
             self._net.link_statistics(reset=True)
             gate = measure_gate(
                 self._plan.topology,

@@ -15,7 +15,7 @@ const (
 	slotBytes  = 128
 	blockBytes = 1 << 16
 	// spareSlots are for the warm-up and for frames that a switch floods.
-	spareSlots = 1 << 13
+	spareSlots = 1 << 11
 )
 
 // ring receives the frames of one interface: a packet socket with PACKET_RX_RING in the form TPACKET_V2 (packet(7)).
