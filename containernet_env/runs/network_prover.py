@@ -14,13 +14,14 @@ from containernet_env.containernet.testbed_network import TestbedHost, TestbedNe
 from containernet_env.fidelity.gate import Gate, measure_gate
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.findings import PAUSE_NS
-from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof, named
 from containernet_env.plan.plan import Plan
 from containernet_env.results.run_files import Proof
 
-# So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP.
+# So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP,
+# lost frames by itself or was late by itself.
 _PROOFS = 3
 # After the last scenario members may still send what they owe each other: so long that is waited for, until less than
 # this share of any link is used. Heartbeats of etcd take 0.3 % of 10 Mbit/s.
@@ -82,16 +83,13 @@ class NetworkProver:
         """A gate whose samples are the network's own: repeated where something else spoilt them."""
         for left in reversed(range(_PROOFS)):
             gate = self._measure(moment, hosts, busy)
-            paused_s = 0.0 if gate.proof.passed else self._pause_s()
-            spoiled = gate.spoiled
-            if paused_s:
-                spoiled = f"the link emulator stood still for {paused_s:.1f} s while the network was proved"
+            spoiled = gate.spoiled or (None if gate.proof.passed else self._own_fault())
             if spoiled is None:
                 return gate
             if left:
                 self._progress.note(f"{spoiled}: it is proved anew")
-        why = ": it was stopped, or gets no CPU time" if paused_s else ""
-        raise RunError(f"{spoiled}, {_PROOFS} times in a row{why}")
+        seems = f"; {gate.proof.text}" if not gate.proof.passed else ""
+        raise RunError(f"{spoiled}, {_PROOFS} times in a row: something else keeps this machine busy{seems}")
 
     def _measure(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
         """Measure once."""
@@ -151,10 +149,16 @@ class NetworkProver:
                 return f"the hosts still filled {share:.0%} of {name}"
             self._stop.check()
 
-    def _pause_s(self) -> float:
-        """For how long the link emulator stood still since its counters were reset; 0 where that was short."""
-        pause_ns = LinkStatistics(self._net.link_statistics(buckets=False)).pause_ns
-        return pause_ns / 1e9 if pause_ns > PAUSE_NS else 0.0
+    def _own_fault(self) -> str | None:
+        """What the link emulator itself has seen since its counters were reset that no link explains."""
+        seen = LinkStatistics(self._net.link_statistics())
+        if seen.pause_ns > PAUSE_NS:
+            return f"the link emulator stood still for {seen.pause_ns / 1e9:.1f} s while the network was proved"
+        for _, _, text in seen.own_losses():
+            return f"{text}, while the network was proved"
+        if (late_ns := seen.lateness_p99_ns or 0) > LATE_NS:
+            return f"the link emulator was late by {late_ns / 1e6:.1f} ms while the network was proved"
+        return None
 
 
 def proved_text(proof: NetworkProof) -> str:
