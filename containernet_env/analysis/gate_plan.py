@@ -315,6 +315,8 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
         task = _rate_task(plan, feed_of(plan, hop))
         if _loss(hop.spec) >= 1:
             plan.left_out[hop.name, "rate"] = "every frame is lost"
+        elif sum(stream.count for stream in task.streams) < 2:
+            plan.left_out[hop.name, "rate"] = "its queue takes no second frame"
         elif task.length_ns > limit_ns:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
         else:
@@ -477,11 +479,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
     frame_ns = frame_bytes * 8 * S / rate
-    slowest = min(
-        float(hop.spec.rate_bps or math.inf)
-        for pair in feed.pairs
-        for hop in (*_before(plan.paths[pair], feed.hop.name), Hop("", "", DirectionSpec()))
-    )
+    before = [hop for pair in feed.pairs for hop in _before(plan.paths[pair], feed.hop.name)]
+    slowest = min((float(hop.spec.rate_bps or math.inf) for hop in before), default=math.inf)
     # A limited direction before it paces the frames, so that they wait in no other queue; else they come in a burst.
     interval_ns = frame_bytes * 8 * S / slowest
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))

@@ -198,6 +198,16 @@ def test_queue_limits_in_frames_and_bytes_are_told(spec: DirectionSpec, capacity
     assert check_of(half, "h1>s1", "queue").verdict == "wrong"
 
 
+def test_a_queue_that_takes_no_full_frame_proves_no_rate() -> None:
+    topology = star_of(
+        LinkSpec(DirectionSpec(MS, 10 * MBIT, queue_bytes=1000), DirectionSpec(MS, 10 * MBIT)), FREE, FREE
+    )
+    proof = gate(topology)
+    check = check_of(proof, "h1>s1", "rate")
+    assert (check.verdict, check.why) == ("unproved", "its queue takes no second frame")
+    assert proof.passed, proof.text
+
+
 def test_a_queue_takes_what_waits_and_what_goes_on_meanwhile() -> None:
     assert fits([0] * 50, 1000.0, 10) == 11  # one is being sent
     assert fits(list(range(0, 50_000, 1000)), 1000.0, 1) == 50  # as fast as they are sent
