@@ -38,7 +38,8 @@ _FASTER, _FASTER_TOGETHER = 1.05, 1.5
 """By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of
 several paths together, whose frames do not share the rest evenly."""
 _OVERLOAD = 2.5
-"""How much faster a queue is filled than it empties, at least: what the slowest sender manages at 1 Gbit/s."""
+"""How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
+slower, fewer are lost, which the verdict reckons with."""
 _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS

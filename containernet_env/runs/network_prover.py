@@ -24,7 +24,7 @@ from containernet_env.results.run_files import Proof
 # lost frames by itself or was late by itself.
 _PROOFS = 3
 # After the last scenario members may still send what they owe each other: so long that is waited for, until less than
-# this share of any link is used. Heartbeats of etcd take 0.3 % of 10 Mbit/s.
+# this share of any link is used.
 _QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
 
 
