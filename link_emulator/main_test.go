@@ -74,6 +74,8 @@ func TestCommandLine(t *testing.T) {
 		{arguments: "rtt more", status: exitUsage, stderr: `"more"`},
 		{arguments: "rtt --life-fd 1", status: exitUsage, stderr: "--life-fd"},
 		{arguments: "rtt --life-fd 9999", status: exitUsage, stderr: "--life-fd"},
+		{arguments: "probe", stdin: "{}", status: exitUsage, stderr: "probe: hosts: got 0, allowed: 2 to 256"},
+		{arguments: "probe more", status: exitUsage, stderr: `probe: unexpected argument "more"`},
 	} {
 		var stdout, stderr bytes.Buffer
 		status := run(strings.Fields(c.arguments), strings.NewReader(c.stdin), &stdout, &stderr)

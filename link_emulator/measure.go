@@ -9,29 +9,46 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"containernet-env/link_emulator/probe"
 	"containernet-env/link_emulator/rtt"
 )
 
-// maxInputBytes bounds the JSON that rtt reads.
-const maxInputBytes = 1 << 20
+// maxInputBytes bounds the JSON that a measurement reads: 200,000 streams.
+const maxInputBytes = 1 << 25
 
-// measure reads a request of package rtt as JSON, carries it out and writes the result as JSON. It exits the process
-// itself when the pipe that it was given ends.
-func measure(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("rtt", flag.ContinueOnError)
+// measurement parses a request in JSON and returns how to carry it out.
+type measurement func(input []byte) (carryOut func() (any, error), err error)
+
+func measureRTT(input []byte) (func() (any, error), error) {
+	request, err := rtt.Parse(input)
+	return func() (any, error) { return rtt.Measure(request) }, err
+}
+
+func measureStreams(input []byte) (func() (any, error), error) {
+	request, err := probe.Parse(input)
+	return func() (any, error) { return probe.Measure(request) }, err
+}
+
+// measure reads a request as JSON, carries it out and writes the result as JSON. It exits the process itself when the
+// pipe that it was given ends.
+func measure(verb string, parse measurement, arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	life := flags.Int("life-fd", -1, "file descriptor of a pipe that ends with the caller")
 	if err := flags.Parse(arguments); err != nil {
 		return exitUsage
 	}
+	fail := func(status int, format string, values ...any) int {
+		return complain(stderr, status, fmt.Errorf(verb+": "+format, values...))
+	}
 	switch {
 	case flags.NArg() > 0:
-		return complain(stderr, exitUsage, fmt.Errorf("rtt: unexpected argument %q", flags.Arg(0)))
+		return fail(exitUsage, "unexpected argument %q", flags.Arg(0))
 	case *life >= 0 && *life < 3:
-		return complain(stderr, exitUsage, fmt.Errorf("rtt: --life-fd: got %d, allowed: an open descriptor from 3 on", *life))
+		return fail(exitUsage, "--life-fd: got %d, allowed: an open descriptor from 3 on", *life)
 	case *life >= 3:
 		if _, err := unix.FcntlInt(uintptr(*life), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
-			return complain(stderr, exitUsage, fmt.Errorf("rtt: --life-fd %d: %w", *life, err))
+			return fail(exitUsage, "--life-fd %d: %w", *life, err)
 		}
 		pipe := os.NewFile(uintptr(*life), "life of the caller")
 		go func() {
@@ -41,18 +58,18 @@ func measure(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	}
 	input, err := io.ReadAll(io.LimitReader(stdin, maxInputBytes))
 	if err != nil {
-		return complain(stderr, exitFailed, fmt.Errorf("rtt: read the request: %w", err))
+		return fail(exitFailed, "read the request: %w", err)
 	}
-	request, err := rtt.Parse(input)
+	carryOut, err := parse(input)
 	if err != nil {
-		return complain(stderr, exitUsage, fmt.Errorf("rtt: %w", err))
+		return fail(exitUsage, "%w", err)
 	}
-	result, err := rtt.Measure(request)
+	result, err := carryOut()
 	if err != nil {
-		return complain(stderr, exitFailed, fmt.Errorf("rtt: %w", err))
+		return fail(exitFailed, "%w", err)
 	}
 	if err := json.NewEncoder(stdout).Encode(result); err != nil {
-		return complain(stderr, exitFailed, fmt.Errorf("rtt: write the result: %w", err))
+		return fail(exitFailed, "write the result: %w", err)
 	}
 	return exitDone
 }

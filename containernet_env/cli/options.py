@@ -73,10 +73,10 @@ def testbed_options(command: _Command) -> _Command:
         click.option(
             "--rtt-tolerance",
             type=ToleranceType(),
-            default="0.5ms,10%",
-            show_default=True,
+            default=None,
             metavar="SPEC",
-            help="How far a measured RTT may be off: '1ms', '15%', or '1ms,15%' (the larger counts).",
+            help="How far a round trip may be off: '1ms', '15%', or '1ms,15%' (the larger counts). Default: by the "
+            "kind of links.",
         ),
         click.option(
             "--congestion-control",

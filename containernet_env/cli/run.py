@@ -81,7 +81,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
-    rtt_tolerance: Tolerance,
+    rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
     dry_run: bool,
@@ -127,7 +127,7 @@ def command(
 def carried_out(
     plan: Plan,
     out: Path,
-    tolerance: Tolerance,
+    tolerance: Tolerance | None,
     port: int,
     console: Console,
     began: float,
@@ -138,7 +138,7 @@ def carried_out(
 
     ``strict``: it is 1 also where a row is not certainly valid.
     """
-    from containernet_env.runs.measure import carry_out
+    from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
     progress = TerminalProgress(console)
     with (
@@ -162,4 +162,7 @@ def carried_out(
     console.print(f"{len(result.outcomes)} rows in {result.file}{moved}, {verdict}; total time {total}", soft_wrap=True)
     if stop.received is not None:
         return 128 + stop.received
-    return 1 if result.failed or moved or (strict and (invalid or unknown)) else 0
+    if not result.network_held:
+        console.print(f"{WRONG_AFTER}: the rows are kept, see network.json in {result.directory}", soft_wrap=True)
+    doubtful = strict and (invalid or unknown)
+    return 1 if result.failed or moved or doubtful or not result.network_held else 0

@@ -31,7 +31,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
-    rtt_tolerance: Tolerance,
+    rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
 ) -> int:

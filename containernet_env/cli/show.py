@@ -82,17 +82,26 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
+_MOMENTS = {"before": "before the first scenario", "after": "after the last", "change": "after links were changed"}
+
+
 def _proof(proof: Mapping[str, Any]) -> list[str]:
+    checks = proof.get("checks", [])
     measured = [pair for pair in proof["pairs"] if pair["measured_ns"] is not None]
     words = "as configured" if proof["passed"] else "NOT as configured"
-    line = f"network {words}: {len(measured)} of {len(proof['pairs'])} RTTs proved"
+    line = f"network {words} {_MOMENTS[proof.get('moment', 'before')]}: "
+    if checks:
+        line += f"{sum(check['verdict'] == 'proved' for check in checks)} of {len(checks)} properties proved"
+    else:
+        line += f"{len(measured)} of {len(proof['pairs'])} RTTs proved"
     if measured:
         worst = max(measured, key=lambda pair: abs(pair["measured_ns"] - pair["expected_ns"]))
         line += (
-            f", worst {worst['a']}-{worst['b']}: {worst['expected_ns'] / 1e6:.3f} ms expected, "
+            f", worst RTT {worst['a']}-{worst['b']}: {worst['expected_ns'] / 1e6:.3f} ms expected, "
             f"{worst['measured_ns'] / 1e6:.3f} ms measured"
         )
-    return [line, *(f"  {text}" for text in (*proof["problems"], *proof["unproved"]))]
+    problems = [f"  wrong: {text}" for text in proof["problems"]]
+    return [line, *problems, *(f"  not proved: {text}" for text in proof["unproved"])]
 
 
 def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:

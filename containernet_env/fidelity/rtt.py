@@ -1,24 +1,21 @@
-"""The proof of a network: the RTT of every pair of hosts, measured all at once, next to what the links are to give."""
+"""The RTT of every pair of hosts by ICMP echo, measured all at once, next to what the links are to give.
+
+What proves the network of a run is ``gate``; this is what hosts see with ``ping``, for benchmarks and tests of links.
+"""
 
 from __future__ import annotations
 
-import errno
-import json
 import statistics
-import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from containernet_env.analysis.rtt_chance import NO_CHANCE, Chance, chance_of
-from containernet_env.base import assets, life
-from containernet_env.base.endings import ending
-from containernet_env.base.errors import MissingRequirementError, RunError, UsageError
+from containernet_env.base.errors import UsageError
 from containernet_env.base.units import format_ms, parse_cpus, parse_duration
+from containernet_env.fidelity.prober import Broken, ask, never_broken
 from containernet_env.model.link import DirectionSpec
-from containernet_env.network.emulator.process import default_binary
 
 PROBES = 25
 # A pair whose probes are mostly lost, as configured, sends more until this many are answered, for a median.
@@ -27,14 +24,6 @@ WARMUP_PROBES = 3
 INTERVAL_MS = 10
 PAYLOAD_BYTES = 56
 _SPARE_S = 10.0
-_LOOK_S = 0.1
-
-Broken = Callable[[], str | None]
-"""Why measuring any longer is pointless; ``None`` while it is not."""
-
-
-def _never_broken() -> None:
-    """The default of ``broken``: the network is never known to be broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +231,7 @@ def measure_rtt(
     *,
     binary: Path | str | None = None,
     probes: int = PROBES,
-    broken: Broken = _never_broken,
+    broken: Broken = never_broken,
 ) -> RttTable:
     """Measure every pair of ``topology``'s hosts; ``pids`` are their first processes by name. See ``measure``."""
     hosts = [ProbeHost(host.name, pids[host.name], str(host.ip)) for host in topology.hosts]
@@ -256,7 +245,7 @@ def measure(
     binary: Path | str | None = None,
     probes: int = PROBES,
     timeout_ms: int | None = None,
-    broken: Broken = _never_broken,
+    broken: Broken = never_broken,
 ) -> RttTable:
     """Send ``probes`` echoes between every two hosts, all pairs at once, once the first of a warm-up was answered.
 
@@ -281,7 +270,7 @@ def measure(
     }
     # The wait for the warm-up, for more answers, and for the last answer.
     limit_s = _SPARE_S + 3 * timeout / 1000 + probes * INTERVAL_MS / 1000
-    answer = _probe(Path(binary) if binary is not None else default_binary(), request, limit_s, broken)
+    answer = ask("rtt", request, limit_s, broken, binary)
     return table_from_answer(answer, expected)
 
 
@@ -309,50 +298,3 @@ def table_from_answer(answer: Mapping[str, Any], expected: Mapping[frozenset[str
             )
         )
     return RttTable(tuple(pairs))
-
-
-def _probe(binary: Path, request: Mapping[str, Any], limit_s: float, broken: Broken) -> dict[str, Any]:
-    try:
-        process = subprocess.Popen(
-            [str(binary), "rtt", "--life-fd", str(life.descriptor())],
-            pass_fds=(life.descriptor(),),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EACCES, errno.ENOEXEC):
-            raise  # a limit of this process, which no set-up changes
-        raise MissingRequirementError(
-            f"the RTT prober cannot be started: {binary}: {error.strerror}",
-            assets.set_up_hint(),
-        ) from error
-    with process:
-        try:
-            out, err = _communicate(process, json.dumps(request), limit_s, broken)
-        except BaseException:
-            process.kill()
-            raise
-    if process.returncode != 0:
-        raise RunError(f"the RTT measurement failed: {ending(process.returncode, err)}")
-    try:
-        return dict(json.loads(out))
-    except ValueError as error:
-        raise RunError(f"the RTT measurement's answer cannot be read: {out[:80]!r}") from error
-
-
-def _communicate(process: subprocess.Popen[str], text: str, limit_s: float, broken: Broken) -> tuple[str, str]:
-    """Give ``text`` to a process and return what it writes; ``RunError`` after ``limit_s`` or by ``broken``."""
-    deadline = time.monotonic() + limit_s
-    rest: str | None = text
-    while True:
-        if (reason := broken()) is not None:
-            raise RunError(reason)
-        try:
-            return process.communicate(rest, timeout=_LOOK_S)
-        except subprocess.TimeoutExpired as error:
-            rest = None  # the process has it: communicate continues where it was
-            if time.monotonic() > deadline:
-                raise RunError(f"the RTT measurement took more than {limit_s:.0f} s") from error

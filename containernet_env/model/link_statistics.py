@@ -166,6 +166,20 @@ class LinkStatistics:
         """For how long the link emulator has stood still at most, as far as frames show it; 0 if unknown."""
         return max(self.lateness_max_ns or 0, self.ingress_poll_delay_max_ns or 0)
 
+    def busiest_since(self, before: LinkStatistics, rates_bps: Mapping[str, tuple[int, int]]) -> tuple[float, str]:
+        """The largest share of its rate that a direction has carried since, and the name of its link; 0 if unknown.
+
+        ``rates_bps``: by link, of ``a_to_b`` and ``b_to_a``.
+        """
+        busiest = (0.0, "no link")
+        for name, rates in rates_bps.items():
+            if name in self.values.get("links", {}) and name in before.values.get("links", {}):
+                seconds = max(1, self.values["at_ns"] - before.values["at_ns"]) / 1e9
+                for side, rate in zip(("a_to_b", "b_to_a"), rates, strict=True):
+                    carried = self.values["links"][name][side]["bytes"] - before.values["links"][name][side]["bytes"]
+                    busiest = max(busiest, (carried * 8 / seconds / rate, name))
+        return busiest
+
     def _of(self, durations: str, figure: str) -> int | None:
         held = self.values.get(durations)
         return int(held[figure]) if held and held["count"] else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from containernet_env.model.config import Config
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.topology import RttExpectation
 
 
@@ -13,7 +14,8 @@ from containernet_env.model.topology import RttExpectation
 class RunFacts:
     """The run's configuration and what its machine and its network were.
 
-    ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``timing`` is the store's
+    ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``network`` is what was
+    proved of the network before the scenario. ``timing`` is the store's
     clock (``stores.protocol.Timing.values``). ``realtime`` is whether the link emulator got the real-time priority that
     it needs; ``None`` where none carries the links. ``config_hash`` is that of everything configured but the scenarios,
     ``dataset_hash`` that of the data set. ``commit`` is the program's; ``labs`` how many other testbeds were up.
@@ -24,6 +26,7 @@ class RunFacts:
     run_id: str
     rtt: RttExpectation | None = None
     rtt_measured_ns: int | None = None
+    network: NetworkProof | None = None
     hosts: str = "docker"
     links: str = "emulator"
     store: str = "etcd"

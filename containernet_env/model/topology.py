@@ -53,6 +53,20 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """One direction of a link on the way of a frame: what ``sender`` sends to ``receiver``, both names of nodes."""
+
+    sender: str
+    receiver: str
+    spec: DirectionSpec
+
+    @property
+    def name(self) -> str:
+        """``sender>receiver``: unique, since two nodes share at most one link."""
+        return f"{self.sender}>{self.receiver}"
+
+
+@dataclass(frozen=True, slots=True)
 class RttExpectation:
     """The round trip between hosts ``a`` and ``b`` as it follows from the links alone.
 
@@ -103,7 +117,12 @@ class Topology:
 
     def path(self, a: str, b: str) -> tuple[DirectionSpec, ...]:
         """The link directions that a frame takes from node ``a`` to node ``b``; none to itself."""
-        return tuple(self._directions[node][following] for node, following in pairwise(reversed(self._nodes(a, b))))
+        return tuple(hop.spec for hop in self.hops(a, b))
+
+    def hops(self, a: str, b: str) -> tuple[Hop, ...]:
+        """The same directions with the nodes that they join."""
+        nodes = reversed(self._nodes(a, b))
+        return tuple(Hop(node, following, self._directions[node][following]) for node, following in pairwise(nodes))
 
     def propagation_rtt_ns(self, a: str, b: str) -> int:
         """Sum of the delays from ``a`` to ``b`` and back; on symmetric links 2 * (delay_a + delay_b)."""

@@ -103,7 +103,7 @@ class Flags(Part):
     links_cpu: _Count | None
     profile: list[ProfileKind]
     profile_member: str | None
-    rtt_tolerance: ToleranceFacts
+    rtt_tolerance: ToleranceFacts | None = Field(description="null: by the kind of link")
     port: _Count
 
 

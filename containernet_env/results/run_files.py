@@ -78,20 +78,31 @@ class Manifest(RunFile):
 
 
 class Proof(BaseModel):
-    """One proof of the network: every pair of hosts with its samples."""
+    """One proof of the network: what a gate found, with its samples."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     at: str = Field(description="when it was made, UTC")
     at_ns: int
+    moment: Literal["before", "after", "change"] = Field(
+        default="before", description="before the first scenario, after the last, or after links were changed"
+    )
     passed: bool
     problems: list[str] = Field(description="what is not as configured, a line each")
     unproved: list[str] = Field(description="what the samples cannot tell, a line each")
-    pairs: list[dict[str, Any]] = Field(description="expected and measured RTT in ns, and every sample")
+    checks: list[dict[str, Any]] = Field(
+        default=[],
+        description="each property (kind) of each direction of a link (subject): verdict, what was asked, measured and "
+        "allowed, why, and the figures behind it",
+    )
+    pairs: list[dict[str, Any]] = Field(description="expected and measured RTT of each pair of hosts, in ns")
+    paths: list[dict[str, Any]] = Field(
+        default=[], description="each way between two hosts: frames sent and lost, and every one-way delay in ns"
+    )
 
 
 class NetworkFile(RunFile):
-    """network.json: the proof that the network is the one that was configured, also where it failed."""
+    """network.json: the proofs that the network is the one that was configured, also those that failed."""
 
     run_id: str
     proofs: list[Proof]
@@ -147,10 +158,10 @@ class EventLine(RunFile):
     at: str
     at_ns: int
     kind: str = Field(
-        description="run_began, hosts_up, network_proved, cluster_up, matrix_began, dataset_loaded, "
-        "scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, leader_moved, "
-        "port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, tear_down_began, "
-        "run_ended"
+        description="run_began, hosts_up, network_proved, network_wrong, network_unproved, cluster_up, matrix_began, "
+        "dataset_loaded, scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, "
+        "leader_moved, port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, "
+        "tear_down_began, run_ended"
     )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")

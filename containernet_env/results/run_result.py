@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.verdict import Valid
 from containernet_env.results import csv_file
 
@@ -20,6 +21,8 @@ class RunResult:
 
     ``outcomes`` are its scenarios in order, ``directory`` is its run directory, ``rows`` what was appended to the CSV.
     ``file`` is where they are: that CSV, or, where it was removed or replaced during the run, OUT.rescued beside it.
+    ``network_before`` and ``network_after`` are what was proved of the network before the first scenario and after the
+    last; ``None`` where it could not be measured.
     """
 
     run_id: str
@@ -27,6 +30,13 @@ class RunResult:
     outcomes: tuple[ScenarioOutcome, ...]
     rows: tuple[dict[str, str], ...]
     file: Path
+    network_before: NetworkProof | None = None
+    network_after: NetworkProof | None = None
+
+    @property
+    def network_held(self) -> bool:
+        """Whether nothing was found wrong with the network after the last scenario."""
+        return self.network_after is None or self.network_after.passed
 
     @property
     def failed(self) -> int:

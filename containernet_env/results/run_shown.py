@@ -6,7 +6,7 @@ that are not read are of no concern.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,11 +50,17 @@ class _Pair(_Part):
     measured_ns: _Nanoseconds | None
 
 
+class _Check(_Part):
+    verdict: str
+
+
 class _Proof(_Part):
+    moment: Literal["before", "after", "change"] = "before"
     passed: bool
     problems: list[str]
     unproved: list[str]
     pairs: list[_Pair]
+    checks: list[_Check] = []
 
 
 class ShownNetwork(_Part):

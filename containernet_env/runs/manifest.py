@@ -37,7 +37,7 @@ def inputs_of(plan: Plan) -> dict[str, str]:
 def manifest_of(
     plan: Plan,
     tags: images.Images,
-    tolerance: Tolerance,
+    tolerance: Tolerance | None,
     port: int,
     *,
     run_id: str,
@@ -68,7 +68,7 @@ def manifest_of(
     )
 
 
-def flags_of(options: PlanOptions, tolerance: Tolerance, port: int) -> Flags:
+def flags_of(options: PlanOptions, tolerance: Tolerance | None, port: int) -> Flags:
     """The options by the names that callers give them (``RunChoices``), and what `measure` takes beside them."""
     held = {
         **asdict(options),
@@ -78,7 +78,9 @@ def flags_of(options: PlanOptions, tolerance: Tolerance, port: int) -> Flags:
         "profile_member": None if options.profile is None else options.profile.member,
     }
     named = {name: value for name, value in held.items() if name in Flags.model_fields}
-    rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
+    rtt_tolerance = None
+    if tolerance is not None:
+        rtt_tolerance = ToleranceFacts(absolute_ns=tolerance.absolute_ns, ratio=tolerance.ratio)
     return Flags(**named, rtt_tolerance=rtt_tolerance, port=port)
 
 

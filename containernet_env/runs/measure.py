@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import Interrupted, MissingRequirementError, UsageError, text_of
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.config import Config
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.plan import Plan
@@ -47,7 +48,7 @@ from containernet_env.usage.consumers import AllUse
 from containernet_env.usage.sampler import Sampler
 
 DEFAULT_PORT = 8080
-DEFAULT_TOLERANCE = Tolerance()
+WRONG_AFTER = "after the last scenario the network was not the one that was configured"
 
 
 def measure(
@@ -55,7 +56,7 @@ def measure(
     scenarios: ScenarioSet | Path | str | None,
     out: Path | str,
     *,
-    rtt_tolerance: str | Tolerance = DEFAULT_TOLERANCE,
+    rtt_tolerance: str | Tolerance | None = None,
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
@@ -73,7 +74,7 @@ def measure(
     check_port(port)
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
-    tolerance = rtt_tolerance if isinstance(rtt_tolerance, Tolerance) else Tolerance.parse(rtt_tolerance)
+    tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
     return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
 
 
@@ -81,7 +82,7 @@ def carry_out(
     plan: Plan,
     out: Path,
     *,
-    tolerance: Tolerance,
+    tolerance: Tolerance | None = None,
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
@@ -114,7 +115,7 @@ class _Run:
         self,
         plan: Plan,
         results: ResultsFile,
-        tolerance: Tolerance,
+        tolerance: Tolerance | None,
         port: int,
         progress: Guarded,
         stop: Stop,
@@ -139,6 +140,7 @@ class _Run:
         self._labs = 0
         self._handled = sys.exception()
         self._testbed_settings = (tolerance, port)
+        self._network_after: NetworkProof | None = None
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
@@ -174,7 +176,15 @@ class _Run:
             self._stop.shield()
             self._end()
         kept = self._keeper
-        return RunResult(self._run_id, kept.directory.path, tuple(kept.outcomes), tuple(kept.rows), kept.results.file)
+        return RunResult(
+            self._run_id,
+            kept.directory.path,
+            tuple(kept.outcomes),
+            tuple(kept.rows),
+            kept.results.file,
+            self._facts.network,
+            self._network_after,
+        )
 
     def _measure_on_cluster(self, images: Images, number: int, until: int) -> bool:
         """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
@@ -195,7 +205,9 @@ class _Run:
                 testbed.up()
                 with testbed.told_why():
                     self._describe(testbed, number)
-                return self._run_matrix(testbed, until)
+                left = self._run_matrix(testbed, until)
+                self._prove_after(testbed)
+                return left
             finally:
                 self._stop.shield()
         finally:
@@ -259,7 +271,8 @@ class _Run:
             config=plan.config,
             run_id=self._run_id,
             rtt=largest,
-            rtt_measured_ns=testbed.rtt.measured_ns(largest) if testbed.rtt and largest else None,
+            rtt_measured_ns=testbed.gate.rtt_ns(largest.a, largest.b) if testbed.gate and largest else None,
+            network=testbed.gate.proof if testbed.gate else None,
             hosts=testbed.net.hosts_kind,
             links=testbed.net.links_kind,
             store=plan.store.name,
@@ -273,6 +286,22 @@ class _Run:
             labs=self._labs,
             links_cpu=plan.options.links_cpu,
         )
+
+    def _prove_after(self, testbed: Testbed) -> None:
+        """Say whether the network is still the one that was configured; every row is on disk and stays as it is."""
+        if testbed.failure is not None:
+            return
+        try:
+            proof = testbed.prove_again("after")
+        except RunError as error:
+            self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
+            self._progress.note(f"after the last scenario the network could not be measured: {error}")
+            return
+        if self._network_after is None or self._network_after.passed:
+            self._network_after = proof  # of several clusters, the first whose network was not held
+        self._event("network_proved" if proof.passed else "network_wrong", f"after the last scenario: {proof.text}")
+        if not proof.passed:
+            self._progress.note(f"{WRONG_AFTER}\n{proof.render()}")
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""
@@ -317,6 +346,8 @@ class _Run:
             outcomes = self._keeper.outcomes
             failed = sum(outcome.error is not None for outcome in outcomes)
             left = "" if self._not_removed is None else f"; {self._not_removed}"
+            if self._network_after is not None and not self._network_after.passed:
+                left = f"; {WRONG_AFTER}{left}"
             scenarios = sum(outcome.scheduled.attempt == 1 for outcome in outcomes)
             ended = f"{scenarios} of {len(self._plan.scenarios)} scenarios, {failed} failed{left}"
             self._event("run_ended", ended)

@@ -52,7 +52,7 @@ class Rerun:
 
     plan: Plan
     out: Path
-    tolerance: Tolerance
+    tolerance: Tolerance | None
     port: int
     repeats: Repeats
 
@@ -99,7 +99,8 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
         )
     preflight.check(plan, wanted)
     require_root()
-    tolerance = Tolerance(was.flags.rtt_tolerance.absolute_ns, was.flags.rtt_tolerance.ratio)
+    allowed = was.flags.rtt_tolerance
+    tolerance = None if allowed is None else Tolerance(allowed.absolute_ns, allowed.ratio)
     found = [*_edited(run, was), *differences(was, _now(plan, was, tolerance))]
     refused = [difference for difference in found if difference.matters]
     if refused and not anyway:
@@ -136,7 +137,7 @@ def _configured(run: Path, was: Manifest) -> tuple[Config, ScenarioSet]:
     return config, scenario_set
 
 
-def _now(plan: Plan, was: Manifest, tolerance: Tolerance) -> Manifest:
+def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     """The manifest that the run would have now, as far as that can be told before anything is brought up."""
     # Under the id that it had: it is in what members are started with.
     same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))

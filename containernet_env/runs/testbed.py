@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from containernet_env.analysis.floor import Floor
-from containernet_env.base.clock import Moment
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.exhausted import ReservedFiles, told
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.base.stop import Stop
-from containernet_env.base.units import format_ms
 from containernet_env.containernet import select
 from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
-from containernet_env.fidelity.rtt import RttTable, Tolerance, measure_rtt
+from containernet_env.fidelity.gate import Gate
+from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.hosts import engine, netns, tcp
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError
@@ -27,15 +26,16 @@ from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
-from containernet_env.model.findings import PAUSE_NS
 from containernet_env.model.leadership import Leadership
-from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.machine_findings import Capacity
+from containernet_env.model.proof import Moment as GateMoment
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.results.run_files import Proof
 from containernet_env.runs.link_watch import LinkWatch
+from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
@@ -53,8 +53,6 @@ SERVER_TIMEOUT_S = 20.0
 _NEWS_S = 0.5
 
 
-# So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP.
-_PROOFS = 3
 # What decides how TCP behaves on the emulated path; read back from every host into the run's record.
 TCP_SYSCTLS = (
     "net.ipv4.tcp_rmem",
@@ -82,7 +80,7 @@ class Testbed:
         progress: Progress,
         *,
         port: int,
-        tolerance: Tolerance,
+        tolerance: Tolerance | None = None,
         logs: bool = True,
         on_event: OnEvent = ignore_event,
         on_proof: Callable[[Proof], None] = lambda proof: None,
@@ -92,13 +90,12 @@ class Testbed:
         self.images = {"etcd": images.etcd, "benchmark": images.benchmark}
         self._progress = progress
         self._port = port
-        self._tolerance = tolerance
         self.net = select.create(plan)
         self.hosts: dict[str, TestbedHost] = {}
         self.relay: Relay | None = None
         self._cluster: Cluster | None = None
         self._server: BenchmarkServer | None = None
-        self.rtt: RttTable | None = None
+        self.gate: Gate | None = None
         self.led_at_start: Leadership | None = None
         self.leader_wanted = plan.config.etcd.leader
         self.capacity = _capacity(plan)
@@ -111,11 +108,13 @@ class Testbed:
         self._links = LinkWatch(self.net.link_backend_answers, self.fail)
         self._engine_watch = EngineWatch(plan.run_id, lambda: len(self.hosts), self._on_engine_end)
         self._on_event = on_event
-        self._on_proof = on_proof
         self._stop = stop or Stop()
         self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
+        self._prover = NetworkProver(
+            plan, self.net, self.hosts, progress, tolerance, on_proof, self._stop, self._gone_of, self._why
+        )
 
     @property
     def cluster(self) -> Cluster:
@@ -270,11 +269,15 @@ class Testbed:
 
     def _gone(self) -> str | None:
         """What the run has failed for, or which hosts have ended during the bring-up, and how."""
-        return self.failure or "; ".join(self._ended_hosts()) or None
+        return self._gone_of(self.hosts)
 
-    def _ended_hosts(self) -> Iterator[str]:
+    def _gone_of(self, names: Collection[str]) -> str | None:
+        """The same, of these hosts only."""
+        return self.failure or "; ".join(self._ended_hosts(names)) or None
+
+    def _ended_hosts(self, names: Collection[str]) -> Iterator[str]:
         for plan in self.plan.hosts:
-            if plan.name not in self.hosts:
+            if plan.name not in names:
                 continue
             loads = plan.role == "benchmark"
             words = last_words if loads else self.plan.store.last_words
@@ -286,68 +289,14 @@ class Testbed:
         if (reason := self._gone()) is not None:
             raise RunError(reason)
 
-    def _check_emulator(self) -> None:
-        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
-        hello = self.net.link_backend_facts()
-        test = hello.get("self_test")
-        if test is not None and not test["passed"]:
-            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
-        if hello and not hello["realtime"]:
-            self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
-        if hello and not hello["kept_awake"]:
-            self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
-        if hello and hello["stamps"] != "kernel":
-            reason = hello["stamps_reason"]
-            self._progress.note(f"the kernel does not stamp frames, so their arrival is reckoned: {reason}")
-
     def _prove_network(self) -> str:
-        for left in reversed(range(_PROOFS)):
-            table, problems = self._measure_network()
-            paused_s = self._pause_s() if problems else 0.0
-            if not paused_s:
-                break
-            stood = f"the link emulator stood still for {paused_s:.1f} s while the network was proved"
-            if not left:
-                raise RunError(f"{stood}, {_PROOFS} times in a row: it was stopped, or gets no CPU time")
-            self._progress.note(f"{stood}: it is proved anew")
-        if problems:
-            raise RunError(
-                "the network is not the one that was configured: "
-                + "; ".join(problems)
-                + "\n"
-                + table.render(self._tolerance)
-            )
-        unproved = table.unproven()
-        for pair in unproved:
-            self._progress.note(pair)
-        worst = table.worst()
-        if worst is None or worst.measured_ns is None:
-            return f"links by {self.net.link_backend}; no RTT is proved, as the configured loss makes likely"
-        proved = len(table.pairs) - len(unproved)
-        return (
-            f"links by {self.net.link_backend}; {proved} RTTs as configured, worst {worst.a}-{worst.b}: "
-            f"{format_ms(worst.expected_ns)} ms expected, {format_ms(worst.measured_ns)} ms measured"
-        )
+        self.gate = self._prover.prove()
+        return f"links by {self.net.link_backend}; {proved_text(self.gate.proof)}"
 
-    def _measure_network(self) -> tuple[RttTable, list[str]]:
-        """Measure every pair once; the table, kept as a proof, and what is not as configured."""
-        try:
-            self._check_emulator()
-            self.net.link_statistics(reset=True)
-            pids = {name: host.pid for name, host in self.hosts.items()}
-            self.rtt = measure_rtt(self.plan.topology, pids, broken=self._broken)
-            self._check()
-        except RunError as error:
-            self._on_proof(_proof([self._why(error)]))
-            raise
-        problems = self.rtt.problems(self._tolerance)
-        self._on_proof(_proof(problems, self.rtt.unproven(), self.rtt.to_list()))
-        return self.rtt, problems
-
-    def _pause_s(self) -> float:
-        """For how long the link emulator stood still since its counters were reset; 0 where that was short."""
-        pause_ns = LinkStatistics(self.net.link_statistics(buckets=False)).pause_ns
-        return pause_ns / 1e9 if pause_ns > PAUSE_NS else 0.0
+    def prove_again(self, moment: GateMoment) -> NetworkProof:
+        """See ``NetworkProver``."""
+        self._during = "while the network was measured again"
+        return self._prover.prove_again(moment)
 
     def _measure_sync(self) -> None:
         self.sync = measure_syncs(self.plan, self.hosts, self._check, self._progress.note)
@@ -472,19 +421,6 @@ def take_down(testbed: Testbed, progress: Progress) -> None:
     testbed.down()
     with progress.stage("tear-down", time.monotonic() - began) as stage:
         stage.done("nothing of this run is left")
-
-
-def _proof(problems: list[str], unproved: Sequence[str] = (), pairs: Sequence[dict[str, Any]] = ()) -> Proof:
-    """A proof that is made now; it has failed where there are problems."""
-    now = Moment.now()
-    return Proof(
-        at=now.at,
-        at_ns=now.at_ns,
-        passed=not problems,
-        problems=problems,
-        unproved=list(unproved),
-        pairs=list(pairs),
-    )
 
 
 def _capacity(plan: Plan) -> Capacity:

@@ -17,7 +17,14 @@ def _output(*argv: str) -> str:
 
 # Programs that only runs start; and those that count where they are in a network namespace of their own, since
 # anybody may run an etcd on this machine.
-_OURS = ("link-emulator serve", "link-emulator rtt", "start-etcd", "containernet-env run", "containernet-env shell")
+_OURS = (
+    "link-emulator serve",
+    "link-emulator rtt",
+    "link-emulator probe",
+    "start-etcd",
+    "containernet-env run",
+    "containernet-env shell",
+)
 _OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "mnexec", "sh")
 
 

@@ -64,7 +64,7 @@ def test_a_host_that_ends_during_the_proof_is_what_the_error_says(
 ) -> None:
     out = tmp_path / "out.csv"
     with running(long, out) as run:
-        wait_for(lambda: child(run.pid, "link-emulator", "rtt"))
+        wait_for(lambda: child(run.pid, "link-emulator", "probe"))
         kill_host(name)
         killed = time.monotonic()
         output = end(run)
@@ -100,13 +100,16 @@ def test_a_network_that_is_not_as_asked_stops_the_run_with_the_table(tiny: Path,
     done = run(config, tmp_path / "out.csv", "--scenarios", str(tiny), "--rtt-tolerance", "1ns")
     assert done.returncode == 1
     assert "the network is not the one that was configured" in done.stderr
-    assert "WRONG" in done.stderr
+    heading, *table = done.stderr[done.stderr.index("direction ") :].splitlines()
+    assert heading.split() == ["direction", "property", "asked", "measured", "allowed"]
+    assert any(line.split()[:4] == ["etcd1>s1", "delay", "3.000", "ms"] for line in table), done.stderr
     assert rows(tmp_path / "out.csv") == []
     failed = read_run(find_run(tmp_path / "out.csv"))
     assert failed.network is not None
     (proof,) = failed.network["proofs"]
-    assert not proof["passed"] and len(proof["problems"]) == len(proof["pairs"]) == 6
-    assert all(len(pair["samples_ns"]) >= 20 for pair in proof["pairs"])
+    assert not proof["passed"] and len(proof["problems"]) == 8, proof["problems"]  # the delay of each direction
+    assert len(proof["pairs"]) == 6 and len(proof["paths"]) == 12
+    assert all(len(path["delays_ns"]) >= 20 for path in proof["paths"])
     assert left_over(before) == {}
 
 
@@ -141,8 +144,14 @@ def test_a_run_directory_stands_beside_the_rows(tiny: Path, tmp_path: Path) -> N
     assert kept.manifest["config_hash"] == first["ConfigHash"]
     assert {host["tcp"]["congestion_control"] for host in kept.manifest["hosts"].values()} == {"cubic"}
     assert kept.manifest["hosts"]["etcd1"]["limits"]["memory_bytes"] == 512 << 20
-    (proof,) = kept.network["proofs"]
-    assert proof["passed"] and len(proof["pairs"]) == 6
+    assert [(proof["moment"], proof["passed"]) for proof in kept.network["proofs"]] == [
+        ("before", True),
+        ("after", True),
+    ]
+    for proof in kept.network["proofs"]:
+        assert len(proof["pairs"]) == 6
+        assert {check["subject"] for check in proof["checks"]} >= {"etcd1>s1", "s1>etcd1", "benchmark>s1"}
+    assert first["NetworkProof"] == "proved" or first["NetworkProof"].startswith("unproved: "), first
     assert [line["load"]["ok"] for line in kept.scenarios] == [20] * 4
     assert [line["identity"] for line in kept.scenarios] == [row["ScenarioHash"] for row in rows(tmp_path / "out.csv")]
     kinds = [event["kind"] for event in kept.events]
@@ -156,4 +165,5 @@ def test_a_run_directory_stands_beside_the_rows(tiny: Path, tmp_path: Path) -> N
     shown = subprocess.run(
         [str(COMMAND), "show", str(tmp_path / "out.csv")], capture_output=True, text=True, check=True
     )
-    assert "network as configured: 6 of 6 RTTs proved" in shown.stdout
+    assert "network as configured before the first scenario: " in shown.stdout
+    assert "network as configured after the last: " in shown.stdout

@@ -125,7 +125,7 @@ def test_an_interface_that_is_deleted_under_a_living_member(long: Path, tmp_path
 
 def test_while_the_network_is_proved(long: Path, tmp_path: Path) -> None:
     with running(long, tmp_path / "out.csv") as run:
-        wait_for(lambda: child(run.pid, "link-emulator", "rtt"))
+        wait_for(lambda: child(run.pid, "link-emulator", "probe"))
         killed = kill_emulator(run)
         output = end(run)
         took_s = time.monotonic() - killed

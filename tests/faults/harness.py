@@ -215,8 +215,8 @@ class Run:
         return self._child("link-emulator", "serve")
 
     def prober(self) -> int | None:
-        """The RTT prober."""
-        return self._child("link-emulator", "rtt")
+        """The network's prober."""
+        return self._child("link-emulator", "probe")
 
     def server(self) -> int | None:
         """The benchmark server."""

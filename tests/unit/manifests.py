@@ -8,7 +8,6 @@ from typing import Any
 
 from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.topologies import load_config
-from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
@@ -76,7 +75,7 @@ def manifest(plan: Plan | None = None, **changes: Any) -> Manifest:
     topology, scenarios = (
         InputFile(file=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in inputs_of(plan).items()
     )
-    flags = flags_of(plan.options, Tolerance(), 8080)
+    flags = flags_of(plan.options, None, 8080)
     values: dict[str, Any] = {
         "run_id": "run-1",
         "began": "2026-01-01T00:00:00.000Z",

@@ -17,6 +17,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.machine_findings import Capacity
+from containernet_env.model.proof import NetworkProof
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
@@ -32,6 +33,8 @@ CONFIG, QUICK = CONFIGS / "3node-3ms.json", CONFIGS / "scenarios" / "quick.json"
 
 class FakeTestbed:
     """Comes up and goes down; ``downs`` counts the latter."""
+
+    proved_again: NetworkProof | RunError = NetworkProof("after", ())
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
         self.images: dict[str, str] = {}
@@ -50,7 +53,7 @@ class FakeTestbed:
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
-        self.rtt = self.realtime = None
+        self.gate = self.realtime = None
         self.fail: BaseException | None = None
 
     def up(self) -> None:
@@ -64,6 +67,11 @@ class FakeTestbed:
             yield
         except RunError as error:
             raise RunError("etcd2 ended before the first scenario: killed by SIGKILL") from error
+
+    def prove_again(self, moment: str) -> NetworkProof:
+        if isinstance(self.proved_again, RunError):
+            raise self.proved_again
+        return self.proved_again
 
     def down(self) -> None:
         self.downs += 1

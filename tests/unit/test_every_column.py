@@ -12,6 +12,7 @@ from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.topology import RttExpectation
@@ -75,6 +76,7 @@ def test_every_column_holds_its_own_figure() -> None:
         "run-7",
         rtt=RttExpectation("etcd1", "etcd2", 12_000_000, 12_003_400),
         rtt_measured_ns=12_023_600,
+        network=NetworkProof("before", (Check("etcd1>s1", "loss", "unproved", "0.1 %"),)),
         hosts="containernet",
         links="tclink",
         store_version="3.7.3",
@@ -178,6 +180,7 @@ def test_every_column_holds_its_own_figure() -> None:
         "CongestionControl": "bbr",
         "RttExpected_ms": "12.003",
         "RttMeasured_ms": "12.024",
+        "NetworkProof": "unproved: loss of etcd1>s1 (0.1 %)",
         "Realtime": "no",
         "LinkStamps": "reckoned",
         "LinkLateness_99%_us": "20.3",

@@ -15,11 +15,13 @@ import pytest
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import Interrupted, RunError, UsageError
 from containernet_env.base.stop import Stop
+from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import measure as measure_module
+from containernet_env.runs import network_prover
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare
@@ -97,8 +99,9 @@ def test_who_asks_the_run_to_end_while_a_row_is_told_has_the_row_once(
 
 def test_the_events_tell_the_tear_down_from_the_matrix(made: list[FakeTestbed], tmp_path: Path) -> None:
     run(tmp_path / "out.csv")
-    assert [event["kind"] for event in events(tmp_path / "out.csv")][-3:] == [
+    assert [event["kind"] for event in events(tmp_path / "out.csv")][-4:] == [
         "scenario_ended",
+        "network_proved",
         "tear_down_began",
         "run_ended",
     ]
@@ -169,9 +172,7 @@ def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(mo
     )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     plan = prepare(CONFIG, QUICK)
-    bed: Any = Testbed(
-        plan, Images(etcd="e", benchmark="b"), Silent(), port=0, tolerance=measure_module.DEFAULT_TOLERANCE
-    )
+    bed: Any = Testbed(plan, Images(etcd="e", benchmark="b"), Silent(), port=0)
 
     def fail() -> None:
         raise RuntimeError("cannot join thread before it is started")
@@ -247,6 +248,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
         link_backend_answers=lambda timeout_s: True,
         link_backend="the emulator",
         link_statistics=lambda **asked: {},
+        links_kind="emulator",
     )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     proofs: list[Any] = []
@@ -255,17 +257,16 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
         Images(etcd="e", benchmark="b"),
         Silent(),
         port=0,
-        tolerance=measure_module.DEFAULT_TOLERANCE,
         on_proof=proofs.append,
     )
 
     def fail(*arguments: Any, **named: Any) -> Any:
         if moment == "while it is proved":
-            raise RunError("the RTT measurement took more than 60 s")
+            raise RunError("the network's measurement took more than 60 s")
         bed.failure = "the link emulator ended: killed by SIGKILL"
-        return testbed_module.RttTable(())
+        return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
 
-    monkeypatch.setattr(testbed_module, "measure_rtt", fail)
+    monkeypatch.setattr(network_prover, "measure_gate", fail)
     with pytest.raises(RunError):
         bed._prove_network()
     assert [proof.passed for proof in proofs] == [False]
@@ -282,3 +283,41 @@ def test_a_device_that_cannot_hold_rows_is_refused_or_taken() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_the_schema_requires_the_version_without_which_a_file_is_refused(name: str) -> None:
     assert "schema" in json_schema(name)["required"]
+
+
+def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate that closes a run comes when every row is on disk."""
+    off = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
+    monkeypatch.setattr(FakeTestbed, "proved_again", NetworkProof("after", (off,)))
+    result = run(tmp_path / "out.csv")
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"]
+    assert (result.failed, result.network_held, result.network_after) == (0, False, NetworkProof("after", (off,)))
+    told = {event["kind"]: event["text"] for event in events(tmp_path / "out.csv")}
+    assert told["network_wrong"] == "after the last scenario: wrong: rate of etcd1>s1 (20 Mbit/s)"
+    assert told["run_ended"] == f"1 of 1 scenarios, 0 failed; {measure_module.WRONG_AFTER}"
+
+
+def test_a_gate_after_the_last_scenario_that_fails_is_told_and_costs_no_row(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeTestbed, "proved_again", RunError("the network's measurement took more than 12 s"))
+    result = run(tmp_path / "out.csv")
+    assert (result.failed, result.network_held, result.network_after) == (0, True, None)
+    assert len(rows(tmp_path / "out.csv")) == 1
+    told = {event["kind"]: event["text"] for event in events(tmp_path / "out.csv")}
+    assert told["network_unproved"].endswith("could not be measured: the network's measurement took more than 12 s")
+    assert made[0].downs == 1
+
+
+def test_a_network_that_is_gone_is_not_measured_again(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def up(self: FakeTestbed) -> None:
+        self.failure = "the link emulator ended: killed by SIGKILL"  # type: ignore[assignment]
+
+    monkeypatch.setattr(FakeTestbed, "up", up)
+    monkeypatch.setattr(FakeTestbed, "prove_again", lambda self, moment: pytest.fail("there is no network"))
+    run(tmp_path / "out.csv")
+    assert rows(tmp_path / "out.csv")[0]["Error"].startswith("not run: the link emulator ended")

@@ -22,7 +22,7 @@ from containernet_env.base import life
 from containernet_env.base.errors import Interrupted, UsageError
 from containernet_env.cli.output import Output
 from containernet_env.cli.signals import StopSignals
-from containernet_env.fidelity import rtt
+from containernet_env.fidelity import prober
 from containernet_env.hosts import engine
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.load.server import Answer, Progress
@@ -411,7 +411,7 @@ def test_a_prober_ends_where_its_run_is_interrupted(tmp_path: Path) -> None:
 
     began_s = time.monotonic()
     with pytest.raises(Interrupted):
-        rtt._probe(binary, {}, 60.0, interrupt)
+        prober.ask("probe", {}, 60.0, interrupt, binary)
     assert time.monotonic() - began_s < 5
 
 

@@ -17,6 +17,7 @@ from containernet_env.cli import group
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.proof import Check
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
@@ -36,12 +37,17 @@ OUTCOME = ScenarioOutcome(
     load=LoadResult.from_json(closed_loop()),
     findings=(Finding("link_lateness", "invalid", "frames were late", 2e6, 1e6),),
 )
+UNTOLD = Check("etcd1>s1", "loss", "unproved", "0.1 %", why="500 frames do not tell it from none")
+WRONG = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
 PROOF = Proof(
     at="t",
     at_ns=1,
     passed=True,
     problems=[],
-    unproved=["etcd1-etcd2: the RTT is not proved"],
+    unproved=[UNTOLD.line],
+    checks=[
+        check.to_json() for check in (replace(UNTOLD, verdict="proved"), UNTOLD, replace(UNTOLD, verdict="proved"))
+    ],
     pairs=[
         {"a": "etcd1", "b": "etcd2", "expected_ns": 12_003_000, "measured_ns": 12_023_000, "samples_ns": [1, 2]},
         {"a": "etcd1", "b": "etcd3", "expected_ns": 12_003_000, "measured_ns": None, "samples_ns": []},
@@ -54,6 +60,12 @@ def directory(tmp_path: Path) -> RunDirectory:
     made = RunDirectory(tmp_path / "out.csv", "run-1")
     made.write_manifest(manifest())
     made.add_proof(PROOF)
+    checks = [WRONG.to_json()]
+    made.add_proof(
+        Proof(
+            at="t", at_ns=9, moment="after", passed=False, problems=[WRONG.line], unproved=[], checks=checks, pairs=[]
+        )
+    )
     made.add_event("run_began", "run run-1")
     made.add_scenario(OUTCOME)
     made.add_scenario(replace(OUTCOME, load=None, error="not run: x"))
@@ -191,8 +203,11 @@ def test_show_tells_what_was_measured_the_proof_and_the_findings(directory: RunD
         "3 members and the client",
         "on 2 cores, Some CPU @ 2.0GHz, 24.0 GiB, a virtual machine (Some Cloud Some Machine)",
         "Linux 6.18.1, clock tsc, Docker engine 20.10.24 on overlay2, cgroup v1",
-        "network as configured: 1 of 2 RTTs proved, worst etcd1-etcd2: 12.003 ms expected, 12.023 ms measured",
-        "etcd1-etcd2: the RTT is not proved",
+        "network as configured before the first scenario: 2 of 3 properties proved, worst RTT etcd1-etcd2: 12.003 ms "
+        "expected, 12.023 ms measured",
+        "not proved: loss of etcd1>s1 (0.1 %): 500 frames do not tell it from none",
+        "network NOT as configured after the last: 0 of 1 properties proved",
+        "wrong: rate of etcd1>s1: 20 Mbit/s asked, 997 Mbit/s measured, allowed 1.8% either way",
         "w: not run: x",
         "w: frames were late",
         "run_began",

@@ -16,16 +16,17 @@ import pytest
 
 from containernet_env.base.endings import with_words
 from containernet_env.base.errors import RunError
-from containernet_env.fidelity import rtt
-from containernet_env.fidelity.rtt import MeasuredPair, ProbeHost, RttTable, measure
+from containernet_env.fidelity import prober as prober_module
+from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import ending, netns
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError, ExitState
 from containernet_env.model.leadership import Leadership
+from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import RttExpectation
 from containernet_env.results.run_files import Proof
-from containernet_env.runs import sync
+from containernet_env.runs import network_prover, sync
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.protocol import MemberPlace
@@ -149,7 +150,7 @@ def test_what_the_emulator_did_not_get_is_told(
     bed: Any, hello: dict[str, Any], realtime: bool | None, notes: list[str]
 ) -> None:
     bed.net.hello = hello
-    bed._check_emulator()
+    bed._prover._check_emulator()
     assert bed.realtime is realtime
     assert bed._progress.notes == notes
 
@@ -159,7 +160,7 @@ def test_an_emulator_whose_own_test_failed_proves_no_network(bed: Any) -> None:
     bed.net.hello = HELLO | {"self_test": {"passed": False, "reason": reason}}
     with pytest.raises(RunError, match=f"does not keep its times on this machine: {reason}"):
         bed._prove_network()
-    assert bed.rtt is None  # nothing was measured
+    assert bed.gate is None  # nothing was measured
 
 
 def test_a_bring_up_that_fails_on_a_dead_network_says_that_it_is_dead(bed: Any) -> None:
@@ -207,7 +208,7 @@ DISK = '2026-11-22T02:18:19.63Z\tfatal\tbackend/batch_tx.go:282\tfailed to commi
 
 @pytest.fixture
 def hosts(bed: Any) -> dict[str, EndedHost]:
-    bed.hosts = {plan.name: EndedHost() for plan in bed.plan.hosts}
+    bed.hosts |= {plan.name: EndedHost() for plan in bed.plan.hosts}
     bed._start_hosts = lambda: None
     bed._connect = lambda: None
     bed._measure_sync = lambda: None
@@ -246,20 +247,19 @@ def test_a_host_whose_namespace_goes_before_its_process_is_still_what_the_error_
 def test_a_member_that_ends_during_the_proof_is_what_the_error_and_the_proof_say(
     bed: Any, hosts: dict[str, EndedHost], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    proofs: list[Proof] = []
-    bed._on_proof = proofs.append
+    proofs: list[Proof] = bed.proofs
 
-    def measure_rtt(topology: Any, pids: Any, broken: Any) -> RttTable:
+    def measure_gate(topology: Any, pids: Any, *, broken: Any, **other: Any) -> Any:
         if moment == "before":  # the prober found no such process
             hosts["etcd2"].ended = "killed by SIGKILL"
-            raise RunError("the RTT measurement failed: exit status 1: etcd2: no such process")
+            raise RunError("the network's measurement failed: exit status 1: etcd2: no such process")
         assert broken() is None
         hosts["etcd2"].ended = "killed by SIGKILL"
         if moment == "meanwhile":
             raise RunError(broken())
-        return RttTable((MeasuredPair("etcd1", "etcd2", 1, 1, None, 25, 25, ()),))
+        return SimpleNamespace(proof=NetworkProof("before", ()), to_json=lambda: {"pairs": []}, spoiled=None)
 
-    monkeypatch.setattr(testbed_module, "measure_rtt", measure_rtt)
+    monkeypatch.setattr(network_prover, "measure_gate", measure_gate)
     why = "etcd2 ended during the network's proof: killed by SIGKILL"
     with pytest.raises(RunError, match=f"^{why}$"):
         bed.up()
@@ -340,7 +340,7 @@ def test_nobody_waits_for_round_trips_on_a_dead_network(tmp_path: Path) -> None:
 def test_the_prober_gets_its_request_and_is_waited_for_over_several_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rtt, "_LOOK_S", 0.01)
+    monkeypatch.setattr(prober_module, "_LOOK_S", 0.01)
     prober = tmp_path / "prober"
     answer = '{"pairs":[{"a":"a","b":"b","sent":1,"lost":0,"samples_ns":[5]}]}'
     prober.write_text(f"#!/bin/sh\nsleep 0.1\ngrep -q '\"ip\": \"10.0.0.2\"' && echo '{answer}'\n")
@@ -411,9 +411,9 @@ def test_a_prober_without_descriptors_needs_no_set_up(monkeypatch: pytest.Monkey
     def refuse(*args: Any, **named: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(rtt.subprocess, "Popen", refuse)
+    monkeypatch.setattr(prober_module.subprocess, "Popen", refuse)
     with pytest.raises(OSError, match="Too many open files"):
-        rtt._probe(Path("prober"), {}, 1.0, lambda: None)
+        prober_module.ask("rtt", {}, 1.0, binary=Path("prober"))
 
 
 def test_an_end_whose_moment_is_not_known_is_judged_by_the_engines_flag(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from containernet_env.config import load_config
-from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.results.run_files import Proof
 from containernet_env.runs import testbed as testbed_module
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
@@ -25,6 +25,7 @@ class FakeNet:
     def __init__(self) -> None:
         self.hello: dict[str, Any] = {}
         self.links_kind = "emulator"
+        self.link_backend = "the emulator"
         self.switches_kind = "emulator"
         self.backend_name, self.backend_version, self.backend_commit = "containernet", "3.0", "c0ffee"
 
@@ -56,13 +57,14 @@ def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: FakeNet())
     plan = build_plan(load_config(CONFIG), None, PlanOptions(machine_cores=2))
     told: list[str] = []
+    proofs: list[Proof] = []
     made: Any = Testbed(
         plan,
         Images(etcd="e", benchmark="b"),
         Notes(),
         port=0,
-        tolerance=Tolerance(),
+        on_proof=proofs.append,
         on_event=lambda kind, text, subject=None: told.append(text) if kind == "testbed_failed" else None,
     )
-    made.told = told
+    made.told, made.proofs = told, proofs
     return made

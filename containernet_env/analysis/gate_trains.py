@@ -1,0 +1,279 @@
+"""What the trains of a gate prove: the rate at which a direction sends, and how much may wait before it. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from containernet_env.analysis.gate_plan import MS, US, GatePlan, S, Train, capacity_frames
+from containernet_env.model.proof import Check
+from containernet_env.model.topology import Hop
+
+_WIDEST_RATIO = 0.25
+"""A rate that may be off by more is not proved."""
+_LIMITED, _LIMITED_RATIO = 0.1, 0.5
+"""What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
+limited."""
+_UNLIMITED_BPS, _UNLIMITED_RATIO = 500_000_000, 0.9
+"""An unlimited direction is proved where it carries so much, or this share of what the rest of its paths carry."""
+_QUEUE_FRAMES, _QUEUE_RATIO = 3, 0.03
+_SENDER_SLACK_NS = 20 * US
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A stream as it went: when each frame was sent, from the start of the gate, and how long it took; -1: lost.
+
+    Both are empty where only the counts are known.
+    """
+
+    sent: int
+    received: int
+    sent_ns: Sequence[int] = ()
+    delay_ns: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """How far links of one kind may be off: delays either way, rates, and by how much single times spread.
+
+    Delays: a duration and a share of the delay, both together, or the ``larger`` of both. ``sure_bps``: a machine may
+    be too slow to forward more, and less than configured then says nothing of the link.
+    """
+
+    early_ns: int
+    early_ratio: float
+    late_ns: int
+    late_ratio: float
+    rate_ratio: float
+    noise_ns: int
+    sure_bps: int
+    larger: bool = False
+
+    def early(self, delay_ns: float) -> float:
+        """By how much a delay may be too short."""
+        return self._of(self.early_ns, delay_ns * self.early_ratio)
+
+    def late(self, delay_ns: float) -> float:
+        """By how much it may be too long."""
+        return self._of(self.late_ns, delay_ns * self.late_ratio)
+
+    def _of(self, duration_ns: int, share_ns: float) -> float:
+        return max(duration_ns, share_ns) if self.larger else duration_ns + share_ns
+
+
+EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9)
+KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8)
+
+
+def delay_text(ns: int) -> str:
+    """A time in words: 3.000 ms."""
+    return f"{ns / MS:.3f} ms"
+
+
+def rate_text(bps: float | None) -> str:
+    """A rate in words: 10.02 Mbit/s."""
+    return "unlimited" if bps is None else f"{bps / 1e6:.4g} Mbit/s"
+
+
+def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
+    """The rate of every direction; ``z``: standard errors that chance may make."""
+    for hop in plan.hops:
+        asked = rate_text(hop.spec.rate_bps)
+        trains = plan.rates.get(hop.name, [])
+        if not trains:
+            yield Check(hop.name, "rate", "unproved", asked, why=plan.left_out.get((hop.name, "rate"), "no time"))
+        elif hop.spec.rate_bps is None:
+            yield _unlimited(plan, hop, trains, times, allowed)
+        else:
+            yield _limited(plan, hop, hop.spec.rate_bps, trains, times, allowed, z)
+
+
+def _limited(
+    plan: GatePlan, hop: Hop, rate: int, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed, z: float
+) -> Check:
+    asked = rate_text(rate)
+    paced = [train for train in trains if _kept_up(train, times, rate)]
+    measured = [bps for train in paced if (bps := train_bps(plan, train, times)) is not None]
+    values = {"trains_bps": [round(bps) for bps in measured], "trains": len(trains)}
+    if not measured:
+        why = "the sender was too slow" if not paced else "too few frames arrived"
+        return Check(hop.name, "rate", "unproved", asked, why=why, values=values)
+    bps = statistics.median(measured)
+    train = trains[0]
+    frames = sum(times[index].sent for index in train.streams)
+    length_ns = max(1, frames - 1) * train.frame_bytes * 8 * S / rate
+    # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
+    path = plan.paths[train.feed.pairs[0]]
+    spread_ns = math.sqrt(2 * sum(h.spec.jitter.deviation_ns**2 for h in path if h.spec.jitter is not None))
+    chance = z * 1.25 * spread_ns / length_ns / math.sqrt(len(measured))
+    lost = 1 - math.prod(1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in path)
+    if len(train.feed.pairs) > 1 and lost:  # of several senders the lost frames are only known in the mean
+        chance += z * 1.25 * math.sqrt(lost / frames / len(measured))
+    # Where frames keep their order, the last of a train waits for the latest of those ahead, and is late on average.
+    held_ns = sum(h.spec.jitter.reach_ns for h in path if h.spec.jitter is not None and not h.spec.jitter.reorder)
+    ratio = allowed.rate_ratio + (allowed.noise_ns + held_ns) / length_ns + chance
+    bounds = f"{ratio:.1%} either way"
+    if ratio > _WIDEST_RATIO:
+        return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, "the samples spread too far", values)
+    if abs(bps - rate) > ratio * rate:
+        if bps < rate and rate > allowed.sure_bps:
+            why = "more than this machine surely forwards"
+            return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
+        return Check(hop.name, "rate", "wrong", asked, rate_text(bps), bounds, values=values)
+    if not train.feed.faster:
+        why = f"no path is faster: not below {rate_text(bps)}"
+        return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
+    return Check(hop.name, "rate", "proved", asked, rate_text(bps), bounds, values=values)
+
+
+def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed) -> Check:
+    """An unlimited direction is proved as far as it can be: not limited below what the rest of its paths carries."""
+    measured = [(bps, train) for train in trains if (bps := train_bps(plan, train, times)) is not None]
+    values = {"trains_bps": [round(bps) for bps, _ in measured], "trains": len(trains)}
+    if not measured:
+        return Check(hop.name, "rate", "unproved", "unlimited", why="too few frames arrived", values=values)
+    bps = statistics.median(bps for bps, _ in measured)
+    offered = statistics.median(_offered_bps(train, times) for _, train in measured)
+    rest = float(trains[0].feed.other_bps or math.inf)
+    least = min(rest, offered)
+    text = f"not below {rate_text(bps)}"
+    if bps < _LIMITED_RATIO * least and bps < _LIMITED * allowed.sure_bps:
+        return Check(hop.name, "rate", "wrong", "unlimited", rate_text(bps), rate_text(least), values=values)
+    if bps >= min(_UNLIMITED_RATIO * rest, _UNLIMITED_BPS):
+        return Check(hop.name, "rate", "proved", "unlimited", text, values=values)
+    return Check(hop.name, "rate", "unproved", "unlimited", text, why=text, values=values)
+
+
+def _sent(train: Train, times: Sequence[Times]) -> list[tuple[int, int, int]]:
+    """When the frames of a train were sent, in order, with their stream and their number in it."""
+    return sorted((at, stream, number) for stream in train.streams for number, at in enumerate(times[stream].sent_ns))
+
+
+def _offered_bps(train: Train, times: Sequence[Times]) -> float:
+    sent = _sent(train, times)
+    return (len(sent) - 1) * train.frame_bytes * 8 * S / max(1, sent[-1][0] - sent[0][0])
+
+
+def _kept_up(train: Train, times: Sequence[Times], rate: int) -> bool:
+    """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
+    frame_ns = train.frame_bytes * 8 * S / rate
+    if len({sender for sender, _ in train.feed.pairs}) == 1:
+        streams = [[at for at, _, _ in _sent(train, times)]]
+    else:
+        frame_ns *= len(train.streams)
+        streams = [list(times[stream].sent_ns) for stream in train.streams]
+    return all(
+        len(sent) > 1 and all(at - sent[0] <= k * frame_ns + _SENDER_SLACK_NS for k, at in enumerate(sent))
+        for sent in streams
+    )
+
+
+def train_bps(plan: GatePlan, train: Train, times: Sequence[Times]) -> float | None:
+    """The rate at which a train arrived; ``None`` where too few of it did.
+
+    One sender: whatever a receiver got, the frames between its first and its last took their time at the direction,
+    also those that others got or that were lost. Several senders: what came while frames of all of them came.
+    """
+    bits = train.frame_bytes * 8 * S
+    if len({sender for sender, _ in train.feed.pairs}) == 1:
+        arrivals: dict[int, list[tuple[int, int]]] = {}
+        for order, (at, stream, number) in enumerate(_sent(train, times)):
+            if (delay := times[stream].delay_ns[number]) >= 0:
+                arrivals.setdefault(stream, []).append((order, at + delay))
+        rates = [
+            (got[-1][0] - got[0][0]) * bits / (got[-1][1] - got[0][1])
+            for got in arrivals.values()
+            if len(got) > 1 and got[-1][1] > got[0][1]
+        ]
+        return statistics.median(rates) if rates else None
+    each = [
+        sorted(
+            at + delay for at, delay in zip(times[stream].sent_ns, times[stream].delay_ns, strict=True) if delay >= 0
+        )
+        for stream in train.streams
+    ]
+    if not all(each):
+        return None
+    begin, end = max(got[0] for got in each), min(got[-1] for got in each)
+    frames = sum(begin < at <= end for got in each for at in got)
+    if frames < 2 or end <= begin:
+        return None
+    loss = train.feed.hop.spec.loss
+    kept = 1 - loss.mean_ratio if loss is not None else 1.0
+    return frames * bits / (end - begin) / kept
+
+
+def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
+    """How many of the frames that come at these times a queue of that many frames takes: the emulator's own rule.
+
+    A frame that finds the sender busy waits; one that finds ``capacity`` frames waiting is lost.
+    """
+    taken, busy_ns, head = 0, 0.0, 0
+    starts: list[float] = []
+    for at in sent_ns:
+        begin = float(at)
+        if busy_ns > at:
+            while head < len(starts) and starts[head] <= at:
+                head += 1
+            if len(starts) - head >= capacity:
+                continue
+            begin = busy_ns
+        starts.append(begin)
+        busy_ns = begin + frame_ns
+        taken += 1
+    return taken
+
+
+def queue_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: float) -> Iterator[Check]:
+    """How much may wait before every direction with a rate: of a longer train, what does not fit has to be lost."""
+    for hop in plan.hops:
+        spec = hop.spec
+        if spec.rate_bps is None:
+            continue
+        train = plan.queues.get(hop.name)
+        limits = [f"{count} {unit}" for count, unit in ((spec.queue_bytes, "bytes"),) if count is not None]
+        frames = spec.queue_frames or (None if limits else spec.default_queue_frames)
+        asked = ", ".join([*([f"{frames} frames"] if frames is not None else []), *limits]) or "default"
+        if train is None:
+            why = plan.left_out.get((hop.name, "queue"), "this kind of link does not tell it")
+            yield Check(hop.name, "queue", "unproved", asked, why=why)
+        else:
+            yield _queue(plan, hop, train, times, allowed, z, asked)
+
+
+def _queue(
+    plan: GatePlan, hop: Hop, train: Train, times: Sequence[Times], allowed: Allowed, z: float, asked: str
+) -> Check:
+    spec = hop.spec
+    capacity = capacity_frames(spec, train.frame_bytes)
+    assert spec.rate_bps is not None and capacity is not None
+    frame_ns = train.frame_bytes * 8 * S / spec.rate_bps
+    offsets = {stream: plan.streams[stream].start_ns for stream in train.streams}
+    first = min(offsets.values())
+    # As they reach the direction: paths that are longer before it began earlier.
+    sent = sorted(at - (offsets[stream] - first) for at, stream, _ in _sent(train, times))
+    received = sum(times[stream].received for stream in train.streams)
+    lost = 1 - math.prod(
+        1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in plan.paths[train.feed.pairs[0]]
+    )
+    correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
+    expected = fits(sent, frame_ns, capacity)
+    slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + allowed.noise_ns / frame_ns
+    spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
+    slack += z * spread / (1 - lost)
+    came = received / (1 - lost)
+    excess = len(sent) - expected
+    # What arrived is what fits and what went on while the train came; the rest is the queue.
+    measured = capacity + came - expected
+    values = {"sent": len(sent), "received": received, "expected": expected, "frame_bytes": train.frame_bytes}
+    text, bounds = f"{measured:.0f} frames", f"{slack:.0f} frames either way"
+    if excess < 2 * slack:
+        why = "the sender was too slow to fill it" if excess < _QUEUE_FRAMES else "the samples do not tell it"
+        return Check(hop.name, "queue", "unproved", asked, why=why, values=values)
+    if abs(came - expected) <= slack:
+        return Check(hop.name, "queue", "proved", asked, text, bounds, values=values)
+    text, bounds = f"{came:.0f} of {len(sent)} frames taken", f"{expected - slack:.0f} to {expected + slack:.0f}"
+    return Check(hop.name, "queue", "wrong", asked, text, bounds, values=values)

@@ -1,0 +1,185 @@
+"""The proofs of a run's network: before the first scenario, after the last one, and where links were changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from containernet_env.base.clock import Moment
+from containernet_env.base.errors import RunError
+from containernet_env.base.progress import Progress
+from containernet_env.base.stop import Stop
+from containernet_env.containernet.testbed_network import TestbedHost, TestbedNetwork
+from containernet_env.fidelity.gate import Gate, measure_gate
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.findings import PAUSE_NS
+from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
+from containernet_env.model.proof import Moment as GateMoment
+from containernet_env.model.proof import NetworkProof, named
+from containernet_env.plan.plan import Plan
+from containernet_env.results.run_files import Proof
+
+# So often the network is measured where the link emulator stood still meanwhile, for whatever reason, as after SIGSTOP,
+# lost frames by itself or was late by itself.
+_PROOFS = 3
+# After the last scenario members may still send what they owe each other: so long that is waited for, until less than
+# this share of any link is used.
+_QUIET_S, _QUIET_LOOK_S, _QUIET_RATIO, _UNLIMITED_BPS = 3.0, 0.1, 0.02, 10**9
+
+
+class NetworkProver:
+    """Measures the network of a testbed; every measurement is handed to ``on_proof``, also one that failed.
+
+    ``gone`` tells why nothing can be measured any more between hosts of these names, ``why`` what is behind an error
+    before the first scenario; see ``Testbed``.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        net: TestbedNetwork,
+        hosts: Mapping[str, TestbedHost],
+        progress: Progress,
+        tolerance: Tolerance | None,
+        on_proof: Callable[[Proof], None],
+        stop: Stop,
+        gone: Callable[[Collection[str]], str | None],
+        why: Callable[[RunError], str],
+    ) -> None:
+        self._plan = plan
+        self._net = net
+        self._hosts = hosts
+        self._progress = progress
+        self._tolerance = tolerance
+        self._on_proof = on_proof
+        self._stop = stop
+        self._gone = gone
+        self._why = why
+
+    def prove(self) -> Gate:
+        """Measure a network that has just been built. Raises ``RunError`` where it is not as configured."""
+        gate = self._measured("before", list(self._hosts), None)
+        if not gate.proof.passed:
+            wrong = named(gate.proof.of("wrong"))
+            raise RunError(f"the network is not the one that was configured: {wrong}\n{gate.proof.render()}")
+        if unproved := gate.proof.of("unproved"):
+            self._progress.note(f"not proved: {named(unproved)}")
+        return gate
+
+    def prove_again(self, moment: GateMoment) -> NetworkProof:
+        """Measure the network once more, between the hosts that live; what is wrong with it is no error here.
+
+        After the last scenario the members still run and send: it waits until little is sent, and where that does not
+        come, what seems wrong is unproved. Raises ``RunError`` where it cannot be measured.
+        """
+        with self._progress.stage("network") as stage:
+            living = [name for name, host in self._hosts.items() if host.alive]
+            proof = self._measured(moment, living, self._wait_until_quiet()).proof
+            stage.done(f"{proved_text(proof)} again")
+        return proof
+
+    def _measured(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
+        """A gate whose samples are the network's own: repeated where something else spoilt them."""
+        for left in reversed(range(_PROOFS)):
+            gate = self._measure(moment, hosts, busy)
+            spoiled = gate.spoiled or (None if gate.proof.passed else self._own_fault())
+            if spoiled is None:
+                return gate
+            if left:
+                self._progress.note(f"{spoiled}: it is proved anew")
+        seems = f"; {gate.proof.text}" if not gate.proof.passed else ""
+        raise RunError(f"{spoiled}, {_PROOFS} times in a row: something else keeps this machine busy{seems}")
+
+    def _measure(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
+        """Measure once."""
+        try:
+            if moment == "before":
+                self._check_emulator()
+            self._net.link_statistics(reset=True)
+            gate = measure_gate(
+                self._plan.topology,
+                {name: self._hosts[name].pid for name in hosts},
+                links=self._net.links_kind,
+                moment=moment,
+                tolerance=self._tolerance,
+                hosts=hosts,
+                broken=lambda: self._broken(hosts),
+            )
+            if (reason := self._broken(hosts)) is not None:
+                raise RunError(reason)
+        except RunError as error:
+            self._on_proof(_proof(moment, [self._why(error) if moment == "before" else str(error)]))
+            raise
+        if busy is not None:
+            gate = gate.with_proof(gate.proof.doubted(busy))
+        wrong, unproved = ([check.line for check in gate.proof.of(verdict)] for verdict in ("wrong", "unproved"))
+        self._on_proof(_proof(moment, wrong, unproved, gate.to_json()))
+        return gate
+
+    def _broken(self, hosts: Collection[str]) -> str | None:
+        self._stop.check()
+        return self._gone(hosts)
+
+    def _check_emulator(self) -> None:
+        """Raise RunError where the emulator's own test at its start has failed: nothing it carries can be trusted."""
+        hello = self._net.link_backend_facts()
+        test = hello.get("self_test")
+        if test is not None and not test["passed"]:
+            raise RunError(f"the link emulator does not keep its times on this machine: {test['reason']}")
+        if hello and not hello["realtime"]:
+            self._progress.note(f"the link emulator got no real-time priority: {hello['realtime_reason']}")
+        if hello and not hello["kept_awake"]:
+            self._progress.note(f"processors may fall into deep sleep and wake late: {hello['kept_awake_reason']}")
+        if hello and hello["stamps"] != "kernel":
+            reason = hello["stamps_reason"]
+            self._progress.note(f"the kernel does not stamp frames, so their arrival is reckoned: {reason}")
+
+    def _wait_until_quiet(self) -> str | None:
+        """Wait until the hosts send little; how much they still send where that does not come."""
+        rates = {
+            link.name: (link.spec.a_to_b.rate_bps or _UNLIMITED_BPS, link.spec.b_to_a.rate_bps or _UNLIMITED_BPS)
+            for link in self._plan.topology.links
+        }
+        until = time.monotonic() + _QUIET_S
+        while True:
+            before = LinkStatistics(self._net.link_statistics())
+            time.sleep(_QUIET_LOOK_S)
+            share, name = LinkStatistics(self._net.link_statistics()).busiest_since(before, rates)
+            if share <= _QUIET_RATIO:
+                return None
+            if time.monotonic() > until:
+                return f"the hosts still filled {share:.0%} of {name}"
+            self._stop.check()
+
+    def _own_fault(self) -> str | None:
+        """What the link emulator itself has seen since its counters were reset that no link explains."""
+        seen = LinkStatistics(self._net.link_statistics())
+        if seen.pause_ns > PAUSE_NS:
+            return f"the link emulator stood still for {seen.pause_ns / 1e9:.1f} s while the network was proved"
+        for _, _, text in seen.own_losses():
+            return f"{text}, while the network was proved"
+        if (late_ns := seen.lateness_p99_ns or 0) > LATE_NS:
+            return f"the link emulator was late by {late_ns / 1e6:.1f} ms while the network was proved"
+        return None
+
+
+def proved_text(proof: NetworkProof) -> str:
+    """How much of a network is proved."""
+    return f"{len(proof.of('proved'))} of {len(proof.checks)} properties proved"
+
+
+def _proof(
+    moment: GateMoment, problems: list[str], unproved: Sequence[str] = (), found: Mapping[str, Any] | None = None
+) -> Proof:
+    """A proof that is made now; it has failed where there are problems."""
+    now = Moment.now()
+    return Proof(
+        at=now.at,
+        at_ns=now.at_ns,
+        moment=moment,
+        passed=not problems,
+        problems=problems,
+        unproved=list(unproved),
+        **(found or {"pairs": []}),
+    )

@@ -1,0 +1,249 @@
+package probe
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/netns"
+)
+
+// warmupInterval is the time between two frames of a host in the warm-up.
+const warmupInterval = 5 * time.Millisecond
+
+// Result of a measurement, as JSON.
+type Result struct {
+	Streams     []StreamResult `json:"streams"` // in the order of the request
+	Hosts       []HostResult   `json:"hosts"`
+	WarmupNS    int64          `json:"warmup_ns"`
+	ClockStepNS int64          `json:"clock_step_ns"` // by how much the wall clock was set meanwhile, which spoils delays
+}
+
+// StreamResult is one stream. The times are of the frames in the order in which they were sent.
+type StreamResult struct {
+	Sent     int     `json:"sent"` // fewer than configured where the time was over
+	Received int     `json:"received"`
+	SentNS   []int64 `json:"sent_ns,omitempty"`  // from the start of the measurement
+	DelayNS  []int64 `json:"delay_ns,omitempty"` // from right before sending to the kernel's receive stamp; -1: it did not arrive
+}
+
+// HostResult says what of a host spoils what was measured.
+type HostResult struct {
+	Name     string `json:"name"`
+	Warm     bool   `json:"warm"`      // a frame of the warm-up has reached it
+	RingLost int    `json:"ring_lost"` // frames that this program had no room for
+	Refused  int    `json:"refused"`   // frames that the kernel did not send
+	Error    string `json:"error,omitempty"`
+}
+
+// station is a host with its sockets.
+type station struct {
+	host    Host
+	address [6]byte
+	ring    *ring
+	sender  sender
+	warm    bool
+}
+
+// Measure carries out a request. Frames that do not arrive are data, not an error. A namespace that cannot be entered
+// and a socket that cannot be opened are errors.
+func Measure(r Request) (Result, error) {
+	var nonce [8]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return Result{}, fmt.Errorf("draw a nonce: %w", err)
+	}
+	run := binary.BigEndian.Uint64(nonce[:])
+	stations := make([]*station, len(r.Hosts))
+	defer func() {
+		for _, s := range stations {
+			if s != nil {
+				s.close()
+			}
+		}
+	}()
+	for i, host := range r.Hosts {
+		s, err := openStation(host, expected(r, i), r.BypassQdisc)
+		if err != nil {
+			return Result{}, fmt.Errorf("host %q: %w", host.Name, err)
+		}
+		stations[i] = s
+		s.sender.run = run
+	}
+	result := Result{WarmupNS: warmUp(stations, run, r.Warmup).Nanoseconds()}
+	courses := plan(r, stations)
+	// Nothing is allocated while frames are sent, and no sender is to wait for the collector.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	// A sender that returns from a system call waits for none of the others.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(stations) + 2))
+	start := time.Now()
+	var running sync.WaitGroup
+	for _, s := range stations {
+		running.Go(func() { s.sender.send(start) })
+	}
+	running.Wait()
+	time.Sleep(r.Duration - time.Since(start))
+	took, end := time.Since(start), time.Now()
+	result.ClockStepNS = end.UnixNano() - start.UnixNano() - took.Nanoseconds()
+	if err := collect(&result, r, stations, courses, start.UnixNano(), run); err != nil {
+		return Result{}, err
+	}
+	return result, nil
+}
+
+// expected is how many frames come to a host, the warm-up's not among them.
+func expected(r Request, host int) int {
+	frames := 0
+	for _, stream := range r.Streams {
+		if stream.To == host {
+			frames += stream.Count
+		}
+	}
+	return frames
+}
+
+func openStation(host Host, frames int, bypassQdisc bool) (*station, error) {
+	s := &station{host: host, sender: sender{socket: -1}}
+	err := netns.Do(host.PID, -1, func() error {
+		link, err := interfaceOf(host.IP)
+		if err != nil {
+			return err
+		}
+		s.address = [6]byte(link.HardwareAddr)
+		if s.ring, err = openRing(link.Index, frames); err != nil {
+			return err
+		}
+		s.sender.socket, err = openSender(link.Index, bypassQdisc)
+		return err
+	})
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// interfaceOf finds the Ethernet interface with an address in the namespace of the calling thread.
+func interfaceOf(ip netip.Addr) (net.Interface, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return net.Interface{}, fmt.Errorf("list the interfaces: %w", err)
+	}
+	for _, link := range links {
+		addresses, err := link.Addrs()
+		if err != nil {
+			return net.Interface{}, fmt.Errorf("list the addresses of %s: %w", link.Name, err)
+		}
+		for _, address := range addresses {
+			prefix, err := netip.ParsePrefix(address.String())
+			if err == nil && prefix.Addr() == ip && len(link.HardwareAddr) == 6 {
+				return link, nil
+			}
+		}
+	}
+	return net.Interface{}, fmt.Errorf("no Ethernet interface has the address %s", ip)
+}
+
+func (s *station) close() {
+	if s.ring != nil {
+		s.ring.close()
+	}
+	if s.sender.socket >= 0 {
+		unix.Close(s.sender.socket)
+		s.sender.socket = -1
+	}
+}
+
+// warmUp has every host send to the next one until a frame has reached each: then links carry frames and switches know
+// where everybody is. A host that has sent is known where its frame arrived.
+func warmUp(stations []*station, run uint64, limit time.Duration) time.Duration {
+	start := time.Now()
+	for number := uint32(0); ; number++ {
+		cold := false
+		for i, s := range stations {
+			s.ring.read(func(frame []byte, _ int64) {
+				if m, ok := decode(frame, s.address); ok && m.run == run {
+					s.warm = true
+				}
+			})
+			if next := stations[(i+1)%len(stations)]; !next.warm {
+				cold = true
+				frame := newFrame(next.address, s.address, minFrame)
+				mark{run: run, stream: warmupStream, number: number}.encode(frame)
+				s.sender.write(frame)
+			}
+		}
+		if !cold || time.Since(start) >= limit {
+			return time.Since(start)
+		}
+		time.Sleep(warmupInterval)
+	}
+}
+
+// plan gives every sender its streams in the order of their start, and returns them in the order of the request.
+func plan(r Request, stations []*station) []*course {
+	courses := make([]*course, len(r.Streams))
+	for i, stream := range r.Streams {
+		courses[i] = &course{
+			stream: stream,
+			index:  uint32(i),
+			due:    stream.Start,
+			sent:   make([]int64, 0, stream.Count),
+			frame:  newFrame(stations[stream.To].address, stations[stream.From].address, stream.FrameBytes),
+		}
+		from := &stations[stream.From].sender
+		from.waiting = append(from.waiting, courses[i])
+	}
+	for _, s := range stations {
+		s.sender.failed, s.sender.failure = 0, nil
+		slices.SortStableFunc(s.sender.waiting, func(a, b *course) int { return cmp.Compare(a.due, b.due) })
+	}
+	return courses
+}
+
+// collect reads what has arrived; originNS is the start of the measurement on the wall clock.
+func collect(result *Result, r Request, stations []*station, courses []*course, originNS int64, run uint64) error {
+	result.Streams = make([]StreamResult, len(courses))
+	delays := make([][]int64, len(courses))
+	for i, c := range courses {
+		delays[i] = slices.Repeat([]int64{-1}, len(c.sent))
+	}
+	for i, s := range stations {
+		s.ring.read(func(frame []byte, stampNS int64) {
+			m, ok := decode(frame, s.address)
+			if !ok || m.run != run || int64(m.stream) >= int64(len(courses)) || r.Streams[m.stream].To != i {
+				return
+			}
+			sent := courses[m.stream].sent
+			if int(m.number) < len(sent) && delays[m.stream][m.number] < 0 {
+				delays[m.stream][m.number] = max(0, stampNS-originNS-sent[m.number])
+				result.Streams[m.stream].Received++
+			}
+		})
+		lost, err := s.ring.lost()
+		if err != nil {
+			return fmt.Errorf("host %q: %w", s.host.Name, err)
+		}
+		of := HostResult{Name: s.host.Name, Warm: s.warm, RingLost: lost, Refused: s.sender.failed}
+		if s.sender.failure != nil {
+			of.Error = s.sender.failure.Error()
+		}
+		result.Hosts = append(result.Hosts, of)
+	}
+	for i, c := range courses {
+		result.Streams[i].Sent = len(c.sent)
+		if !c.stream.CountOnly {
+			result.Streams[i].SentNS, result.Streams[i].DelayNS = c.sent, delays[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package probe
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+)
+
+const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":100`
+
+func streams(text string) string { return `{` + twoHosts + `,"streams":[` + text + `]}` }
+
+func TestParse(t *testing.T) {
+	r, err := Parse([]byte(streams(`{"from":0,"to":1,"start_us":7,"until_us":90,"interval_ns":250,"count":3,"frame_bytes":98,"count_only":true}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Stream{From: 0, To: 1, Start: 7 * time.Microsecond, Until: 90 * time.Microsecond, Interval: 250, Count: 3, FrameBytes: 98, CountOnly: true}
+	if len(r.Streams) != 1 || r.Streams[0] != want || r.Duration != 100*time.Millisecond || r.BypassQdisc {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestParseRefusals(t *testing.T) {
+	const good = `"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":98`
+	for input, said := range map[string]string{
+		`{}`:                            "hosts: got 0, allowed: 2 to 256",
+		streams(`{` + good + `,"x":1}`): `unknown field "x"`,
+		streams(`{"from":0,"to":0,"until_us":90,"count":3,"frame_bytes":98}`):                                                                       "streams[0].to: got 0, which sends",
+		streams(`{"from":0,"to":2,"until_us":90,"count":3,"frame_bytes":98}`):                                                                       "streams[0].to: got 2, allowed: 0 to 1",
+		streams(`{` + good + `},{"from":0,"to":1,"until_us":9,"frame_bytes":98}`):                                                                   "streams[1].count: got 0",
+		streams(`{"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":59}`):                                                                       "streams[0].frame_bytes: got 59",
+		streams(`{"from":0,"to":1,"start_us":5,"until_us":4,"count":3,"frame_bytes":98}`):                                                           "streams[0].until_us: got 4, allowed: 5",
+		streams(`{"from":0,"to":1,"until_us":90,"count":2000001,"frame_bytes":98},{"from":1,"to":0,"until_us":9,"count":2000000,"frame_bytes":98}`): "frames of all streams: got 4000001",
+		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`:                                     "hosts[1]: hosts[0] has the same name",
+		`{"hosts":[{"name":"a","pid":1,"ip":"::1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`:                                          "hosts[0].ip",
+	} {
+		if _, err := Parse([]byte(input)); err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: got %v, want a refusal that says %q", input, err, said)
+		}
+	}
+}
+
+func TestMarksAreReadBackFromFramesForThisHostOnly(t *testing.T) {
+	here, there := [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
+	frame := newFrame(here, there, minFrame)
+	m := mark{run: 0x0123456789abcdef, stream: warmupStream, number: 3}
+	m.encode(frame)
+	if got, ok := decode(frame, here); !ok || got != m {
+		t.Errorf("got %+v (%v), want %+v", got, ok, m)
+	}
+	if _, ok := decode(frame, there); ok {
+		t.Error("a frame that was flooded here was taken")
+	}
+	for length := range headerBytes + markBytes {
+		if _, ok := decode(frame[:length], here); ok {
+			t.Errorf("a frame that was cut to %d bytes was taken", length)
+		}
+	}
+	if slot := slotBytes - 66; slot < headerBytes+markBytes {
+		t.Errorf("a slot of the ring holds %d bytes of a frame, its mark ends at %d", slot, headerBytes+markBytes)
+	}
+}
+
+// simulate sends courses in simulated time; each frame costs the sender some of it, and so does each pause.
+func simulate(courses []*course, cost, late time.Duration) (order []*course) {
+	now := time.Duration(0)
+	for next := first(courses); next != nil; next = first(courses) {
+		if now < next.due {
+			now = next.due + late
+		}
+		next.advance(now)
+		order = append(order, next)
+		now += cost
+	}
+	return order
+}
+
+func TestStreamsWithoutAnIntervalTakeTurns(t *testing.T) {
+	a := &course{stream: Stream{Count: 50, Until: time.Second}}
+	b := &course{stream: Stream{Count: 50, Until: time.Second}}
+	order := simulate([]*course{a, b}, 2*time.Microsecond, 0)
+	for i := 1; i < len(order); i++ {
+		if order[i] == order[i-1] {
+			t.Fatalf("frames %d and %d are of the same stream", i-1, i)
+		}
+	}
+}
+
+func TestALateSenderKeepsThePaceAndEndsInTime(t *testing.T) {
+	const interval = 100 * time.Microsecond
+	c := &course{stream: Stream{Count: 1000, Interval: interval, Until: 10 * time.Millisecond}}
+	simulate([]*course{c}, 3*time.Microsecond, 60*time.Microsecond)
+	if len(c.sent) < 99 || len(c.sent) > 101 {
+		t.Errorf("%d frames in 10 ms, one every 0.1 ms", len(c.sent))
+	}
+	slow := &course{stream: Stream{Count: 1000, Interval: interval, Until: 10 * time.Millisecond}}
+	simulate([]*course{slow}, 500*time.Microsecond, 0)
+	// The frame that is under way when the time is over is the last.
+	if last := slow.sent[len(slow.sent)-1]; last > (10500*time.Microsecond).Nanoseconds() || len(slow.sent) > 22 {
+		t.Errorf("%d frames, the last at %d ns: sent in a burst or after the end", len(slow.sent), last)
+	}
+}
+
+func TestNetworkOrder(t *testing.T) {
+	var bytes [2]byte
+	binary.NativeEndian.PutUint16(bytes[:], networkOrder(0x88b5))
+	if bytes != [2]byte{0x88, 0xb5} {
+		t.Errorf("got %x", bytes)
+	}
+}

@@ -1,0 +1,112 @@
+package probe
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A slot holds the kernel's header (linux/if_packet.h: struct tpacket2_hdr, struct sockaddr_ll, alignment: 66 bytes)
+// and the first 62 bytes of a frame. A block is a multiple of the page size.
+const (
+	slotBytes  = 128
+	blockBytes = 1 << 16
+	// spareSlots are for the warm-up and for frames that a switch floods.
+	spareSlots = 1 << 11
+)
+
+// ring receives the frames of one interface: a packet socket with PACKET_RX_RING in the form TPACKET_V2 (packet(7)).
+// The kernel stamps each frame as it enters the host's stack, and writes it there without a wake-up of anybody.
+type ring struct {
+	socket int
+	memory []byte
+	next   int
+}
+
+// openRing must be called in the namespace of the interface; frames is how many are expected.
+func openRing(interfaceIndex, frames int) (*ring, error) {
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a packet socket: %w", err)
+	}
+	r := &ring{socket: socket}
+	blocks := (frames+spareSlots)*slotBytes/blockBytes + 1
+	request := &unix.TpacketReq{
+		Block_size: blockBytes,
+		Block_nr:   uint32(blocks),
+		Frame_size: slotBytes,
+		Frame_nr:   uint32(blocks * (blockBytes / slotBytes)),
+	}
+	if err := r.open(request, interfaceIndex); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *ring) open(request *unix.TpacketReq, interfaceIndex int) error {
+	if err := unix.SetsockoptInt(r.socket, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return fmt.Errorf("set the version of a packet socket: %w", err)
+	}
+	if err := unix.SetsockoptTpacketReq(r.socket, unix.SOL_PACKET, unix.PACKET_RX_RING, request); err != nil {
+		return fmt.Errorf("make a ring of %d frames: %w", request.Frame_nr, err)
+	}
+	size := int(request.Block_nr) * blockBytes
+	memory, err := unix.Mmap(r.socket, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map a ring of %d bytes: %w", size, err)
+	}
+	r.memory = memory
+	// Only now, so that no frame comes before the ring is there.
+	address := &unix.SockaddrLinklayer{Protocol: networkOrder(etherType), Ifindex: interfaceIndex}
+	if err := unix.Bind(r.socket, address); err != nil {
+		return fmt.Errorf("bind a packet socket: %w", err)
+	}
+	return nil
+}
+
+// read passes every frame that has come since the last read to got, with its stamp (wall clock, ns).
+func (r *ring) read(got func(frame []byte, stampNS int64)) {
+	for {
+		header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&r.memory[r.next*slotBytes]))
+		if atomic.LoadUint32(&header.Status)&unix.TP_STATUS_USER == 0 {
+			return
+		}
+		begin := r.next*slotBytes + int(header.Mac)
+		got(r.memory[begin:begin+int(header.Snaplen)], int64(header.Sec)*1e9+int64(header.Nsec))
+		atomic.StoreUint32(&header.Status, unix.TP_STATUS_KERNEL)
+		r.next = (r.next + 1) % (len(r.memory) / slotBytes)
+	}
+}
+
+// lost is how many frames found no room in the ring since it was last asked.
+func (r *ring) lost() (int, error) {
+	stats, err := unix.GetsockoptTpacketStats(r.socket, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return 0, fmt.Errorf("read the counters of a packet socket: %w", err)
+	}
+	return int(stats.Drops), nil
+}
+
+func (r *ring) close() {
+	if r.memory != nil {
+		_ = unix.Munmap(r.memory)
+		r.memory = nil
+	}
+	if r.socket >= 0 {
+		unix.Close(r.socket)
+		r.socket = -1
+	}
+}
+
+// networkOrder is a 16-bit number as the kernel wants it in a struct sockaddr_ll.
+func networkOrder(number uint16) uint16 {
+	native := [2]byte{byte(number >> 8), byte(number)}
+	if *(*uint16)(unsafe.Pointer(&native)) == number {
+		return number
+	}
+	return bits.ReverseBytes16(number)
+}

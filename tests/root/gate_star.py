@@ -1,0 +1,55 @@
+"""A star of plain namespaces on the link emulator: what a gate is tried on, without hosts or an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from containernet_env.fidelity.gate import Gate, measure_gate
+from containernet_env.hosts import netns
+from containernet_env.hosts.namespace import ThrowawayNamespace
+from containernet_env.model.link import LinkSpec
+from containernet_env.model.topology import Host, Link, Switch, Topology
+from containernet_env.network.factory import LinkFactory, Place
+from containernet_env.network.link import ShapedLink
+
+
+def star_of(*links: LinkSpec) -> Topology:
+    """Hosts h1, h2, ... on links of these kinds to the switch s1."""
+    hosts = [Host(f"h{n}", "etcd", IPv4Address(f"10.7.0.{n}"), 24) for n in range(1, len(links) + 1)]
+    made = [Link(host.name, "s1", link) for host, link in zip(hosts, links, strict=True)]
+    return Topology(hosts, [Switch("s1")], made).with_queues()
+
+
+@dataclass(frozen=True)
+class Star:
+    """It, up. ``links`` are by host."""
+
+    topology: Topology
+    pids: dict[str, int]
+    links: dict[str, ShapedLink]
+    binary: Path | None
+
+    def gate(self, **more: object) -> Gate:
+        """One gate over it; the prober is the product's own."""
+        return measure_gate(self.topology, self.pids, links="emulator", **more)  # type: ignore[arg-type]
+
+
+@contextmanager
+def star(topology: Topology, binary: Path | None = None) -> Iterator[Star]:
+    """Bring ``topology`` up on the link emulator at ``binary`` (default: the product's own)."""
+    with ExitStack() as stack:
+        factory = LinkFactory("emulator", "gt", binary, lambda kind, text: None)
+        stack.callback(factory.close)
+        switch = factory.make_switch("s1")
+        pids, links = {}, {}
+        for host, link in zip(topology.hosts, topology.links, strict=True):
+            pids[host.name] = stack.enter_context(ThrowawayNamespace()).pid
+            here = Place(host.name, pids[host.name], address=f"{host.ip}/24")
+            links[host.name] = factory.make_link(here, Place("s1", switch), link.spec)
+            # Frames that nobody asked for (routers, neighbours) would draw losses, too.
+            netns.write_sysctl(pids[host.name], "net.ipv6.conf.all.disable_ipv6", "1")
+        yield Star(topology, pids, links, binary)

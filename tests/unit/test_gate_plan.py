@@ -1,0 +1,183 @@
+"""What a gate sends: in time, without frames in each other's way, and over paths that show a direction's own rate."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from containernet_env.analysis.gate_plan import (
+    KERNEL_PACE,
+    MS,
+    GatePlan,
+    S,
+    Stream,
+    Train,
+    capacity_frames,
+    longest_path_ns,
+    plan_gate,
+)
+from containernet_env.config import load_config
+from containernet_env.model.chance import IndependentLoss, Jitter
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.topology import Topology, star
+from tests.unit.gate_network import SEND_NS, star_of
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+FREE = LinkSpec()
+MBIT = 10**6
+
+
+def shipped(name: str) -> Topology:
+    return star(load_config(CONFIGS / f"{name}.json"))
+
+
+def slow(mbit: int, hosts: int = 3) -> Topology:
+    return star_of(*[LinkSpec.symmetric(MS, mbit * MBIT)] * hosts, FREE)
+
+
+IMPAIRED = star_of(
+    *[LinkSpec.symmetric(2 * MS, 10 * MBIT)] * 2,
+    LinkSpec(DirectionSpec(5 * MS, 10 * MBIT, jitter=Jitter("uniform", MS), loss=IndependentLoss(0.01))),
+    FREE,
+)
+
+
+@pytest.mark.parametrize("name", ["1node", "3node-3ms", "5node", "slow-10mbit", "wan-50ms"])
+def test_a_gate_takes_less_than_two_seconds_and_the_delays(name: str) -> None:
+    topology = shipped(name)
+    plan = plan_gate(topology)
+    longest_ns = max(longest_path_ns(path) for path in plan.paths.values())
+    assert plan.duration_ns < 1.4 * S + 4 * longest_ns
+    assert sum(stream.count for stream in plan.streams) < 80_000
+
+
+def test_loss_and_jitter_take_longer_but_bounded() -> None:
+    assert 1.5 * S < plan_gate(IMPAIRED).duration_ns < 2.4 * S
+
+
+def test_a_large_network_takes_seconds_and_leaves_no_path_out() -> None:
+    plan = plan_gate(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 50, FREE))
+    assert plan.duration_ns < 9 * S
+    assert len(plan.delays) == 51 * 50
+    assert all(plan.streams[index].count >= 7 for index in plan.delays.values())
+
+
+def ends(plan: GatePlan, stream: Stream) -> tuple[int, int]:
+    """When a stream begins, and when its last frame has left its slowest direction, at most, delays not counted."""
+    slowest = max(hop.spec.serialization_ns(stream.frame_bytes) for hop in plan.paths[stream.sender, stream.receiver])
+    return stream.start_ns, stream.start_ns + stream.count * max(slowest, stream.interval_ns, SEND_NS)
+
+
+@pytest.mark.parametrize(
+    "topology", [shipped("5node"), slow(10), IMPAIRED, star_of(*[LinkSpec.symmetric(MS, MBIT)] * 4)]
+)
+def test_no_two_trains_share_a_limited_direction_at_a_time(topology: Topology) -> None:
+    plan = plan_gate(topology)
+    trains = [train for group in plan.rates.values() for train in group]
+    assert len(trains) >= len(plan.hops)
+    for one, two in combinations(trains, 2):
+        limited = limited_of(plan, one) & limited_of(plan, two)
+        if limited:
+            first, second = sorted((span(plan, one), span(plan, two)))
+            assert first[1] <= second[0] + MS, (one, two)
+
+
+def limited_of(plan: GatePlan, train: Train) -> set[str]:
+    paths = [plan.paths[plan.streams[index].sender, plan.streams[index].receiver] for index in train.streams]
+    return {hop.name for path in paths for hop in path if hop.spec.rate_bps is not None}
+
+
+def span(plan: GatePlan, train: Train) -> tuple[int, int]:
+    both = [ends(plan, plan.streams[index]) for index in train.streams]
+    return min(begin for begin, _ in both), max(end for _, end in both)
+
+
+@pytest.mark.parametrize("topology", [shipped("3node-3ms"), IMPAIRED, slow(10)])
+def test_trains_begin_when_the_frames_that_tell_delays_are_through(topology: Topology) -> None:
+    plan = plan_gate(topology)
+    paced = [plan.streams[index] for kept in (plan.delays, plan.losses) for index in kept.values()]
+    first = min(
+        plan.streams[index].start_ns for group in plan.rates.values() for train in group for index in train.streams
+    )
+    assert first >= max(stream.until_ns for stream in paced)
+
+
+@pytest.mark.parametrize("topology", [slow(10), slow(100), IMPAIRED])
+def test_a_train_for_a_rate_fits_into_every_queue(topology: Topology) -> None:
+    plan = plan_gate(topology)
+    for name, group in plan.rates.items():
+        for train in group:
+            frames = sum(plan.streams[index].count for index in train.streams)
+            hop = next(hop for hop in plan.hops if hop.name == name)
+            capacity = capacity_frames(hop.spec, train.frame_bytes)
+            assert capacity is None or frames <= capacity + 1, name
+
+
+def test_a_train_for_a_queue_does_not_fit_into_it() -> None:
+    plan = plan_gate(slow(100))
+    for name, train in plan.queues.items():
+        hop = next(hop for hop in plan.hops if hop.name == name)
+        capacity = capacity_frames(hop.spec, train.frame_bytes)
+        assert capacity is not None
+        assert sum(plan.streams[index].count for index in train.streams) > 1.5 * capacity
+
+
+def test_delays_leave_the_slowest_direction_idle_for_nine_tenths_of_the_time() -> None:
+    plan = plan_gate(slow(1))
+    others = len(plan.hosts) - 1
+    stream = plan.streams[next(iter(plan.delays.values()))]
+    frame_ns = max(hop.spec.serialization_ns(stream.frame_bytes) for hop in plan.hops)
+    assert stream.interval_ns // others >= 10 * frame_ns
+    assert plan.losses  # too few of them to tell a loss of 1 %
+
+
+@pytest.mark.parametrize(
+    ("topology", "direction", "pairs", "faster"),
+    [
+        (slow(10), "h1>s1", {("h1", "h4")}, True),  # the client's link has no limit
+        (slow(10), "s1>h1", {("h4", "h1")}, True),
+        (star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 4), "h1>s1", {("h1", "h2"), ("h1", "h3")}, True),
+        (star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 4), "s1>h1", {("h2", "h1"), ("h3", "h1")}, True),
+        (star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 2), "h1>s1", {("h1", "h2")}, False),
+    ],
+)
+def test_a_direction_is_filled_over_paths_whose_rest_is_faster(
+    topology: Topology, direction: str, pairs: set[tuple[str, str]], faster: bool
+) -> None:
+    feed = plan_gate(topology).rates[direction][0].feed
+    assert (set(feed.pairs), feed.faster) == (pairs, faster)
+
+
+def test_senders_that_fill_one_direction_reach_it_together() -> None:
+    links = [LinkSpec.symmetric(delay * MS, 10 * MBIT) for delay in (1, 7, 3)]
+    plan = plan_gate(star_of(*links))
+    train = plan.rates["s1>h1"][0]
+    arrivals = {
+        plan.streams[index].start_ns + plan.paths[plan.streams[index].sender, "h1"][0].spec.delay_ns
+        for index in train.streams
+    }
+    assert len(train.streams) == 2 and len(arrivals) == 1
+
+
+def test_what_takes_too_long_is_left_out_by_name() -> None:
+    crawling = LinkSpec.symmetric(MS, 1000)
+    plan = plan_gate(star_of(crawling, LinkSpec.symmetric(MS, 10 * MBIT), FREE))
+    assert plan.duration_ns < 15 * S
+    assert plan.left_out["h1>s1", "rate"].startswith("a train would take ")
+    assert plan.left_out["h1>s1", "queue"].startswith("filling it would take ")
+    assert ("h2>s1", "rate") not in plan.left_out and "h2>s1" in plan.queues
+
+
+def test_links_of_the_kernel_are_measured_slower_and_their_queues_not() -> None:
+    plan = plan_gate(slow(10), pace=KERNEL_PACE, tell_queues=False)
+    assert not plan.queues
+    frames = sum(plan.streams[index].count for index in plan.delays.values())
+    assert frames <= 4 * 150
+
+
+def test_a_gate_may_leave_hosts_out() -> None:
+    plan = plan_gate(shipped("3node-3ms"), ["etcd1", "etcd3", "benchmark"])
+    assert not any("etcd2" in pair for pair in plan.paths)
+    assert len(plan.hops) == 6
