@@ -245,9 +245,9 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     """
     import pandas
 
-    if path.is_char_device():
-        raise UsageError(f"cannot read {path}: it is a device, which may have no end")
     try:
+        if path.is_char_device():
+            raise UsageError(f"cannot read {path}: it is a device, which may have no end")
         # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
         first, *lines = path.read_bytes().split(b"\n")
         header = tuple(_values(first))

@@ -24,7 +24,7 @@ INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or DEFAULT)
 SHARES = {"topologies": 27, "scenarios": 25, "runs": 18, "words": 14, "tables": 10, "valid": 6}
 SLOWEST_S = 0.2
 """What an input may take on average, so that a batch that hangs ends."""
-BATCH = 2_000
+BATCH = 500
 """As many inputs are in one process at most: hypothesis remembers them all, and memory is watched in it."""
 
 Ended = subprocess.CompletedProcess[str]
