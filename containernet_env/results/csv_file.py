@@ -262,9 +262,9 @@ def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple
 
 def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[list[str]]]:
     """The header and the rows, as text; see ``load``."""
-    if path.is_char_device():
-        raise UsageError(f"cannot read {path}: it is a device, which may have no end")
     try:
+        if path.is_char_device():
+            raise UsageError(f"cannot read {path}: it is a device, which may have no end")
         # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
         first, *lines = path.read_bytes().split(b"\n")
         header = tuple(_values(first))

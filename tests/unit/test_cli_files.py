@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from containernet_env.base import assets
 from containernet_env.base.errors import ContainernetEnvError, UsageError
-from containernet_env.cli import group
+from containernet_env.cli import group, main
 from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS, load_scenarios
 from containernet_env.results.csv_file import ResultsFile
@@ -151,3 +151,17 @@ def test_a_name_that_is_too_long_for_a_file_is_refused(words: list[str]) -> None
 def test_rows_for_a_file_whose_name_is_too_long_are_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match="File name too long"):
         ResultsFile(folder / ("x" * 300)).open()
+
+
+@pytest.mark.parametrize("command", [["results"], ["show"], ["check"], ["run", "3node-3ms", "--dry-run"]])
+def test_a_name_that_is_too_long_for_the_disk_is_said_so(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`results` ended with the system's own words and no command's."""
+    name = "x" * 300
+    with pytest.raises(SystemExit) as ended:
+        main([*command, name])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2, said
+    assert "File name too long" in said, said
+    assert "[Errno" not in said

@@ -81,7 +81,8 @@ def test_a_result_is_the_worst_of_the_phases_of_its_test() -> None:
     assert name == "driver-int-at-read" and cell_of("tests/faults/test_engine.py::test_x") is None
     outcomes: dict[str, Outcome] = {}
     for when, outcome, text in (("setup", "passed", ""), ("call", "passed", ""), ("teardown", "failed", "E   a link")):
-        add(outcomes, name, pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0))  # type: ignore[arg-type]
+        report = pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0)  # type: ignore[arg-type]
+        add(outcomes, name, report)
     assert outcomes == {name: Outcome(outcome="failed", seconds=6.0, reason="a link")}
 
 

@@ -136,7 +136,12 @@ def test_a_stopped_client_ends_its_scenario_and_the_next_one_runs() -> None:
 def test_a_stopped_server_ends_its_scenario_and_the_matrix() -> None:
     """The answer never comes, and a question for the progress takes its whole deadline: neither may hold anybody up."""
     bench, over = Bench(write("w"), read("r")), threading.Event()
-    bench.server.behave = lambda path, body: over.wait(60) and Answer(None, "late")  # type: ignore[assignment, return-value]
+
+    def behave(path: str, body: dict[str, Any]) -> Answer:
+        over.wait(60)
+        return Answer(None, "late")
+
+    bench.server.behave = behave
     bench.server.progress = bench.server.cancel = lambda: over.wait(60) and None  # type: ignore[method-assign]
     began = time.monotonic()
     bench.matrix.run()
