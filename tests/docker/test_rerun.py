@@ -103,7 +103,7 @@ def test_an_edited_manifest_is_refused_and_says_what(first: Path, tmp_path: Path
 def test_a_run_that_was_killed_has_no_checksums_and_is_repeated_with_anyway_alone(long: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     with running(long, out) as run:
-        wait_for(lambda: child(run.pid, "link-emulator", "rtt"))
+        wait_for(lambda: child(run.pid, "link-emulator", "probe"))
         run.send_signal(signal.SIGKILL)
         run.wait(30)
     assert call("clean").returncode == 0

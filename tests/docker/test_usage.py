@@ -138,7 +138,7 @@ def test_a_core_is_kept_for_the_links(tmp_path: Path) -> None:
     only(result)
     assert result.rows[0]["LinksCore"] == str(core)
     manifest = json.loads((result.directory / "manifest.json").read_text())
-    assert manifest["plan"]["links_cpu"] == core and manifest["links"]["link_emulator"]["core"] == core
+    assert manifest["flags"]["links_cpu"] == core and manifest["links"]["link_emulator"]["core"] == core
     for name, host in manifest["hosts"].items():
         held = host["limits"]["cpuset"]
         assert held and str(core) not in held.replace("-", ",").split(","), (name, held)
