@@ -92,7 +92,8 @@ type DirectionState struct {
 	QueueHighWater      int          // the most frames that waited at once
 	QueueHighWaterBytes int64        // the most bytes that waited at once
 	Drops               map[string]uint64
-	Lateness            Lateness // at the port at the far end; a switch gets frames at their scheduled times
+	WireDelay           model.Delays // of the frames accepted since the last reset
+	Lateness            Lateness     // at the port at the far end; a switch gets frames at their scheduled times
 }
 
 // LinkState is a link as it is now.
@@ -113,13 +114,14 @@ func (d *Direction) state() DirectionState {
 		drops[dropNames[cause]] = n
 	}
 	state := DirectionState{
-		Params:   d.line.Params(),
-		Offered:  d.offered,
-		Frames:   d.delivered.frames,
-		Bytes:    d.delivered.bytes,
-		InFlight: d.line.Len(),
-		Drops:    drops,
-		Lateness: d.lateness,
+		Params:    d.line.Params(),
+		Offered:   d.offered,
+		Frames:    d.delivered.frames,
+		Bytes:     d.delivered.bytes,
+		InFlight:  d.line.Len(),
+		Drops:     drops,
+		WireDelay: d.line.Delays(),
+		Lateness:  d.lateness,
 	}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()
 	return state
