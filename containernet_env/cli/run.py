@@ -50,6 +50,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
+    seed: int | None,
     rtt_tolerance: Tolerance,
     tcp_congestion_control: str,
     port: int,
@@ -74,6 +75,7 @@ def command(
         switches=switches,
         engine=engine,
         congestion_control=tcp_congestion_control,
+        seed=seed,
     )
     left_open = preflight.check(plan, out)
     if dry_run:

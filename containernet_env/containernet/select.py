@@ -31,7 +31,9 @@ def create(plan: Plan) -> TestbedNetwork:
     from containernet_env.containernet.builtin import BuiltinNetwork
 
     options = plan.options
-    return BuiltinNetwork(links=plan.links_by, switches=options.switches, run_id=plan.run_id, controller=None)
+    return BuiltinNetwork(
+        links=options.links, switches=options.switches, run_id=plan.run_id, seed=options.seed, controller=None
+    )
 
 
 def _switches(plan: Plan) -> SwitchKind:

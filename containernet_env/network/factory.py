@@ -47,17 +47,24 @@ class Place:
 class LinkFactory:
     """One network's switches and links, of one ``kind``. Names of interfaces and bridges begin with ``run_id``.
 
-    ``fabric`` is what carries them, for what concerns all of them together.
+    ``fabric`` is what carries them, for what concerns all of them together. ``seed``: of the link emulator's directions
+    that have none of their own.
     """
 
     def __init__(
-        self, kind: SwitchKind, run_id: str, emulator_binary: Path | str | None, on_event: EventHandler
+        self,
+        kind: SwitchKind,
+        run_id: str,
+        emulator_binary: Path | str | None,
+        on_event: EventHandler,
+        seed: int = 0,
     ) -> None:
         self._kind = kind
         self._run_id = run_id
         self._numbers = itertools.count()
         self._macs: set[str] = set()
         self._link_names: set[str] = set()
+        self._seed = seed
         self._emulator_binary = emulator_binary
         self._on_event = on_event
         self.emulator = LinkEmulator(emulator_binary, on_event)
@@ -123,7 +130,7 @@ class LinkFactory:
             link = VethLink(name, (first, second), spec)
         else:
             self._start_emulator()
-            link = EmulatedLink(self.emulator, name, (first, second), spec)
+            link = EmulatedLink(self.emulator, name, (first, second), spec, self._seed)
         try:
             link.make()
             for port, place in zip(link.ends, places, strict=True):

@@ -21,9 +21,8 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "subnet": str(plan.config.subnet),
         "engine": plan.options.engine,
         "links_choice": plan.options.links,
-        "links_by": plan.links_by,
-        "links_by_reason": plan.links_by_reason,
         "switches_choice": plan.options.switches,
+        "seed": plan.options.seed,
         "machine_cores": plan.options.machine_cores,
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
@@ -76,12 +75,14 @@ def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
     return {
         "delay_ns": direction.delay_ns,
         "rate_bps": direction.rate_bps,
+        "overhead_bytes": direction.overhead_bytes,
         "queue_frames": direction.queue_frames,
         "queue_bytes": direction.queue_bytes,
         "default_queue_frames": direction.default_queue_frames,
         "jitter": None if direction.jitter is None else asdict(direction.jitter),
         "loss": None if direction.loss is None else asdict(direction.loss),
         "seed": direction.seed,
+        "uplink": direction.uplink,
     }
 
 

@@ -297,12 +297,17 @@ OUR_TABLE = (
         "switch where a link's directions differ",
         _of_links(delay_ms),
     ),
-    _words("Bandwidth_mbps", "configured", "in the same form, or `unlimited`", _of_links(bandwidth_mbps)),
+    _words(
+        "Bandwidth_mbps",
+        "configured",
+        "in the same form, or `unlimited`; `overhead` where a frame takes so many bytes besides its own",
+        _of_links(bandwidth_mbps),
+    ),
     _words(
         "LinkJitter_ms",
         "configured",
-        "in the same form: `0`, or `uniform` or `normal` with the value, and `reordering` where frames may overtake "
-        "each other",
+        "in the same form: `0`, or `uniform` or `normal` with the value, `correlation` where it is configured, and "
+        "`reordering` where frames may overtake each other",
         _of_links(jitter_ms),
     ),
     _words(
@@ -377,6 +382,13 @@ OUR_TABLE = (
         "`yes`, `no`: whether the link emulator got the real-time priority that it asks for; '-' where the kernel "
         "carries the links",
         lambda facts, outcome: facts.realtime,
+    ),
+    Column(
+        "LinkSeed",
+        "",
+        "run",
+        "what losses and jitter were drawn from, where the config gives no seed; `--seed` with it repeats the draws",
+        lambda facts, outcome: facts.seed,
     ),
     Column(
         "LinkLateness_99%_us",

@@ -32,7 +32,10 @@ def delay_ms(link: LinkSpec) -> str:
 
 
 def _rate(direction: DirectionSpec) -> str:
-    return "unlimited" if direction.rate_bps is None else plain(Decimal(direction.rate_bps) / 1_000_000)
+    if direction.rate_bps is None:
+        return "unlimited"
+    rate = plain(Decimal(direction.rate_bps) / 1_000_000)
+    return f"{rate} overhead {direction.overhead_bytes}" if direction.overhead_bytes else rate
 
 
 def bandwidth_mbps(link: LinkSpec) -> str:
@@ -45,6 +48,8 @@ def _jitter(direction: DirectionSpec) -> str:
     if jitter is None:
         return "0"
     value = f"{jitter.distribution} {plain(Decimal(jitter.ns) / 1_000_000)}"
+    if jitter.correlation_ns is not None:
+        value += f" correlation {plain(Decimal(jitter.correlation_ns) / 1_000_000)}"
     return f"{value} reordering" if jitter.reorder else value
 
 

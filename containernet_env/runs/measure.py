@@ -59,9 +59,9 @@ def measure(
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
     ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``links``,
-    ``switches``, ``engine``, ``congestion_control``. Raises ``ConfigError`` and ``UsageError`` before anything is
-    created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be
-    carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
+    ``switches``, ``seed``, ``engine``, ``congestion_control``. Raises ``ConfigError`` and ``UsageError`` before
+    anything is created, ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could
+    not be carried out, and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
     if not 1 <= port <= 65_535:
         raise UsageError(f"port={port}; allowed: 1 to 65535")
@@ -206,6 +206,7 @@ class _Run:
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
+            seed=plan.options.seed if testbed.net.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
             cpu_model=machine.cpu_model(),

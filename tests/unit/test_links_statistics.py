@@ -30,6 +30,7 @@ def test_the_emulators_statistics() -> None:
         "in_flight",
         "queue_high_water_frames",
         "queue_high_water_bytes",
+        "wire_delay",
         "lateness",
     }
     assert set(direction["drops"]) >= {"queue", "loss", "buffers", "partition", "cut", "down"}

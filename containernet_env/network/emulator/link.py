@@ -16,12 +16,18 @@ from containernet_env.network.interface import MTU_BYTES, Interface, Port
 from containernet_env.network.link import ShapedLink, check_held
 
 
-def direction_to_json(direction: DirectionSpec) -> dict[str, Any]:
-    """One direction as the control protocol has it, all fields given: its names are those of the spec."""
+def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]:
+    """One direction as the control protocol has it, all fields given: its names are those of the spec.
+
+    ``seed``: of a direction that has none of its own.
+    """
     fields = asdict(direction)
     usual = fields.pop("default_queue_frames")
+    del fields["uplink"]  # not the emulator's
     if direction.queue_frames is None and direction.queue_bytes is None:
         fields["queue_frames"] = usual
+    if direction.seed is None:
+        fields["seed"] = seed
     return fields
 
 
@@ -33,9 +39,10 @@ def direction_from_json(value: Mapping[str, Any]) -> DirectionSpec:
         value.get("rate_bps"),
         value.get("queue_frames"),
         value.get("queue_bytes"),
-        None if jitter is None else Jitter(jitter["distribution"], int(jitter["ns"]), bool(jitter["reorder"])),
+        None if jitter is None else Jitter(**jitter),
         None if loss is None else _loss_from_json(loss),
         value.get("seed"),
+        overhead_bytes=value["overhead_bytes"],
     )
 
 
@@ -45,22 +52,29 @@ def _loss_from_json(value: Mapping[str, Any]) -> Loss:
     return kinds[value["model"]](**values)
 
 
-def changed_fields(held: DirectionSpec, wanted: DirectionSpec, restart: bool = False) -> dict[str, Any]:
+def changed_fields(held: DirectionSpec, wanted: DirectionSpec, seed: int = 0, restart: bool = False) -> dict[str, Any]:
     """One direction for ``set_link``: all but a seed that stays, since naming it restarts the draws.
 
-    ``restart``: they are to restart, whether the seed stays or not.
+    ``seed``: see ``direction_to_json``. ``restart``: they are to restart, whether the seed stays or not.
     """
-    fields = direction_to_json(wanted)
+    fields = direction_to_json(wanted, seed)
     if wanted.seed == held.seed and not restart:
         del fields["seed"]
     return fields
 
 
 class EmulatedLink(ShapedLink):
-    """See ``ShapedLink``. The emulator calls the port of a TAP by its interface's alias."""
+    """See ``ShapedLink``. The emulator calls the port of a TAP by its interface's alias.
 
-    def __init__(self, emulator: LinkEmulator, name: str, ends: tuple[Port, Port], spec: LinkSpec) -> None:
+    ``seed``: of directions that have none of their own. Names of link and direction are part of what is drawn, so that
+    links and directions with one seed draw independently.
+    """
+
+    def __init__(
+        self, emulator: LinkEmulator, name: str, ends: tuple[Port, Port], spec: LinkSpec, seed: int = 0
+    ) -> None:
         super().__init__(name, ends, spec)
+        self._seed = seed
         self._emulator = emulator
         self._made = False
         # What takes back each request that was sent, in their order, and how many of these are known to have been done.
@@ -88,7 +102,9 @@ class EmulatedLink(ShapedLink):
         """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
         if self._made:
             a_to_b, b_to_a = (
-                changed_fields(getattr(self.spec, side), getattr(spec, side), "seed" in changes.get(side, {}))
+                changed_fields(
+                    getattr(self.spec, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {})
+                )
                 for side in ("a_to_b", "b_to_a")
             )
             answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
@@ -98,8 +114,8 @@ class EmulatedLink(ShapedLink):
                 name=self.name,
                 a=_end_to_json(self.ends[0]),
                 b=_end_to_json(self.ends[1]),
-                a_to_b=direction_to_json(spec.a_to_b),
-                b_to_a=direction_to_json(spec.b_to_a),
+                a_to_b=direction_to_json(spec.a_to_b, self._seed),
+                b_to_a=direction_to_json(spec.b_to_a, self._seed),
             )
             self._made = True
         check_held(self.name, spec, self.read_back())
