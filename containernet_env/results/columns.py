@@ -300,7 +300,8 @@ OUR_TABLE = (
     _words(
         "Bandwidth_mbps",
         "configured",
-        "in the same form, or `unlimited`; `overhead` where a frame takes so many bytes besides its own",
+        "in the same form, or `unlimited`; with `overhead` where a frame takes so many bytes besides its own, and with "
+        "`uplink` where that is configured",
         _of_links(bandwidth_mbps),
     ),
     _words(

@@ -15,7 +15,7 @@ from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one
+from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one, impairments
 
 MS, MBIT = 10**6, 10**6
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
@@ -89,6 +89,9 @@ def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
     assert shown(config) == ("1.5/2", "10/unlimited")
     config = load(tmp_path, OWN)
     assert shown(config) == ("3", "100")
+    config = load(tmp_path, {**OWN, "link": {"overhead": 24, "uplink": "network"}})
+    assert shown(config) == ("3", "100 overhead 24 uplink network/100 overhead 24")
+    assert impairments(config.nodes[0].link) == "3 ms 100 Mbit/s overhead 24 uplink network/ overhead 24"
 
 
 def test_the_plan_holds_every_value(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from containernet_env.base.errors import RunError
@@ -14,6 +14,7 @@ from containernet_env.network.emulator.control import Answer
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import MTU_BYTES, Interface, Port
 from containernet_env.network.link import ShapedLink, check_held
+from containernet_env.network.uplink import Uplink
 
 
 def direction_to_json(direction: DirectionSpec, seed: int = 0) -> dict[str, Any]:
@@ -77,9 +78,15 @@ class EmulatedLink(ShapedLink):
         self._seed = seed
         self._emulator = emulator
         self._made = False
+        self._uplinks = self._no_uplinks()
         # What takes back each request that was sent, in their order, and how many of these are known to have been done.
         self._undo: list[tuple[str, str]] = []
         self._done = 0
+
+    def _no_uplinks(self) -> dict[str, Uplink]:
+        """By direction, what can hold back frames at the host that sends on it; as yet nothing does."""
+        ends = zip(("a_to_b", "b_to_a"), self.ends, strict=True)
+        return {side: Uplink(end) for side, end in ends if isinstance(end, Interface)}
 
     def make(self) -> None:
         """See ``ShapedLink``: the TAPs stay down until they are brought up."""
@@ -95,19 +102,17 @@ class EmulatedLink(ShapedLink):
         return answer
 
     def apply(self, spec: LinkSpec) -> int:
-        """See ``ShapedLink``: both directions change between two frames, at one moment."""
+        """See ``ShapedLink``: both directions change between two frames, at one moment; what hosts hold back, after it.
+
+        Where ``tc`` fails at a host, the link is made as it was before.
+        """
         return self.apply_change(spec, {})
 
     def apply_change(self, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> int:
         """See ``ShapedLink``: naming a seed restarts the draws of that direction, the same seed too."""
-        if self._made:
-            a_to_b, b_to_a = (
-                changed_fields(
-                    getattr(self.spec, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {})
-                )
-                for side in ("a_to_b", "b_to_a")
-            )
-            answer = self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+        held = self.spec if self._made else None
+        if held is not None:
+            answer = self._set(held, spec, changes)
         else:
             answer = self._create(
                 "link",
@@ -118,18 +123,58 @@ class EmulatedLink(ShapedLink):
                 b_to_a=direction_to_json(spec.b_to_a, self._seed),
             )
             self._made = True
+        try:
+            self._hold_at_hosts(spec)
+        except RunError:
+            if held is not None:
+                self._set(spec, held, {})
+                self._hold_at_hosts(held)
+            raise
         check_held(self.name, spec, self.read_back())
         self.spec = spec
         return answer.at_ns
 
+    def _set(self, held: LinkSpec, spec: LinkSpec, changes: Mapping[str, Mapping[str, Any]]) -> Answer:
+        a_to_b, b_to_a = (
+            changed_fields(getattr(held, side), getattr(spec, side), self._seed, "seed" in changes.get(side, {}))
+            for side in ("a_to_b", "b_to_a")
+        )
+        return self._emulator.ask("set_link", name=self.name, a_to_b=a_to_b, b_to_a=b_to_a)
+
+    def _hold_at_hosts(self, spec: LinkSpec) -> None:
+        for side, uplink in self._uplinks.items():
+            uplink.apply(getattr(spec, side))
+
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``."""
         held = self._emulator.call("read_link", name=self.name)
-        return LinkSpec(direction_from_json(held["a_to_b"]), direction_from_json(held["b_to_a"]))
+        return LinkSpec(*(self._held(side, direction_from_json(held[side])) for side in ("a_to_b", "b_to_a")))
+
+    def _held(self, side: str, direction: DirectionSpec) -> DirectionSpec:
+        uplink = self._uplinks.get(side)
+        if uplink is None or direction.rate_bps is None:
+            return direction
+        return replace(direction, uplink="host" if uplink.holds() else "network")
 
     def statistics(self) -> dict[str, Any]:
         """See ``ShapedLink``."""
-        return link_counters(self._emulator.call("read_link", name=self.name))
+        counters = link_counters(self._emulator.call("read_link", name=self.name))
+        self.count_at_hosts(counters, {})
+        return counters
+
+    def count_at_hosts(self, link: dict[str, Any], ports: Mapping[str, dict[str, Any]], *, reset: bool = False) -> None:
+        """Add what was lost at the hosts' own queues to the counters of the link: offered, and dropped by its queue.
+
+        ``ports``: those of the emulator by name; each gets ``host_queue``, see ``Uplink.counters``. ``reset``: the next
+        counts begin now.
+        """
+        for side, uplink in self._uplinks.items():
+            counted = uplink.counters(reset=reset)
+            if (port := ports.get(port_name(uplink.end))) is not None:
+                port["host_queue"] = counted
+            if counted is not None:
+                link[side]["offered"] += counted["dropped"]
+                link[side]["drops"]["queue"] += counted["dropped"]
 
     def set_up(self, up: bool) -> int:
         """See ``ShapedLink``."""
@@ -146,6 +191,7 @@ class EmulatedLink(ShapedLink):
                         raise
                     # It was refused, or nobody waited for the answer: there may be nothing to take back.
         self._made = False
+        self._uplinks = self._no_uplinks()
         self._undo.clear()
         self._done = 0
 

@@ -125,9 +125,14 @@ def direction_from_tc(
             held = replace(held, queue_frames=int(options["limit"]))
         elif kind == "bfifo":
             held = replace(held, queue_bytes=int(options["limit"]))
-        elif kind not in ("noqueue", "clsact"):  # clsact: a partition's
+        elif kind != "clsact" and not _is_default(qdisc):  # clsact: a partition's
             raise RunError(f"an unknown queueing discipline is in the way: {kind}")
     return held
+
+
+def _is_default(qdisc: Mapping[str, Any]) -> bool:
+    """Whether the kernel gave it to the interface by itself: those have no handle."""
+    return bool(qdisc.get("handle") == "0:")
 
 
 def delay_tolerance_ns(delay_ns: int) -> int:
@@ -155,19 +160,25 @@ def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpe
     if changes is None:
         clear_direction(end)
         changes = commands
-    for command in changes:
-        _tc(end, *command)
+    if changes:
+        batch = "".join(f"{' '.join(command)}\n" for command in changes)
+        netns.run(end.pid, ["tc", "-batch", "-"], input=batch)
 
 
 def clear_direction(end: Interface) -> None:
     """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
-    if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
+    if any(qdisc.get("root") and not _is_default(qdisc) for qdisc in _qdiscs(end)):
         _tc(end, "qdisc", "delete", "dev", end.name, "root")
 
 
 def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
     """What the kernel holds for what ``end`` sends; ``asked``, ``made``: see ``direction_from_tc``."""
     return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, **made)
+
+
+def qdisc_counters(end: Interface) -> Mapping[str, Any]:
+    """Counters of the root of what shapes what ``end`` sends, as ``tc -s -j qdisc show`` has them."""
+    return next(qdisc for qdisc in _qdiscs(end, "-s") if qdisc.get("root"))
 
 
 def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:

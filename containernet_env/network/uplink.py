@@ -1,0 +1,93 @@
+"""The queue of a host's network card, on its TAP: frames wait at the host for their turn, as with real hardware.
+
+A TAP counts a frame as sent once it is in its ring, whatever the link behind it can carry. Without a queue of its own
+the host would see no backpressure: TCP Small Queues (tcp_limit_output_bytes in ip-sysctl.rst) would not act, and a flow
+would fill the queue of the link behind its own network card. docs/adr/0013 has the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import netns
+from containernet_env.model.link import RATE_MAX_BPS, DirectionSpec, LinkSpec
+from containernet_env.model.queues import queue_frames
+from containernet_env.network.interface import Interface
+from containernet_env.network.kernel.tc import (
+    RATE_TOLERANCE_RATIO,
+    apply_direction,
+    qdisc_counters,
+    read_direction,
+)
+from containernet_env.network.link import check_held
+
+_NOTHING = DirectionSpec()
+# Of what is released the frames that wait leave at once; without a queueing discipline they would be lost.
+_RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
+
+
+def held_at_host(direction: DirectionSpec) -> DirectionSpec:
+    """The part of ``direction``, on which a host sends, that is held at the host: rate, overhead and queue.
+
+    Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two.
+    """
+    if direction.rate_bps is None or direction.uplink == "network":
+        return _NOTHING
+    at_host = DirectionSpec(rate_bps=direction.rate_bps, overhead_bytes=direction.overhead_bytes)
+    if direction.queue_bytes is None:
+        return replace(at_host, queue_frames=queue_frames(direction))
+    return _NOTHING if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
+
+
+class Uplink:
+    """What holds frames back at the host's end of a link (HTB and a queue on its TAP). Raises ``RunError``.
+
+    It sends at the rate of the link, which is exact by itself: only a burst of HTB's ever waits there.
+    """
+
+    def __init__(self, end: Interface) -> None:
+        self.end = end
+        self._held: DirectionSpec | None = _NOTHING
+        self._counted_from = 0
+
+    def apply(self, direction: DirectionSpec) -> None:
+        """Hold back what ``direction`` asks for from now on; frames that wait stay. Checked by reading it back."""
+        wanted, held = held_at_host(direction), self._held
+        if wanted == _NOTHING != held:
+            wanted = _RELEASED
+        if wanted == held:
+            return
+        if held == _NOTHING:
+            # Else a flow's segments pass as one of up to 64 KiB, for which another frame waits 52 ms at 10 Mbit/s, and
+            # which a queue takes for one frame. Sockets keep what they found when they connected.
+            netns.ip_batch(self.end.pid, [f"link set dev {self.end.name} gso_max_segs 1"])
+        self._held = None  # until it is known to be as wanted
+        apply_direction(self.end, wanted, held)
+        got = self.read()
+        check_held(f"at {self.end.alias or self.end.name}", LinkSpec(wanted), LinkSpec(got), 0, RATE_TOLERANCE_RATIO)
+        self._held = wanted
+
+    def read(self) -> DirectionSpec:
+        """What the kernel holds on the TAP."""
+        return read_direction(self.end)
+
+    def holds(self) -> bool:
+        """Whether frames wait here, by what the kernel holds."""
+        return self.read().rate_bps not in (None, RATE_MAX_BPS)
+
+    def counters(self, *, reset: bool = False) -> dict[str, int] | None:
+        """``dropped``: frames lost at the full queue since ``reset`` was last given (after it was read); ``waiting``.
+
+        ``None`` where they cannot be read, since the host has ended.
+        """
+        if self._held == _NOTHING:
+            return {"dropped": 0, "waiting": 0}
+        try:
+            counted = qdisc_counters(self.end)
+        except RunError:
+            return None
+        dropped = counted["drops"] - self._counted_from
+        if reset:
+            self._counted_from = counted["drops"]
+        return {"dropped": dropped, "waiting": counted["qlen"]}
