@@ -202,7 +202,7 @@ def test_a_host_that_does_not_hold_what_it_was_told_is_an_error(
         link_of()
 
 
-def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: Kernel) -> None:
+def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     link, emulator = link_of()
     fabric = EmulatorFabric(lambda: emulator)
     kernel.dropped, kernel.waiting = 7, 3
@@ -217,5 +217,5 @@ def test_what_the_hosts_queue_drops_is_lost_by_the_links(kernel: Kernel) -> None
     def gone(*words: Any, **options: Any) -> None:
         raise RunError("process 1 is gone")
 
-    tc.netns.run = gone  # type: ignore[assignment]
+    monkeypatch.setattr(tc.netns, "run", gone)
     assert fabric.statistics([link], reset=False, buckets=False)["ports"]["d1"]["host_queue"] is None
