@@ -15,7 +15,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.config import load_config
-from containernet_env.containernet import select
+from containernet_env.containernet import builtin, select
 from containernet_env.containernet.original.links import keywords
 from containernet_env.model import containernet_rules as original_rules
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
@@ -109,6 +109,14 @@ def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytes
         select.create(plan_of())
     page, _, section = select.GUIDE.partition("#")
     assert section in anchors((PROJECT / page).read_text("utf-8"))
+
+
+def test_the_projects_network_has_what_the_plan_says_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(builtin, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
+    plan = build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2, seed=4711))
+    select.create(plan)
+    assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 
 
 def test_a_kernel_without_netem_is_told_before_anything_that_could_be_installed(
