@@ -7,9 +7,10 @@ would fill the queue of the link behind its own network card. docs/adr/0013 has 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns
 from containernet_env.model.link import RATE_MAX_BPS, DirectionSpec, LinkSpec
 from containernet_env.model.queues import queue_frames
@@ -41,9 +42,9 @@ def held_at_host(direction: DirectionSpec) -> DirectionSpec:
 
 
 class Uplink:
-    """What holds frames back at the host's end of a link (HTB and a queue on its TAP). Raises ``RunError``.
+    """What holds frames back at the host's end of a link: HTB and a queue on its TAP.
 
-    It sends at the rate of the link, which is exact by itself: only a burst of HTB's ever waits there.
+    Raises ``RunError``, and ``MissingRequirementError`` where the kernel has no HTB.
     """
 
     def __init__(self, end: Interface) -> None:
@@ -63,7 +64,16 @@ class Uplink:
             # which a queue takes for one frame. Sockets keep what they found when they connected.
             netns.ip_batch(self.end.pid, [f"link set dev {self.end.name} gso_max_segs 1"])
         self._held = None  # until it is known to be as wanted
-        apply_direction(self.end, wanted, held)
+        try:
+            apply_direction(self.end, wanted, held)
+        except RunError as error:
+            # As the kernel says it, and as older versions of tc say it for the kernel.
+            if not re.search("kind is unknown|Unknown qdisc|No such file", str(error)):
+                raise
+            raise MissingRequirementError(
+                "this kernel has no HTB (sch_htb), in which frames of a host wait for their turn",
+                'Load the module, or give every link "uplink": "network" in the topology file (docs/config.md).',
+            ) from error
         got = self.read()
         check_held(f"at {self.end.alias or self.end.name}", LinkSpec(wanted), LinkSpec(got), 0, RATE_TOLERANCE_RATIO)
         self._held = wanted

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer
 from containernet_env.network.emulator.link import EmulatedLink
@@ -152,6 +152,13 @@ def test_a_host_holds_nothing_back(kernel: Kernel, direction: DirectionSpec) -> 
     assert link.read_back().a_to_b.uplink == (None if direction.rate_bps is None else "network")
 
 
+def test_an_uplink_says_nothing_where_no_host_sends_or_nothing_waits(kernel: Kernel) -> None:
+    behind = DirectionSpec(0, MBIT, uplink="network")
+    link, _ = link_of(LinkSpec(behind, behind))
+    link.change_directions({"a_to_b": {"rate_bps": None}, "b_to_a": {"uplink": "host"}})
+    assert kernel.told == []
+
+
 def test_a_limit_in_bytes_is_the_hosts_too(kernel: Kernel) -> None:
     link_of(LinkSpec(DirectionSpec(0, MBIT, queue_bytes=9000)))
     assert kernel.told[-1].endswith("bfifo limit 9000")
@@ -199,6 +206,15 @@ def test_a_host_that_does_not_hold_what_it_was_told_is_an_error(
 ) -> None:
     monkeypatch.setattr(kernel, "_carry_out", lambda line: None)
     with pytest.raises(RunError, match="link at d1, a to b: asked for"):
+        link_of()
+
+
+def test_a_kernel_without_htb_is_told_with_a_remedy(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(line: str) -> None:
+        raise RunError("'tc -batch -' failed with status 1: Error: Specified qdisc kind is unknown.")
+
+    monkeypatch.setattr(kernel, "_carry_out", unknown)
+    with pytest.raises(MissingRequirementError, match=r'no HTB(.|\n)*"uplink": "network"'):
         link_of()
 
 
