@@ -53,7 +53,7 @@ class Uplink:
         self._counted_from = 0
 
     def apply(self, direction: DirectionSpec) -> None:
-        """Hold back what ``direction`` asks for from now on; frames that wait stay. Checked by reading it back."""
+        """Hold back what ``direction`` asks for from now on; frames that wait stay. ``holds`` checks it."""
         wanted, held = held_at_host(direction), self._held
         if wanted == _NOTHING != held:
             wanted = _RELEASED
@@ -74,17 +74,14 @@ class Uplink:
                 "this kernel has no HTB (sch_htb), in which frames of a host wait for their turn",
                 'Load the module, or give every link "uplink": "network" in the topology file (docs/config.md).',
             ) from error
-        got = self.read()
-        check_held(f"at {self.end.alias or self.end.name}", LinkSpec(wanted), LinkSpec(got), 0, RATE_TOLERANCE_RATIO)
         self._held = wanted
 
-    def read(self) -> DirectionSpec:
-        """What the kernel holds on the TAP."""
-        return read_direction(self.end)
-
     def holds(self) -> bool:
-        """Whether frames wait here, by what the kernel holds."""
-        return self.read().rate_bps not in (None, RATE_MAX_BPS)
+        """Whether frames wait here, as the kernel says. Raises ``RunError`` where it holds something else."""
+        held = read_direction(self.end)
+        asked = LinkSpec(self._held or _NOTHING)
+        check_held(f"at {self.end.alias or self.end.name}", asked, LinkSpec(held), 0, RATE_TOLERANCE_RATIO)
+        return held.rate_bps not in (None, RATE_MAX_BPS)
 
     def counters(self, *, reset: bool = False) -> dict[str, int] | None:
         """``dropped``: frames lost at the full queue since ``reset`` was last given (after it was read); ``waiting``.

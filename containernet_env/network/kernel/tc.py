@@ -158,7 +158,8 @@ def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpe
     commands = tc_commands(end.name, direction)
     changes = netem.in_place(tc_commands(end.name, held), commands) if held is not None else None
     if changes is None:
-        clear_direction(end)
+        if held != _NOTHING:
+            clear_direction(end)
         changes = commands
     if changes:
         batch = "".join(f"{' '.join(command)}\n" for command in changes)
