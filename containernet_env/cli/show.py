@@ -62,7 +62,8 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     if store:
         lines.append(f"{store['kind']} {store['version']}, leader at the start {store['leader_at_start']}")
     if links:
-        lines.append(f"links by {links['links']}, hosts by {links['network']} ({links['network_version']})")
+        seed = f" (seed {plan['seed']})" if links["links"] == "emulator" and "seed" in plan else ""
+        lines.append(f"links by {links['links']}{seed}, hosts by {links['network']} ({links['network_version']})")
     if machine:
         lines.append(f"on {machine['cores']} cores, {machine['cpu_model']}, Linux {machine['kernel']}")
     else:

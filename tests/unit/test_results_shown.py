@@ -170,6 +170,15 @@ def directory(results: Path) -> RunDirectory:
     return made
 
 
+def test_the_seed_of_the_links_is_shown(tmp_path: Path) -> None:
+    made = directory(tmp_path / "out.csv")
+    links = {"links": "emulator", "network": "builtin", "network_version": "Mininet 2.3.0"}
+    made.write_manifest(manifest().model_copy(update={"links": links}))
+    assert "links by emulator (seed 0), hosts by builtin" in shown("show", str(made.path))
+    made.write_manifest(manifest().model_copy(update={"links": links | {"links": "netem"}}))
+    assert "links by netem, hosts by builtin" in shown("show", str(made.path))
+
+
 def test_text_in_brackets_is_shown_as_it_is_by_show(tmp_path: Path) -> None:
     """To rich it would be markup, and a MarkupError."""
     made = directory(tmp_path / "out.csv")
