@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network.emulator.control import Answer
 from containernet_env.network.emulator.link import EmulatedLink
@@ -207,6 +208,17 @@ def test_a_host_that_does_not_hold_what_it_was_told_is_an_error(
     monkeypatch.setattr(kernel, "_carry_out", lambda line: None)
     with pytest.raises(RunError, match="link at d1, a to b: asked for"):
         link_of()
+
+
+def test_a_link_whose_host_has_ended_changes_without_it(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, emulator = link_of()
+
+    def gone(*words: Any, **options: Any) -> None:
+        raise ProcessGoneError("process 1 is gone")
+
+    monkeypatch.setattr(tc.netns, "run", gone)
+    link.change_directions({"a_to_b": {"rate_bps": 10 * MBIT}})
+    assert emulator.held["a_to_b"]["rate_bps"] == 10 * MBIT
 
 
 def test_a_kernel_without_htb_is_told_with_a_remedy(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

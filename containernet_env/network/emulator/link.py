@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from containernet_env.base.errors import ContainernetEnvError, RunError
+from containernet_env.hosts.netns import ProcessGoneError
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter, Loss
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import link_counters
@@ -144,7 +146,8 @@ class EmulatedLink(ShapedLink):
 
     def _hold_at_hosts(self, spec: LinkSpec) -> None:
         for side, uplink in self._uplinks.items():
-            uplink.apply(getattr(spec, side))
+            with suppress(ProcessGoneError):  # its host has ended, and sends no more
+                uplink.apply(getattr(spec, side))
 
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``."""
@@ -160,7 +163,10 @@ class EmulatedLink(ShapedLink):
         uplink = self._uplinks.get(side)
         if uplink is None or direction.rate_bps is None:
             return direction
-        return replace(direction, uplink="host" if uplink.holds() else "network")
+        try:
+            return replace(direction, uplink="host" if uplink.holds() else "network")
+        except ProcessGoneError:
+            return direction
 
     def statistics(self) -> dict[str, Any]:
         """See ``ShapedLink``."""
