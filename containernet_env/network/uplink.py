@@ -13,7 +13,7 @@ from dataclasses import replace
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns
 from containernet_env.model.link import RATE_MAX_BPS, DirectionSpec, LinkSpec
-from containernet_env.model.queues import queue_frames
+from containernet_env.model.queues import FULL_FRAME_BYTES, queue_frames
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel.tc import (
     RATE_TOLERANCE_RATIO,
@@ -24,6 +24,9 @@ from containernet_env.network.kernel.tc import (
 from containernet_env.network.link import check_held
 
 _NOTHING = DirectionSpec()
+_AT_ONCE_S = 0.0001
+_MOST_AT_ONCE = 43
+"""Full segments in the 64 KiB that TCP hands over at most."""
 # Of what is released the frames that wait leave at once; without a queueing discipline they would be lost.
 _RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
 
@@ -39,6 +42,17 @@ def held_at_host(direction: DirectionSpec) -> DirectionSpec:
     if direction.queue_bytes is None:
         return replace(at_host, queue_frames=queue_frames(direction))
     return _NOTHING if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
+
+
+def segments_at_once(direction: DirectionSpec) -> int:
+    """How many segments of a flow may pass HTB and its queue as one packet, 1 or more.
+
+    Of up to 64 KiB, as TCP would have it, another frame would wait for 52 ms at 10 Mbit/s, and a queue would take them
+    for one frame. More than one saves the sender's CPU time at high rates; an overhead counts for each frame, though.
+    """
+    if direction.rate_bps is None or direction.overhead_bytes:
+        return 1
+    return min(max(1, int(direction.rate_bps / 8 * _AT_ONCE_S / FULL_FRAME_BYTES)), _MOST_AT_ONCE)
 
 
 class Uplink:
@@ -59,11 +73,11 @@ class Uplink:
             wanted = _RELEASED
         if wanted == held:
             return
-        if held == _NOTHING:
-            # Else a flow's segments pass as one of up to 64 KiB, for which another frame waits 52 ms at 10 Mbit/s, and
-            # which a queue takes for one frame. Sockets keep what they found when they connected.
-            netns.ip_batch(self.end.pid, [f"link set dev {self.end.name} gso_max_segs 1"])
         self._held = None  # until it is known to be as wanted
+        if wanted != _RELEASED:
+            # Sockets keep what they found when they connected.
+            segments = segments_at_once(wanted)
+            netns.ip_batch(self.end.pid, [f"link set dev {self.end.name} gso_max_segs {segments}"])
         try:
             apply_direction(self.end, wanted, held)
         except RunError as error:

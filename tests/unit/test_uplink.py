@@ -37,8 +37,9 @@ class Kernel:
     def run(self, pid: int, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         words = list(argv)[1:]
         if argv[0] == "ip":
-            assert options["input"] == "link set dev e0 gso_max_segs 1\n"
-            self.segments = 1
+            match = re.fullmatch(r"link set dev e0 gso_max_segs (\d+)\n", options["input"])
+            assert match is not None
+            self.segments = int(match[1])
             return self._answer("")
         if words == ["-batch", "-"]:
             for line in options["input"].splitlines():
@@ -158,6 +159,18 @@ def test_an_uplink_says_nothing_where_no_host_sends_or_nothing_waits(kernel: Ker
     link, _ = link_of(LinkSpec(behind, behind))
     link.change_directions({"a_to_b": {"rate_bps": None}, "b_to_a": {"uplink": "host"}})
     assert kernel.told == []
+
+
+@pytest.mark.parametrize(
+    ("mbps", "overhead", "segments"),
+    [(1, 0, 1), (100, 0, 1), (500, 0, 4), (1000, 0, 8), (1000, 24, 1), (10_000, 0, 43)],
+)
+def test_a_packet_of_several_segments_takes_a_tenth_of_a_millisecond_at_most(
+    kernel: Kernel, mbps: int, overhead: int, segments: int
+) -> None:
+    """At 10 Mbit/s an echo waited 70 ms behind packets of 64 KiB."""
+    link_of(LinkSpec(DirectionSpec(0, mbps * MBIT, overhead_bytes=overhead)))
+    assert kernel.segments == segments
 
 
 def test_a_limit_in_bytes_is_the_hosts_too(kernel: Kernel) -> None:
