@@ -1,12 +1,13 @@
-"""The four measurements: each creates and removes its own path and returns JSON values with every sample."""
+"""The five measurements: each creates and removes its own path and returns JSON values with every sample."""
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ from bench.links.paths import BenchPath, Kind, open_path
 from bench.links.summary import datagram_rate_bps, summarize_rtt
 from containernet_env.base.errors import RunError
 from containernet_env.fidelity import rtt
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
+from containernet_env.model.topology import PROBE_FRAME_BYTES
 
 DELAYS_NS = (100_000, 1_000_000, 3_000_000, 10_000_000, 50_000_000, 100_000_000)
 LOADED_DELAYS_NS = (100_000, 3_000_000, 50_000_000)
 RATES_BPS = (1_000_000, 10_000_000, 100_000_000, 500_000_000, 1_000_000_000)
+OVERHEAD_BYTES = 24
+"""Preamble, checksum and gap of an Ethernet frame; measured at the highest of ``RATES_BPS``."""
+
+BESIDE_RATES_BPS = (10_000_000, 100_000_000, 1_000_000_000)
+UPLINKS: tuple[Uplink, ...] = ("host", "network")
 UDP_RATE_BPS = BOTH_WAYS_RATE_BPS = 100_000_000
 LINK_DELAY_NS = 3_000_000
 """Delay of the links whose bandwidth, frame rate and cost are measured."""
@@ -57,15 +64,23 @@ class Point:
     loaded: bool = False
     protocol: str = ""
     pattern: str = ""
+    overhead_bytes: int = 0
+    uplink: Uplink | None = None
 
     def label(self) -> str:
         """The point, on one line."""
-        words = [self.table, self.kind, f"{self.delay_ns / 1e6:g} ms", self.protocol, self.pattern]
-        if self.table == "bandwidth":
+        words = [self.table, self.kind, f"{self.delay_ns / 1e6:g} ms", self.protocol, self.pattern, self.uplink or ""]
+        words.append(f"overhead {self.overhead_bytes}" if self.overhead_bytes else "")
+        if self.table in ("bandwidth", "beside"):
             words.append("unlimited" if self.rate_bps is None else f"{self.rate_bps / 1e6:g} Mbit/s")
         if self.loaded:
             words.append("under load")
         return ", ".join(word for word in words if word)
+
+    def spec(self) -> LinkSpec:
+        """Each of the two links."""
+        direction = DirectionSpec(self.delay_ns, self.rate_bps, overhead_bytes=self.overhead_bytes, uplink=self.uplink)
+        return LinkSpec(direction, replace(direction, uplink=None))
 
 
 def points(kinds: list[Kind], durations: Durations) -> list[Point]:
@@ -92,6 +107,14 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
                 seconds, repetitions = durations.tcp(kind in ("emulator", "htb"), rate)
                 needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
                 plan.append(Point("bandwidth", kind, needs, delay, rate_bps=rate, protocol=protocol))
+    if "emulator" in kinds and not durations.is_quick:
+        seconds, repetitions = durations.tcp(True, RATES_BPS[-1])
+        needs = repetitions * (durations.tcp_warmup_s + seconds + _SETUP_S)
+        overhead = Point("bandwidth", "emulator", needs, rate_bps=RATES_BPS[-1], protocol="tcp")
+        plan.append(replace(overhead, overhead_bytes=OVERHEAD_BYTES))
+    needs = _SETUP_S + durations.tcp_warmup_s + durations.loaded_probes * echo_s + _DRAIN_S
+    for rate in BESIDE_RATES_BPS if "emulator" in kinds else ():
+        plan += [Point("beside", "emulator", needs, 0, rate, uplink=uplink) for uplink in UPLINKS]
     needs = _SETUP_S + _UDP_WARMUP_S + durations.udp_s
     plan += [Point("bandwidth", kind, needs, rate_bps=UDP_RATE_BPS, protocol="udp") for kind in kinds]
     plan += [Point("frames", kind, _SETUP_S + durations.frames_s) for kind in kinds]
@@ -104,8 +127,8 @@ def points(kinds: list[Kind], durations: Durations) -> list[Point]:
 
 def run(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
     """Measure one point. Raises ``RunError``."""
-    do = {"accuracy": _accuracy, "bandwidth": _bandwidth, "frames": _frames, "cost": _cost}[point.table]
-    return {**asdict(point), **do(point, durations, directory, binary)}
+    do = {"accuracy": _accuracy, "bandwidth": _bandwidth, "beside": _beside, "frames": _frames, "cost": _cost}
+    return {**asdict(point), **do[point.table](point, durations, directory, binary)}
 
 
 def _accuracy(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
@@ -164,8 +187,7 @@ def _bandwidth(point: Point, durations: Durations, directory: Path, binary: Path
         repetitions = 1
     runs: list[dict[str, Any]] = []
     for _ in range(repetitions):
-        spec = LinkSpec.symmetric(point.delay_ns, point.rate_bps)
-        with open_path(point.kind, spec, directory, binary) as path:
+        with open_path(point.kind, point.spec(), directory, binary) as path:
             first, second = path.hosts
             if point.protocol == "udp":
                 assert point.rate_bps is not None
@@ -194,7 +216,41 @@ def _theory_bps(point: Point) -> float | None:
         return None
     if point.protocol == "udp":
         return theory.udp_goodput_bps(point.rate_bps)
-    return theory.tcp_goodput_bps(point.rate_bps, both_ways=point.protocol == "tcp both ways")
+    both_ways = point.protocol == "tcp both ways"
+    return theory.tcp_goodput_bps(point.rate_bps, both_ways=both_ways, overhead_bytes=point.overhead_bytes)
+
+
+def _beside(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:
+    """Echoes beside one flow from the same host, and the flow's goodput meanwhile."""
+    spec = point.spec()
+    ways = (spec.a_to_b, spec.b_to_a)
+    sent_ns = sum(way.delay_ns + way.serialization_ns(PROBE_FRAME_BYTES) for way in ways)
+    asked = 2 * sent_ns  # to the switch and from it, there and back
+    with open_path(point.kind, spec, directory, binary) as path:
+        hosts = [rtt.ProbeHost(host.name, host.pid, host.address) for host in path.hosts]
+        expected = [_Asked(hosts[0].name, hosts[1].name, theory.rtt_ns(point.delay_ns), asked)]
+        flow = flows.TcpFlow(*path.hosts)
+        try:
+            flow.start()
+            time.sleep(durations.tcp_warmup_s)
+            begin = flow.mark()
+            pair = rtt.measure(hosts, expected, binary=binary, probes=durations.loaded_probes).pairs[0]
+            result = flow.result(begin, flow.mark())
+        finally:
+            flow.close()
+    summary = summarize_rtt(asked, pair.samples_ns)
+    if summary is None:
+        raise RunError(f"none of {pair.sent} echoes was answered")
+    assert point.rate_bps is not None
+    return {
+        **asdict(summary),
+        "mean_ns": round(statistics.fmean(pair.samples_ns)),
+        "sent": pair.sent,
+        "lost": pair.lost,
+        "samples_ns": list(pair.samples_ns),
+        "theory_bps": theory.tcp_goodput_bps(point.rate_bps),
+        "goodput_bps": result.goodput_bps,
+    }
 
 
 def _frames(point: Point, durations: Durations, directory: Path, binary: Path | None) -> dict[str, Any]:

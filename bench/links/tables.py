@@ -62,7 +62,7 @@ def bandwidth(rows: Sequence[Row]) -> str:
         cells.append(
             [
                 row["protocol"].upper() if not tcp else row["protocol"].replace("tcp", "TCP"),
-                "unlimited" if row["rate_bps"] is None else f"{row['rate_bps'] / 1e6:g}",
+                _rate(row),
                 row["kind"],
                 "-" if expected is None else f"{expected / 1e6:.3f}",
                 f"{goodput / 1e6:.3f}",
@@ -73,6 +73,31 @@ def bandwidth(rows: Sequence[Row]) -> str:
         )
     header = ["", "Mbit/s", "by", "theory", "goodput", "off, %", "retransmissions", "runs"]
     return table(header, cells, 3) if cells else ""
+
+
+def _rate(row: Row) -> str:
+    if row["rate_bps"] is None:
+        return "unlimited"
+    overhead = row.get("overhead_bytes")
+    return f"{row['rate_bps'] / 1e6:g}{f', overhead {overhead}' if overhead else ''}"
+
+
+def beside(rows: Sequence[Row]) -> str:
+    """RTTs in ms beside one flow of the same host, and its goodput."""
+    cells = [
+        [
+            _rate(row),
+            row["uplink"],
+            *(_ms(row[f"{name}_ns"]) for name in ("asked", "median", "mean", "p99", "max")),
+            f"{row['lost']}/{row['sent']}",
+            f"{row['goodput_bps'] / 1e6:.3f}",
+            f"{100 * off_ratio(row['goodput_bps'], row['theory_bps']):+.2f}",
+        ]
+        for row in rows
+        if row["table"] == "beside"
+    ]
+    header = ["Mbit/s", "uplink", "configured", "median", "mean", "99 %", "max", "lost", "goodput", "off, %"]
+    return table(header, cells, 2) if cells else ""
 
 
 def ratios(rows: Sequence[Row]) -> str:
@@ -141,6 +166,7 @@ def report(results: Mapping[str, Any]) -> str:
         ("Round trips, idle, in ms", accuracy(rows, loaded=False)),
         ("Round trips under load (5,000 full frames/s, five every millisecond), in ms", accuracy(rows, loaded=True)),
         ("Goodput over links of 3 ms, in Mbit/s", bandwidth(rows)),
+        ("Round trips beside one TCP flow of the same host, in ms, and its goodput in Mbit/s", beside(rows)),
         ("Frames of 64 bytes, at the maximum rate", frames(rows)),
         ("The emulator", ratios(rows)),
         ("CPU time for 20,000 full frames/s", cost(rows)),

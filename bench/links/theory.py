@@ -11,6 +11,9 @@ the TCP header (20, RFC 9293) and the time stamps that Linux puts into every seg
         a direction then also carries the other direction's ACKs, 14 + 20 + 20 + 12 = 66 bytes for every second
         segment (RFC 9293, 3.8.6.3): rate * 2 segment / (2 frame + 66)  = 0.93601 rate
     UDP goodput = rate * (MTU - 20 - 8) / frame                         = 0.97226 rate
+
+Where a link counts an overhead for each frame (24 bytes for preamble, checksum and gap), frame and ACK are so much
+longer: 1538 bytes, and 0.94148 of the rate.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ DATAGRAM_BYTES = MTU_BYTES - IP_BYTES - UDP_BYTES
 ACK_BYTES = ETHERNET_BYTES + IP_BYTES + TCP_BYTES + TIMESTAMPS_BYTES
 
 
-def tcp_goodput_bps(rate_bps: int, *, both_ways: bool = False) -> float:
+def tcp_goodput_bps(rate_bps: int, *, both_ways: bool = False, overhead_bytes: int = 0) -> float:
     """Bits of payload per second and direction of TCP over a link of ``rate_bps`` (more than 0)."""
+    frame, ack = FRAME_BYTES + overhead_bytes, ACK_BYTES + overhead_bytes
     if not both_ways:
-        return rate_bps * SEGMENT_BYTES / FRAME_BYTES
-    return rate_bps * SEGMENTS_PER_ACK * SEGMENT_BYTES / (SEGMENTS_PER_ACK * FRAME_BYTES + ACK_BYTES)
+        return rate_bps * SEGMENT_BYTES / frame
+    return rate_bps * SEGMENTS_PER_ACK * SEGMENT_BYTES / (SEGMENTS_PER_ACK * frame + ack)
 
 
 def udp_goodput_bps(rate_bps: int) -> float:

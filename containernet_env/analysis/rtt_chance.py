@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from containernet_env.model.chance import Jitter
 from containernet_env.model.link import DirectionSpec
 
 SIGMAS = 5.0
@@ -23,19 +24,19 @@ ALPHA = 3e-7
 class Chance:
     """The random variation and loss of one probe's round trip, by jitter and loss.
 
-    ``deviation_ns``: standard deviation of its delay. ``reach_ns``: by how much its delay can differ from the mean,
-    either way. ``held_ns``: by how much, in the mean, it is later where frames keep order and wait for those ahead.
-    ``loss_ratio``: the probability that it is lost; ``correlation`` (0 to 1): of the losses of two consecutive probes.
+    ``deviation_ns``: standard deviation of its delay; where the delays of consecutive probes correlate, that of
+    independent ones whose median varies as much. ``reach_ns``: by how much its delay can differ from the mean, either
+    way. ``loss_ratio``: the probability that it is lost; ``correlation`` (0 to 1): of the losses of two consecutive
+    probes.
     """
 
     deviation_ns: float = 0.0
     reach_ns: int = 0
-    held_ns: float = 0.0
     loss_ratio: float = 0.0
     correlation: float = 0.0
 
-    def early_ns(self, samples: int) -> int:
-        """How far below its expectation the median of ``samples`` (1 or more) RTTs may be.
+    def off_ns(self, samples: int) -> int:
+        """How far from its expectation the median of ``samples`` (1 or more) RTTs may be, either way.
 
         The delays of all hops are symmetric around their means and unimodal, and so is their sum, whose median is
         therefore the expected RTT. The median of n draws is asymptotically normal around it with the standard error
@@ -45,10 +46,6 @@ class Chance:
         a delay can differ at all.
         """
         return min(self.reach_ns, round(SIGMAS * math.sqrt(3 / samples) * self.deviation_ns))
-
-    def late_ns(self, samples: int) -> int:
-        """How far above its expectation the median may be: as much, and the wait for frames ahead besides."""
-        return min(self.reach_ns, round(self.early_ns(samples) + self.held_ns))
 
     def loss_is_likely(self, sent: int, lost: int) -> bool:
         """Whether ``lost`` of ``sent`` probes may have been lost by the configured losses.
@@ -73,34 +70,45 @@ def _binomial(n: int, k: int, p: float) -> float:
     return math.comb(n, k) * float(p**k) * float((1 - p) ** (n - k))
 
 
-def chance_of(round_trip: Iterable[DirectionSpec], frames_per_s: float) -> Chance:
+def chance_of(round_trip: Iterable[DirectionSpec], interval_ns: float) -> Chance:
     """The random variation and loss of a probe that takes these directions, there and back.
 
-    ``frames_per_s``: how many probes and answers each direction carries per second. Where frames keep their order,
-    one that entered with k others within the last 2 reaches cannot be later than the latest of k + 1 draws.
+    ``interval_ns``: from one probe to the next. Where frames keep their order, the delays of probes within the
+    correlation time are not independent: see ``_probes_for_one``.
     """
-    hops = list(round_trip)
-    variance, reach_ns, held_ns, kept = 0.0, 0, 0.0, 1.0
-    correlation = 0.0
-    for hop in hops:
+    variance, reach_ns, kept, correlation = 0.0, 0, 1.0, 0.0
+    for hop in round_trip:
         if hop.jitter is not None:
-            variance += hop.jitter.deviation_ns**2
+            variance += hop.jitter.deviation_ns**2 * _probes_for_one(hop.jitter, interval_ns)
             reach_ns += hop.jitter.reach_ns
-            if not hop.jitter.reorder:
-                ahead = math.ceil(2 * hop.jitter.reach_ns / 1e9 * frames_per_s)
-                held_ns += _mean_of_latest(hop.jitter.distribution, hop.jitter.ns, ahead + 1)
         if hop.loss is not None:
             kept *= 1 - hop.loss.mean_ratio
             correlation = max(correlation, hop.loss.correlation)
-    return Chance(math.sqrt(variance), reach_ns, held_ns, 1 - kept if kept < 1 else 0.0, correlation)
+    return Chance(math.sqrt(variance), reach_ns, 1 - kept if kept < 1 else 0.0, correlation)
 
 
-def _mean_of_latest(distribution: str, ns: int, draws: int) -> float:
-    """Mean of the largest of ``draws`` (1 or more), less that of one.
+def _probes_for_one(jitter: Jitter, interval_ns: float) -> float:
+    """How many probes, sent one after the other at this interval, are worth one independent one, at most.
 
-    Uniform: ns (m - 1) / (m + 1). Any other: at most s (m - 1) / sqrt(2 m - 1) (Gumbel, Ann. Math. Statist. 25, 1954;
-    Hartley and David in the same volume).
+    The mean of n values of a stationary process varies like that of n / (1 + 2 sum r_k) independent ones or more, r_k
+    >= 0 being the correlation of values k intervals apart (Bayley and Hammersley, see above). A median varies by no
+    more: it depends on the signs of the deviations, which correlate by 2/pi arcsin r, less than r.
     """
-    if distribution == "uniform":
-        return ns * (draws - 1) / (draws + 1)
-    return ns * (draws - 1) / math.sqrt(2 * draws - 1)
+    intervals = jitter.held_correlation_ns / interval_ns
+    if intervals > _MANY:
+        return 1 + 16 / math.pi**2 * intervals  # r falls, so its integral bounds the sum
+    return 1 + 2 * sum(path_correlation(k / intervals) for k in range(1, math.ceil(2 * intervals)))
+
+
+_MANY = 50
+
+
+def path_correlation(times: float) -> float:
+    """Correlation of two delays that are so many correlation times apart, where frames keep their order.
+
+    It is that of the normal process behind them (``path`` in link_emulator/model/chance.go).
+    """
+    if times >= 2:
+        return 0.0
+    angle = math.pi / 2 * times
+    return (1 - times / 2) * math.cos(angle) + math.sin(angle) / math.pi

@@ -10,6 +10,7 @@ import click
 from containernet_env.base.errors import UsageError
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.choices import ProfileKind
+from containernet_env.model.link import SEED_MAX
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -47,7 +48,7 @@ class KindsType(click.ParamType[tuple[str, ...]]):
 
 
 def testbed_options(command: _Command) -> _Command:
-    """Add --engine, --links, --switches, --rtt-tolerance, --congestion-control and --port."""
+    """Add --engine, --links, --switches, --seed, --rtt-tolerance, --congestion-control and --port."""
     options = (
         click.option(
             "--engine",
@@ -61,14 +62,20 @@ def testbed_options(command: _Command) -> _Command:
             type=click.Choice(["auto", "netem", "emulator"]),
             default="auto",
             show_default=True,
-            help="What carries out delay and bandwidth.",
+            help="What carries out delay and bandwidth: auto is the link emulator; netem is a cross-check.",
         ),
         click.option(
             "--switches",
             type=click.Choice(["auto", "ovs", "bridge"]),
             default="auto",
             show_default=True,
-            help="What joins links by netem: Open vSwitch or a Linux bridge.",
+            help="What joins links by netem: Open vSwitch or a Linux bridge; goes with --links netem.",
+        ),
+        click.option(
+            "--seed",
+            type=click.IntRange(0, SEED_MAX),
+            metavar="N",
+            help="What losses and jitter of links without a seed are drawn from; drawn and recorded if left out.",
         ),
         click.option(
             "--rtt-tolerance",

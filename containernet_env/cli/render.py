@@ -62,9 +62,10 @@ def render_plan(plan: Plan, console: Console) -> None:
     for line in _shared_settings(plan.hosts):
         _say(console, line, indent=_INDENT)
     switches = "" if plan.options.switches == "auto" else f", switches: {plan.options.switches}"
-    why = f": {plan.links_by_reason}" if plan.links_by_reason else ""
-    links_by = "TCLink of the original Containernet" if plan.options.engine == "containernet" else plan.links_by
-    _section(console, f"Links ({links_by}{switches}{why})")
+    links_by = "netem" if plan.options.links == "netem" else f"emulator, seed {plan.options.seed}"
+    if plan.options.engine == "containernet":
+        links_by = "TCLink of the original Containernet"
+    _section(console, f"Links ({links_by}{switches})")
     console.print(_indented(_links_table(plan)))
     _section(console, "etcd flags")
     for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):
@@ -179,7 +180,14 @@ def _links_table(plan: Plan) -> Table:
     ]
     rare = [
         (heading, shown)
-        for heading, shown in (("jitter", _jitter), ("loss", _loss), (">queue", _queue), (">seed", _seed))
+        for heading, shown in (
+            ("jitter", _jitter),
+            ("loss", _loss),
+            (">queue", _queue),
+            (">overhead", _overhead),
+            ("uplink", _uplink),
+            (">seed", _seed),
+        )
         if any(shown(direction) for _, _, direction in directions)
     ]
     table = _table("from", "to", ">delay", ">bandwidth", *(heading for heading, _ in rare))
@@ -193,7 +201,8 @@ def _jitter(direction: DirectionSpec) -> str:
     jitter = direction.jitter
     if jitter is None:
         return ""
-    return f"{jitter.distribution} {format_duration(jitter.ns)}{', reorders' if jitter.reorder else ''}"
+    correlation = "" if jitter.correlation_ns is None else f", correlation {format_duration(jitter.correlation_ns)}"
+    return f"{jitter.distribution} {format_duration(jitter.ns)}{', reorders' if jitter.reorder else correlation}"
 
 
 def _loss(direction: DirectionSpec) -> str:
@@ -210,6 +219,14 @@ def _queue(direction: DirectionSpec) -> str:
     limits = [f"{frames} frames"] if frames is not None else []
     limits += [format_size(direction.queue_bytes)] if direction.queue_bytes is not None else []
     return ", ".join(limits)
+
+
+def _overhead(direction: DirectionSpec) -> str:
+    return f"{direction.overhead_bytes} bytes" if direction.overhead_bytes else ""
+
+
+def _uplink(direction: DirectionSpec) -> str:
+    return direction.uplink or ""
 
 
 def _seed(direction: DirectionSpec) -> str:

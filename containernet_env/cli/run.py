@@ -81,6 +81,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
+    seed: int | None,
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
@@ -110,6 +111,7 @@ def command(
         switches=switches,
         engine=engine,
         congestion_control=tcp_congestion_control,
+        seed=seed,
     )
     left_open = preflight.check(plan, out)
     if dry_run:

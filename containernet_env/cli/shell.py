@@ -31,6 +31,7 @@ def command(
     engine: EngineChoice,
     links: LinksChoice,
     switches: SwitchesChoice,
+    seed: int | None,
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
@@ -52,7 +53,7 @@ def command(
 
     console = Console(highlight=False, markup=False, emoji=False, stderr=True)
     plan = prepare_shell(
-        config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control
+        config, links=links, switches=switches, engine=engine, congestion_control=tcp_congestion_control, seed=seed
     )
     require_root()
     select.require(plan)

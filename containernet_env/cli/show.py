@@ -75,7 +75,8 @@ def _header(manifest: Mapping[str, Any] | None) -> list[str]:
         led = ", ".join(str(cluster["leader_at_start"]) for cluster in clusters)
         lines.append(f"{len(clusters)} clusters, one after the other, led at their starts by {led}")
     if links:
-        lines.append(f"links by {links['links']}, hosts by {links['network']} ({links['network_version']})")
+        seed = f" (seed {plan['seed']})" if links["links"] == "emulator" and "seed" in plan else ""
+        lines.append(f"links by {links['links']}{seed}, hosts by {links['network']} ({links['network_version']})")
     lines += _machine(manifest["machine"])
     if not links:
         lines.append("nothing was brought up as a whole: see events.jsonl and logs")

@@ -34,7 +34,7 @@ _OTHER_WORDS = {
     "network": ("subnet",),
 }
 # Only in a host's link.
-_OF_LINKS = ("delay", "jitter", "loss", "queue", "seed", "to_switch", "from_switch")
+_OF_LINKS = ("delay", "jitter", "loss", "queue", "overhead", "uplink", "seed", "to_switch", "from_switch")
 
 _NUMBER = re.compile(r"([0-9]+(?:[.,][0-9]+)?|[.][0-9]+)[ \t_]*([^0-9., \t_].*)?")
 _DURATION_UNITS = {

@@ -11,10 +11,14 @@ from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH, is_per_d
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Finding, json_path, render
 from containernet_env.config.topology_schema import MAX_NODES
-from containernet_env.model.chance import REACH
+from containernet_env.model.chance import LEAST_CORRELATION, REACH
 
 # What a host's own key says for both directions, and its name in a ``link`` object.
 _SAID_TWICE = (("link_delay", "delay", DELAY_FORM), ("bandwidth", "bandwidth", BANDWIDTH_FORM))
+
+
+# What says nothing of a direction without a bandwidth.
+_OF_A_BANDWIDTH = {"queue": "limits nothing", "overhead": "takes no time", "uplink": "says nothing"}
 
 
 def link_findings(config: Any) -> Iterator[Finding]:
@@ -44,13 +48,15 @@ def _host_findings(location: Location, host: Mapping[str, Any], is_member: bool)
                 yield Finding(place, "is missing", allowed=form)
     for place, values in directions:
         yield from _jitter_findings(place, values, host.get("link_delay", "0ms"))
-        if "queue" in values and values.get("bandwidth", host.get("bandwidth", UNLIMITED)) == UNLIMITED:
-            yield Finding(
-                (*place, "queue"),
-                "limits nothing",
-                render(values["queue"]),
-                "with a bandwidth: without one nothing waits",
-            )
+        if values.get("bandwidth", host.get("bandwidth", UNLIMITED)) == UNLIMITED:
+            for key, what in _OF_A_BANDWIDTH.items():
+                if key in values:
+                    yield Finding(
+                        (*place, key), what, render(values[key]), "with a bandwidth: without one nothing waits"
+                    )
+        if place[-1] == FROM_SWITCH and "uplink" in values:
+            allowed = f"in {TO_SWITCH}: it is about what the host sends"
+            yield Finding((*place, "uplink"), "says nothing here", render(values["uplink"]), allowed)
 
 
 def _directions(location: Location, link: Any) -> Iterator[tuple[Location, Mapping[str, Any]]]:
@@ -70,6 +76,7 @@ def _jitter_findings(place: Location, values: Mapping[str, Any], host_delay: Any
     if not isinstance(jitter, dict):
         return
     distribution = jitter.get("distribution")
+    yield from _correlation_findings((*place, "jitter", "correlation"), jitter)
     try:
         delay_ns = parse_duration(values.get("delay", host_delay))
         jitter_ns = parse_jitter(jitter.get("value"))
@@ -83,4 +90,21 @@ def _jitter_findings(place: Location, values: Mapping[str, Any], host_delay: Any
             "would make the delay negative at times",
             render(jitter["value"]),
             f"at most {part}, {format_duration(delay_ns // reach)}",
+        )
+
+
+def _correlation_findings(place: Location, jitter: Mapping[str, Any]) -> Iterator[Finding]:
+    if "correlation" not in jitter:
+        return
+    told = render(jitter["correlation"])
+    if jitter.get("reorder") is True:
+        yield Finding(place, "goes with jitter that keeps order", told, "without reorder: each frame draws a delay")
+    try:
+        correlation_ns, jitter_ns = parse_jitter(jitter["correlation"]), parse_jitter(jitter.get("value"))
+    except ValueError:
+        return  # reported where the value itself is validated
+    if correlation_ns < LEAST_CORRELATION * jitter_ns:
+        least = format_duration(LEAST_CORRELATION * jitter_ns)
+        yield Finding(
+            place, "is too short to keep order", told, f"at least {LEAST_CORRELATION} times the value, {least}"
         )

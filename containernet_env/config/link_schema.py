@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import ConfigDict, Discriminator, PlainValidator, Tag, WithJsonSchema
 
@@ -19,8 +20,24 @@ from containernet_env.config.fields import (
     integer,
 )
 from containernet_env.config.validation import StrictModel
-from containernet_env.model.chance import REACH, Distribution, GilbertElliottLoss, IndependentLoss, Jitter, Loss
-from containernet_env.model.link import QUEUE_MAX_BYTES, QUEUE_MAX_FRAMES, SEED_MAX, DirectionSpec, LinkSpec
+from containernet_env.model.chance import (
+    LEAST_CORRELATION,
+    REACH,
+    Distribution,
+    GilbertElliottLoss,
+    IndependentLoss,
+    Jitter,
+    Loss,
+)
+from containernet_env.model.link import (
+    OVERHEAD_MAX_BYTES,
+    QUEUE_MAX_BYTES,
+    QUEUE_MAX_FRAMES,
+    SEED_MAX,
+    DirectionSpec,
+    LinkSpec,
+    Uplink,
+)
 
 TO_SWITCH, FROM_SWITCH = "to_switch", "from_switch"
 GILBERT_ELLIOTT = "gilbert-elliott"
@@ -35,6 +52,9 @@ LEFT_OUT: Any = None
 RATIO_FORM = "a number from 0 to 1 such as 0.01"
 LOSS_FORM = f'{RATIO_FORM}, or an object with "model": "{GILBERT_ELLIOTT}"'
 JITTER_FORM = 'a number with s, ms, us or ns such as "500us", more than 0'
+CORRELATION_FORM = (
+    f'a number with s, ms, us or ns such as "10ms", at least {LEAST_CORRELATION} times the value, without reorder'
+)
 QUEUE_FORM = (
     f'a whole number of frames from 1 to {QUEUE_MAX_FRAMES}, or bytes with b, k, m or g such as "64k", '
     f"up to {QUEUE_MAX_BYTES}b"
@@ -88,22 +108,22 @@ def _ratio(form: str) -> tuple[PlainValidator, WithJsonSchema]:
     return checked(parse_ratio, form, hints.numbers), WithJsonSchema(schema)
 
 
+def _positive_duration(form: str) -> tuple[PlainValidator, WithJsonSchema]:
+    schema = {"type": "string", "pattern": f"^{NUMBER_PATTERN}(s|ms|us|ns)$", "description": form}
+    return checked(parse_jitter, form, hints.durations), WithJsonSchema(schema)
+
+
 Ratio = Annotated[float, *_ratio(RATIO_FORM)]
 
 
 class RawJitter(StrictModel):
-    """How the delay varies from frame to frame."""
+    """How the delay varies."""
 
     model_config = ConfigDict(title="Jitter")
 
     distribution: Annotated[Distribution, *choice(*REACH)]
-    value: Annotated[
-        int,
-        checked(parse_jitter, JITTER_FORM, hints.durations),
-        WithJsonSchema(
-            {"type": "string", "pattern": f"^{NUMBER_PATTERN}(s|ms|us|ns)$", "description": JITTER_FORM},
-        ),
-    ]
+    value: Annotated[int, *_positive_duration(JITTER_FORM)]
+    correlation: Annotated[int, *_positive_duration(CORRELATION_FORM)] = LEFT_OUT
     reorder: Annotated[
         bool,
         checked(_parse_bool, REORDER_FORM),
@@ -163,6 +183,8 @@ class RawDirection(StrictModel):
             }
         ),
     ] = LEFT_OUT
+    overhead: Annotated[int, *integer(0, OVERHEAD_MAX_BYTES)] = 0
+    uplink: Annotated[Uplink, *choice(*get_args(Uplink))] = LEFT_OUT
     seed: Annotated[int, *integer(0, SEED_MAX)] = LEFT_OUT
 
 
@@ -196,7 +218,11 @@ def link_spec(raw: RawDirection | RawDirections | None, delay_ns: int | None, ra
         to_switch, from_switch = raw.to_switch or RawDirection(), raw.from_switch or RawDirection()
     else:
         to_switch = from_switch = raw or RawDirection()
-    return LinkSpec(_direction(to_switch, delay_ns, rate_bps), _direction(from_switch, delay_ns, rate_bps))
+    # What the host sends is the only direction that has an uplink.
+    return LinkSpec(
+        replace(_direction(to_switch, delay_ns, rate_bps), uplink=to_switch.uplink),
+        _direction(from_switch, delay_ns, rate_bps),
+    )
 
 
 def _direction(raw: RawDirection, delay_ns: int | None, rate_bps: int | None) -> DirectionSpec:
@@ -207,10 +233,15 @@ def _direction(raw: RawDirection, delay_ns: int | None, rate_bps: int | None) ->
         raw.bandwidth if "bandwidth" in given else rate_bps,
         frames,
         size,
-        Jitter(raw.jitter.distribution, raw.jitter.value, raw.jitter.reorder) if raw.jitter else None,
+        _jitter(raw.jitter),
         _loss(raw.loss),
         raw.seed,
+        overhead_bytes=raw.overhead,
     )
+
+
+def _jitter(raw: RawJitter | None) -> Jitter | None:
+    return None if raw is None else Jitter(raw.distribution, raw.value, raw.reorder, raw.correlation)
 
 
 def _loss(raw: RawGilbertElliott | float | None) -> Loss | None:

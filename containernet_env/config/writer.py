@@ -70,13 +70,18 @@ def _direction(direction: DirectionSpec) -> dict[str, Any]:
             "delay": format_duration(direction.delay_ns),
             "bandwidth": UNLIMITED if direction.rate_bps is None else Decimal(format_mbps(direction.rate_bps)),
             "jitter": jitter
-            and {
-                "distribution": jitter.distribution,
-                "value": format_duration(jitter.ns),
-                "reorder": jitter.reorder,
-            },
+            and _given(
+                {
+                    "distribution": jitter.distribution,
+                    "value": format_duration(jitter.ns),
+                    "reorder": jitter.reorder,
+                    "correlation": jitter.correlation_ns and format_duration(jitter.correlation_ns),
+                }
+            ),
             "loss": _loss(direction.loss),
             "queue": direction.queue_frames if queue_bytes is None else format_size(queue_bytes),
+            "overhead": direction.overhead_bytes or None,
+            "uplink": direction.uplink,
             "seed": direction.seed,
         }
     )

@@ -32,7 +32,7 @@ from containernet_env.containernet.switches import NetworkSwitch, StandInControl
 from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine
 from containernet_env.model.choices import LinksKind, SwitchKind, check_choices
-from containernet_env.model.link import LinkSpec
+from containernet_env.model.link import LinkSpec, draw_seed
 from containernet_env.network.factory import LinkFactory, Place
 from containernet_env.network.interface import enter_neighbours
 from containernet_env.network.link import EventHandler
@@ -49,8 +49,9 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
 
     ``links`` chooses what carries delay and bandwidth (see ``network.select.choose``), ``switches`` what joins links by
     netem ("auto", "ovs", "bridge"; see ``network.select.choose_switches``). ``run_id`` (6 hexadecimal characters, made
-    up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
-    only core of its data thread; ``labels`` go onto every container. ``params`` are Mininet's keywords. Needs root.
+    made up when not given) begins every name; ``link_emulator`` is the emulator's path, ``emulator_core`` the
+    only core of its data thread; ``labels`` go onto every container. ``seed`` is that of the directions of links
+    without one of their own; ``None`` draws it. ``params`` are Mininet's keywords. Needs root.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         run_id: str | None = None,
         link_emulator: Path | str | None = None,
         emulator_core: int | None = None,
+        seed: int | None = None,
         labels: Mapping[str, str] | None = None,
         **params: Any,
     ) -> None:
@@ -75,7 +77,10 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
         self._pool = ThreadPoolExecutor(engine.PARALLEL, thread_name_prefix="containernet")
         self.context = ContainerContext(self.run_id, self._pool, dict(labels or {}))
         self._handlers: list[EventHandler] = []
-        self.factory = LinkFactory(self.switches_kind, self.run_id, link_emulator, self._event, emulator_core)
+        self.seed = draw_seed() if seed is None else seed
+        self.factory = LinkFactory(
+            self.switches_kind, self.run_id, link_emulator, self._event, self.seed, emulator_core
+        )
         self.fabric = self.factory.fabric
         self._stop_lock = threading.Lock()
         self._stopped = False

@@ -34,9 +34,10 @@ def create(plan: Plan) -> TestbedNetwork:
 
     options = plan.options
     return BuiltinNetwork(
-        links=plan.links_by,
+        links=options.links,
         switches=options.switches,
         run_id=plan.run_id,
+        seed=options.seed,
         emulator_core=options.links_cpu,
         controller=None,
     )
@@ -62,7 +63,7 @@ def foreseen(plan: Plan) -> LinkFacts:
         )
     from containernet_env.containernet.builtin import BuiltinNetwork
 
-    links = choose(plan.links_by)
+    links = choose(plan.options.links)
     return LinkFacts(
         network=BuiltinNetwork.backend_name,
         network_version=BuiltinNetwork.backend_version,

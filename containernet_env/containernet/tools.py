@@ -107,14 +107,20 @@ def describe(direction: DirectionSpec) -> str:
     if direction.delay_ns:
         parts.append(f"delay {format_duration(direction.delay_ns)}")
     if (jitter := direction.jitter) is not None:
-        order = ", frames overtake" if jitter.reorder else ""
+        order = (
+            ", frames overtake" if jitter.reorder else f", correlation {format_duration(jitter.held_correlation_ns)}"
+        )
         parts.append(f"jitter {format_duration(jitter.ns)} ({jitter.distribution}{order})")
     if direction.rate_bps is not None:
         parts.append(f"rate {format_mbps(direction.rate_bps)} Mbit/s")
+        if direction.overhead_bytes:
+            parts.append(f"overhead {direction.overhead_bytes} bytes")
         if direction.queue_frames is not None:
             parts.append(f"queue {direction.queue_frames} frames")
         if direction.queue_bytes is not None:
             parts.append(f"queue {direction.queue_bytes} bytes")
+        if direction.uplink == "network":
+            parts.append("frames wait behind the host")
     if (loss := direction.loss) is not None and loss.mean_ratio:
         bursts = " in bursts" if isinstance(loss, GilbertElliottLoss) else ""
         parts.append(f"loss {loss.mean_ratio * 100:.6g}%{bursts}")

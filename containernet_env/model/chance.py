@@ -11,6 +11,15 @@ Distribution = Literal["uniform", "normal"]
 DELAY_MAX_NS = 3600 * 10**9
 """The longest delay, an hour (the link emulator's bound, link_emulator/model/params.go)."""
 
+CORRELATION_MAX_NS = 10 * DELAY_MAX_NS
+"""The longest correlation time (the link emulator's bound)."""
+
+LEAST_CORRELATION, USUAL_CORRELATION = 8, 10
+"""The shortest correlation time with which frames keep their order, and the default one, in units of the jitter.
+
+``leastCorrelation`` in link_emulator/model/params.go has the derivation.
+"""
+
 REACH = {"uniform": 1, "normal": 4}
 """How far a delay can be from its mean, in units of the jitter: where the distribution ends or is truncated."""
 
@@ -33,16 +42,19 @@ def _check_ratio(name: str, value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Jitter:
-    """Variation of the delay from frame to frame; draws are independent of each other.
+    """Variation of the delay.
 
     ``distribution``: ``uniform`` draws from delay - ``ns`` to delay + ``ns``; ``normal`` has the delay as its mean and
-    ``ns`` as its standard deviation, truncated at four of them. ``ns``: 1 or more. ``reorder``: whether a frame with
-    a short delay may overtake; otherwise it waits for the one ahead of it.
+    ``ns`` as its standard deviation, truncated at four of them. ``ns``: 1 or more. ``reorder``: whether each frame
+    draws a delay of its own, so that one with a short delay may overtake; otherwise the delay changes with time, so
+    slowly that frames keep their order. ``correlation_ns`` says how slowly: delays so far apart have a correlation of
+    a third, twice as far none. 8 times ``ns`` or more; ``None`` is 10 times ``ns``, and all there is with ``reorder``.
     """
 
     distribution: Distribution
     ns: int
     reorder: bool = False
+    correlation_ns: int | None = None
 
     def __post_init__(self) -> None:
         if self.distribution not in REACH:
@@ -50,11 +62,23 @@ class Jitter:
         check_int("ns", self.ns, 1, DELAY_MAX_NS)
         if not isinstance(self.reorder, bool):
             raise TypeError(f"reorder must be a bool, got {self.reorder!r}")
+        if self.correlation_ns is None:
+            return
+        if self.reorder:
+            raise ValueError("correlation_ns goes with jitter that keeps order, not with reorder")
+        check_int("correlation_ns", self.correlation_ns, LEAST_CORRELATION * self.ns, CORRELATION_MAX_NS)
 
     @property
     def reach_ns(self) -> int:
         """By how much a delay can differ from its mean, either way."""
         return REACH[self.distribution] * self.ns
+
+    @property
+    def held_correlation_ns(self) -> int:
+        """The correlation time in force; 0 where each frame draws a delay of its own."""
+        if self.reorder:
+            return 0
+        return USUAL_CORRELATION * self.ns if self.correlation_ns is None else self.correlation_ns
 
     @property
     def deviation_ns(self) -> float:

@@ -33,5 +33,6 @@ def check_choices(links: str, switches: str, engine: str = "builtin") -> None:
     ):
         if asked not in choices:
             raise UsageError(f"{name}={asked!r}; allowed: {', '.join(choices)}")
-    if links == "emulator" and switches != "auto":
-        raise UsageError(f"switches={switches!r} with links='emulator': the link emulator has switches of its own")
+    if switches != "auto" and links != "netem" and engine == "builtin":
+        own = "the link emulator has switches of its own; allowed: switches='auto', or links='netem'"
+        raise UsageError(f"switches={switches!r} with links={links!r}: {own}")

@@ -40,6 +40,10 @@ def refusal(direction: DirectionSpec) -> str | None:
             return f"a loss of {percent:.10g} %: it writes {_LOSS_DIGITS} digits after the point"
     if direction.queue_bytes is not None:
         return "a queue limit in bytes: it has no keyword for it"
+    if direction.overhead_bytes:
+        return "an overhead of each frame: it has no keyword for it"
+    if direction.queue_frames is not None and direction.delay_ns:
+        return "a queue limit with a delay: its netem counts frames under way with those that wait"
     if direction.queue_frames is not None and direction.rate_bps is None:
         return "a queue limit without a bandwidth: nothing ever waits"
     return None

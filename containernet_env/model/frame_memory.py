@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from containernet_env.model.link import DirectionSpec
-from containernet_env.model.queues import FULL_FRAME_BYTES, default_frames
+from containernet_env.model.queues import FULL_FRAME_BYTES, queue_frames
 
 # Of the link emulator: emulator.DefaultBufferBytes, what is reserved for other sizes of frames (framepool.shares), and
 # the memory that a full frame takes (framepool.sizes).
@@ -24,8 +24,7 @@ def most_held_bytes(direction: DirectionSpec) -> int:
         return 0
     limits = [direction.queue_frames] if direction.queue_frames is not None else []
     limits += [direction.queue_bytes // FULL_FRAME_BYTES] if direction.queue_bytes is not None else []
-    usual = direction.default_queue_frames or default_frames(4 * direction.delay_ns, direction.rate_bps)
-    waiting = min(limits, default=usual)
+    waiting = min(limits, default=queue_frames(direction))
     reach_ns = direction.jitter.reach_ns if direction.jitter is not None else 0
     travelling = -(-(direction.delay_ns + reach_ns) * direction.rate_bps // (FULL_FRAME_BYTES * 8 * 10**9))
     return (waiting + 1 + travelling) * _PLACE_BYTES

@@ -2,11 +2,12 @@
 
 A direction has ``frames`` and ``bytes`` that arrived, ``drops`` (frames that did not, by cause), ``offered`` (frames
 that came to it) and ``in_flight`` (those still under way): offered = frames + all drops + in_flight; the most that
-waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``) and ``lateness`` (how long after its time a
-frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where requested, pairs of a
-bucket's longest time in ns and its count; those of all links together are the sum of the directions', so they are left
-out; ``early_max_ns`` is the most by which one was early, ``too_early`` how many were more than 20 us early); ``None``
-is what the implementation does not know.
+waited to be sent (``queue_high_water_frames``, ``queue_high_water_bytes``), ``wire_delay`` (what frames were given from
+the last bit sent to the arrival, jitter included: ``count``, ``mean_ns``, ``deviation_ns``) and ``lateness`` (how long
+after its time a frame reached its host: ``count``, ``p50_ns``, ``p99_ns``, ``max_ns``, and ``buckets`` where requested,
+pairs of a bucket's longest time in ns and its count; those of all links together are the sum of the directions', so
+they are left out; ``early_max_ns`` is the most by which one was early, ``too_early`` how many were more than 20 us
+early); ``None`` is what the implementation does not know.
 
 ``stamps`` is who tells when a frame came from its host: the ``kernel``, which stamps each; then lateness contains
 everything, and ``unmatched`` counts the frames whose stamp was not found (they count as read; a direction that begins
@@ -48,6 +49,7 @@ def direction_counters(held: Mapping[str, Any]) -> dict[str, Any]:
         "unmatched": held["unmatched"],
         "queue_high_water_frames": held["queue_high_water"],
         "queue_high_water_bytes": held["queue_high_water_bytes"],
+        "wire_delay": held["wire_delay"],
         "lateness": held.get("lateness"),
     }
 
@@ -104,6 +106,7 @@ def veth_counters(link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]]) 
         "unmatched": None,
         "queue_high_water_frames": None,
         "queue_high_water_bytes": None,
+        "wire_delay": None,
         "lateness": None,
     }
 

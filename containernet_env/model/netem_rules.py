@@ -25,10 +25,12 @@ def refusal(direction: DirectionSpec) -> str | None:
     queue = direction.queue_frames is not None or direction.queue_bytes is not None
     if queue and not limited:
         return "a queue limit without a bandwidth: nothing ever waits"
-    if queue and direction.delay_ns:
-        return "a queue limit with a delay: netem counts frames of any size, and those under way with those that wait"
     if direction.queue_bytes is not None and direction.queue_frames is not None:
         return "a queue limit in both frames and bytes"
+    if limited and direction.uplink == "network" and not needed(direction):
+        return "an uplink that waits in the network, without a delay: HTB holds the frames at their host"
+    if limited and direction.uplink == "host" and needed(direction):
+        return "an uplink that waits at the host, with a delay: netem takes the frames from their host before"
     return None
 
 

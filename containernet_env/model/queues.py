@@ -19,20 +19,20 @@ _UNLIMITED_FRAMES = 1_000
 """Without a rate nothing waits, but netem needs a limit: this is its default."""
 
 
-def product_frames(rtt_ns: int, rate_bps: int) -> int:
-    """The bandwidth-delay product in full frames, rounded up."""
-    return -(-rtt_ns * rate_bps // (8 * 10**9 * FULL_FRAME_BYTES))
+def product_frames(rtt_ns: int, rate_bps: int, overhead_bytes: int = 0) -> int:
+    """The bandwidth-delay product in full frames with their overhead, rounded up."""
+    return -(-rtt_ns * rate_bps // (8 * 10**9 * (FULL_FRAME_BYTES + overhead_bytes)))
 
 
-def default_frames(rtt_ns: int, rate_bps: int) -> int:
+def default_frames(rtt_ns: int, rate_bps: int, overhead_bytes: int = 0) -> int:
     """The default limit of a link that sends at ``rate_bps`` and over which the longest round trip takes ``rtt_ns``.
 
     Full frames of 250 ms at the rate, from 200 to 2,000; never less than the bandwidth-delay product, which a
     loss-based TCP needs at most to keep the link busy (RFC 3439, section 2.2, names the rule); at most 100,000.
     ``model.DefaultQueueFrames`` of the link emulator computes the same. docs/adr/0011 says why.
     """
-    usual = min(max(product_frames(USUAL_MS * 10**6, rate_bps), USUAL_MIN_FRAMES), USUAL_MAX_FRAMES)
-    return min(max(product_frames(rtt_ns, rate_bps), usual), MAX_FRAMES)
+    usual = min(max(product_frames(USUAL_MS * 10**6, rate_bps, overhead_bytes), USUAL_MIN_FRAMES), USUAL_MAX_FRAMES)
+    return min(max(product_frames(rtt_ns, rate_bps, overhead_bytes), usual), MAX_FRAMES)
 
 
 def queue_frames(direction: DirectionSpec) -> int:
@@ -43,4 +43,4 @@ def queue_frames(direction: DirectionSpec) -> int:
         return direction.default_queue_frames
     if direction.rate_bps is None:
         return _UNLIMITED_FRAMES
-    return default_frames(4 * direction.delay_ns, direction.rate_bps)
+    return default_frames(4 * direction.delay_ns, direction.rate_bps, direction.overhead_bytes)

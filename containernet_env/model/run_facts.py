@@ -18,7 +18,8 @@ class RunFacts:
     proved of the network before the scenario. ``timing`` is the store's
     clock (``stores.protocol.Timing.values``). ``realtime`` is whether the link emulator got the real-time priority that
     it needs; ``None`` where none carries the links. ``config_hash`` is that of everything configured but the scenarios,
-    ``dataset_hash`` that of the data set. ``commit`` is the program's; ``labs`` how many other testbeds were up.
+    ``dataset_hash`` that of the data set. ``seed`` is that of losses and jitter where the config gives none; ``None``
+    by netem, which has no seeds. ``commit`` is the program's; ``labs`` how many other testbeds were up.
     ``links_cpu`` is the core that is kept for the link emulator.
     """
 
@@ -34,6 +35,7 @@ class RunFacts:
     timing: Mapping[str, int | str] = field(default_factory=dict)
     congestion_control: str | None = None
     realtime: bool | None = None
+    seed: int | None = None
     config_hash: str | None = None
     commit: str | None = None
     cpu_model: str | None = None

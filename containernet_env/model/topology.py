@@ -241,4 +241,4 @@ def _longest_delay_ns(direction: DirectionSpec) -> int:
 def _with_queue(direction: DirectionSpec, rtt_ns: int) -> DirectionSpec:
     if direction.rate_bps is None or direction.queue_frames is not None or direction.queue_bytes is not None:
         return direction
-    return replace(direction, default_queue_frames=default_frames(rtt_ns, direction.rate_bps))
+    return replace(direction, default_queue_frames=default_frames(rtt_ns, direction.rate_bps, direction.overhead_bytes))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from containernet_env.model.link_statistics import emulator_counters
-from containernet_env.network.emulator.link import port_name
+from containernet_env.network.emulator.link import EmulatedLink, port_name
 from containernet_env.network.emulator.process import LinkEmulator
 from containernet_env.network.interface import Interface
 from containernet_env.network.kernel.partition import KernelPartition
@@ -61,7 +61,11 @@ class EmulatorFabric(Fabric):
         if not links:
             return _kernel_counters([])
         answer = self._emulator().ask("stats", reset=reset, buckets=buckets)
-        return emulator_counters(answer.result, answer.at_ns)
+        counters = emulator_counters(answer.result, answer.at_ns)
+        for link in links:
+            if isinstance(link, EmulatedLink) and link.name in counters["links"]:
+                link.count_at_hosts(counters["links"][link.name], counters["ports"], reset=reset)
+        return counters
 
 
 class KernelFabric(Fabric):

@@ -48,7 +48,8 @@ class Place:
 class LinkFactory:
     """One network's switches and links, of one ``kind``. Names of interfaces and bridges begin with ``run_id``.
 
-    ``fabric`` is what carries them, for what concerns all of them together.
+    ``fabric`` is what carries them, for what concerns all of them together. ``seed``: of the link emulator's directions
+    that have none of their own.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class LinkFactory:
         run_id: str,
         emulator_binary: Path | str | None,
         on_event: EventHandler,
+        seed: int = 0,
         emulator_core: int | None = None,
     ) -> None:
         self._kind = kind
@@ -64,6 +66,7 @@ class LinkFactory:
         self._numbers = itertools.count()
         self._macs: set[str] = set()
         self._link_names: set[str] = set()
+        self._seed = seed
         self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
         self.emulator = self._emulator()
         self.fabric: Fabric = EmulatorFabric(lambda: self.emulator) if kind == "emulator" else KernelFabric()
@@ -128,7 +131,7 @@ class LinkFactory:
             link = VethLink(name, (first, second), spec)
         else:
             self._start_emulator()
-            link = EmulatedLink(self.emulator, name, (first, second), spec)
+            link = EmulatedLink(self.emulator, name, (first, second), spec, self._seed)
         try:
             link.make()
             for port, place in zip(link.ends, places, strict=True):

@@ -22,15 +22,18 @@ def check_held(
 ) -> None:
     """Raise ``RunError`` that names the link and the value unless the system holds what was asked.
 
-    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave. That
-    of delays holds for jitters too. What was left open (a queue limit or a seed of ``None``) may be anything.
+    The tolerances are for systems that tell less exactly than they hold; they say nothing of how links behave. That of
+    delays holds for jitters too. What was left open (``None`` where a limit, a seed or the like may be said) may be
+    anything.
     """
     for direction, wanted, got in (
         ("a to b", asked.a_to_b, held.a_to_b),
         ("b to a", asked.b_to_a, held.b_to_a),
     ):
         off = abs(wanted.delay_ns - got.delay_ns) > delay_tolerance_ns
-        for field in ("queue_frames", "queue_bytes", "seed"):
+        # Without a rate a frame takes no time.
+        off |= wanted.rate_bps is not None and wanted.overhead_bytes != got.overhead_bytes
+        for field in ("queue_frames", "queue_bytes", "seed", "uplink"):
             value = getattr(wanted, field)
             off |= value is not None and value != getattr(got, field)
         if wanted.rate_bps is None or got.rate_bps is None:
@@ -46,7 +49,11 @@ def check_held(
 def _same_jitter(wanted: Jitter | None, got: Jitter | None, tolerance_ns: int) -> bool:
     if wanted is None or got is None:
         return wanted is got
-    return replace(wanted, ns=got.ns) == got and abs(wanted.ns - got.ns) <= tolerance_ns
+    return (
+        (wanted.distribution, wanted.reorder) == (got.distribution, got.reorder)
+        and wanted.correlation_ns in (None, got.correlation_ns)
+        and abs(wanted.ns - got.ns) <= tolerance_ns
+    )
 
 
 def _same_loss(wanted: Loss | None, got: Loss | None) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
 from containernet_env.model import containernet_rules, netem_rules
-from containernet_env.model.choices import LinksChoice, check_choices
+from containernet_env.model.choices import check_choices
 from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, star
@@ -39,7 +39,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     topology = star(config)
     if options.engine == "containernet":
         containernet_rules.check(topology.links, options.links)
-    links_by, links_by_reason = _links_by(config, options, topology.links)
+    if options.links == "netem":
+        _check_netem(config, topology.links)
+    if options.links_core is not None:
+        _check_kept_core(options)
     largest = topology.largest_member_rtt()
     store = store_of(config)
     timing = store.timing(config, largest)
@@ -59,8 +62,6 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         config=config,
         scenario_set=scenario_set,
         options=options,
-        links_by=links_by,
-        links_by_reason=links_by_reason,
         topology=topology,
         hosts=tuple(_plan_host(node, config, store, timing, options) for node in config.hosts),
         switches=topology.switches,
@@ -76,23 +77,20 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     )
 
 
-def _links_by(config: Config, options: PlanOptions, links: Sequence[Link]) -> tuple[LinksChoice, str | None]:
-    """What may carry the links, and why that is less than the chosen ``auto``."""
-    if options.links_core is not None:
-        asked = f"links={options.links!r}, switches={options.switches!r}, engine={options.engine!r}"
-        if options.links == "netem" or options.switches != "auto" or options.engine != "builtin":
-            raise UsageError(f"links_cpu keeps a core for the link emulator, which carries no links of {asked}")
-        return "emulator", None if options.links == "emulator" else "links_cpu keeps a core for it"
+def _check_kept_core(options: PlanOptions) -> None:
+    if options.links == "netem" or options.engine != "builtin":
+        asked = f"links={options.links!r}, engine={options.engine!r}"
+        raise UsageError(f"links_cpu keeps a core for the link emulator, which carries no links of {asked}")
+
+
+def _check_netem(config: Config, links: Sequence[Link]) -> None:
     refused = [(link.name, reason) for link in links if (reason := _netem_refusal(link)) is not None]
-    if options.links == "emulator" or not refused:
-        return options.links, None
+    if not refused:
+        return
     name, reason = refused[0]
     others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     cannot = f"HTB and netem cannot carry out {reason} (link {name}{others})"
-    if options.links == "netem" or options.switches != "auto":
-        asked = f"links='{options.links}', switches='{options.switches}'"
-        raise UsageError(f"{config.path}: {cannot}: got {asked}; allowed: links='emulator' or 'auto', switches='auto'")
-    return "emulator", cannot
+    raise UsageError(f"{config.path}: {cannot}: got links='netem'; allowed: links='emulator' or 'auto'")
 
 
 def _netem_refusal(link: Link) -> str | None:

@@ -19,8 +19,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "scenario_file": plan.scenario_set
         and {"path": str(plan.scenario_set.path), "sha256": plan.scenario_set.sha256},
         "subnet": str(plan.config.subnet),
-        "links_by": plan.links_by,
-        "links_by_reason": plan.links_by_reason,
+        "seed": plan.options.seed,
         "clusters": len(plan.cluster_ends),
         "hosts": [_host_dict(host) for host in plan.hosts],
         "switches": [switch.name for switch in plan.switches],
@@ -78,12 +77,14 @@ def _direction_dict(direction: DirectionSpec) -> dict[str, Any]:
     return {
         "delay_ns": direction.delay_ns,
         "rate_bps": direction.rate_bps,
+        "overhead_bytes": direction.overhead_bytes,
         "queue_frames": direction.queue_frames,
         "queue_bytes": direction.queue_bytes,
         "default_queue_frames": direction.default_queue_frames,
         "jitter": None if direction.jitter is None else asdict(direction.jitter),
         "loss": None if direction.loss is None else asdict(direction.loss),
         "seed": direction.seed,
+        "uplink": direction.uplink,
     }
 
 

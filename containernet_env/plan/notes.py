@@ -69,7 +69,7 @@ def _queue_notes(topology: Topology) -> Iterator[str]:
         for link in topology.links
         for direction in (link.spec.a_to_b, link.spec.b_to_a)
         if direction.default_queue_frames == MAX_FRAMES
-        and product_frames(rtts_ns[link.name], direction.rate_bps or 0) > MAX_FRAMES
+        and product_frames(rtts_ns[link.name], direction.rate_bps or 0, direction.overhead_bytes) > MAX_FRAMES
     ]
     if short:
         names = ", ".join(dict.fromkeys(short))

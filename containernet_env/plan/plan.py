@@ -37,7 +37,8 @@ class PlanOptions:
     """What the command line and the machine add to the files.
 
     ``machine_cores``: how many cores this machine has, 1 or more. ``run_id``: the run's short id, a
-    placeholder until there is one. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
+    placeholder until there is one. ``seed``: what losses and jitter of all links are drawn from where a direction has
+    no seed of its own. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
     ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster; ``retry_invalid``: how often a scenario is
     measured again. ``engine``: what creates hosts and links (`containernet_env.containernet`). ``links_core``,
     ``profile``: a core for the link emulator, profiles of a member, if wanted.
@@ -53,6 +54,7 @@ class PlanOptions:
     fresh: bool = False
     retry_invalid: int = 0
     engine: EngineChoice = "builtin"
+    seed: int = 0
     links_core: KeptCore | None = None
     profile: ProfileChoice | None = None
 
@@ -109,16 +111,13 @@ class Plan:
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
     default for it. ``rtt`` has one entry per pair of hosts. ``notes`` are sentences that the user should read once.
-    ``store`` is what is measured and ``timing`` its timing. ``links_by`` is ``options.links``, but ``emulator`` for
-    ``auto`` with links that netem cannot carry out; ``links_by_reason`` then says why.
+    ``store`` is what is measured and ``timing`` its timing.
     """
 
     run_id: str
     config: Config
     scenario_set: ScenarioSet | None
     options: PlanOptions
-    links_by: LinksChoice
-    links_by_reason: str | None
     topology: Topology
     hosts: tuple[HostPlan, ...]
     switches: tuple[Switch, ...]

@@ -288,12 +288,18 @@ OUR_TABLE = (
         "switch where a link's directions differ",
         _of_links(delay_ms),
     ),
-    _words("Bandwidth_mbps", "configured", "in the same form, or `unlimited`", _of_links(bandwidth_mbps)),
+    _words(
+        "Bandwidth_mbps",
+        "configured",
+        "in the same form, or `unlimited`; with `overhead` where a frame takes so many bytes besides its own, and with "
+        "`uplink` where that is configured",
+        _of_links(bandwidth_mbps),
+    ),
     _words(
         "LinkJitter_ms",
         "configured",
-        "in the same form: `0`, or `uniform` or `normal` with the value, and `reordering` where frames may overtake "
-        "each other",
+        "in the same form: `0`, or `uniform` or `normal` with the value, `correlation` where it is configured, and "
+        "`reordering` where frames may overtake each other",
         _of_links(jitter_ms),
     ),
     _words(
@@ -382,6 +388,13 @@ OUR_TABLE = (
         "who tells when a frame came from its host: the `kernel`, which stamps each; or that is `reckoned` from when "
         "it was read; '-' where the kernel carries the links",
         lambda facts, outcome: outcome.network.stamps if outcome.network else None,
+    ),
+    Column(
+        "LinkSeed",
+        "",
+        "run",
+        "what losses and jitter were drawn from, where the config gives no seed; `--seed` with it repeats the draws",
+        lambda facts, outcome: facts.seed,
     ),
     Column(
         "LinkLateness_99%_us",

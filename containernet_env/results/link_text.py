@@ -35,9 +35,15 @@ def _rate(direction: DirectionSpec) -> str:
     return "unlimited" if direction.rate_bps is None else plain(Decimal(direction.rate_bps) / 1_000_000)
 
 
+def _counted(direction: DirectionSpec) -> str:
+    """How frames take their turn at the rate, where it is configured."""
+    overhead = f" overhead {direction.overhead_bytes}" if direction.overhead_bytes else ""
+    return overhead + (f" uplink {direction.uplink}" if direction.uplink is not None else "")
+
+
 def bandwidth_mbps(link: LinkSpec) -> str:
-    """Rates; "unlimited" where there is no limit."""
-    return _both_ways(link, _rate)
+    """Rates, with what a frame takes besides its bytes and where it waits; "unlimited" where there is no limit."""
+    return _both_ways(link, lambda direction: _rate(direction) + _counted(direction))
 
 
 def _jitter(direction: DirectionSpec) -> str:
@@ -45,6 +51,8 @@ def _jitter(direction: DirectionSpec) -> str:
     if jitter is None:
         return "0"
     value = f"{jitter.distribution} {plain(Decimal(jitter.ns) / 1_000_000)}"
+    if jitter.correlation_ns is not None:
+        value += f" correlation {plain(Decimal(jitter.correlation_ns) / 1_000_000)}"
     return f"{value} reordering" if jitter.reorder else value
 
 
@@ -68,8 +76,8 @@ def loss_ratio(link: LinkSpec) -> str:
 
 def impairments(link: LinkSpec) -> str:
     """All of a link in a few words, such as "3 ms 1000 Mbit/s" or "0 ms unlimited, loss 0.01"."""
-    rate = bandwidth_mbps(link)
-    words = f"{delay_ms(link)} ms {rate if rate == 'unlimited' else f'{rate} Mbit/s'}"
+    rate = _both_ways(link, _rate)
+    words = f"{delay_ms(link)} ms {rate if rate == 'unlimited' else f'{rate} Mbit/s'}{_both_ways(link, _counted)}"
     for name, value in (("jitter", jitter_ms(link)), ("loss", loss_ratio(link))):
         words += f", {name} {value}" if value != "0" else ""
     return words

@@ -96,6 +96,7 @@ class Flags(Part):
     links: LinksChoice
     switches: SwitchesChoice
     engine: EngineChoice
+    seed: _Count = Field(description="what losses and jitter were drawn from where the topology gives no seed")
     congestion_control: str
     repeat: _Count
     fresh: bool

@@ -66,8 +66,8 @@ def measure(
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
     ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``fresh``,
-    ``retry_invalid``, ``links``, ``switches``, ``engine``, ``congestion_control``, ``links_cpu``, ``profile``,
-    ``profile_member``. Raises ``ConfigError`` and ``UsageError`` before anything is created,
+    ``retry_invalid``, ``links``, ``switches``, ``seed``, ``engine``, ``congestion_control``, ``links_cpu``,
+    ``profile``, ``profile_member``. Raises ``ConfigError`` and ``UsageError`` before anything is created,
     ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be carried out,
     and ``Interrupted`` where ``stop`` asked it to end. Needs root.
     """
@@ -280,6 +280,7 @@ class _Run:
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
+            seed=plan.options.seed if testbed.net.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
             cpu_model=self._manifest.machine.cpu_model,

@@ -77,8 +77,8 @@ def _check_congestion_control(algorithm: str) -> None:
 def _check_network(plan: Plan) -> None:
     if plan.options.engine == "containernet":
         select.require(plan)
-    elif plan.links_by == "netem" or plan.options.switches != "auto":
-        choose_switches(plan.options.switches, choose(plan.links_by))
+    elif plan.options.links == "netem":
+        choose_switches(plan.options.switches, choose("netem"))
 
 
 def _check_network_without_root(plan: Plan) -> list[str]:
@@ -90,5 +90,4 @@ def _check_network_without_root(plan: Plan) -> list[str]:
         select.require_original()
         return ["whether this kernel has what the original Containernet needs"]
     questions = ["whether Open vSwitch can make a bridge"] if wants_ovs else []
-    needs_netem = plan.links_by == "netem" or plan.options.switches != "auto"
-    return [*questions, "whether this kernel has netem"] if needs_netem else questions
+    return [*questions, "whether this kernel has netem"] if plan.options.links == "netem" else questions

@@ -14,6 +14,7 @@ from containernet_env.config.scenarios import DEFAULT_SCENARIOS, QUICK_SCENARIOS
 from containernet_env.config.topologies import load_config
 from containernet_env.model.choices import EngineChoice, LinksChoice, ProfileKind, SwitchesChoice
 from containernet_env.model.config import Config
+from containernet_env.model.link import SEED_MAX, draw_seed
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
@@ -21,12 +22,16 @@ from containernet_env.runs.cores import kept_core
 
 
 class LabChoices(TypedDict, total=False):
-    """What makes hosts and links, and how their TCP behaves; the options of `run` and `shell` have these names."""
+    """What makes hosts and links, and how their TCP behaves; the options of `run` and `shell` have these names.
+
+    ``seed`` is that of links that have none of their own; where it is left out or ``None``, it is drawn.
+    """
 
     links: LinksChoice
     switches: SwitchesChoice
     engine: EngineChoice
     congestion_control: str
+    seed: int | None
 
 
 class RunChoices(LabChoices, total=False):
@@ -93,7 +98,10 @@ def prepare_shell(topology: Config | Path | str, **choices: Unpack[LabChoices]) 
 
 
 def _options(choices: LabChoices) -> PlanOptions:
-    """Options on this machine, with a fresh run id."""
+    """Options on this machine, with a fresh run id, and a fresh seed where none is given."""
+    seed = choices.get("seed")
+    if seed is not None and not 0 <= seed <= SEED_MAX:
+        raise UsageError(f"seed={seed}; allowed: 0 to {SEED_MAX}")
     return PlanOptions(
         machine_cores=os.cpu_count() or 1,
         run_id=secrets.token_hex(3),
@@ -101,4 +109,5 @@ def _options(choices: LabChoices) -> PlanOptions:
         switches=choices.get("switches", "auto"),
         tcp_congestion_control=choices.get("congestion_control", "cubic"),
         engine=choices.get("engine", "builtin"),
+        seed=draw_seed() if seed is None else seed,
     )

@@ -427,5 +427,5 @@ def _capacity(plan: Plan) -> Capacity:
     """The cores of the machine, and the limits of all hosts with a core for the link emulator."""
     limits = [host.cpus for host in plan.hosts]
     known = [float(limit) for limit in limits if limit is not None]
-    links = 1.0 if plan.links_by == "emulator" else 0.0
+    links = 1.0 if plan.options.links != "netem" and plan.options.engine == "builtin" else 0.0
     return Capacity(plan.options.machine_cores, sum(known) + links if len(known) == len(limits) else None)

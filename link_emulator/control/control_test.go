@@ -212,6 +212,10 @@ func TestRefusals(t *testing.T) {
 		link(ends + jittered(`{"distribution":"uniform","ns":1001}`)):                                    "a_to_b.jitter.ns",
 		link(ends + jittered(`{"distribution":"normal","ns":251}`)):                                      "a_to_b.jitter.ns",
 		link(ends + jittered(`{"distribution":"normal","ns":250,"reorder":1}`)):                          "a_to_b.jitter.reorder",
+		link(ends + jittered(`{"distribution":"normal","ns":250,"correlation_ns":1999}`)):                "a_to_b.jitter.correlation_ns: got 1999, allowed: 2000 (8 times ns",
+		link(ends + jittered(`{"distribution":"normal","ns":250,"correlation_ns":0}`)):                   "a_to_b.jitter.correlation_ns",
+		link(ends + jittered(`{"distribution":"normal","ns":250,"correlation_ns":9000,"reorder":true}`)): "a_to_b.jitter.correlation_ns",
+		link(ends + `"a_to_b":{"delay_ns":0,"overhead_bytes":1001},"b_to_a":{"delay_ns":0}`):             `a_to_b.overhead_bytes: got 1001, allowed: 0 to 1000`,
 		link(ends + jittered(`{"distribution":"normal","ns":250,"correlation_ratio":0.5}`)):              `unknown field "correlation_ratio"`,
 		link(ends + lossy(`{"ratio":0.5}`)):                                                              "a_to_b.loss.model",
 		link(ends + lossy(`{"model":"independent"}`)):                                                    `a_to_b.loss.ratio: the field is missing`,
@@ -314,20 +318,20 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	for _, line := range []string{
 		`{"id":1,"op":"add_switch","name":"s1"}`,
 		`{"id":2,"op":"add_switch","name":"s2"}`,
-		`{"id":3,"op":"add_link","name":"l","a":{"switch":"s1"},"b":{"switch":"s2"},"a_to_b":{"delay_ns":5,"rate_bps":1000000,"queue_frames":7},"b_to_a":{"delay_ns":6}}`,
+		`{"id":3,"op":"add_link","name":"l","a":{"switch":"s1"},"b":{"switch":"s2"},"a_to_b":{"delay_ns":5,"rate_bps":1000000,"overhead_bytes":0,"queue_frames":7},"b_to_a":{"delay_ns":6}}`,
 	} {
 		s.ask(line)
 	}
 	reply := s.ask(`{"id":4,"op":"set_link","name":"l","a_to_b":{"delay_ns":9}}`)
-	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":1000000,"queue_frames":7`) || !strings.Contains(reply, `"b_to_a":{"delay_ns":6,"rate_bps":null`) {
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":1000000,"overhead_bytes":0,"queue_frames":7`) || !strings.Contains(reply, `"b_to_a":{"delay_ns":6,"rate_bps":null`) {
 		t.Errorf("got %s", reply)
 	}
-	reply = s.ask(`{"id":5,"op":"set_link","name":"l","a_to_b":{"rate_bps":null,"queue_frames":null}}`)
-	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"queue_frames":2000`) {
+	reply = s.ask(`{"id":5,"op":"set_link","name":"l","a_to_b":{"rate_bps":null,"overhead_bytes":0,"queue_frames":null}}`)
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":9,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000`) {
 		t.Errorf("got %s", reply)
 	}
-	reply = s.ask(`{"id":6,"op":"set_link","name":"l","a_to_b":{"delay_ns":1000,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9}}`)
-	if !strings.Contains(reply, `"queue_frames":null,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900,"reorder":false},"loss":{"model":"independent","ratio":0.5},"seed":9`) {
+	reply = s.ask(`{"id":6,"op":"set_link","name":"l","a_to_b":{"delay_ns":1000,"overhead_bytes":24,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900},"loss":{"model":"independent","ratio":0.5},"seed":9}}`)
+	if !strings.Contains(reply, `"overhead_bytes":24,"queue_frames":null,"queue_bytes":5000,"jitter":{"distribution":"uniform","ns":900,"reorder":false,"correlation_ns":9000},"loss":{"model":"independent","ratio":0.5},"seed":9`) {
 		t.Errorf("got %s", reply)
 	}
 	// What is held must stay possible: with a delay of 800 ns the jitter of 900 ns would be negative at times.
@@ -340,8 +344,8 @@ func TestSetLinkKeepsWhatIsNotGiven(t *testing.T) {
 	if reply = s.ask(`{"id":7,"op":"read_link","name":"l"}`); !strings.Contains(reply, `"a_to_b":{"delay_ns":1000,`) || !strings.Contains(reply, `"seed":9,`) {
 		t.Errorf("got %s", reply)
 	}
-	reply = s.ask(`{"id":8,"op":"set_link","name":"l","a_to_b":{"delay_ns":800,"jitter":null,"loss":null,"queue_bytes":null}}`)
-	if !strings.Contains(reply, `"a_to_b":{"delay_ns":800,"rate_bps":null,"queue_frames":2000,"queue_bytes":null,"jitter":null,"loss":null,"seed":9`) {
+	reply = s.ask(`{"id":8,"op":"set_link","name":"l","a_to_b":{"delay_ns":800,"overhead_bytes":null,"jitter":null,"loss":null,"queue_bytes":null}}`)
+	if !strings.Contains(reply, `"a_to_b":{"delay_ns":800,"rate_bps":null,"overhead_bytes":0,"queue_frames":2000,"queue_bytes":null,"jitter":null,"loss":null,"seed":9`) {
 		t.Errorf("got %s", reply)
 	}
 }

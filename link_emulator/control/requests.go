@@ -102,6 +102,7 @@ var sides = [...]string{"a_to_b", "b_to_a"}
 type direction struct {
 	DelayNS     optional[int64]  `json:"delay_ns"`
 	RateBPS     optional[int64]  `json:"rate_bps"`
+	Overhead    optional[int]    `json:"overhead_bytes"`
 	QueueFrames optional[int]    `json:"queue_frames"`
 	QueueBytes  optional[int64]  `json:"queue_bytes"`
 	Jitter      optional[jitter] `json:"jitter"`
@@ -121,6 +122,7 @@ func (d *direction) added() (model.Params, error) {
 func (d *direction) changed(p model.Params) (model.Params, error) {
 	d.DelayNS.set(&p.DelayNS)
 	d.RateBPS.set(&p.RateBPS)
+	d.Overhead.set(&p.Overhead)
 	d.QueueFrames.set(&p.QueueFrames)
 	d.QueueBytes.set(&p.QueueBytes)
 	d.Seed.set(&p.Seed)
@@ -161,6 +163,7 @@ type jitter struct {
 	Distribution string `json:"distribution"`
 	NS           int64  `json:"ns"`
 	Reorder      bool   `json:"reorder"`
+	Correlation  *int64 `json:"correlation_ns"` // null: the default; null in results where frames may overtake
 }
 
 func (j *jitter) params() (model.Jitter, error) {
@@ -168,6 +171,11 @@ func (j *jitter) params() (model.Jitter, error) {
 		return model.Jitter{}, nil
 	}
 	params := model.Jitter{NS: j.NS, Reorder: j.Reorder}
+	if j.Correlation != nil {
+		if params.CorrelationNS = *j.Correlation; params.CorrelationNS == 0 {
+			return params, errors.New("correlation_ns: got 0, allowed: null for the default, or more")
+		}
+	}
 	switch j.Distribution {
 	case uniform:
 		params.Distribution = model.Uniform
@@ -182,9 +190,9 @@ func (j *jitter) params() (model.Jitter, error) {
 func newJitter(j model.Jitter) *jitter {
 	switch j.Distribution {
 	case model.Uniform:
-		return &jitter{uniform, j.NS, j.Reorder}
+		return &jitter{uniform, j.NS, j.Reorder, unlessZero(j.CorrelationNS)}
 	case model.Normal:
-		return &jitter{normal, j.NS, j.Reorder}
+		return &jitter{normal, j.NS, j.Reorder, unlessZero(j.CorrelationNS)}
 	}
 	return nil
 }

@@ -74,6 +74,7 @@ type linkResult struct {
 type directionResult struct {
 	DelayNS             int64             `json:"delay_ns"`
 	RateBPS             *int64            `json:"rate_bps"`
+	OverheadBytes       int               `json:"overhead_bytes"`
 	QueueFrames         *int              `json:"queue_frames"`
 	QueueBytes          *int64            `json:"queue_bytes"`
 	Jitter              *jitter           `json:"jitter"`
@@ -87,7 +88,14 @@ type directionResult struct {
 	QueueHighWater      int               `json:"queue_high_water"`
 	QueueHighWaterBytes int64             `json:"queue_high_water_bytes"`
 	Drops               map[string]uint64 `json:"drops"`
+	WireDelay           wireDelayResult   `json:"wire_delay"`
 	Lateness            latenessResult    `json:"lateness"`
+}
+
+type wireDelayResult struct {
+	Count       uint64 `json:"count"`
+	MeanNS      int64  `json:"mean_ns"`
+	DeviationNS int64  `json:"deviation_ns"`
 }
 
 func newLinkResult(s fabric.LinkState, stamps stamps, buckets bool) linkResult {
@@ -101,6 +109,7 @@ func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
 	return directionResult{
 		DelayNS:             s.Params.DelayNS,
 		RateBPS:             unlessZero(s.Params.RateBPS),
+		OverheadBytes:       s.Params.Overhead,
 		QueueFrames:         unlessZero(s.Params.QueueFrames),
 		QueueBytes:          unlessZero(s.Params.QueueBytes),
 		Jitter:              newJitter(s.Params.Jitter),
@@ -114,6 +123,7 @@ func newDirectionResult(s fabric.DirectionState, buckets bool) directionResult {
 		QueueHighWater:      s.QueueHighWater,
 		QueueHighWaterBytes: s.QueueHighWaterBytes,
 		Drops:               s.Drops,
+		WireDelay:           wireDelayResult{s.WireDelay.Count, s.WireDelay.MeanNS(), s.WireDelay.DeviationNS()},
 		Lateness:            newLatenessResult(&s.Lateness, buckets),
 	}
 }

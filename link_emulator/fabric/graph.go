@@ -156,7 +156,7 @@ func (f *Fabric) SetLink(name string, aToB, bToA *Change, nowNS int64) error {
 		line := &change.direction.line
 		line.Set(nowNS, change.to.Params)
 		if change.to.Restart {
-			line.Restart()
+			line.Restart(nowNS)
 		}
 		if from := change.direction.back.to; from.sw != nil {
 			from.sw.updateSlack()
@@ -291,7 +291,7 @@ func (f *Fabric) Reset(nowNS int64) {
 		for _, d := range [...]*Direction{link.aToB, link.bToA} {
 			d.offered, d.unmatched, d.delivered, d.drops = uint64(d.line.Len()), 0, tally{}, [dropCauses]uint64{}
 			d.lateness = Lateness{}
-			d.line.ResetHighWater(nowNS)
+			d.line.ResetCounters(nowNS)
 		}
 	}
 	for _, port := range f.ports {

@@ -94,7 +94,8 @@ type DirectionState struct {
 	QueueHighWater      int          // the most frames that waited at once
 	QueueHighWaterBytes int64        // the most bytes that waited at once
 	Drops               map[string]uint64
-	Lateness            Lateness // at the port at the far end; a switch gets frames at their scheduled times
+	WireDelay           model.Delays // of the frames accepted since the last reset
+	Lateness            Lateness     // at the port at the far end; a switch gets frames at their scheduled times
 }
 
 // LinkState is a link as it is now.
@@ -122,6 +123,7 @@ func (d *Direction) state() DirectionState {
 		Bytes:     d.delivered.bytes,
 		InFlight:  d.line.Len(),
 		Drops:     drops,
+		WireDelay: d.line.Delays(),
 		Lateness:  d.lateness,
 	}
 	state.QueueHighWater, state.QueueHighWaterBytes = d.line.HighWater()

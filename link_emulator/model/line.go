@@ -39,14 +39,14 @@ func (m moment) after(other moment) bool {
 
 // Line is one direction of a link. A frame offered at t departs the serializer at
 //
-//	s = max(t, departure of the frame before it) + 8*bytes/rate     (rate unlimited: s = max(t, that departure))
+//	s = max(t, departure of the frame before it) + 8*(bytes + overhead)/rate     (rate unlimited: s = max(t, that departure))
 //
-// and is due at s + delay, where the delay is drawn per frame if there is jitter. Without reordering it is due no
-// earlier than the frame ahead of it plus its own 8*bytes/rate: frames that jitter pushes together leave at the rate.
-// Frames that a change of parameters pushes together only keep their order; see Set. Times are exact fractions, so
-// rounding errors do not accumulate; a due time is rounded up to the next nanosecond. Frames between offer and start
-// are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is offered with an earlier time
-// than one before it comes with that one, so that order is kept.
+// and is due at s + delay, where the delay varies if there is jitter. Without reordering it is due no earlier than the
+// frame ahead of it, which jitter almost never and a change of parameters for a while makes a difference; see
+// leastCorrelation and Set. While the delay falls, frames are due closer together than the rate alone would have them.
+// Times are exact fractions, so rounding errors do not accumulate; a due time is rounded up to the next nanosecond.
+// Frames between offer and start are waiting: the queue limits count exactly these. Times must be >= 0; a frame that is
+// offered with an earlier time than one before it comes with that one, so that order is kept.
 //
 // The zero Line needs a Set before its first Offer. Not safe for concurrent use.
 type Line struct {
@@ -60,7 +60,7 @@ type Line struct {
 	offeredNS   int64  // the latest time of an offer
 	depart      moment // departure of the last accepted frame
 	last        moment // due time of the last accepted frame; with reordering, the latest of all
-	paced       moment // the next frame is due no earlier than this plus its time at the rate; equals last, unless a change made it earlier
+	delays      Delays
 
 	ring    []Frame // power of two; positions below are absolute and masked
 	head    uint64  // oldest frame on the line
@@ -85,13 +85,17 @@ func (l *Line) Configured() Params { return l.configured }
 // Len is the number of frames on the line, waiting or in flight.
 func (l *Line) Len() int { return l.count }
 
-// HighWater is the largest number of frames, and of bytes, that waited at once since the last ResetHighWater.
+// HighWater is the largest number of frames, and of bytes, that waited at once since the last ResetCounters.
 func (l *Line) HighWater() (frames int, bytes int64) { return l.highWater, l.highWaterBytes }
 
-// ResetHighWater resets both to what waits at nowNS.
-func (l *Line) ResetHighWater(nowNS int64) {
+// Delays are those of the frames accepted since the last ResetCounters.
+func (l *Line) Delays() Delays { return l.delays }
+
+// ResetCounters resets the high water to what waits at nowNS, and the delays.
+func (l *Line) ResetCounters(nowNS int64) {
 	l.highWater = l.Waiting(nowNS)
 	l.highWaterBytes = l.waitingBytes
+	l.delays = Delays{}
 }
 
 // Offer puts a frame on the line at nowNS. The line owns the handle only if the frame is Accepted.
@@ -115,6 +119,7 @@ func (l *Line) Offer(nowNS int64, handle uint32, bytes int) Verdict {
 	}
 	frame := Frame{startNS: startNS, Handle: handle, Bytes: uint32(bytes)}
 	frame.DueNS = l.schedule(bytes, l.tail)
+	l.delays.add(frame.DueNS - l.depart.ceil())
 	frame.Lost = l.params.Loss.Model != NoLoss && l.chance.lost(&l.params.Loss, l.tail)
 	l.push(frame)
 	return Accepted
@@ -164,7 +169,7 @@ func (l *Line) Pop() Frame {
 // Waiting frames follow the new rate and delay after the frame in service; lost frames stay lost. Frames above a
 // smaller queue limit stay. A different seed restarts the draws; waiting frames keep theirs. p must have passed Check.
 //
-// Order is kept. When the delay or the jitter's reach shrinks, frames in flight on the longer wire hold back those
+// Order is kept. When the delay shrinks, or jitter is drawn anew, frames in flight on the longer wire hold back those
 // behind them, which then arrive right behind the last of them, all at once: the serializer has spaced them already.
 // Spacing them again would keep the old delay for as long as the link is busy.
 func (l *Line) Set(nowNS int64, p Params) {
@@ -184,8 +189,6 @@ func (l *Line) Set(nowNS int64, p Params) {
 		l.depart = moment{ns: l.at(first).startNS}
 		l.last = moment{ns: l.latestDue(first)}
 	}
-	// No later than it could be with the new parameters.
-	l.paced = moment{ns: min(l.last.ns, l.depart.ns+l.params.DelayNS+l.params.Jitter.ReachNS())}
 	for i := first; i < l.tail; i++ {
 		f := l.at(i)
 		f.startNS = l.depart.ceil()
@@ -193,12 +196,12 @@ func (l *Line) Set(nowNS int64, p Params) {
 	}
 	l.setOvertaking(p.Jitter.Reorder)
 	if l.chance.random == nil || p.Seed != l.chance.seed {
-		l.Restart()
+		l.Restart(nowNS)
 	}
 }
 
-// Restart restarts the draws from the seed with the next offered frame. Waiting frames keep theirs.
-func (l *Line) Restart() { l.chance.restart(l.params.Seed, l.Salt, l.tail) }
+// Restart restarts the draws from the seed at nowNS, with the next offered frame. Waiting frames keep theirs.
+func (l *Line) Restart(nowNS int64) { l.chance.restart(l.params.Seed, l.Salt, l.tail, nowNS) }
 
 // Cut empties the line at nowNS, as a cut cable loses what is on it, and passes every frame to lost. The serializer is
 // idle afterwards.
@@ -207,34 +210,23 @@ func (l *Line) Cut(nowNS int64, lost func(Frame)) {
 		lost(l.Pop())
 	}
 	now := moment{ns: nowNS}
-	l.depart, l.last, l.paced = now, now, now
+	l.depart, l.last = now, now
 }
 
 // schedule advances the departure by the transmission time of the frame at position and returns when the frame is due
 // at the far end.
 func (l *Line) schedule(bytes int, position uint64) int64 {
-	var took moment
 	if rate := l.params.RateBPS; rate != 0 {
-		work := int64(bytes) * 8 * 1e9
-		took = moment{work / rate, work % rate}
-		l.depart = l.add(l.depart, took)
+		work := int64(bytes+l.params.Overhead) * 8 * 1e9
+		l.depart = l.add(l.depart, moment{work / rate, work % rate})
 	}
 	due := l.depart
-	due.ns += l.chance.delay(&l.params, position)
-	if l.params.Jitter.Reorder {
-		if due.after(l.last) {
-			l.last = due
-		}
-		return due.ceil()
-	}
-	if held := l.add(l.paced, took); held.after(due) {
-		due = held
-	}
-	l.paced = due
-	if l.last.after(due) {
+	due.ns += l.chance.delay(&l.params, position, l.depart.ns)
+	if due.after(l.last) {
+		l.last = due
+	} else if !l.params.Jitter.Reorder {
 		due = l.last
 	}
-	l.last = due
 	return due.ceil()
 }
 

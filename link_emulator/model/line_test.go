@@ -54,6 +54,15 @@ func TestRateSerializes(t *testing.T) {
 	}
 }
 
+// 1226 bytes and 24 of overhead at 1 Mbit/s are 10 ms; the queue limit in bytes counts the frames alone.
+func TestOverheadTakesItsTimeAtTheRate(t *testing.T) {
+	line := newLine(Params{RateBPS: 1e6, Overhead: 24, QueueBytes: 1226})
+	offer(t, line, 0, 1226)
+	offer(t, line, 0, 1226)
+	popDue(t, line, 10*ms)
+	popDue(t, line, 20*ms)
+}
+
 // At 3 bit/ns, so to speak, a frame of 1 byte takes 2.67 ns. Rounded each on its own, a million of them would be 0.33
 // ms late.
 func TestRoundingNeverAddsUp(t *testing.T) {
@@ -157,7 +166,7 @@ func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
 			before = f.dueNS
 		}
 		// What the longer wire held back comes together; after it, the rate holds again.
-		checkRate(t, 0, rate, r.popped[len(r.popped)-1500:])
+		checkRate(t, 0, change.to, r.popped[len(r.popped)-1500:])
 	}
 }
 
@@ -201,22 +210,23 @@ func TestCutLosesWhatTravelsAndFreesTheSerializer(t *testing.T) {
 func TestDefaultQueueCoversTheBandwidthDelayProduct(t *testing.T) {
 	for _, c := range []struct {
 		delayNS, rateBPS int64
-		want             int
+		overhead, want   int
 	}{
-		{3 * ms, 0, 2000},
-		{3 * ms, 1e6, 200}, // 250 ms are 21 frames
-		{3 * ms, 10e6, 207},
-		{3 * ms, 100e6, 2000},
-		{100 * ms, 100e6, 3303}, // 400 ms
-		{3 * ms, 1e9, 2000},     // 250 ms are 20,641 frames
-		{50 * ms, 1e9, 16513},   // 200 ms at 1 Gbit/s: 25 MB
-		{0, 12_112_000, 250},    // exactly: 250 frames in 250 ms
-		{0, 12_112_001, 251},
-		{1000 * ms, 1e12, 1e5}, // capped
-		{3600e9, MaxRateBPS, 1e5},
+		{3 * ms, 0, 0, 2000},
+		{3 * ms, 1e6, 0, 200}, // 250 ms are 21 frames
+		{3 * ms, 10e6, 0, 207},
+		{3 * ms, 100e6, 0, 2000},
+		{100 * ms, 100e6, 0, 3303}, // 400 ms
+		{3 * ms, 1e9, 0, 2000},     // 250 ms are 20,641 frames
+		{50 * ms, 1e9, 0, 16513},   // 200 ms at 1 Gbit/s: 25 MB
+		{0, 12_112_000, 0, 250},    // exactly: 250 frames in 250 ms
+		{0, 12_112_001, 0, 251},
+		{1000 * ms, 1e12, 0, 1e5}, // capped
+		{3600e9, MaxRateBPS, 0, 1e5},
+		{0, 12_304_000, 24, 250}, // 1538 bytes each
 	} {
-		if got := DefaultQueueFrames(c.delayNS, c.rateBPS); got != c.want {
-			t.Errorf("delay %d ns, rate %d: got %d frames, want %d", c.delayNS, c.rateBPS, got, c.want)
+		if got := DefaultQueueFrames(c.delayNS, c.rateBPS, c.overhead); got != c.want {
+			t.Errorf("delay %d ns, rate %d, overhead %d: got %d frames, want %d", c.delayNS, c.rateBPS, c.overhead, got, c.want)
 		}
 	}
 }
@@ -225,7 +235,7 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 	for _, p := range []Params{
 		{DelayNS: -1}, {DelayNS: MaxDelayNS + 1}, {RateBPS: -1}, {RateBPS: MinRateBPS - 1}, {RateBPS: MaxRateBPS + 1},
 		{QueueFrames: -1}, {QueueFrames: MaxQueueFrames + 1}, {QueueBytes: -1}, {QueueBytes: MaxQueueBytes + 1},
-		{Seed: -1}, {Seed: MaxSeed + 1},
+		{Seed: -1}, {Seed: MaxSeed + 1}, {Overhead: -1}, {Overhead: MaxOverhead + 1},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms + 1}},
 		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms/4 + 1}},

@@ -18,7 +18,10 @@ const (
 	MaxRateBPS     = int64(1e12)
 	MaxQueueFrames = 1_000_000
 	MaxQueueBytes  = int64(10e9)
+	MaxOverhead    = 1000             // bytes
 	MaxSeed        = int64(1)<<53 - 1 // every JSON reader can represent it exactly
+
+	MaxCorrelationNS = usualCorrelation * MaxDelayNS
 )
 
 // A default queue holds usualQueueNS at the rate, within these bounds, unless the bandwidth-delay product is larger.
@@ -31,17 +34,29 @@ const (
 // maxDefaultQueueFrames keeps the default within what the frame memory can hold in full-size frames.
 const maxDefaultQueueFrames = 100_000
 
-// fullFrameBits is an Ethernet frame with 1500 bytes of payload as a TAP shows it: no FCS, no preamble.
-const fullFrameBits = 1514 * 8
+// fullFrameBytes is an Ethernet frame with 1500 bytes of payload as a TAP shows it: no FCS, no preamble.
+const fullFrameBytes = 1514
 
 // normalTail is where a normal distribution is truncated, in standard deviations: 6 draws in 100,000 are repeated, and
 // the standard deviation shrinks by 0.1 %. netem's table ends there, too.
 const normalTail = 4
 
+// The correlation time of jitter that keeps order, in units of the jitter: the least, and the usual one.
+//
+// Frames keep their order where the delay falls by less than a second per second. The path has the slope pi/2 standard
+// deviations per correlation time (see chance.path), and at most as much after quantile, so with n times the jitter the
+// delay's slope has the standard deviation pi/(2 n). With 8 it is below -1 for 2 in 10 million of the time (5.1 standard
+// deviations), with 10 for 1 in 10 billion (6.4); of uniform jitter less often, since it has only 0.8 of that slope.
+const (
+	leastCorrelation = 8
+	usualCorrelation = 10
+)
+
 // Params are the configured parameters of one direction of a link. The zero value is a perfect cable.
 type Params struct {
 	DelayNS     int64 // one way, 0..MaxDelayNS
-	RateBPS     int64 // bits per second of Ethernet frames (no FCS, no preamble); 0: unlimited
+	RateBPS     int64 // bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
+	Overhead    int   // bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
 	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
 	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter
@@ -58,12 +73,14 @@ const (
 	Normal                // mean DelayNS, standard deviation NS, truncated at 4 standard deviations
 )
 
-// Jitter is the variation of the delay. Unless Reorder is set, a frame with a short delay still waits for the one ahead
-// of it: when frames follow each other closer than the jitter, the mean delay is above DelayNS.
+// Jitter is the variation of the delay. With Reorder every frame draws a delay of its own and may overtake others. Else
+// the delay is a path in time that changes so slowly that frames keep their order; CorrelationNS says how slowly. So the
+// distribution of the delay does not depend on how closely frames follow each other.
 type Jitter struct {
-	Distribution Distribution
-	NS           int64
-	Reorder      bool
+	Distribution  Distribution
+	NS            int64
+	Reorder       bool
+	CorrelationNS int64 // after which the correlation is 1/pi, about a third; 0: 10 NS; none with Reorder
 }
 
 // LossModel is how losses are drawn.
@@ -91,17 +108,17 @@ type Loss struct {
 // round trip is taken as four times that: there and back over two such links, host - switch - host. A loss-based TCP
 // flow needs at most one bandwidth-delay product of queue to keep a link busy (the rule of RFC 3439 section 2.2), so
 // the default does not limit a single flow. For the other bounds see docs/adr/0011.
-func DefaultQueueFrames(delayNS, rateBPS int64) int {
+func DefaultQueueFrames(delayNS, rateBPS int64, overhead int) int {
 	if rateBPS == 0 {
 		return maxUsualQueueFrames // no effect: nothing waits
 	}
-	usual := min(max(productFrames(usualQueueNS, rateBPS), minUsualQueueFrames), maxUsualQueueFrames)
-	return max(productFrames(4*delayNS, rateBPS), usual)
+	usual := min(max(productFrames(usualQueueNS, rateBPS, overhead), minUsualQueueFrames), maxUsualQueueFrames)
+	return max(productFrames(4*delayNS, rateBPS, overhead), usual)
 }
 
 // productFrames is how many full frames are sent in a time at a rate, rounded up, at most maxDefaultQueueFrames.
-func productFrames(ns, rateBPS int64) int {
-	const frameNSBits = fullFrameBits * uint64(1e9)
+func productFrames(ns, rateBPS int64, overhead int) int {
+	frameNSBits := uint64(fullFrameBytes+overhead) * 8e9
 	hi, lo := bits.Mul64(uint64(ns), uint64(rateBPS))
 	if hi >= frameNSBits {
 		return maxDefaultQueueFrames
@@ -113,10 +130,13 @@ func productFrames(ns, rateBPS int64) int {
 	return int(min(frames, maxDefaultQueueFrames))
 }
 
-// Resolved is p with the default queue limit filled in where none is configured.
+// Resolved is p with the default queue limit and correlation time filled in where none is configured.
 func (p Params) Resolved() Params {
+	if j := &p.Jitter; j.Distribution != NoJitter && !j.Reorder && j.CorrelationNS == 0 {
+		j.CorrelationNS = usualCorrelation * j.NS
+	}
 	if p.QueueFrames == 0 && p.QueueBytes == 0 {
-		p.QueueFrames = DefaultQueueFrames(p.DelayNS, p.RateBPS)
+		p.QueueFrames = DefaultQueueFrames(p.DelayNS, p.RateBPS, p.Overhead)
 	}
 	return p
 }
@@ -129,6 +149,8 @@ func (p Params) Check() error {
 		return fmt.Errorf("delay_ns: got %d, allowed: 0 to %d", p.DelayNS, MaxDelayNS)
 	case p.RateBPS != 0 && (p.RateBPS < MinRateBPS || p.RateBPS > MaxRateBPS):
 		return fmt.Errorf("rate_bps: got %d, allowed: %d to %d, or null for unlimited", p.RateBPS, MinRateBPS, MaxRateBPS)
+	case p.Overhead < 0 || p.Overhead > MaxOverhead:
+		return fmt.Errorf("overhead_bytes: got %d, allowed: 0 to %d", p.Overhead, MaxOverhead)
 	case p.QueueFrames < 0 || p.QueueFrames > MaxQueueFrames:
 		return fmt.Errorf("queue_frames: got %d, allowed: 1 to %d, or null for the default", p.QueueFrames, MaxQueueFrames)
 	case p.QueueBytes < 0 || p.QueueBytes > MaxQueueBytes:
@@ -168,6 +190,14 @@ func (j Jitter) check(delayNS int64) error {
 	if j.NS < 1 || j.NS > MaxDelayNS || reach*j.NS > delayNS {
 		return fmt.Errorf("ns: got %d, allowed: 1 to %d, which is 1/%d of delay_ns (%s jitter; no delay can be negative)",
 			j.NS, delayNS/reach, reach, name)
+	}
+	switch least := leastCorrelation * j.NS; {
+	case j.CorrelationNS == 0:
+	case j.Reorder:
+		return fmt.Errorf("correlation_ns: got %d, allowed: null with reorder: every frame draws its own delay", j.CorrelationNS)
+	case j.CorrelationNS < least || j.CorrelationNS > MaxCorrelationNS:
+		return fmt.Errorf("correlation_ns: got %d, allowed: %d (%d times ns; a shorter one cannot keep order) to %d, or null for %d times ns",
+			j.CorrelationNS, least, leastCorrelation, MaxCorrelationNS, usualCorrelation)
 	}
 	return nil
 }

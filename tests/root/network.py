@@ -73,7 +73,7 @@ def keywords_of(kind: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     # The kernel may have no netem: bandwidth alone is carried out by HTB all the same.
     links = "emulator" if kind == "emulator" else "netem"
     monkeypatch.setattr("containernet_env.containernet.network.choose", lambda asked: links)
-    return {"switches": "auto" if kind == "emulator" else kind}
+    return {"links": links, "switches": "auto" if kind == "emulator" else kind}
 
 
 @contextmanager

@@ -6,14 +6,17 @@ import socket
 import statistics
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from containernet_env.hosts import netns
 
 _CHUNK = 256 * 1024
 
 
-def goodput_bps(sender_pid: int, receiver_pid: int, address: str, *, warmup_s: float = 0.4, windows: int = 3) -> float:
-    """The median over windows of 0.3 s of the bits of payload that arrive per second."""
+@contextmanager
+def flowing(sender_pid: int, receiver_pid: int, address: str) -> Iterator[socket.socket]:
+    """A flow that always has data to send; the socket at its end, from which nothing is read."""
     listener = netns.socket_in(receiver_pid)
     sender = netns.socket_in(sender_pid)
     stop = threading.Event()
@@ -43,12 +46,18 @@ def goodput_bps(sender_pid: int, receiver_pid: int, address: str, *, warmup_s: f
             thread = threading.Thread(target=send)
             thread.start()
             try:
-                _receive_for(receiver, warmup_s)
-                return statistics.median(_receive_for(receiver, 0.3) for _ in range(windows))
+                yield receiver
             finally:
                 stop.set()
                 receiver.shutdown(socket.SHUT_RDWR)
                 thread.join()
+
+
+def goodput_bps(sender_pid: int, receiver_pid: int, address: str, *, warmup_s: float = 0.4, windows: int = 3) -> float:
+    """The median over windows of 0.3 s of the bits of payload that arrive per second."""
+    with flowing(sender_pid, receiver_pid, address) as receiver:
+        _receive_for(receiver, warmup_s)
+        return statistics.median(_receive_for(receiver, 0.3) for _ in range(windows))
 
 
 def _receive_for(receiver: socket.socket, seconds: float) -> float:

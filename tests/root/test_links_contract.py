@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 import pytest
 
 from containernet_env.base.errors import RunError
 from containernet_env.fidelity.rtt import ProbeHost, measure
 from containernet_env.hosts import netns
-from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.link import DirectionSpec, LinkSpec, Uplink
 from containernet_env.model.topology import RttExpectation
 from containernet_env.network.kernel import tc
 from containernet_env.network.link import ShapedLink, check_held
 from tests.root.network import (
     ADDRESSES,
+    COARSE,
     INTERFACES,
     RTT_TOLERANCE,
     answers,
@@ -67,6 +69,40 @@ def test_a_default_for_the_queue_limit_is_held_and_stays(make: Maker) -> None:
         assert link.read_back().a_to_b.queue_frames == 2345
         link.change(link.ends[0], queue_frames=77)
         assert link.read_back().a_to_b.queue_frames == 77
+
+
+@pytest.mark.parametrize(
+    ("make", "delay_ns", "uplink"),
+    [
+        pytest.param(emulated, 20 * MS, "host", id="emulator", marks=needs_emulator),
+        pytest.param(emulated, 20 * MS, "network", id="emulator-network", marks=needs_emulator),
+        pytest.param(veth, 0, None, id="tc"),
+        pytest.param(veth, 20 * MS, None, id="netem", marks=NETEM.marks),
+    ],
+)
+def test_a_queue_is_as_deep_as_was_asked_for(make: Maker, delay_ns: int, uplink: Uplink | None) -> None:
+    """netem's queue had room for the smallest frames of its delay besides: 1454 ms could wait, by the emulator 242."""
+    sent, limit = 60, 20
+    with (
+        make(LinkSpec(DirectionSpec(delay_ns, MBIT, limit, uplink=uplink))) as (link, pids),
+        netns.socket_in(pids[1], socket.AF_INET, socket.SOCK_DGRAM) as there,
+        netns.socket_in(pids[0], socket.AF_INET, socket.SOCK_DGRAM) as here,
+    ):
+        assert answers(*pids, ADDRESSES[1])
+        there.bind((ADDRESSES[1], 0))
+        here.connect(there.getsockname())
+        for _ in range(sent):
+            here.send(bytes(1400))  # 12 ms each
+        there.settimeout(0.5)
+        received = 0
+        with suppress(TimeoutError):
+            while there.recv(2000):
+                received += 1
+        drops = link.statistics()["a_to_b"]["drops"]
+    # Besides those that wait: one that is sent, one of HTB's burst, and what leaves while the others come.
+    assert limit <= received <= limit + (10 if COARSE else 4), (received, drops)
+    # A frame of the kernel's own, such as a router solicitation, may be among them.
+    assert 0 <= drops.get("queue", drops.get("queue_or_loss")) - (sent - received) <= 2, (received, drops)
 
 
 @pytest.mark.parametrize("make", [EMULATOR, NETEM])

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.hosts import netns
 from containernet_env.hosts.namespace import ThrowawayNamespace
 from containernet_env.network.select import choose, kernel_has_netem
@@ -82,6 +82,9 @@ def test_sysctls_of_a_namespace_and_not_the_machines() -> None:
     assert netns.read_sysctl(os.getpid(), name) == before
 
 
-def test_the_choice_follows_the_kernel() -> None:
-    assert choose("emulator") == "emulator"
-    assert choose("auto") == ("netem" if kernel_has_netem() else "emulator")
+def test_netem_is_chosen_only_where_the_kernel_has_it() -> None:
+    if kernel_has_netem():
+        assert choose("netem") == "netem"
+    else:
+        with pytest.raises(MissingRequirementError, match="no netem"):
+            choose("netem")

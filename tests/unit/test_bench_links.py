@@ -89,6 +89,19 @@ def test_every_mode_fits_its_time_where_all_three_are_there() -> None:
     assert sum(point.needs_s for point in measure.points(list(KINDS), FULL)) <= FULL.limit_s
 
 
+def test_an_overhead_takes_its_share_of_a_link() -> None:
+    assert theory.tcp_goodput_bps(10**9, overhead_bytes=24) == pytest.approx(941.48e6, rel=1e-5)
+    (point,) = [point for point in measure.points(["emulator"], FULL) if point.overhead_bytes]
+    assert (point.spec().a_to_b.overhead_bytes, point.spec().b_to_a.overhead_bytes) == (24, 24)
+
+
+def test_echoes_beside_a_flow_are_measured_with_and_without_the_hosts_own_queue() -> None:
+    found = [point for point in measure.points(["emulator", "wirefilter"], FULL) if point.table == "beside"]
+    assert {point.rate_bps for point in found} == set(measure.BESIDE_RATES_BPS)
+    assert {point.spec().a_to_b.uplink for point in found} == {"host", "network"}
+    assert {point.kind for point in found} == {"emulator"}
+
+
 def test_a_queue_of_the_kernel_is_there_for_two_flows_only() -> None:
     plan = [point for point in measure.points(["emulator", "htb"], FULL) if point.kind == "htb"]
     assert [(point.protocol, point.delay_ns) for point in plan] == [("tcp both ways", 0)]
@@ -139,6 +152,16 @@ RESULTS = {
             "theory_bps": None,
             "runs": [{"goodput_bps": 3.5e9, "retransmissions": 0}],
         },
+        {
+            **accuracy_row("emulator"),
+            "table": "beside",
+            "rate_bps": 10_000_000,
+            "uplink": "host",
+            "mean_ns": 440_000,
+            "max_ns": 500_000,
+            "theory_bps": 9_564_000.0,
+            "goodput_bps": 9_468_360.0,
+        },
         {"table": "frames", "kind": "emulator", "offered_per_s": 300_000.4, "delivered_per_s": 250_000.0},
         {"table": "frames", "kind": "wirefilter", "offered_per_s": 300_000.4, "delivered_per_s": 100_000.0},
         {
@@ -164,6 +187,9 @@ def test_the_report_has_every_table_with_its_units() -> None:
         *("0.1 ms", "emulator", "0.400", "0.399", "0.431", "0.470", "1.5", "1/60"),
     ]
     assert cells(text, "| TCP | 100") == ["TCP", "100", "emulator", "95.640", "94.684", "-1.00", "3", "3"]
+    assert cells(text, "| 10     | host") == [
+        *("10", "host", "0.400", "0.431", "0.440", "0.470", "0.500", "1/60", "9.468", "-1.00"),
+    ]
     assert cells(text, "| TCP | unlimited")[3:6] == ["-", "3500.000", "-"]
     assert cells(text, "| emulator   | ")[1:] == ["300,000", "250,000"]
     assert cells(text, "| 1 every 50 us")[-1] == "45.7"

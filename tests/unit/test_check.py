@@ -74,6 +74,18 @@ def test_links_that_differ_in_their_directions_are_shown(tmp_path):
     assert any("45.235" in line for line in lines)
 
 
+def test_what_a_frame_takes_besides_and_where_it_waits_is_shown(tmp_path):
+    path = tmp_path / "config.json"
+    slow = {"ip": "10.0.0.9", "mem": "64m", "cpus": 1, "bandwidth": 10, "link_delay": "0ms"}
+    path.write_text(json.dumps({"nodes": [{**slow, "link": {"overhead": 24, "uplink": "network"}}]}))
+    lines = [" ".join(line.split()) for line in run(path).output.splitlines()]
+    assert "from to delay bandwidth queue overhead uplink" in lines
+    assert "etcd1 s1 0ms 10 Mbit/s 204 frames 24 bytes network" in lines
+    assert "s1 etcd1 0ms 10 Mbit/s 204 frames 24 bytes -" in lines
+    # A probe of 98 and 24 bytes at 10 Mbit/s, there and back.
+    assert any("0.195" in line for line in lines)
+
+
 def test_links_that_say_nothing_special_are_not_listed():
     assert "Links" not in run(ROOT / "configs" / "3node-3ms.json").output
 

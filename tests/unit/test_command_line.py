@@ -158,7 +158,11 @@ def test_iperf_says_what_one_flow_carried(
         (DirectionSpec(queue_frames=1000), "nothing is changed"),
         (DirectionSpec(3 * MS, 100 * MBIT, 2000), "delay 3ms, rate 100 Mbit/s, queue 2000 frames"),
         (DirectionSpec(0, MBIT // 2, None, 9000), "rate 0.5 Mbit/s, queue 9000 bytes"),
-        (DirectionSpec(3 * MS, jitter=Jitter("normal", 500_000)), "delay 3ms, jitter 500us (normal)"),
+        (DirectionSpec(3 * MS, jitter=Jitter("normal", 500_000)), "delay 3ms, jitter 500us (normal, correlation 5ms)"),
+        (
+            DirectionSpec(0, MBIT, 7, overhead_bytes=24, uplink="network"),
+            "rate 1 Mbit/s, overhead 24 bytes, queue 7 frames, frames wait behind the host",
+        ),
         (
             DirectionSpec(3 * MS, jitter=Jitter("uniform", MS, reorder=True), loss=IndependentLoss(0.015)),
             "delay 3ms, jitter 1ms (uniform, frames overtake), loss 1.5%",

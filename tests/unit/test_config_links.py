@@ -15,7 +15,7 @@ from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one
+from containernet_env.results.link_text import bandwidth_mbps, delay_ms, each_or_one, impairments
 
 MS, MBIT = 10**6, 10**6
 HOST = {"ip": "10.0.0.1", "mem": "64m", "cpus": 1}
@@ -89,14 +89,19 @@ def test_columns_of_a_row_show_both_directions_where_they_differ(tmp_path):
     assert shown(config) == ("1.5/2", "10/unlimited")
     config = load(tmp_path, OWN)
     assert shown(config) == ("3", "100")
+    config = load(tmp_path, {**OWN, "link": {"overhead": 24, "uplink": "network"}})
+    assert shown(config) == ("3", "100 overhead 24 uplink network/100 overhead 24")
+    assert impairments(config.nodes[0].link) == "3 ms 100 Mbit/s overhead 24 uplink network/ overhead 24"
 
 
 def test_the_plan_holds_every_value(tmp_path):
     link = {
         "delay": "3ms",
-        "jitter": {"distribution": "normal", "value": "500us"},
+        "jitter": {"distribution": "normal", "value": "500us", "correlation": "8ms"},
         "loss": 0.01,
         "queue": "1k",
+        "overhead": 24,
+        "uplink": "network",
         "seed": 5,
     }
     plan = plan_values(build_plan(load(tmp_path, {"bandwidth": 1, "link": link}), None, PlanOptions(machine_cores=2)))
@@ -106,10 +111,14 @@ def test_the_plan_holds_every_value(tmp_path):
         "queue_frames": None,
         "queue_bytes": 1024,
         "default_queue_frames": None,
-        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False},
+        "overhead_bytes": 24,
+        "uplink": "network",
+        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False, "correlation_ns": 8 * MS},
         "loss": {"ratio": 0.01, "model": "independent"},
         "seed": 5,
     }
+    # What the switch sends waits in the network in any case.
+    assert plan["links"][0]["b_to_a"]["uplink"] is None
 
 
 @pytest.mark.parametrize(
@@ -147,8 +156,29 @@ def test_the_plan_holds_every_value(tmp_path):
             [("$.nodes[0].link.to_switch.jitter.value", "would make the delay negative at times")],
         ),
         (
-            {**OWN, "bandwidth": "unlimited", "link": {"queue": 5}},
-            [("$.nodes[0].link.queue", "limits nothing")],
+            {**OWN, "bandwidth": "unlimited", "link": {"queue": 5, "overhead": 24, "uplink": "network"}},
+            [
+                ("$.nodes[0].link.queue", "limits nothing"),
+                ("$.nodes[0].link.overhead", "takes no time"),
+                ("$.nodes[0].link.uplink", "says nothing"),
+            ],
+        ),
+        (
+            {**OWN, "link": {"from_switch": {"uplink": "host"}}},
+            [("$.nodes[0].link.from_switch.uplink", "says nothing here")],
+        ),
+        (
+            {**OWN, "link": {"jitter": {"distribution": "uniform", "value": "1ms", "correlation": "7.9ms"}}},
+            [("$.nodes[0].link.jitter.correlation", "is too short to keep order")],
+        ),
+        (
+            {
+                **OWN,
+                "link": {
+                    "jitter": {"distribution": "uniform", "value": "1ms", "correlation": "9ms", "reorder": True}
+                },
+            },
+            [("$.nodes[0].link.jitter.correlation", "goes with jitter that keeps order")],
         ),
         ({**OWN, "link": {"loss": {"good_to_bad_ratio": 2}}},
          [
@@ -174,6 +204,9 @@ def test_problems_are_told_with_their_place(tmp_path, host, expected):
         ("queue", "5", "is not a queue limit, a number without quotes: write 5"),
         ("queue", "0b", "is out of range"),
         ("queue", 1.5, "is not a queue limit"),
+        ("overhead", 1001, "is out of range"),
+        ("overhead", "24b", "is not a whole number"),
+        ("uplink", "switch", "is not one of the choices"),
         ("seed", -1, "is negative"),
         ("seed", 2**53, "is out of range"),
         ("seed", None, "is not a whole number"),

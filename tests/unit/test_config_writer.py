@@ -93,9 +93,16 @@ RICH_TOPOLOGY = {
                         "bad_loss_ratio": 0.9,
                     },
                     "queue": "64k",
+                    "overhead": 24,
+                    "uplink": "network",
                     "seed": 7,
                 },
-                "from_switch": {"delay": "1ms", "bandwidth": 5, "loss": 0.01},
+                "from_switch": {
+                    "delay": "1ms",
+                    "bandwidth": 5,
+                    "loss": 0.01,
+                    "jitter": {"distribution": "uniform", "value": "100us", "correlation": "2ms"},
+                },
             },
         }
     ],

@@ -15,7 +15,7 @@ import pytest
 
 from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.config import load_config
-from containernet_env.containernet import select
+from containernet_env.containernet import builtin, select
 from containernet_env.containernet.original.links import keywords
 from containernet_env.model import containernet_rules as original_rules
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
@@ -57,6 +57,9 @@ def test_what_a_run_will_be_made_by_is_known_before_it(monkeypatch: pytest.Monke
         (DirectionSpec(loss=IndependentLoss(0.123456789)), "five digits|5 digits"),
         (DirectionSpec(rate_bps=MBIT, loss=IndependentLoss(0.1)), "loss with a bandwidth"),
         (DirectionSpec(rate_bps=MBIT, queue_bytes=9000), "limit in bytes"),
+        (DirectionSpec(MS, MBIT, queue_frames=9), "queue limit with a delay"),
+        (DirectionSpec(rate_bps=MBIT, overhead_bytes=24), "overhead"),
+        (DirectionSpec(MS, MBIT, uplink="host"), "takes the frames from their host"),
         (DirectionSpec(queue_frames=9), "without a bandwidth"),
         (DirectionSpec(seed=1), "seed"),
     ],
@@ -118,6 +121,14 @@ def test_without_the_original_the_guide_is_named_and_is_there(monkeypatch: pytes
         select.create(plan_of())
     page, _, section = select.GUIDE.partition("#")
     assert section in anchors((PROJECT / page).read_text("utf-8"))
+
+
+def test_the_projects_network_has_what_the_plan_says_of_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(builtin, "BuiltinNetwork", lambda **keywords: asked.update(keywords))
+    plan = build_plan(load_config(PROJECT / "configs" / "3node-3ms.json"), None, PlanOptions(2, seed=4711))
+    select.create(plan)
+    assert (asked["links"], asked["switches"], asked["seed"]) == ("auto", "auto", 4711)
 
 
 def test_a_kernel_without_netem_is_told_before_anything_that_could_be_installed(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.errors import UsageError
 from containernet_env.model.scenario import Dataset, Scenario
 from containernet_env.plan.identity import config_hash, scenario_hash
 from containernet_env.results.columns import BY_NAME
@@ -38,6 +39,9 @@ def hash_of(folder: Path, config: dict[str, Any], **options: Any) -> str:
         {"link": LINK | {"loss": 0.01}},
         {"link": LINK | {"loss": 0.01, "seed": 1}},
         {"link": LINK | {"jitter": {"distribution": "uniform", "value": "1ms"}}},
+        {"link": LINK | {"jitter": {"distribution": "uniform", "value": "1ms", "correlation": "20ms"}}},
+        {"link": LINK | {"overhead": 24}},
+        {"link": LINK | {"uplink": "network"}},
     ],
     ids=str,
 )
@@ -63,7 +67,7 @@ def test_another_client_or_store_is_another_experiment(tmp_path: Path, change: d
     assert hash_of(tmp_path, BASE | change) != hash_of(tmp_path, BASE)
 
 
-@pytest.mark.parametrize("options", [{"congestion_control": "bbr"}, {"switches": "bridge"}], ids=str)
+@pytest.mark.parametrize("options", [{"congestion_control": "bbr"}, {"links": "netem", "switches": "bridge"}], ids=str)
 def test_another_means_is_another_experiment(tmp_path: Path, options: dict[str, Any]) -> None:
     config = {"nodes": [{"ip": "10.0.0.1", "mem": "512m", "cpus": 1, "link": LINK}]}
     assert hash_of(tmp_path, config, **options) != hash_of(tmp_path, config)
@@ -73,6 +77,18 @@ def test_what_carries_the_links_is_told_by_its_own_column(tmp_path: Path) -> Non
     """Where `auto` is asked for the machine decides, so no hash of a plan can know it; `Links` does, in every row."""
     assert hash_of(tmp_path, BASE, links="netem") == hash_of(tmp_path, BASE)
     assert BY_NAME["Links"].role == "configured"
+
+
+def test_a_seed_that_was_drawn_is_no_other_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(BASE))
+    one, other, again = (prepare(path, QUICK, seed=seed) for seed in (None, None, 7))
+    assert one.options.seed != other.options.seed
+    assert again.options.seed == 7
+    assert config_hash(one) == config_hash(other) == config_hash(again)
+    assert BY_NAME["LinkSeed"].role == "run"
+    with pytest.raises(UsageError, match="seed=-1; allowed: 0 to"):
+        prepare(path, QUICK, seed=-1)
 
 
 def test_the_data_set_counts_where_it_is_read() -> None:

@@ -219,23 +219,30 @@ def test_closing_is_no_loss(emulator: Emulator) -> None:
 def test_directions_cross_the_protocol_unchanged() -> None:
     normal = Jitter("normal", 500_000)
     for direction in (
-        DirectionSpec(),
-        DirectionSpec(3_000_000, 10**9, 77),
+        DirectionSpec(seed=0),
+        DirectionSpec(3_000_000, 10**9, 77, seed=1, overhead_bytes=24),
         DirectionSpec(3_000_000, None, None, 150_000, normal, GilbertElliottLoss(0.01, 0.25), 7),
-        DirectionSpec(3_000_000, jitter=Jitter("uniform", 10**6, reorder=True), loss=IndependentLoss(0.001)),
+        DirectionSpec(3_000_000, jitter=Jitter("uniform", 10**6, reorder=True), loss=IndependentLoss(0.001), seed=2),
     ):
         sent = json.loads(json.dumps(direction_to_json(direction)))
         assert direction_from_json({**sent, "frames": 12, "drops": {}}) == direction
 
 
 def test_what_is_sent_has_the_protocols_own_names() -> None:
-    spec = DirectionSpec(3_000_000, jitter=Jitter("normal", 500_000), loss=GilbertElliottLoss(0.01, 0.25), seed=7)
+    spec = DirectionSpec(
+        3_000_000,
+        jitter=Jitter("normal", 500_000, correlation_ns=9_000_000),
+        loss=GilbertElliottLoss(0.01, 0.25),
+        seed=7,
+        overhead_bytes=24,
+    )
     assert direction_to_json(spec) == {
         "delay_ns": 3_000_000,
         "rate_bps": None,
         "queue_frames": None,
         "queue_bytes": None,
-        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False},
+        "overhead_bytes": 24,
+        "jitter": {"distribution": "normal", "ns": 500_000, "reorder": False, "correlation_ns": 9_000_000},
         "loss": {
             "model": "gilbert_elliott",
             "good_to_bad_ratio": 0.01,
@@ -261,7 +268,10 @@ def test_a_change_names_the_seed_only_where_it_changes() -> None:
     held = DirectionSpec(3_000_000, seed=7)
     assert "seed" not in changed_fields(held, DirectionSpec(5_000_000, seed=7))
     assert "seed" not in changed_fields(DirectionSpec(), DirectionSpec(5_000_000))
-    assert changed_fields(held, DirectionSpec())["seed"] is None
+    # That of the network takes the place of one that is left out.
+    assert changed_fields(held, DirectionSpec(), 5)["seed"] == 5
+    assert direction_to_json(DirectionSpec(), 5)["seed"] == 5
+    assert direction_to_json(held, 5)["seed"] == 7
     assert changed_fields(held, held, restart=True)["seed"] == 7
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from containernet_env.base.errors import RunError
+from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.network import factory as factory_module
-from containernet_env.network.factory import LinkFactory
+from containernet_env.network.factory import LinkFactory, Place
 
 
 class FakeEmulator:
@@ -62,3 +64,24 @@ def test_after_three_starts_the_failure_stands_in_the_hello(monkeypatch: pytest.
     factory.make_switch("s2")
     assert life == ["start", "stop", "start", "stop", "start", "add_switch", "add_switch"]
     assert factory.emulator.hello["self_test"] == {"passed": False, "reason": "too late"}
+
+
+def test_links_without_a_seed_of_their_own_have_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Recorder(FakeEmulator):
+        pid = None
+
+        def ask(self, op: str, **fields: Any) -> Any:
+            asked.append(fields)
+            raise RunError("far enough")
+
+    monkeypatch.setattr(FakeEmulator, "results", [True], raising=False)
+    monkeypatch.setattr(FakeEmulator, "life", [], raising=False)
+    monkeypatch.setattr(factory_module, "LinkEmulator", Recorder)
+    factory = LinkFactory("emulator", "abc123", None, lambda kind, text: None, 4711)
+    one, two = factory.make_switch("s1"), factory.make_switch("s2")
+    spec = LinkSpec(DirectionSpec(), DirectionSpec(seed=5))
+    with pytest.raises(RunError, match="far enough"):
+        factory.make_link(Place("s1", one), Place("s2", two), spec)
+    assert (asked[0]["a_to_b"]["seed"], asked[0]["b_to_a"]["seed"]) == (4711, 5)

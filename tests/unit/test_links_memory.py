@@ -31,9 +31,9 @@ def test_the_emulators_own_numbers() -> None:
 def test_the_default_queue_is_the_emulators() -> None:
     # Both from examples in its README, which its own tests keep true.
     text = (GO / "README.md").read_text()
-    assert '"delay_ns":50000000,"rate_bps":1000000000,"queue_frames":16513' in text
+    assert '"delay_ns":50000000,"rate_bps":1000000000,"overhead_bytes":0,"queue_frames":16513' in text
     assert default_frames(4 * 50 * MS, 10**9) == 16513
-    assert '"delay_ns":3000000,"rate_bps":1000000000,"queue_frames":2000' in text
+    assert '"delay_ns":3000000,"rate_bps":1000000000,"overhead_bytes":0,"queue_frames":2000' in text
     assert default_frames(4 * 3 * MS, 10**9) == 2000
 
 

@@ -27,15 +27,15 @@ def words(**values: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("values", "options"),
     [
-        ({"delay_ns": 3 * MS, "jitter": UNIFORM}, "limit 1001000 delay 3000.000us 500.000us"),
+        ({"delay_ns": 3 * MS, "jitter": UNIFORM}, "limit 1000000 delay 3000.000us 500.000us"),
         (
             {"delay_ns": 3 * MS, "jitter": Jitter("normal", 500_000, reorder=True)},
-            "limit 1001000 delay 3000.000us 500.000us distribution normal",
+            "limit 1000000 delay 3000.000us 500.000us distribution normal",
         ),
-        ({"loss": IndependentLoss(0.015)}, "limit 1000 loss random 1.5%"),
+        ({"loss": IndependentLoss(0.015)}, "limit 1000000 loss random 1.5%"),
         (
             {"delay_ns": MS, "loss": GilbertElliottLoss(0.01, 0.25, 0.001, 0.9)},
-            "limit 1001000 delay 1000.000us loss gemodel 1% 25% 90% 0.1%",
+            "limit 1000000 delay 1000.000us loss gemodel 1% 25% 90% 0.1%",
         ),
     ],
 )
@@ -62,8 +62,8 @@ def test_no_loss_at_all_needs_no_netem() -> None:
         ({"delay_ns": MS, "rate_bps": 10**6, "jitter": UNIFORM}, "jitter with a bandwidth"),
         ({"rate_bps": 10**6, "loss": IndependentLoss(0.1)}, "loss with a bandwidth"),
         ({"seed": 1}, "seed"),
-        ({"delay_ns": MS, "rate_bps": 10**6, "queue_bytes": 5000}, "queue limit with a delay"),
-        ({"delay_ns": MS, "rate_bps": 10**6, "queue_frames": 5}, "queue limit with a delay"),
+        ({"delay_ns": MS, "rate_bps": 10**6, "uplink": "host"}, "takes the frames from their host"),
+        ({"rate_bps": 10**6, "uplink": "network"}, "HTB holds the frames"),
         ({"delay_ns": MS, "queue_frames": 5}, "nothing ever waits"),
         ({"rate_bps": 10**6, "queue_bytes": 5000, "queue_frames": 5}, "both frames and bytes"),
         ({"queue_bytes": 5000}, "nothing ever waits"),
@@ -79,23 +79,23 @@ def shown(options: str) -> list[Any]:
 
 
 def test_what_tc_prints_is_read_back() -> None:
-    delay = '"limit":1001000,"delay":{"delay":0.003,"jitter":0.0005,"correlation":0}'
+    delay = '"limit":1000000,"delay":{"delay":0.003,"jitter":0.0005,"correlation":0}'
     held = tc.direction_from_tc(shown(delay), "", asked=DirectionSpec(3 * MS, jitter=UNIFORM))
-    assert held == DirectionSpec(3 * MS, queue_frames=1000, jitter=UNIFORM)
-    held = tc.direction_from_tc(shown('"limit":1000,"loss-random":{"loss":0.0150001,"correlation":0}'), "")
+    assert held == DirectionSpec(3 * MS, jitter=UNIFORM)
+    held = tc.direction_from_tc(shown('"limit":1000000,"loss-random":{"loss":0.0150001,"correlation":0}'), "")
     asked = DirectionSpec(loss=IndependentLoss(0.015))
     check_held("x", LinkSpec(asked, DirectionSpec()), LinkSpec(held, DirectionSpec()))
-    held = tc.direction_from_tc(shown('"limit":1000,"loss-gemodel":{"p":0.01,"r":0.25,"1-h":0.9,"1-k":0.001}'), "")
+    held = tc.direction_from_tc(shown('"limit":1000000,"loss-gemodel":{"p":0.01,"r":0.25,"1-h":0.9,"1-k":0.001}'), "")
     assert held.loss == GilbertElliottLoss(0.01, 0.25, 0.001, 0.9)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        '"limit":1,"loss-random":{"loss":0.01,"correlation":0.5}',
-        '"limit":1,"reorder":{"reorder":0.25,"correlation":0}',
-        '"limit":1,"delay":{"delay":0.003,"jitter":0.001,"correlation":0.25}',
-        '"limit":1,"delay":{"delay":0.003,"jitter":0.001,"correlation":0}',
+        '"limit":1000000,"loss-random":{"loss":0.01,"correlation":0.5}',
+        '"limit":1000000,"reorder":{"reorder":0.25,"correlation":0}',
+        '"limit":1000000,"delay":{"delay":0.003,"jitter":0.001,"correlation":0.25}',
+        '"limit":1000000,"delay":{"delay":0.003,"jitter":0.001,"correlation":0}',
     ],
 )
 def test_what_nobody_asked_for_is_an_error(options: str) -> None:
@@ -111,17 +111,24 @@ def changes(old: DirectionSpec, new: DirectionSpec) -> list[str] | None:
 def test_a_change_of_a_value_leaves_the_qdiscs_and_their_frames() -> None:
     old = DirectionSpec(3 * MS, 10**9)
     assert changes(old, DirectionSpec(5 * MS, 10**9)) == [
-        "qdisc change dev x0 parent 1:1 handle 10: netem limit 12417 delay 5000.000us"
+        "qdisc change dev x0 parent 1:1 handle 10: netem limit 1000000 delay 5000.000us"
     ]
-    (rate, _) = changes(old, DirectionSpec(3 * MS, 10**8)) or []
+    (rate,) = changes(old, DirectionSpec(3 * MS, 10**8)) or []
     assert rate.startswith("class change dev x0 parent 1: classid 1:1 htb rate 100000000bit")
     assert changes(old, old) == []
+    assert changes(old, DirectionSpec(3 * MS, 10**9, 50)) == [
+        "qdisc change dev x0 parent 10:1 handle 21: pfifo limit 50"
+    ]
+    assert changes(old, DirectionSpec(3 * MS, 10**9, None, 5000)) == [
+        "qdisc replace dev x0 parent 10:1 handle 31: bfifo limit 5000"
+    ]
 
 
 def test_a_delay_that_comes_or_goes_leaves_the_bandwidth_in_place() -> None:
     without, with_delay = DirectionSpec(0, 10**6), DirectionSpec(MS, 10**6)
     assert changes(without, with_delay) == [
-        "qdisc replace dev x0 parent 1:1 handle 10: netem limit 203 delay 1000.000us"
+        "qdisc replace dev x0 parent 1:1 handle 10: netem limit 1000000 delay 1000.000us",
+        "qdisc add dev x0 parent 10:1 handle 21: pfifo limit 200",
     ]
     assert changes(with_delay, without) == ["qdisc replace dev x0 parent 1:1 handle 20: pfifo limit 200"]
 

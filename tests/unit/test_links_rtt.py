@@ -112,9 +112,9 @@ def test_jitter_widens_what_is_allowed_and_no_more_than_it_can_do() -> None:
     (late,) = probed(15_210_000, 0, hop).problems()
     assert "allowed 3.200 ms" in late
     assert probed(8_790_000, 0, hop).problems() != []
-    # With the order kept, a probe may wait for others too.
-    (early,) = probed(8_790_000, 0, DirectionSpec(3_000_000, jitter=Jitter("uniform", 1_000_000))).problems()
-    assert "allowed 3.200 ms early, 4.533 ms late" in early
+    # With the order kept, delays 10 ms apart correlate by 1/pi, so a probe is worth less than an independent one.
+    (early,) = probed(8_230_000, 0, DirectionSpec(3_000_000, jitter=Jitter("uniform", 1_000_000))).problems()
+    assert "allowed 3.759 ms" in early
 
 
 def test_losses_that_were_asked_for_are_no_problem_and_others_are() -> None:

@@ -28,6 +28,8 @@ MS = 10**6
         ({"queue_frames": 10**6 + 1}, "queue_frames must be 1 to"),
         ({"queue_bytes": 10**10 + 1}, "queue_bytes must be 1 to"),
         ({"seed": 2**53}, "seed must be 0 to"),
+        ({"overhead_bytes": 1001}, "overhead_bytes must be 0 to 1000"),
+        ({"uplink": "switch"}, "uplink must be host or network"),
         ({"delay_ns": MS, "jitter": Jitter("uniform", MS + 1)}, "negative; allowed: at most the delay, 1000000 ns"),
         ({"delay_ns": MS, "jitter": Jitter("normal", MS // 4 + 1)}, "allowed: at most 1/4 of the delay, 250000 ns"),
     ],
@@ -49,7 +51,11 @@ def test_the_ends_of_the_ranges_are_allowed() -> None:
 
 
 def test_chance_that_is_none() -> None:
-    for wrong in ({"distribution": "pareto", "ns": 5}, {"distribution": "normal", "ns": 0}):
+    for wrong in (
+        {"distribution": "pareto", "ns": 5},
+        {"distribution": "normal", "ns": 0},
+        {"distribution": "normal", "ns": 10, "correlation_ns": 79},
+    ):
         with pytest.raises(ValueError, match="must be"):
             Jitter(**wrong)  # type: ignore[arg-type]
     for ratio in (-0.1, 1.1, float("nan")):
@@ -68,17 +74,19 @@ def test_the_share_that_is_lost_in_the_long_run() -> None:
 
 
 def test_every_value_that_is_not_held_is_an_error() -> None:
-    asked = LinkSpec(
-        DirectionSpec(MS, None, None, 5000, Jitter("uniform", 1000), IndependentLoss(0.1), 7), DirectionSpec()
-    )
-    held = DirectionSpec(MS, None, None, 5000, Jitter("uniform", 1000), IndependentLoss(0.1), 7)
+    jitter = Jitter("uniform", 1000, correlation_ns=9000)
+    held = DirectionSpec(MS, 10**6, None, 5000, jitter, IndependentLoss(0.1), 7, overhead_bytes=24, uplink="network")
+    asked = LinkSpec(held, DirectionSpec())
     check_held("x", asked, LinkSpec(held, DirectionSpec(0, None, 1000, None, None, None, 5)))
     for values in (
         {"queue_bytes": 5001},
         {"seed": 8},
+        {"overhead_bytes": 0},
+        {"uplink": "host"},
         {"jitter": None},
         {"jitter": Jitter("uniform", 1001)},
         {"jitter": Jitter("uniform", 1000, reorder=True)},
+        {"jitter": Jitter("uniform", 1000, correlation_ns=20_000)},
         {"loss": None},
         {"loss": IndependentLoss(0.11)},
         {"loss": GilbertElliottLoss(0.1, 0.1)},

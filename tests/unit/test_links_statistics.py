@@ -31,6 +31,7 @@ def test_the_emulators_statistics() -> None:
         "unmatched",
         "queue_high_water_frames",
         "queue_high_water_bytes",
+        "wire_delay",
         "lateness",
     }
     assert set(direction["drops"]) >= {"queue", "loss", "buffers", "partition", "cut", "down"}

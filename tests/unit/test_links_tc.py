@@ -10,12 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.model.link import DirectionSpec, LinkSpec
-from containernet_env.model.queues import queue_frames
 from containernet_env.network.kernel import tc
 from containernet_env.network.link import check_held
 from tests.recorded import specs
@@ -28,14 +25,15 @@ HTB_QDISC = (
 HTB_CLASS = "class htb 1:1 root leaf 10: prio 0 rate 2500Mbit ceil 2500Mbit burst 78116b cburst 78116b \n"
 NOQUEUE = '[{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}]'
 NETEM_ALONE = (
-    '[{"kind":"netem","handle":"10:","root":true,"refcnt":2,"options":{"limit":1001000,'
+    '[{"kind":"netem","handle":"10:","root":true,"refcnt":2,"options":{"limit":1000000,'
     '"delay":{"delay":0.003,"jitter":0,"correlation":0},"ecn":false,"gap":0}}]'
 )
 HTB_AND_NETEM = (
     '[{"kind":"htb","handle":"1:","root":true,"refcnt":2,"options":{"r2q":10,"default":"0x1",'
     '"direct_packets_stat":0,"direct_qlen":1000}},'
-    '{"kind":"netem","handle":"10:","parent":"1:1","options":{"limit":409,'
-    '"delay":{"delay":0.1,"jitter":0,"correlation":0},"ecn":false,"gap":0}}]'
+    '{"kind":"netem","handle":"10:","parent":"1:1","options":{"limit":1000000,'
+    '"delay":{"delay":0.1,"jitter":0,"correlation":0},"ecn":false,"gap":0}},'
+    '{"kind":"pfifo","handle":"21:","parent":"10:1","options":{"limit":200}}]'
 )
 
 
@@ -61,37 +59,35 @@ def test_bandwidth_alone() -> None:
 
 def test_delay_alone() -> None:
     (command,) = tc.tc_commands("x0", DirectionSpec(delay_ns=3_000_000))
-    assert " ".join(command) == "qdisc add dev x0 root handle 10: netem limit 1001000 delay 3000.000us"
-    assert parse(NETEM_ALONE) == DirectionSpec(3_000_000, None, 1000)
+    assert " ".join(command) == "qdisc add dev x0 root handle 10: netem limit 1000000 delay 3000.000us"
+    assert parse(NETEM_ALONE) == DirectionSpec(3_000_000)
 
 
 def test_delay_and_bandwidth() -> None:
     asked = DirectionSpec(delay_ns=100_000_000, rate_bps=1_000_000)
     commands = [" ".join(command) for command in tc.tc_commands("x0", asked)]
-    assert commands[-1] == "qdisc add dev x0 parent 1:1 handle 10: netem limit 409 delay 100000.000us"
+    assert commands[-2:] == [
+        "qdisc add dev x0 parent 1:1 handle 10: netem limit 1000000 delay 100000.000us",
+        "qdisc add dev x0 parent 10:1 handle 21: pfifo limit 200",
+    ]
     text = "class htb 1:1 root leaf 10: prio 0 rate 1Mbit ceil 1Mbit burst 1600b cburst 1600b \n"
     assert parse(HTB_AND_NETEM, text) == replace(asked, queue_frames=200)
 
 
-@settings(deadline=None)
-@given(
-    delay_ns=st.integers(0, 10**10),
-    rate_bps=st.none() | st.integers(1000, 10**11),
-    default=st.none() | st.integers(1, 10**6),
-)
-def test_the_limit_that_is_set_is_the_default_and_room_for_what_the_delay_holds(
-    delay_ns: int, rate_bps: int | None, default: int | None
-) -> None:
-    asked = DirectionSpec(delay_ns, rate_bps, default_queue_frames=default)
-    room = tc.delay_room_frames(asked)
-    assert 0 <= room <= 10**6
-    if delay_ns and rate_bps:
-        # All that the rate can bring during the delay fits, unless that is absurd.
-        assert room == 10**6 or room * 8 * tc.MIN_FRAME_BYTES >= delay_ns * rate_bps // 10**9
-    if (delay_ns or rate_bps) and not 0 < delay_ns < 2000:
-        command = tc.tc_commands("x0", asked)[-1]
-        assert int(command[command.index("limit") + 1]) - room == queue_frames(asked)
-        assert default is None or queue_frames(asked) == default
+def test_a_queue_is_as_deep_with_a_delay_as_without() -> None:
+    """netem once held both waits: 1454 ms of queue, where the emulator had 242."""
+    for asked in (DirectionSpec(0, 10**8), DirectionSpec(0, 10**8, 77), DirectionSpec(0, 10**8, None, 30_000)):
+        alone, delayed = (tc.tc_commands("x0", replace(asked, delay_ns=ns))[-1] for ns in (0, 50_000_000))
+        assert alone[-3:] == delayed[-3:]
+        assert delayed[delayed.index("parent") + 1] == "10:1"
+    assert alone[-3:] == ["bfifo", "limit", "30000"]
+
+
+def test_a_frame_has_the_overhead_that_was_asked() -> None:
+    asked = DirectionSpec(0, 10**9, overhead_bytes=24)
+    assert tc.tc_commands("x0", asked)[1][-2:] == ["overhead", "24"]
+    shown = HTB_CLASS.replace("2500Mbit ceil 2500Mbit", "1Gbit overhead 24 ceil 1Gbit")
+    assert parse(HTB_QDISC, shown) == replace(asked, queue_frames=2000)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +132,8 @@ def test_what_a_kernel_with_netem_holds_is_what_was_asked(name: str) -> None:
 
 
 def test_a_netem_of_somebody_elses_is_an_error() -> None:
-    # No delay, and the queue of one that holds a million frames.
-    with pytest.raises(RunError, match="a queue of 1001000 frames"):
-        parse(NETEM_ALONE.replace("0.003", "0"))
+    with pytest.raises(RunError, match="a limit of 1000 frames"):
+        parse(NETEM_ALONE.replace("1000000", "1000"))
 
 
 def test_a_queue_limit_without_a_bandwidth_is_refused() -> None:

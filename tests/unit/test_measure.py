@@ -61,6 +61,21 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_testbed_up(
     assert made[0].downs == 1
 
 
+@pytest.mark.usefixtures("made")
+def test_the_seed_that_was_drawn_is_in_every_row_and_in_the_manifest(tmp_path: Path) -> None:
+    """Every run drew the same losses, and none said from what."""
+    for out in (tmp_path / "one.csv", tmp_path / "other.csv"):
+        run(out)
+    run(tmp_path / "again.csv", seed=77)
+    seeds = {out.stem: {row["LinkSeed"] for row in rows(out)} for out in tmp_path.glob("*.csv")}
+    assert seeds["again"] == {"77"}
+    assert len(seeds["one"]) == 1
+    assert seeds["one"] != seeds["other"]
+    for out in tmp_path.glob("*.csv"):
+        (manifest,) = out.with_suffix(".runs").glob("*/manifest.json")
+        assert {str(json.loads(manifest.read_text())["plan"]["seed"])} == seeds[out.stem]
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), SystemExit(1), ValueError("closed")])
 def test_a_progress_that_raises_ends_nothing_and_repeats_nothing(
     made: list[FakeTestbed], tmp_path: Path, error: BaseException

@@ -231,13 +231,11 @@ CORE = KeptCore(1, (0, 2, 3))
 def test_hosts_are_kept_off_the_core_and_the_emulator_carries_the_links() -> None:
     plan = plan_with(links_core=CORE)
     assert {host.cpuset for host in plan.hosts} == {(0, 2, 3)}
-    assert (plan.links_by, plan.links_by_reason) == ("emulator", "links_cpu keeps a core for it")
-    assert plan_with(links_core=CORE, links="emulator").links_by_reason is None
     assert {host.cpuset for host in plan_with().hosts} == {()}
     assert plan.notes[0] == "core 1 is kept for the link emulator; members, client and driver use 0, 2, 3"
 
 
-@pytest.mark.parametrize("choice", [{"links": "netem"}, {"switches": "bridge"}, {"engine": "containernet"}])
+@pytest.mark.parametrize("choice", [{"links": "netem"}, {"engine": "containernet"}])
 def test_a_core_for_an_emulator_that_carries_no_links_is_refused(choice: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="links_cpu keeps a core for the link emulator"):
         plan_with(links_core=CORE, **choice)

@@ -240,19 +240,10 @@ def with_loss(config):
     return replace(config, nodes=(*config.nodes[:-1], replace(config.nodes[-1], link=lossy)))
 
 
-def test_links_that_netem_cannot_carry_out_go_to_the_emulator():
-    plan = plan_of(with_loss(config_of()))
-    assert plan.links_by == "emulator"
-    assert "loss with a bandwidth" in plan.links_by_reason
-    assert "etcd3" in plan.links_by_reason
-    assert plan_of(config_of()).links_by == "auto"
-    assert plan_of(with_loss(config_of()), replace(OPTIONS, links="emulator")).links_by_reason is None
-
-
-@pytest.mark.parametrize("asked", [{"links": "netem"}, {"switches": "ovs"}])
-def test_links_that_netem_cannot_carry_out_are_refused_where_it_was_asked_for(asked):
+def test_links_that_netem_cannot_carry_out_are_refused_where_it_was_asked_for():
+    plan_of(with_loss(config_of()))
     with pytest.raises(UsageError, match=r"3node-3ms.json: .*loss with a bandwidth: .*\(link etcd3-s1\): got"):
-        plan_of(with_loss(config_of()), replace(OPTIONS, **asked))
+        plan_of(with_loss(config_of()), replace(OPTIONS, links="netem"))
 
 
 def test_a_new_cluster_for_each_repetition_is_counted():

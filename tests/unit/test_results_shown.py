@@ -171,6 +171,16 @@ def directory(results: Path) -> RunDirectory:
     return made
 
 
+def test_the_seed_of_the_links_is_shown(tmp_path: Path) -> None:
+    made = directory(tmp_path / "out.csv")
+    links = manifest().links
+    assert links is not None and links.links == "emulator" and links.network == "builtin"
+    made.write_manifest(manifest())
+    assert "links by emulator (seed 0), hosts by builtin" in shown("show", str(made.path))
+    made.write_manifest(manifest().model_copy(update={"links": links.model_copy(update={"links": "netem"})}))
+    assert "links by netem, hosts by builtin" in shown("show", str(made.path))
+
+
 def test_text_in_brackets_is_shown_as_it_is_by_show(tmp_path: Path) -> None:
     """To rich it would be markup, and a MarkupError."""
     made = directory(tmp_path / "out.csv")

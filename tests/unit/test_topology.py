@@ -37,6 +37,14 @@ def test_serialization_is_rounded_up_and_free_without_a_rate():
     assert DirectionSpec().serialization_ns(1500) == 0
 
 
+def test_an_overhead_counts_in_round_trips_and_default_queues():
+    links = [LinkSpec(direction, direction) for direction in [DirectionSpec(0, 12_304_000, overhead_bytes=24)] * 2]
+    # 122 bytes take 79,324 ns; a full frame of 1538 bytes 1 ms, of which 250 ms hold 250.
+    assert star(links).expected_rtt_ns("h0", "h1") == 4 * 79_324
+    assert queues(links) == [(250, 250)] * 2
+    assert queues([LinkSpec.symmetric(0, 12_304_000)] * 2) == [(254, 254)] * 2
+
+
 @settings(deadline=None)
 @given(st.lists(SPECS, min_size=2, max_size=8))
 def test_rtt_is_the_same_from_both_ends(specs):

@@ -17,7 +17,20 @@ from containernet_env.model.containernet_rules import needs_netem, refusal
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.queues import queue_frames
 from containernet_env.network.interface import Interface, parse_address
-from containernet_env.network.kernel.tc import VethLink, clear_direction, delay_room_frames
+from containernet_env.network.kernel.tc import NETEM_LIMIT_FRAMES, VethLink, clear_direction, read_direction
+
+MIN_FRAME_BYTES = 60
+"""Smallest Ethernet frame without its checksum: as many fit into a delay as possible."""
+
+
+def delay_room_frames(direction: DirectionSpec) -> int:
+    """How many frames the delay alone can hold."""
+    if direction.delay_ns == 0:
+        return 0
+    if direction.rate_bps is None:
+        return NETEM_LIMIT_FRAMES
+    bits = direction.delay_ns * direction.rate_bps // 10**9
+    return min(NETEM_LIMIT_FRAMES, -(-bits // (8 * MIN_FRAME_BYTES)))
 
 
 def keywords(direction: DirectionSpec) -> dict[str, Any]:
@@ -70,9 +83,6 @@ class CheckedInterface(TCIntf):  # type: ignore[misc]
 class OriginalLink(VethLink):
     """A TCLink between two nodes as a link of the network: with what our own links by the kernel can do beside it."""
 
-    # TCIntf.bwCmds
-    class_id = "5:1"
-
     def __init__(self, name: str, link: Any, spec: LinkSpec) -> None:
         one, two = self._tc_interfaces = (link.intf1, link.intf2)
         super().__init__(
@@ -98,6 +108,11 @@ class OriginalLink(VethLink):
         self.check()
         return at_ns
 
+    def read_back(self) -> LinkSpec:
+        """See ``ShapedLink``: the limit of its netem is that of the queue and room for what the delay holds."""
+        one, two = self._interfaces
+        return LinkSpec(_held(one, self.spec.a_to_b), _held(two, self.spec.b_to_a))
+
     def _shape(self, spec: LinkSpec) -> None:
         for end, intf, direction in zip(self._interfaces, self._tc_interfaces, (spec.a_to_b, spec.b_to_a), strict=True):
             # It returns early where nothing is asked, and the old limits would stay.
@@ -109,3 +124,9 @@ class OriginalLink(VethLink):
         """One segment at a time, as on our own links: netem would take up to 64 KiB of a flow for one frame."""
         for end in self._interfaces:
             netns.ip_batch(end.pid, [f"link set dev {end.name} gso_max_segs 1"])
+
+
+def _held(end: Interface, asked: DirectionSpec) -> DirectionSpec:
+    limit = keywords(asked).get("max_queue_size", 0)
+    # TCIntf.bwCmds names the class.
+    return read_direction(end, asked, class_id="5:1", netem_limit=limit, netem_queue_frames=asked.queue_frames)

@@ -6,6 +6,7 @@ The kernel's side is net/sched/sch_netem.c, tc's is tc/q_netem.c of iproute2. Pu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from containernet_env.base.errors import RunError
@@ -67,14 +68,17 @@ def in_place(old: Sequence[Sequence[str]], new: Sequence[Sequence[str]]) -> list
     A bandwidth that both have holds all the while. What waits or travels is lost only where netem takes the place of
     a plain queue or the other way round. ``None`` where the root is another and everything has to be rebuilt.
     """
-    if not old or len(old) != len(new) or _shape(old[0]) != _shape(new[0]):
+    if not old or not new or _shape(old[0]) != _shape(new[0]):
         return None
-    commands = []
-    for before, after in zip(old, new, strict=True):
-        if list(before) == list(after):
-            continue
-        verb = "change" if _shape(before) == _shape(after) else "replace"
-        commands.append([verb if word == "add" else word for word in after])
+    commands: list[list[str]] = []
+    for before, after in zip_longest(old, new):
+        if after is None:
+            break  # went with what was below it
+        if before is None or (commands and "replace" in commands[-1]):
+            commands.append(list(after))  # what was here went with what was below it
+        elif list(before) != list(after):
+            verb = "change" if _shape(before) == _shape(after) else "replace"
+            commands.append([verb if word == "add" else word for word in after])
     return commands
 
 

@@ -1,8 +1,8 @@
 """Links carried out by the kernel: a veth pair with HTB (bandwidth) and netem (delay) on what each end sends.
 
 HTB is the root and netem its leaf, so a frame first waits for its delay and then for its turn at the rate; it
-arrives when a frame that waits for its turn first would. netem holds the frames of both waits in one queue: its
-limit is the queue limit asked for plus room for all that the delay can hold at the rate.
+arrives when a frame that waits for its turn first would. Frames whose delay is over wait in a queue of their own, the
+child of netem, whose limit is that of the link: the same as without a delay, and as on links by the emulator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.hosts import netns
 from containernet_env.model import netem_rules
-from containernet_env.model.chance import Jitter, Loss
 from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.link_statistics import since, veth_counters
 from containernet_env.model.queues import queue_frames
@@ -25,15 +24,13 @@ from containernet_env.network.interface import MTU_BYTES, Interface, delete_inte
 from containernet_env.network.kernel import netem
 from containernet_env.network.link import ShapedLink, check_held
 
-MIN_FRAME_BYTES = 60
-"""Smallest Ethernet frame without its checksum: as many fit into a delay as possible."""
-
-# Without a rate nothing bounds what a delay holds but its sender: one million frames are 1.5 GB of full ones.
-_UNLIMITED_RATE_FRAMES = 1_000_000
+# Only the delay and its sender bound what netem holds: one million full frames are 1.5 GB.
+NETEM_LIMIT_FRAMES = 1_000_000
 _NOTHING = DirectionSpec()
 _ROOT, _CLASS = "1:", "1:1"
 # A qdisc of another kind needs another handle to take the place of one.
-_NETEM, _PFIFO, _BFIFO = "10:", "20:", "30:"
+_NETEM = "10:"
+_FIFOS = {_CLASS: {"pfifo": "20:", "bfifo": "30:"}, f"{_NETEM}1": {"pfifo": "21:", "bfifo": "31:"}}
 # tc 6.1 cuts a delay to whole microseconds, holds it in ticks of 64 ns (PSCHED_SHIFT in linux/pkt_sched.h) and prints
 # that cut to whole microseconds again, with six digits: 1.5 ms is held as 1.499968 ms and printed as 0.001499.
 DELAY_TOLERANCE_NS = 2_100
@@ -41,7 +38,9 @@ DELAY_TOLERANCE_RATIO = 1e-5
 # tc prints a rate in the largest unit that leaves four digits or more, and cuts the rest off.
 RATE_TOLERANCE_RATIO = 0.001
 # HTB's classes have no JSON form in iproute2 6.1: the text is the only one that all versions print.
-_HTB_CLASS = re.compile(r"^class htb (\S+) .*?\brate (\d+)([KMGT]?)bit ceil (\d+)([KMGT]?)bit", re.MULTILINE)
+_HTB_CLASS = re.compile(
+    r"^class htb (\S+) .*?\brate (\d+)([KMGT]?)bit (?:overhead (\d+) )?ceil (\d+)([KMGT]?)bit", re.MULTILINE
+)
 _RATE_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _MTU_BURST_BYTES = 1600
 _BURST_S = 0.00025
@@ -56,16 +55,6 @@ def burst_bytes(rate_bps: int) -> int:
     return max(_MTU_BURST_BYTES, round(rate_bps / 8 * _BURST_S))
 
 
-def delay_room_frames(direction: DirectionSpec) -> int:
-    """How many frames the delay alone can hold."""
-    if direction.delay_ns == 0:
-        return 0
-    if direction.rate_bps is None:
-        return _UNLIMITED_RATE_FRAMES
-    bits = direction.delay_ns * direction.rate_bps // 10**9
-    return min(_UNLIMITED_RATE_FRAMES, -(-bits // (8 * MIN_FRAME_BYTES)))
-
-
 def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
     """Arguments of ``tc``, in order, that make what ``interface`` sends be like ``direction`` (from no qdisc).
 
@@ -74,81 +63,76 @@ def tc_commands(interface: str, direction: DirectionSpec) -> list[list[str]]:
     if (refusal := netem_rules.refusal(direction)) is not None:
         raise UsageError(f"{interface}: HTB and netem cannot carry out {refusal}; the link emulator can")
     commands = []
-    parent = ["root"]
-    queue = queue_frames(direction)
+    parent, place = "root", ["root"]
     if direction.rate_bps is not None:
         rate = f"{direction.rate_bps}bit"
         burst = str(burst_bytes(direction.rate_bps))
         quantum = min(max(direction.rate_bps // 8 // 10, _QUANTUM_MIN_BYTES), _QUANTUM_MAX_BYTES)
+        overhead = ["overhead", str(direction.overhead_bytes)] if direction.overhead_bytes else []
         commands.append(["qdisc", "add", "dev", interface, "root", "handle", _ROOT, "htb", "default", "1"])
         commands.append(
             [
                 *["class", "add", "dev", interface, "parent", _ROOT, "classid", _CLASS, "htb"],
-                *["rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(quantum)],
+                *["rate", rate, "ceil", rate, "burst", burst, "cburst", burst, "quantum", str(quantum), *overhead],
             ]
         )
-        parent = ["parent", _CLASS]
+        parent, place = _CLASS, ["parent", _CLASS]
     if netem_rules.needed(direction):
-        limit = queue + delay_room_frames(direction)
         commands.append(
             [
-                *["qdisc", "add", "dev", interface, *parent, "handle", _NETEM, "netem"],
-                *["limit", str(limit), *netem.options(direction)],
+                *["qdisc", "add", "dev", interface, *place, "handle", _NETEM, "netem"],
+                *["limit", str(NETEM_LIMIT_FRAMES), *netem.options(direction)],
             ]
         )
-    elif direction.rate_bps is not None:
-        fifo = [_PFIFO, "pfifo", "limit", str(queue)]
+        parent = f"{_NETEM}1"
+    if direction.rate_bps is not None:
+        limit, kind = (queue_frames(direction), "pfifo")
         if direction.queue_bytes is not None:
-            fifo = [_BFIFO, "bfifo", "limit", str(direction.queue_bytes)]
-        commands.append(["qdisc", "add", "dev", interface, *parent, "handle", *fifo])
+            limit, kind = direction.queue_bytes, "bfifo"
+        handle = _FIFOS[parent][kind]
+        commands.append(
+            ["qdisc", "add", "dev", interface, "parent", parent, "handle", handle, kind, "limit", str(limit)]
+        )
     return commands
 
 
 def direction_from_tc(
-    qdiscs: Sequence[Mapping[str, Any]], classes: str, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS
+    qdiscs: Sequence[Mapping[str, Any]],
+    classes: str,
+    asked: DirectionSpec = _NOTHING,
+    class_id: str = _CLASS,
+    netem_limit: int = NETEM_LIMIT_FRAMES,
+    netem_queue_frames: int | None = None,
 ) -> DirectionSpec:
     """What ``tc -j qdisc show`` (parsed) and ``tc class show`` (text) say of one interface, as a spec.
 
-    ``asked`` is taken for what the kernel does not tell: the distribution of a jitter, and which part of a queue's
-    limit is room for the delay, where tc prints delay and rate less exactly than they were asked. ``class_id`` is that
-    of HTB's only class. Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
+    ``asked`` is taken for the distribution of a jitter, which the kernel does not tell. ``class_id`` is that of HTB's
+    only class, ``netem_limit`` what netem is to hold, and ``netem_queue_frames`` the part of it that is the queue's.
+    Raises ``RunError`` for anything that is not of the form that ``tc_commands`` makes.
     """
-    rate_bps: int | None = None
-    delay_ns = 0
-    jitter: Jitter | None = None
-    loss: Loss | None = None
-    limit: int | None = None
-    queue_bytes: int | None = None
+    held = DirectionSpec()
     for qdisc in qdiscs:
         kind, options = qdisc.get("kind"), qdisc.get("options", {})
         if kind == "htb":
-            rate_bps = _class_rate_bps(classes, class_id)
+            rate_bps, overhead_bytes = _class_rate(classes, class_id)
+            held = replace(held, rate_bps=rate_bps, overhead_bytes=overhead_bytes)
         elif kind == "netem":
             delay_ns, jitter, loss = netem.held(options, asked.jitter)
-            limit = int(options["limit"])
+            if int(options["limit"]) != netem_limit:
+                raise RunError(f"a netem with a limit of {options['limit']} frames is not one that was asked for")
+            held = replace(held, delay_ns=delay_ns, jitter=jitter, loss=loss, queue_frames=netem_queue_frames)
         elif kind == "pfifo":
-            limit = int(options["limit"])
+            held = replace(held, queue_frames=int(options["limit"]))
         elif kind == "bfifo":
-            queue_bytes = int(options["limit"])
-        elif kind not in ("noqueue", "clsact"):  # clsact: a partition's
+            held = replace(held, queue_bytes=int(options["limit"]))
+        elif kind != "clsact" and not _is_default(qdisc):  # clsact: a partition's
             raise RunError(f"an unknown queueing discipline is in the way: {kind}")
-    held = DirectionSpec(delay_ns, rate_bps, None, queue_bytes, jitter, loss)
-    if limit is None:
-        return held
-    room = delay_room_frames(asked if _told_alike(asked, held) else held)
-    try:
-        return replace(held, queue_frames=max(1, limit - room))
-    except ValueError as error:
-        raise RunError(f"a queue of {limit} frames is not one that was asked for: {error}") from error
+    return held
 
 
-def _told_alike(asked: DirectionSpec, held: DirectionSpec) -> bool:
-    """Whether tc may print delay and rate of ``asked`` as those of ``held``."""
-    if abs(asked.delay_ns - held.delay_ns) > delay_tolerance_ns(asked.delay_ns):
-        return False
-    if asked.rate_bps is None or held.rate_bps is None:
-        return asked.rate_bps is held.rate_bps
-    return abs(asked.rate_bps - held.rate_bps) <= asked.rate_bps * RATE_TOLERANCE_RATIO
+def _is_default(qdisc: Mapping[str, Any]) -> bool:
+    """Whether the kernel gave it to the interface by itself: those have no handle."""
+    return bool(qdisc.get("handle") == "0:")
 
 
 def delay_tolerance_ns(delay_ns: int) -> int:
@@ -156,11 +140,13 @@ def delay_tolerance_ns(delay_ns: int) -> int:
     return max(DELAY_TOLERANCE_NS, round(delay_ns * DELAY_TOLERANCE_RATIO))
 
 
-def _class_rate_bps(classes: str, class_id: str) -> int:
+def _class_rate(classes: str, class_id: str) -> tuple[int, int]:
+    """Rate and overhead (bytes) of the only class."""
     found = _HTB_CLASS.findall(classes)
-    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][3:5]:
+    if len(found) != 1 or found[0][0] != class_id or found[0][1:3] != found[0][4:6]:
         raise RunError(f"the HTB class {class_id} is not as it was made: {classes.strip()!r}")
-    return int(found[0][1]) * _RATE_UNITS[found[0][2]]
+    _, rate, unit, overhead, *_ = found[0]
+    return int(rate) * _RATE_UNITS[unit], int(overhead or 0)
 
 
 def _tc(end: Interface, *words: str) -> str:
@@ -172,21 +158,28 @@ def apply_direction(end: Interface, direction: DirectionSpec, held: DirectionSpe
     commands = tc_commands(end.name, direction)
     changes = netem.in_place(tc_commands(end.name, held), commands) if held is not None else None
     if changes is None:
-        clear_direction(end)
+        if held != _NOTHING:
+            clear_direction(end)
         changes = commands
-    for command in changes:
-        _tc(end, *command)
+    if changes:
+        batch = "".join(f"{' '.join(command)}\n" for command in changes)
+        netns.run(end.pid, ["tc", "-batch", "-"], input=batch)
 
 
 def clear_direction(end: Interface) -> None:
     """Take whatever shapes what ``end`` sends away; frames that wait in it are lost."""
-    if any(qdisc.get("root") and qdisc.get("kind") != "noqueue" for qdisc in _qdiscs(end)):
+    if any(qdisc.get("root") and not _is_default(qdisc) for qdisc in _qdiscs(end)):
         _tc(end, "qdisc", "delete", "dev", end.name, "root")
 
 
-def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, class_id: str = _CLASS) -> DirectionSpec:
-    """What the kernel holds for what ``end`` sends; ``asked``, ``class_id``: see ``direction_from_tc``."""
-    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, class_id)
+def read_direction(end: Interface, asked: DirectionSpec = _NOTHING, **made: Any) -> DirectionSpec:
+    """What the kernel holds for what ``end`` sends; ``asked``, ``made``: see ``direction_from_tc``."""
+    return direction_from_tc(_qdiscs(end), _tc(end, "class", "show", "dev", end.name), asked, **made)
+
+
+def qdisc_counters(end: Interface) -> Mapping[str, Any]:
+    """Counters of the root of what shapes what ``end`` sends, as ``tc -s -j qdisc show`` has them."""
+    return next(qdisc for qdisc in _qdiscs(end, "-s") if qdisc.get("root"))
 
 
 def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:
@@ -195,9 +188,7 @@ def _qdiscs(end: Interface, *options: str) -> list[dict[str, Any]]:
 
 
 class VethLink(ShapedLink):
-    """See ``ShapedLink``: a veth pair between two namespaces. ``class_id`` is what HTB's only class is called."""
-
-    class_id = _CLASS
+    """See ``ShapedLink``: a veth pair between two namespaces."""
 
     def __init__(self, name: str, ends: tuple[Interface, Interface], spec: LinkSpec) -> None:
         super().__init__(name, ends, spec)
@@ -257,9 +248,7 @@ class VethLink(ShapedLink):
     def read_back(self) -> LinkSpec:
         """See ``ShapedLink``; but what the kernel does not tell is as asked (see ``direction_from_tc``)."""
         one, two = self._interfaces
-        return LinkSpec(
-            read_direction(one, self.spec.a_to_b, self.class_id), read_direction(two, self.spec.b_to_a, self.class_id)
-        )
+        return LinkSpec(read_direction(one, self.spec.a_to_b), read_direction(two, self.spec.b_to_a))
 
     def reset_counters(self) -> None:
         """Let ``statistics`` count from now on."""
