@@ -210,18 +210,25 @@ def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str
 
 
 def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, *, overload: bool = False) -> float:
-    """The least rate of a path but that of one direction; infinite where nothing limits it."""
+    """The least rate of a path but that of one direction; infinite where nothing limits it.
+
+    Rates are of full frames as the direction counts them: those with less overhead than it are worth more.
+    """
     least = math.inf
     after = False
     for other in path:
         if other.name == hop.name:
             after = True
             continue
-        bps = float(other.spec.rate_bps or math.inf)
+        bps = float(other.spec.rate_bps or math.inf) * _full_bytes(hop.spec) / _full_bytes(other.spec)
         if overload and after and rate is not None and bps >= rate:
             continue  # what leaves the direction goes on
         least = min(least, bps)
     return least
+
+
+def _full_bytes(spec: DirectionSpec) -> int:
+    return FULL_FRAME_BYTES + spec.overhead_bytes
 
 
 def _share_rest(plan: GatePlan, hop: Hop, pairs: Sequence[tuple[str, str]], candidate: tuple[str, str]) -> bool:
@@ -244,19 +251,11 @@ def _plan_delays(plan: GatePlan, at_ns: int) -> int:
     slot_ns = max(
         length_ns // _DELAY_SLOTS,
         10 * max(hop.spec.serialization_ns(PROBE_FRAME_BYTES) for hop in plan.hops),
-        2 * max(_spread_ns(hop.spec) for hop in plan.hops),
         plan.pace.delay_ns * len(plan.hosts),
     )
     # A frame for every path at least, whatever time that takes, up to twice the time.
     slots = min(_DELAY_SLOTS, max(length_ns // slot_ns, min(2 * length_ns // slot_ns, 10 * (len(plan.hosts) - 1))))
     return _turns(plan, plan.delays, at_ns, slot_ns, slots, PROBE_FRAME_BYTES, count_only=False)
-
-
-def _spread_ns(spec: DirectionSpec) -> int:
-    """Half the time between two frames from which on jitter that keeps their order makes neither wait for the other."""
-    if spec.jitter is None or spec.jitter.reorder:
-        return 0
-    return spec.jitter.ns if spec.jitter.distribution == "uniform" else 2 * spec.jitter.ns
 
 
 def _plan_losses(plan: GatePlan, at_ns: int) -> int:
@@ -337,12 +336,16 @@ def _scaled(plan: GatePlan, limit_ns: int) -> int:
 
 
 def _rate_task(plan: GatePlan, feed: Feed) -> _Task:
-    """A train that is long enough for its time to be told, and no longer than what may wait."""
-    rate = feed.hop.spec.rate_bps or feed.other_bps or 10**9
+    """A train that is long enough for its time to be told, and no longer than what may wait.
+
+    Where the rest of its path is slower, it takes as long as the rest takes.
+    """
+    limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
+    rate = min(limits, default=10**9)
     frame_bytes = FULL_FRAME_BYTES
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
-    frame_ns = frame_bytes * 8 * S / rate
+    frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
     reach_ns = sum(_reach_ns(hop.spec) for hop in plan.paths[feed.pairs[0]])
     frames = round(max(plan.pace.train_ns, _TRAIN_REACHES * reach_ns) / frame_ns)
     frames = max(_TRAIN_FRAMES_MIN, min(frames, _TRAIN_FRAMES_MAX, round(_TRAIN_MAX_NS / frame_ns)))
@@ -358,16 +361,16 @@ def _rate_task(plan: GatePlan, feed: Feed) -> _Task:
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
     length_ns = round(each * len(feed.pairs) * frame_ns) + max(offsets) + 2 * reach_ns
-    return _Task(feed, streams, length_ns, rate, rate / (8 * frame_bytes))
+    return _Task(feed, streams, length_ns, rate, S / frame_ns)
 
 
 def _offsets_ns(plan: GatePlan, feed: Feed) -> list[int]:
     """When each path has to begin so that frames reach the direction together."""
-    delays = [sum(hop.spec.delay_ns for hop in _before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
+    delays = [sum(hop.spec.delay_ns for hop in before(plan.paths[pair], feed.hop.name)) for pair in feed.pairs]
     return [max(delays) - delay_ns for delay_ns in delays]
 
 
-def _before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
+def before(path: Sequence[Hop], name: str) -> Sequence[Hop]:
     """The directions that a frame takes before that of a name."""
     return path[: next(index for index, hop in enumerate(path) if hop.name == name)]
 
@@ -414,7 +417,7 @@ def _gap_ns(plan: GatePlan, earlier: Sequence[_Task], later: Sequence[_Task]) ->
                 path = plan.paths[stream.sender, stream.receiver]
                 for hop in path:
                     if hop.spec.rate_bps is not None:
-                        before_ns = sum(other.spec.delay_ns for other in _before(path, hop.name))
+                        before_ns = sum(other.spec.delay_ns for other in before(path, hop.name))
                         arrival.setdefault(hop.name, []).append(stream.start_ns + before_ns)
         arrivals.append(arrival)
     one, two = arrivals
@@ -479,18 +482,17 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     frame_bytes = max(MIN_FRAME_BYTES, min(FULL_FRAME_BYTES, math.ceil(wanted_ns * rate / 8 / S)))
     capacity = capacity_frames(spec, frame_bytes)
     assert capacity is not None
-    frame_ns = frame_bytes * 8 * S / rate
-    before = [hop for pair in feed.pairs for hop in _before(plan.paths[pair], feed.hop.name)]
-    slowest = min((float(hop.spec.rate_bps or math.inf) for hop in before), default=math.inf)
+    frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
+    ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
     # A limited direction before it paces the frames, so that they wait in no other queue; else they come in a burst.
-    interval_ns = frame_bytes * 8 * S / slowest
+    interval_ns = max((hop.spec.serialization_ns(frame_bytes) for hop in ahead), default=0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))
     offsets = _offsets_ns(plan, feed)
     sending_ns = round(each * len(feed.pairs) * offered_ns)
     streams = tuple(
-        Stream(*pair, offset, offset + 2 * sending_ns + _MARGIN_NS, round(interval_ns), each, frame_bytes)
+        Stream(*pair, offset, offset + 2 * sending_ns + _MARGIN_NS, interval_ns, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
     length_ns = sending_ns + round(capacity * frame_ns) + max(offsets) + _MARGIN_NS

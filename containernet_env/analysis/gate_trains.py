@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from containernet_env.analysis.gate_plan import MS, US, GatePlan, S, Train, capacity_frames
+from containernet_env.analysis.gate_plan import MS, US, GatePlan, S, Train, before, capacity_frames
+from containernet_env.model.link import DirectionSpec
 from containernet_env.model.proof import Check
 from containernet_env.model.topology import Hop
 
@@ -94,7 +95,9 @@ def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: flo
 def _limited(
     plan: GatePlan, hop: Hop, rate: int, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed, z: float
 ) -> Check:
-    asked = rate_text(rate)
+    asked, train = rate_text(rate), trains[0]
+    if not train.feed.faster and train.feed.other_bps is not None:
+        rate = min(rate, train.feed.other_bps)  # what the rest of the path lets through shows that it is no lower
     paced = [train for train in trains if _kept_up(train, times, rate)]
     measured = [bps for train in paced if (bps := train_bps(plan, train, times)) is not None]
     values = {"trains_bps": [round(bps) for bps in measured], "trains": len(trains)}
@@ -102,19 +105,17 @@ def _limited(
         why = "the sender was too slow" if not paced else "too few frames arrived"
         return Check(hop.name, "rate", "unproved", asked, why=why, values=values)
     bps = statistics.median(measured)
-    train = trains[0]
     frames = sum(times[index].sent for index in train.streams)
-    length_ns = max(1, frames - 1) * train.frame_bytes * 8 * S / rate
+    length_ns = max(1, frames - 1) * _bits(train) * S / rate
     # Jitter moves the first and the last frame of each train; 1.25: how much wider a median spreads than a mean.
     path = plan.paths[train.feed.pairs[0]]
     spread_ns = math.sqrt(2 * sum(h.spec.jitter.deviation_ns**2 for h in path if h.spec.jitter is not None))
-    chance = z * 1.25 * spread_ns / length_ns / math.sqrt(len(measured))
+    independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
+    chance = z * 1.25 * spread_ns / length_ns / math.sqrt(independent)
     lost = 1 - math.prod(1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in path)
     if len(train.feed.pairs) > 1 and lost:  # of several senders the lost frames are only known in the mean
         chance += z * 1.25 * math.sqrt(lost / frames / len(measured))
-    # Where frames keep their order, the last of a train waits for the latest of those ahead, and is late on average.
-    held_ns = sum(h.spec.jitter.reach_ns for h in path if h.spec.jitter is not None and not h.spec.jitter.reorder)
-    ratio = allowed.rate_ratio + (allowed.noise_ns + held_ns) / length_ns + chance
+    ratio = allowed.rate_ratio + allowed.noise_ns / length_ns + chance
     bounds = f"{ratio:.1%} either way"
     if ratio > _WIDEST_RATIO:
         return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, "the samples spread too far", values)
@@ -127,6 +128,11 @@ def _limited(
         why = f"no path is faster: not below {rate_text(bps)}"
         return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
     return Check(hop.name, "rate", "proved", asked, rate_text(bps), bounds, values=values)
+
+
+def _outlasts(length_ns: float, spec: DirectionSpec) -> bool:
+    """Whether the jitter at the ends of a train is independent, and so that of consecutive trains."""
+    return spec.jitter is None or length_ns >= 2 * spec.jitter.held_correlation_ns
 
 
 def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed) -> Check:
@@ -147,6 +153,11 @@ def _unlimited(plan: GatePlan, hop: Hop, trains: Sequence[Train], times: Sequenc
     return Check(hop.name, "rate", "unproved", "unlimited", text, why=text, values=values)
 
 
+def _bits(train: Train) -> int:
+    """What a frame of the train takes of the direction's rate."""
+    return (train.frame_bytes + train.feed.hop.spec.overhead_bytes) * 8
+
+
 def _sent(train: Train, times: Sequence[Times]) -> list[tuple[int, int, int]]:
     """When the frames of a train were sent, in order, with their stream and their number in it."""
     return sorted((at, stream, number) for stream in train.streams for number, at in enumerate(times[stream].sent_ns))
@@ -154,12 +165,12 @@ def _sent(train: Train, times: Sequence[Times]) -> list[tuple[int, int, int]]:
 
 def _offered_bps(train: Train, times: Sequence[Times]) -> float:
     sent = _sent(train, times)
-    return (len(sent) - 1) * train.frame_bytes * 8 * S / max(1, sent[-1][0] - sent[0][0])
+    return (len(sent) - 1) * _bits(train) * S / max(1, sent[-1][0] - sent[0][0])
 
 
 def _kept_up(train: Train, times: Sequence[Times], rate: int) -> bool:
     """Whether every frame was sent before the direction could have sent it: else the sender's rate shows."""
-    frame_ns = train.frame_bytes * 8 * S / rate
+    frame_ns = _bits(train) * S / rate
     if len({sender for sender, _ in train.feed.pairs}) == 1:
         streams = [[at for at, _, _ in _sent(train, times)]]
     else:
@@ -175,9 +186,10 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times]) -> float | N
     """The rate at which a train arrived; ``None`` where too few of it did.
 
     One sender: whatever a receiver got, the frames between its first and its last took their time at the direction,
-    also those that others got or that were lost. Several senders: what came while frames of all of them came.
+    also those that others got or that were lost. Several senders: what came of each while frames of all
+    of them came.
     """
-    bits = train.frame_bytes * 8 * S
+    bits = _bits(train) * S
     if len({sender for sender, _ in train.feed.pairs}) == 1:
         arrivals: dict[int, list[tuple[int, int]]] = {}
         for order, (at, stream, number) in enumerate(_sent(train, times)):
@@ -198,12 +210,12 @@ def train_bps(plan: GatePlan, train: Train, times: Sequence[Times]) -> float | N
     if not all(each):
         return None
     begin, end = max(got[0] for got in each), min(got[-1] for got in each)
-    frames = sum(begin < at <= end for got in each for at in got)
-    if frames < 2 or end <= begin:
+    during = [[at for at in got if begin <= at <= end] for got in each]
+    if not all(len(got) > 1 and got[-1] > got[0] for got in during):
         return None
     loss = train.feed.hop.spec.loss
     kept = 1 - loss.mean_ratio if loss is not None else 1.0
-    return frames * bits / (end - begin) / kept
+    return sum((len(got) - 1) * bits / (got[-1] - got[0]) for got in during) / kept
 
 
 def fits(sent_ns: Sequence[int], frame_ns: float, capacity: int) -> int:
@@ -250,7 +262,7 @@ def _queue(
     spec = hop.spec
     capacity = capacity_frames(spec, train.frame_bytes)
     assert spec.rate_bps is not None and capacity is not None
-    frame_ns = train.frame_bytes * 8 * S / spec.rate_bps
+    frame_ns = _bits(train) * S / spec.rate_bps
     offsets = {stream: plan.streams[stream].start_ns for stream in train.streams}
     first = min(offsets.values())
     # As they reach the direction: paths that are longer before it began earlier.
@@ -261,7 +273,12 @@ def _queue(
     )
     correlation = max((h.spec.loss.correlation for h in plan.paths[train.feed.pairs[0]] if h.spec.loss), default=0.0)
     expected = fits(sent, frame_ns, capacity)
-    slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + allowed.noise_ns / frame_ns
+    # Jitter before the direction brings frames together, or keeps them apart, by what it reaches either way.
+    reach_ns = max(
+        2 * sum(h.spec.jitter.reach_ns for h in before(plan.paths[pair], hop.name) if h.spec.jitter is not None)
+        for pair in train.feed.pairs
+    )
+    slack = _QUEUE_FRAMES + _QUEUE_RATIO * capacity + (allowed.noise_ns + reach_ns) / frame_ns
     spread = math.sqrt(len(sent) * lost * (1 - lost) * (1 + correlation) / (1 - correlation)) if correlation < 1 else 0
     slack += z * spread / (1 - lost)
     came = received / (1 - lost)

@@ -16,6 +16,7 @@ from containernet_env.analysis import gate_trains
 from containernet_env.analysis.gate_plan import GatePlan
 from containernet_env.analysis.gate_trains import Allowed, Times, delay_text
 from containernet_env.analysis.odds import MISS, CountTest, each, sigmas, worth
+from containernet_env.analysis.rtt_chance import frames_for_one
 from containernet_env.model.proof import Check
 from containernet_env.model.topology import PROBE_FRAME_BYTES, Hop
 
@@ -84,7 +85,10 @@ def path_delays(
     if len(offs) < _SAMPLES_MIN:
         return None
     early_ns, late_ns = allowed.early(expected_ns), allowed.late(expected_ns)
-    variance = sum(variance_of(hop) for hop in path)
+    interval_ns = plan.streams[plan.delays[pair]].interval_ns
+    variance = sum(
+        variance_of(hop) * frames_for_one(hop.spec.jitter, interval_ns) for hop in path if hop.spec.jitter is not None
+    )
     reach_ns = sum(hop.spec.jitter.reach_ns for hop in path if hop.spec.jitter is not None)
     if not reach_ns:
         lowest = sorted(offs)[len(offs) // 10]
@@ -271,14 +275,25 @@ def _jitter_checks(
         if hop.spec.jitter is not None:
             telling = _telling(plan, hop, variance_of)
             paths = [(plan.paths[pair], path) for pair in telling if (path := delays[pair]) is not None]
-            yield _jitter_check(hop, paths, allowed, alpha)
+            interval_ns = min((plan.streams[plan.delays[pair]].interval_ns for pair in telling), default=1)
+            yield _jitter_check(hop, paths, interval_ns, allowed, alpha)
 
 
-def _jitter_check(hop: Hop, paths: Sequence[tuple[Sequence[Hop], PathDelays]], allowed: Allowed, alpha: float) -> Check:
+def _jitter_check(
+    hop: Hop,
+    paths: Sequence[tuple[Sequence[Hop], PathDelays]],
+    interval_ns: int,
+    allowed: Allowed,
+    alpha: float,
+) -> Check:
     """The variance of the delays, pooled over the paths, against that of the configured jitters.
 
     The variance of a sample of n has the standard error sqrt((2 s^4 + k) / n), k being the fourth cumulant (Cramer,
-    Mathematical Methods of Statistics, 1946, 27.4): 0 of a normal distribution, -1.2 s^4 of a uniform one.
+    Mathematical Methods of Statistics, 1946, 27.4): 0 of a normal distribution, -1.2 s^4 of a uniform one. It is taken
+    as distributed like that of as many normal values as have this error, whose quantiles are those of Wilson and
+    Hilferty (Proc. Natl. Acad. Sci. 17, 1931). Where jitter keeps the order of frames, fewer of them are independent
+    (``frames_for_one``), and a sample within few correlation times varies less than the jitter does in the long run.
+    The frames of all paths, a path's ``interval_ns`` apart each, meet the same jitter in turn.
     """
     jitter = hop.spec.jitter
     assert jitter is not None
@@ -292,7 +307,7 @@ def _jitter_check(hop: Hop, paths: Sequence[tuple[Sequence[Hop], PathDelays]], a
         return Check(hop.name, "jitter", "wrong", asked, measured, f"{_BEYOND_RATIO:.0%}", values=values)
     if freedom < _SAMPLES_MIN:
         return Check(hop.name, "jitter", "unproved", asked, why="too few frames arrived", values=values)
-    total, variance, fourth = 0.0, 0.0, 0.0
+    total, variance, fourth, less, for_one = 0.0, 0.0, 0.0, 0.0, 1.0
     for hops, path in paths:
         weight = (len(path.kept) - 1) / freedom
         total += statistics.variance(path.kept) * weight
@@ -301,14 +316,20 @@ def _jitter_check(hop: Hop, paths: Sequence[tuple[Sequence[Hop], PathDelays]], a
                 own = variance_of(other)
                 variance += own * weight
                 fourth += (-1.2 if other.spec.jitter.distribution == "uniform" else 0.0) * own * own * weight
+                joint = (frames_for_one(other.spec.jitter, interval_ns) - 1) / (len(path.kept) - 1)
+                less += own * weight * min(1.0, joint)
+                for_one = max(for_one, frames_for_one(other.spec.jitter, interval_ns / len(paths), of_variance=True))
     own = variance_of(hop)
     noise = float(allowed.noise_ns) ** 2
 
-    def error(of: float) -> float:
-        return math.sqrt(max(0.8 * of * of, 2 * of * of + fourth) / freedom)
+    def bound(of: float, sigmas_off: float) -> float:
+        if not of:
+            return 0.0
+        spread = max(0.8 * of * of, 2 * of * of + fourth) * for_one / freedom / (of * of) / 9  # 2 / 9n of n values
+        return of * max(0.0, 1 - spread + sigmas_off * math.sqrt(spread)) ** 3
 
     z, miss = sigmas(alpha), sigmas(MISS)
-    low, high = variance - z * error(variance), variance + z * error(variance) + noise
+    low, high = bound(variance - less, -z), bound(variance, z) + noise
     unit = jitter.ns / jitter.deviation_ns
 
     def as_jitter(of: float) -> str:
@@ -319,8 +340,8 @@ def _jitter_check(hop: Hop, paths: Sequence[tuple[Sequence[Hop], PathDelays]], a
     if not low <= total <= high:
         return Check(hop.name, "jitter", "wrong", asked, measured, bounds, values=values)
     none, twice = variance - own, variance + 3 * own
-    tells_none = none + noise + miss * error(none + noise) < low
-    if tells_none and twice - miss * error(twice) > high:
+    tells_none = bound(none + noise, miss) < low
+    if tells_none and bound(twice, -miss) > high:
         return Check(hop.name, "jitter", "proved", asked, measured, bounds, values=values)
     why = f"{samples} frames do not tell it from {'twice as much' if tells_none else 'none'}"
     return Check(hop.name, "jitter", "unproved", asked, measured, bounds, why, values)

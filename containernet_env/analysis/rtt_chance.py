@@ -74,12 +74,12 @@ def chance_of(round_trip: Iterable[DirectionSpec], interval_ns: float) -> Chance
     """The random variation and loss of a probe that takes these directions, there and back.
 
     ``interval_ns``: from one probe to the next. Where frames keep their order, the delays of probes within the
-    correlation time are not independent: see ``_probes_for_one``.
+    correlation time are not independent: see ``frames_for_one``.
     """
     variance, reach_ns, kept, correlation = 0.0, 0, 1.0, 0.0
     for hop in round_trip:
         if hop.jitter is not None:
-            variance += hop.jitter.deviation_ns**2 * _probes_for_one(hop.jitter, interval_ns)
+            variance += hop.jitter.deviation_ns**2 * frames_for_one(hop.jitter, interval_ns)
             reach_ns += hop.jitter.reach_ns
         if hop.loss is not None:
             kept *= 1 - hop.loss.mean_ratio
@@ -87,17 +87,20 @@ def chance_of(round_trip: Iterable[DirectionSpec], interval_ns: float) -> Chance
     return Chance(math.sqrt(variance), reach_ns, 1 - kept if kept < 1 else 0.0, correlation)
 
 
-def _probes_for_one(jitter: Jitter, interval_ns: float) -> float:
-    """How many probes, sent one after the other at this interval, are worth one independent one, at most.
+def frames_for_one(jitter: Jitter, interval_ns: float, *, of_variance: bool = False) -> float:
+    """How many frames, sent one after the other at this interval, are worth one independent one, at most.
 
     The mean of n values of a stationary process varies like that of n / (1 + 2 sum r_k) independent ones or more, r_k
     >= 0 being the correlation of values k intervals apart (Bayley and Hammersley, see above). A median varies by no
-    more: it depends on the signs of the deviations, which correlate by 2/pi arcsin r, less than r.
+    more: it depends on the signs of the deviations, which correlate by 2/pi arcsin r, less than r. ``of_variance``:
+    those that the variance of the delays is estimated from, for which r_k^2 takes the place of r_k (the same source); a
+    function of a normal process correlates by no more than the process does.
     """
     intervals = jitter.held_correlation_ns / interval_ns
     if intervals > _MANY:
-        return 1 + 16 / math.pi**2 * intervals  # r falls, so its integral bounds the sum
-    return 1 + 2 * sum(path_correlation(k / intervals) for k in range(1, math.ceil(2 * intervals)))
+        return 1 + 16 / math.pi**2 * intervals  # r falls, so its integral bounds the sum; r^2 is smaller
+    power = 2 if of_variance else 1
+    return 1 + 2 * sum(path_correlation(k / intervals) ** power for k in range(1, math.ceil(2 * intervals)))
 
 
 _MANY = 50

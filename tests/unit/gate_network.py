@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,6 +44,8 @@ class _Line:
         self.starts: list[float] = []
         self.head = 0
         self.bad = False
+        self.phase = self.random.random()
+        self.knots: dict[int, float] = {}
 
     def offer(self, at_ns: float, frame_bytes: int) -> float | None:
         """When the frame arrives; ``None`` where it is lost."""
@@ -56,12 +59,12 @@ class _Line:
                 return None
             begin = self.busy_ns
         self.starts.append(begin)
-        took = frame_bytes * 8e9 / self.spec.rate_bps if self.spec.rate_bps else 0.0
+        took = (frame_bytes + self.spec.overhead_bytes) * 8e9 / self.spec.rate_bps if self.spec.rate_bps else 0.0
         self.busy_ns = begin + took
         due = self.busy_ns + self._delay_ns()
         jitter = self.spec.jitter
         if jitter is None or not jitter.reorder:
-            due = max(due, self.last_ns + took)
+            due = max(due, self.last_ns)
             self.last_ns = due
         return None if self._lost() else due
 
@@ -69,9 +72,16 @@ class _Line:
         jitter = self.spec.jitter
         if jitter is None:
             return self.spec.delay_ns
+        value = self.random.gauss(0, 1) if jitter.reorder else self._path(jitter.held_correlation_ns)
         if jitter.distribution == "uniform":
-            return self.spec.delay_ns + self.random.uniform(-jitter.ns, jitter.ns)
-        return self.spec.delay_ns + max(-4.0, min(4.0, self.random.gauss(0, 1))) * jitter.ns
+            return self.spec.delay_ns + math.erf(value / math.sqrt(2)) * jitter.ns
+        return self.spec.delay_ns + max(-4.0, min(4.0, value)) * jitter.ns
+
+    def _path(self, correlation_ns: int) -> float:
+        """As in link_emulator/model/chance.go."""
+        at, part = divmod(self.busy_ns / correlation_ns + self.phase, 1.0)
+        ends = [self.knots.setdefault(int(at) + end, self.random.gauss(0, 1)) for end in (0, 1)]
+        return math.cos(math.pi / 2 * part) * ends[0] + math.sin(math.pi / 2 * part) * ends[1]
 
     def _lost(self) -> bool:
         loss = self.spec.loss

@@ -24,13 +24,33 @@ DOWN = DirectionSpec(500 * US, 10 * MBIT)
 IMPAIRED = star_of(*[LinkSpec(UP, DOWN)] * 2, FREE)
 PLAIN = star_of(*[LinkSpec.symmetric(3 * MS, 100 * MBIT)] * 3, FREE)
 EQUAL = star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 4)
+WITH_OVERHEAD = star_of(
+    *[LinkSpec(DirectionSpec(MS, 10 * MBIT), DirectionSpec(MS, 10 * MBIT, overhead_bytes=200))] * 3, FREE
+)
 
 
-@pytest.mark.parametrize("topology", [IMPAIRED, PLAIN, EQUAL], ids=["impaired", "plain", "equal"])
+@pytest.mark.parametrize(
+    "topology", [IMPAIRED, PLAIN, EQUAL, WITH_OVERHEAD], ids=["impaired", "plain", "equal", "overhead"]
+)
 def test_a_network_as_configured_is_proved_whatever_chance_does(topology: Topology) -> None:
     for seed in range(12):
         proof = gate(topology, seed)
         assert proof.text == "proved", (seed, [check.line for check in proof.checks if check.verdict != "proved"])
+
+
+def test_overhead_that_is_not_carried_out_is_a_wrong_rate() -> None:
+    proof = gate(WITH_OVERHEAD, 1, changed(overhead_bytes=0))
+    assert {("s1>h1", "rate"), ("s1>h2", "rate"), ("s1>h3", "rate")} <= wrong(proof), proof.text
+
+
+@pytest.mark.parametrize("correlation_ns", [None, 200 * MS])
+@pytest.mark.parametrize("jitter", [Jitter("uniform", 300 * US), Jitter("uniform", 8 * MS), Jitter("normal", 3 * MS)])
+def test_jitter_that_changes_slowly_is_never_wrong(jitter: Jitter, correlation_ns: int | None) -> None:
+    """A gate sees few of its values, and what it cannot tell is unproved."""
+    spec = DirectionSpec(40 * MS, 20 * MBIT, jitter=replace(jitter, correlation_ns=correlation_ns))
+    for seed in range(3):
+        proof = gate(star_of(*[LinkSpec(spec, spec)] * 3), seed)
+        assert not wrong(proof), (seed, proof.text)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +115,17 @@ def test_two_hosts_on_equal_links_prove_no_rate_but_that_it_is_not_lower() -> No
     assert check.verdict == "unproved" and check.why.startswith("no path is faster: not below "), check
     lower = gate(topology, 1, changed(["h1>s1"], rate_bps=9 * MBIT))
     assert check_of(lower, "h1>s1", "rate").verdict == "wrong"
+
+
+def test_a_direction_that_the_others_cannot_fill_is_proved_to_be_no_slower_than_they_are() -> None:
+    """Its trains take as long as the slowest direction on their way, and the next ones wait for them."""
+    topology = star_of(*[LinkSpec.symmetric(MS, 10 * MBIT)] * 3, LinkSpec.symmetric(0, 1000 * MBIT))
+    proof = gate(topology)
+    assert not wrong(proof), proof.text
+    for name in ("h4>s1", "s1>h4"):
+        check = check_of(proof, name, "rate")
+        assert check.verdict == "unproved" and check.why.startswith("no path is faster: not below "), check
+    assert ("h4>s1", "rate") in wrong(gate(topology, 1, changed(["h4>s1"], rate_bps=5 * MBIT)))
 
 
 def test_two_directions_that_only_one_path_crosses_are_named_together() -> None:
