@@ -165,6 +165,6 @@ def carried_out(
     if stop.received is not None:
         return 128 + stop.received
     if not result.network_held:
-        console.print(f"{WRONG_AFTER}: the rows are kept, see network.json in {result.directory}", soft_wrap=True)
+        console.print(f"{WRONG_AFTER}: its rows say so, see network.json in {result.directory}", soft_wrap=True)
     doubtful = strict and (invalid or unknown)
     return 1 if result.failed or moved or doubtful or not result.network_held else 0

@@ -10,6 +10,7 @@ from containernet_env.base.endings import OOM_BY_OWN_LIMIT
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.proof import NetworkProof
 
 Effect = Literal["told", "unknown", "invalid"]
 """What it does to the figures of its row: nothing (it is only told), nobody can tell, or they are not the store's."""
@@ -36,6 +37,8 @@ Kind = Literal[
     "machine_stolen",
     "machine_shared",
     "machine_full",
+    "network_off",
+    "network_unknown",
     "few_answers",
     "cut_short",
 ]
@@ -68,6 +71,15 @@ class Finding:
     def values(self) -> dict[str, Any]:
         """As JSON values."""
         return asdict(self)
+
+
+def network_finding(proof: NetworkProof | None) -> Finding | None:
+    """That of all scenarios since the last proof that held; ``proof``: the next one, ``None`` where none was had."""
+    if proof is None:
+        return Finding("network_unknown", "unknown", "what the network was at the end of the run could not be measured")
+    if proof.passed:
+        return None
+    return Finding("network_off", "invalid", f"at the end of the run the network was not as configured: {proof.text}")
 
 
 def load_findings(load: LoadResult | None) -> Iterator[Finding]:

@@ -152,6 +152,18 @@ RULES: Mapping[Kind, Rule] = {
         "requests waited for a leader, and the ones before and after it are not of the same cluster; told where a "
         "configured event explains it",
     ),
+    "network_off": Rule(
+        ("invalid",),
+        "the proof after the last scenario",
+        "wrong",
+        "from when on it was wrong is not known, so no scenario since the proof before is known to be right",
+    ),
+    "network_unknown": Rule(
+        ("unknown",),
+        "the proof after the last scenario",
+        "it could not be had",
+        "whether the network was still the one that was configured is not known",
+    ),
     "few_answers": Rule(
         ("unknown",),
         "requests that were answered well",

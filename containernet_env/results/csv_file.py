@@ -10,7 +10,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -21,7 +21,14 @@ from containernet_env.base.errors import RunError, UsageError
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.results.columns import BY_NAME, COLUMNS, SEED_COLUMNS, SEED_TABLE
 from containernet_env.results.ownership import make_folders
-from containernet_env.results.whole_lines import append_whole, content_of, open_to_append, reason, remedy
+from containernet_env.results.whole_lines import (
+    append_whole,
+    content_of,
+    open_to_append,
+    reason,
+    remedy,
+    replace_whole,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -137,6 +144,15 @@ class ResultsFile:
             with suppress(OSError):
                 os.ftruncate(self._fd, size)  # so that it is not there twice, should another one follow
             raise
+
+    def amend(self, changes: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> None:
+        """Put other rows in the place of rows that were appended: all of them, or none, and OSError."""
+        assert self._fd is not None, "amend before open"
+        lines = {self.line(old): self.line(new) for old, new in changes}
+        content = content_of(self._fd)
+        amended = b"".join(lines.get(line, line) for line in content.splitlines(keepends=True))
+        if amended != content and not self.lost:
+            self._fd = replace_whole(self._fd, self.file, amended)
 
     def line(self, row: Mapping[str, str]) -> bytes:
         """The row as it is in the file."""

@@ -108,6 +108,13 @@ class RunDirectory:
             self._outcomes.append(outcome)
             self._append(SCENARIOS)
 
+    def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
+        """Write scenarios.jsonl anew, for outcomes that are known better than when they were added."""
+        with self._lock:
+            self._outcomes = list(outcomes)
+            self._put(self.path / SCENARIOS, "".join(map(_line_of, self._outcomes)))
+            self._kept[SCENARIOS] = len(self._outcomes)
+
     def add_event(self, kind: str, text: str, subject: str | None = None) -> None:
         """Append a line to events.jsonl: it happens now."""
         with self._lock:  # the lines are in the order of their times
@@ -157,12 +164,15 @@ class RunDirectory:
 
     def _replace(self, name: str, content: RunFile | str) -> None:
         self._wholes[name] = content
-        path = self.path / name
+        self._put(self.path / name, content if isinstance(content, str) else _indented(content))
+
+    @staticmethod
+    def _put(path: Path, text: str) -> None:
         make_folders(path.parent)
         partial = path.with_suffix(PARTIAL)
         try:
             with partial.open("w", encoding="utf-8") as file:
-                file.write(content if isinstance(content, str) else _indented(content))
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             give_to_caller(partial)
@@ -181,8 +191,8 @@ class RunDirectory:
             fd = open_to_append(path)
             try:
                 done = self._kept[name]
-                lines = map(scenario_line, self._outcomes[done:]) if name == SCENARIOS else self._events[done:]
-                text = "".join(f"{_compact(line.model_dump(by_alias=True))}\n" for line in lines)
+                added = self._outcomes[done:] if name == SCENARIOS else self._events[done:]
+                text = "".join(map(_line_of, added))
                 if text:
                     append_whole(fd, text.encode())
                 self._kept[name] += text.count("\n")
@@ -216,6 +226,11 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         machine=outcome.machine,
         store=outcome.store,
     )
+
+
+def _line_of(what: ScenarioOutcome | EventLine) -> str:
+    line = scenario_line(what) if isinstance(what, ScenarioOutcome) else what
+    return f"{_compact(line.model_dump(by_alias=True))}\n"
 
 
 def _of_each(consumptions: Mapping[str, Consumption]) -> dict[str, dict[str, int]]:

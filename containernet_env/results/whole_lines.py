@@ -88,6 +88,31 @@ def content_of(fd: int) -> bytes:
     return b"".join(parts)
 
 
+def replace_whole(fd: int, path: Path, content: bytes) -> int:
+    """Put a file with other content in the place of an open one, all or nothing; its descriptor, as `open_to_append`'s.
+
+    ``path`` leads to what ``fd`` has open, which is closed. After an OSError both are as they were.
+    """
+    place = Path(os.path.realpath(path))
+    held = os.fstat(fd)
+    partial = place.with_name(f"{place.name}.partial")
+    partial.unlink(missing_ok=True)
+    new = open_to_append(partial, new=True)
+    try:
+        append_whole(new, content)
+        os.fchmod(new, stat.S_IMODE(held.st_mode))
+        with suppress(OSError):  # FAT, and some network file systems
+            os.fchown(new, held.st_uid, held.st_gid)
+        partial.replace(place)
+    except BaseException:
+        os.close(new)
+        partial.unlink(missing_ok=True)
+        raise
+    _sync_folder(place.parent)
+    os.close(fd)
+    return new
+
+
 def _sync_folder(folder: Path) -> None:
     """Make sure that a new file is found again after a power failure, where the file system can."""
     with suppress(OSError):

@@ -57,6 +57,25 @@ class Keeper:
             self._progress.scenario_ended(outcome)
         return self._refused.reason if self._refused is not None else None
 
+    def amend(
+        self, changed: Mapping[int, ScenarioOutcome], row_of: Callable[[ScenarioOutcome], dict[str, str]]
+    ) -> None:
+        """Put other outcomes in the place of kept ones, by their indices, in rows and run directory."""
+        if not changed:
+            return
+        before = [self.rows[index] for index in changed]
+        for index, outcome in changed.items():
+            self.outcomes[index] = outcome
+            self.rows[index] = row_of(outcome)
+        try:
+            self.results.amend(zip(before, (self.rows[index] for index in changed), strict=True))
+        except OSError as error:
+            self._progress.note(
+                f"{self.results.file} could not be written anew: {reason(error)}; "
+                f"what is known of {len(changed)} of its rows since is in {self.directory.path / SCENARIOS}"
+            )
+        self._record(lambda: self.directory.amend_scenarios(self.outcomes))
+
     def manifest(self, manifest: Manifest, inputs: Mapping[str, str] | None = None) -> None:
         """See ``RunDirectory``; ``inputs`` are the files that the manifest names, by their names."""
         self._record(lambda: self.directory.write_manifest(manifest))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -21,6 +21,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.config import Config
+from containernet_env.model.findings import Finding, network_finding
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.run_facts import RunFacts
@@ -206,7 +207,7 @@ class _Run:
                 with testbed.told_why():
                     self._describe(testbed, number)
                 left = self._run_matrix(testbed, until)
-                self._prove_after(testbed)
+                self._prove_after(testbed, number)
                 return left
             finally:
                 self._stop.shield()
@@ -288,8 +289,8 @@ class _Run:
             links_cpu=plan.options.links_cpu,
         )
 
-    def _prove_after(self, testbed: Testbed) -> None:
-        """Say whether the network is still the one that was configured; every row is on disk and stays as it is."""
+    def _prove_after(self, testbed: Testbed, number: int) -> None:
+        """Say whether the network is still the one that was configured, also in the rows, all of which are on disk."""
         if testbed.failure is not None:
             return
         try:
@@ -297,12 +298,25 @@ class _Run:
         except RunError as error:
             self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
             self._progress.note(f"after the last scenario the network could not be measured: {error}")
+            self._add_finding(network_finding(None), number)
             return
         if self._network_after is None or self._network_after.passed:
             self._network_after = proof  # of several clusters, the first whose network was not held
         self._event("network_proved" if proof.passed else "network_wrong", f"after the last scenario: {proof.text}")
+        self._add_finding(network_finding(proof), number)
         if not proof.passed:
             self._progress.note(f"{WRONG_AFTER}\n{proof.render()}")
+
+    def _add_finding(self, finding: Finding | None, number: int) -> None:
+        """Add what is known by now to all that was measured on the cluster of that number."""
+        if finding is None:
+            return
+        changed = {
+            index: replace(outcome, findings=(*outcome.findings, finding))
+            for index, outcome in enumerate(self._keeper.outcomes)
+            if outcome.cluster == number and outcome.verdict is not None
+        }
+        self._keeper.amend(changed, partial(row_of, self._facts))
 
     def _leave(self, outcome: ScenarioOutcome) -> str | None:
         """See ``matrix.Leave``."""

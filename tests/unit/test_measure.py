@@ -18,7 +18,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import ResultsFile
-from containernet_env.results.run_directory import RunDirectory
+from containernet_env.results.run_directory import RunDirectory, read_run
 from containernet_env.results.run_files import FILES, json_schema
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import network_prover
@@ -307,7 +307,13 @@ def test_a_network_that_is_off_after_the_last_scenario_costs_no_row(
     off = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
     monkeypatch.setattr(FakeTestbed, "proved_again", NetworkProof("after", (off,)))
     result = run(tmp_path / "out.csv")
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-"]
+    (row,) = rows(tmp_path / "out.csv")
+    assert (row["Error"], row["Valid"]) == ("-", "no") and "network_off" in row["Reasons"]
+    assert [row] == list(result.rows) and result.valid("no") == 1
+    (line,) = read_run(result.directory).scenarios
+    assert (line["valid"], line["findings"][-1]["kind"]) == ("no", "network_off")
+    checked = read_run(result.directory).checked
+    assert checked is not None and not checked.changed
     assert (result.failed, result.network_held, result.network_after) == (0, False, NetworkProof("after", (off,)))
     told = {event["kind"]: event["text"] for event in events(tmp_path / "out.csv")}
     assert told["network_wrong"] == "after the last scenario: wrong: rate of etcd1>s1 (20 Mbit/s)"
@@ -320,7 +326,8 @@ def test_a_gate_after_the_last_scenario_that_fails_is_told_and_costs_no_row(
     monkeypatch.setattr(FakeTestbed, "proved_again", RunError("the network's measurement took more than 12 s"))
     result = run(tmp_path / "out.csv")
     assert (result.failed, result.network_held, result.network_after) == (0, True, None)
-    assert len(rows(tmp_path / "out.csv")) == 1
+    (row,) = rows(tmp_path / "out.csv")
+    assert row["Valid"] != "yes" and "network_unknown" in row["Reasons"]
     told = {event["kind"]: event["text"] for event in events(tmp_path / "out.csv")}
     assert told["network_unproved"].endswith("could not be measured: the network's measurement took more than 12 s")
     assert made[0].downs == 1

@@ -280,6 +280,36 @@ def test_a_file_that_was_lost_is_written_anew_beside_its_place(tmp_path: Path, h
         assert path.read_text() == "an editor's\n"
 
 
+def test_rows_that_are_amended_take_the_place_of_the_first_ones(tmp_path: Path) -> None:
+    path, link = tmp_path / "out.csv", tmp_path / "link.csv"
+    link.symlink_to(path)
+    file = opened(link)
+    for name in ("earlier", "first", "second"):
+        file.append({"Scenario": name, "Valid": "yes"})
+    path.chmod(0o640)
+    file.amend(
+        [({"Scenario": name, "Valid": "yes"}, {"Scenario": name, "Valid": "no"}) for name in ("first", "second")]
+    )
+    file.append({"Scenario": "later", "Valid": "yes"})
+    assert not file.lost and link.is_symlink() and path.stat().st_mode & 0o777 == 0o640
+    assert [(row["Scenario"], row["Valid"]) for row in rows_of(path)] == [
+        ("earlier", "yes"), ("first", "no"), ("second", "no"), ("later", "yes"),
+    ]  # fmt: skip
+    assert sorted(tmp_path.iterdir()) == [link, path]
+
+
+def test_rows_that_cannot_be_amended_stay_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    file = opened(path)
+    file.append({"Scenario": "first", "Valid": "yes"})
+    before = path.read_bytes()
+    with file_limit(len(before) - 2), pytest.raises(OSError, match="File too large"):
+        file.amend([({"Scenario": "first", "Valid": "yes"}, {"Scenario": "first", "Valid": "no"})])
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    file.append({"Scenario": "second"})
+    assert [row["Scenario"] for row in rows_of(path)] == ["first", "second"]
+
+
 def test_a_file_that_is_lost_again_is_rescued_again_and_overwrites_nothing(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.with_name("out.csv.rescued").write_text("somebody's\n")
