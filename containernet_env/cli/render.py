@@ -245,21 +245,23 @@ def _flag_lines(members: list[HostPlan]) -> list[str]:
 
 
 def _scenarios_table(plan: Plan) -> Table:
+    """Those of the first repetition: a thousand of them are as many tables that say the same."""
     table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
-    repeated = plan.options.repeat > 1
-    for number, planned in enumerate(plan.scenarios, start=1):
+    repeat = plan.options.repeat
+    for number, planned in enumerate(plan.scenarios[: len(plan.scenarios) // repeat], start=1):
         scenario = planned.scheduled.scenario
         if planned.loads_dataset:
             table.add_row("", f"load {plan.dataset.keys} keys of the data set, unmeasured", "", "", "", "")
-        name = f"{scenario.name} ({planned.scheduled.repetition})" if repeated else scenario.name
         table.add_row(
             str(number),
-            name,
+            scenario.name,
             _length(scenario),
             str(scenario.clients),
             str(scenario.conns),
             _about(planned.estimated_s),
         )
+    if repeat > 1:
+        table.add_row("", f"all again, {repeat} times in all", "", "", "", "")
     return table
 
 

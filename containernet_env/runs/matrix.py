@@ -274,6 +274,8 @@ class Matrix:
         self._follower.tell_deaths(deaths)
         problems = [failure]
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
+        if answer.error is not None and failure is None:
+            self._members.settle(self._target.member_timeout_s)
         silent = self._silent_members() if answer.error is not None else []
         if silent and answer_nothing(silent) not in (answer.error or ""):
             problems.append(answer_nothing(silent))
@@ -367,7 +369,11 @@ class Matrix:
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()
-                return f"the data set could not be loaded: {'; '.join(filter(None, [failure, *deaths, answer.error]))}"
+                if failure is None:
+                    self._members.settle(self._target.member_timeout_s)
+                silent = self._silent_members()
+                reasons = [failure, *deaths, answer_nothing(silent) if silent else None, answer.error]
+                return f"the data set could not be loaded: {'; '.join(dict.fromkeys(filter(None, reasons)))}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True

@@ -24,6 +24,7 @@ OPEN_TIMEOUT_S = 0.25
 # The thread itself may come so late; what is more is the driver's silence, and not that of members.
 LATE_S = 0.1
 _ANSWER_BYTES = 64 * 1024
+_SETTLE_POLL_S = 0.02
 
 
 class Silence:
@@ -34,6 +35,7 @@ class Silence:
 
     def __init__(self) -> None:
         self.asked_s: float | None = None
+        self.answered_s = -inf
         self._longest_s = 0.0
 
     def ask(self, now_s: float) -> None:
@@ -44,7 +46,7 @@ class Silence:
     def answer(self, now_s: float) -> None:
         """Something came back."""
         self._longest_s = self.longest_s(now_s)
-        self.asked_s = None
+        self.asked_s, self.answered_s = None, now_s
 
     def excuse(self, late_s: float, now_s: float) -> None:
         """For so long until now nobody looked whether there was an answer."""
@@ -74,6 +76,8 @@ class MemberWatch:
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._over = threading.Event()
+        self._at_once = threading.Event()
+        self._round_s = -inf
         self._thread = threading.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
@@ -105,12 +109,33 @@ class MemberWatch:
         with self._lock:
             return [name for name, silence in self._silences.items() if silence.now_s(time.monotonic()) >= for_s]
 
+    def settle(self, for_s: float) -> None:
+        """Return once each member has answered a new ping, or is one of those that are ``silent(for_s)``.
+
+        What fails within less time than that would else be nobody's fault.
+        """
+        began_s = time.monotonic()
+        deadline_s = began_s + for_s + PING_INTERVAL_S + _CLOSE_S
+        self._at_once.set()
+        while self._thread.is_alive() and not self._over.is_set() and time.monotonic() < deadline_s:
+            if self._is_settled(began_s, for_s):
+                return
+            self._over.wait(_SETTLE_POLL_S)
+
+    def _is_settled(self, since_s: float, for_s: float) -> bool:
+        with self._lock:
+            now_s = time.monotonic()
+            return self._round_s >= since_s and all(
+                silence.answered_s >= since_s or silence.now_s(now_s) >= for_s for silence in self._silences.values()
+            )
+
     def _run(self) -> None:
         try:
             due_s = time.monotonic()
             while not self._over.is_set():
                 now_s = time.monotonic()
-                if now_s >= due_s:
+                if now_s >= due_s or self._at_once.is_set():
+                    self._at_once.clear()
                     due_s = now_s + self._ask()
                 self._listen(min(_CLOSE_S, due_s - time.monotonic()))
         finally:
@@ -129,6 +154,7 @@ class MemberWatch:
                 del self._silences[name]
             for name in pings:
                 self._silences.setdefault(name, Silence())
+            self._round_s = began_s
         for name in self._sockets.keys() - pings.keys():
             self._drop(name)
         for name, ping in pings.items():

@@ -36,8 +36,15 @@ Ended = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
-def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
-    """Kind -> its batch, as many at a time as there are cores, the longest first."""
+def batches(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Ended]]]:
+    """Each kind that is selected -> its batch, as many at a time as there are cores, the longest first."""
+    selected = {
+        item.callspec.params.get("kind")
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    }
     folder = tmp_path_factory.mktemp("input")
     environment = os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     random = INPUTS != DEFAULT
@@ -66,7 +73,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
         )
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {kind: pool.submit(run, kind) for kind in reversed(SHARES)}
+        yield {kind: pool.submit(run, kind) for kind in reversed(SHARES) if kind in selected}
 
 
 def test_the_shares_make_a_whole() -> None:

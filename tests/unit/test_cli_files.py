@@ -165,3 +165,13 @@ def test_a_name_that_is_too_long_for_the_disk_is_said_so(
     assert ended.value.code == 2, said
     assert "File name too long" in said, said
     assert "[Errno" not in said
+
+
+def test_the_scenarios_of_a_thousand_repetitions_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """18,000 lines took 15 s."""
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "3node-3ms", "--quick", "--dry-run", "--repeat", "1000"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert said.count("write-leader-50x1x1-4B-64B") == 1 and "all again, 1000 times in all" in said
+    assert "18000 scenarios from" in said

@@ -281,3 +281,32 @@ def test_the_wait_for_news_of_one_member_is_no_silence_of_another(monkeypatch: p
     longest_s = watch.longest_s()["etcd1"]
     watch.close()
     assert longest_s < 0.6
+
+
+def test_whether_members_answer_is_known_once_it_has_settled() -> None:
+    """A member that was stopped 0.4 s before a scenario failed was named by no row: its next ping was not due yet."""
+    quick, stopped = Ping(Slow(0.01), 1, b"ping"), Ping(Slow(60), 1, b"ping")
+    watch = pinged(lambda: {"etcd1": quick, "etcd2": stopped, "etcd3": quick}, 0.05)
+    assert watch.silent(0.5) == []
+    began = time.monotonic()
+    watch.settle(0.5)
+    took = time.monotonic() - began
+    silent = watch.silent(0.5)
+    watch.close()
+    assert silent == ["etcd2"] and 0.4 < took < 1.5
+
+
+def test_members_that_answer_are_asked_anew_and_hold_nobody_up() -> None:
+    asked: list[float] = []
+
+    def pings() -> Mapping[str, Ping]:
+        asked.append(time.monotonic())
+        return {"etcd1": Ping(Slow(0.01), 1, b"ping")}
+
+    watch = pinged(pings, 0.1)
+    began = time.monotonic()
+    watch.settle(30)
+    took = time.monotonic() - began
+    watch.close()
+    assert took < 1.0 and asked[-1] > began
+    watch.settle(30)  # closed: nobody asks any more
