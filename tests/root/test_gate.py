@@ -44,7 +44,7 @@ class Mutant:
     wrong: frozenset[str]
 
 
-DELAY = "due.ns += l.chance.delay(&l.params, position)"
+DELAY = "due.ns += l.chance.delay(&l.params, position, l.depart.ns)"
 MUTANTS = [
     Mutant(
         "no rate",
