@@ -28,6 +28,7 @@ TEXT
 
 readonly ALL=(lint unit input root docker vm faults)
 readonly BY_NAME=(faults-all soak)
+readonly PYTEST=(-q -rs -p no:cacheprovider)
 readonly GO_MODULES=(benchmark_image link_emulator)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd)
 passed=0
@@ -79,18 +80,30 @@ step() { # NAME COMMAND...
     last_log=$log
 }
 
-# pytest's own reasons for skipping and its closing line stay visible.
 pytest_step() { # RING [OPTION...]
-    local name="pytest tests/$*"
     if ! compgen -G "tests/$1/test_*.py" >/dev/null; then
-        skipped+=("$name: no tests there")
+        skipped+=("pytest tests/$*: no tests there")
         return
     fi
-    step "$name" .venv/bin/python -m pytest "tests/$1" -q -rs -p no:cacheprovider "${@:2}"
+    pytest_report "pytest tests/$*" .venv/bin/python -m pytest "tests/$1" "${PYTEST[@]}" "${@:2}"
+}
+
+# pytest's own reasons for skipping and its closing line stay visible.
+pytest_report() { # NAME COMMAND...
+    local name=$1
+    step "$@"
     if [ ${#failed[@]} -eq 0 ] || [ "${failed[-1]}" != "$name" ]; then
         grep '^SKIPPED' "$last_log" | sed 's/^/           /'
         tail -n 1 "$last_log"
     fi
+}
+
+# What the vm ring, which has begun before, said and how it ended.
+vm_ends() {
+    local status=0
+    wait "$vm" || status=$?
+    cat .build/vm.log
+    return "$status"
 }
 
 go_in() { # MODULE ARGUMENT...
@@ -131,6 +144,14 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
 fi
 go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
 
+# The emulated machine is busy for minutes and judges times coarsely: it works beside rings that judge none.
+if asked vm; then
+    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
+    setpriv --pdeathsig TERM .venv/bin/python -m pytest tests/vm "${PYTEST[@]}" </dev/null >.build/vm.log 2>&1 &
+    vm=$!
+    trap 'kill "$vm" 2>/dev/null' EXIT
+fi
+
 if asked lint; then
     step "ruff check" .venv/bin/ruff check .
     step "ruff format" .venv/bin/ruff format --check .
@@ -157,6 +178,10 @@ if asked input; then
     fuzz benchmark_image ./internal/spec FuzzParseBody 2
     fuzz link_emulator ./control FuzzServe 1 # its emulator keeps a core busy
 fi
+if asked vm; then
+    pytest_report "pytest tests/vm" vm_ends
+    trap - EXIT
+fi
 if asked root; then
     # One package at a time: they share the machine's processors, and some of them measure.
     step "go test -tags root" go_in link_emulator test -tags root -count=1 -p 1 ./...
@@ -164,10 +189,6 @@ if asked root; then
 fi
 if asked docker; then
     pytest_step docker
-fi
-if asked vm; then
-    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
-    pytest_step vm
 fi
 if asked faults-all; then
     pytest_step faults
