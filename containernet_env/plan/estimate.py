@@ -69,9 +69,14 @@ class Estimator:
         ]
         self._least_rate_bps = min(rates, default=None)
 
+    @property
+    def fastest_leader(self) -> str:
+        """The possible leader that answers a write soonest, by the RTTs alone; the first of equals."""
+        return min(self._leaders, key=lambda leader: self._rtt_s[self._client, leader] + self._quorum_s(leader))
+
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included."""
-        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
+        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self.links_s(scenario))
         measured_s = scenario.scheduled_s or 0.0
         if scenario.total is not None:
             # A rate above what the cluster can do does not make it any faster.
@@ -116,7 +121,8 @@ class Estimator:
         alone_s = _mean(scenario, MEMBER_PUT_CPU_S, member_range_s / self._spread(scenario)) / self._least_cpus
         return max((client_s + members_s) / self._cores, alone_s)
 
-    def _links_s(self, scenario: Scenario) -> float:
+    def links_s(self, scenario: Scenario) -> float:
+        """Seconds for which one request keeps the slowest link to a member busy; 0 without a limit."""
         if self._least_rate_bps is None:
             return 0.0
         key_bytes = len(scenario.key_prefix) + scenario.key_size

@@ -1,0 +1,434 @@
+"""What a machine carries: costs taken from outcomes, bounds worked by hand, the machine's file, what `check` prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.analysis.capacity import carried
+from containernet_env.analysis.request_costs import RequestCost, cost_of, full_share, kind_of, sample_of
+from containernet_env.base import cache
+from containernet_env.cli import check, group
+from containernet_env.cli.capacity import Memory, machine_lines
+from containernet_env.config import load_config
+from containernet_env.model.findings import Finding, Kind
+from containernet_env.model.link_statistics import LinkStatistics
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
+from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.plan import KeptCore, Plan, PlanOptions
+from containernet_env.results import machine_costs
+from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
+from containernet_env.runs import costs, machine
+from containernet_env.runs import measure as measure_module
+from tests.unit.answers import closed_loop
+from tests.unit.manifests import MACHINE
+from tests.unit.run_fakes import on_fakes, rows, run
+
+KEY = MachineKey.of(MACHINE)
+MEMORY = Memory(24 << 30, 20 << 30)
+MS = 10**6
+WRITE = Scenario(
+    name="write-100",
+    type="write",
+    total=1000,
+    clients=100,
+    conns=10,
+    key_size=8,
+    val_size=256,
+    key_space=1000,
+    target="leader",
+)
+READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster")
+
+
+def sample(**changes: Any) -> CostSample:
+    """100 writes at once to the leader of three members; a request takes 3.7 ms of CPU time in all."""
+    values: dict[str, Any] = {
+        "at": "2026-01-01T00:00:00.000Z",
+        "kind": "write",
+        "one_member": True,
+        "members": 3,
+        "in_flight": 100,
+        "payload_bytes": 264,
+        "requests": 1000,
+        "cluster_ns": 2.5 * MS,
+        "member_ns": 1.0 * MS,
+        "client_ns": 0.6 * MS,
+        "generator_ns": 0.5 * MS,
+        "links_ns": 0.5 * MS,
+        "rest_ns": 0.1 * MS,
+        "frames": 10,
+        "frame_bytes": 125,
+        "busy_ratio": 0.5,
+        "crowded": False,
+    }
+    return CostSample(**values | changes)
+
+
+def plan_of(
+    tmp_path: Path, *scenarios: Scenario, cpus: object = 1, data: str = "disk", client: Any = None, **options: Any
+) -> Plan:
+    """Three members 3 ms from the switch without a bandwidth limit, the client at the switch."""
+    nodes = [
+        {"ip": f"10.0.0.{number}", "mem": "512m", "cpus": cpus, "bandwidth": "unlimited", "link_delay": "3ms"}
+        for number in (1, 2, 3)
+    ]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"nodes": nodes, "etcd": {"data": data}} | ({"client": client} if client else {})))
+    scenario_set = ScenarioSet(Path("s.json"), "", Dataset(), scenarios or (WRITE,))
+    return build_plan(load_config(path), scenario_set, PlanOptions(**{"machine_cores": 2} | options))
+
+
+def known(*requests: CostSample, sync_ms: float | None = None) -> MachineCosts:
+    syncs = [] if sync_ms is None else [SyncSample(at="", data="disk", median_ns=sync_ms * MS)]
+    return MachineCosts(machine=KEY, requests=list(requests), syncs=syncs)
+
+
+def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None:
+    """100 clients / (18 ms floor + 2 ms CPU) would ask for 5000/s; a core of the leader's gives 1000/s: 3.7 cores."""
+    (short,) = carried(plan_of(tmp_path), known(sample())).shortages
+    assert (short.resource, short.has, short.enough, short.cores) == ("machine", 2, pytest.approx(1.9), 4)
+    assert short.wanted == pytest.approx(2.5 + 0.6 + 0.5 + 0.1)
+    assert short.rate_per_s == pytest.approx(1.9 / 3.7e-3)
+    assert short.clients == 10  # 513.5/s, 20 ms each
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"clients": 10}, {}),
+        ({"rate": Decimal(500)}, {}),
+        ({}, {"machine_cores": 4}),
+        ({}, {"cpus": 0.1, "client": {"ip": "10.0.0.9", "cpus": 0.6}}),
+    ],
+)
+def test_what_it_is_said_to_fit_with_fits(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any]) -> None:
+    held = carried(plan_of(tmp_path, replace(WRITE, **changes), **options), known(sample(), sample(in_flight=10)))
+    assert [scenario.name for scenario in held.fit] == ["write-100"]
+
+
+def test_without_limits_the_one_core_of_generator_and_links_is_too_small(tmp_path: Path) -> None:
+    """5000/s take 2.5 cores of each. The machine is asked for what they let through: 2000/s, 7.4 cores."""
+    held = carried(plan_of(tmp_path, cpus="unlimited"), known(sample()))
+    assert [(one.resource, round(one.wanted, 6)) for one in held.shortages] == [
+        ("machine", 7.4),
+        ("links", 2.5),
+        ("generator", 2.5),
+    ]
+    assert [round(one.rate_per_s) for one in held.shortages] == [514, 1800, 1800]
+    assert [one.clients for one in held.shortages] == [10, 36, 36]
+
+
+def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> None:
+    """Members, client and the rest want 3.2 cores of the one that is left: 4 of them, and the one that is kept."""
+    (short,) = carried(plan_of(tmp_path, links_core=KeptCore(1, (0,))), known(sample())).shortages
+    assert (short.has, short.cores) == (1, 5)
+    assert short.wanted == pytest.approx(3.2)
+
+
+def test_a_limit_of_the_client_is_told(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, client={"ip": "10.0.0.9", "cpus": 0.5}, machine_cores=8)
+    (short,) = carried(plan, known(sample())).shortages
+    assert (short.resource, short.wanted, short.has) == ("client", pytest.approx(0.6), 0.5)
+
+
+def test_a_bandwidth_bounds_what_can_be_asked(tmp_path: Path) -> None:
+    """At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s."""
+    plan = plan_of(tmp_path)
+    slow = json.loads((tmp_path / "config.json").read_text())
+    for node in slow["nodes"]:
+        node["bandwidth"] = 1
+    (tmp_path / "config.json").write_text(json.dumps(slow))
+    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
+    assert carried(plan, known(sample())).fit
+
+
+def test_the_leader_that_answers_soonest_counts_and_jitter_does_not(tmp_path: Path) -> None:
+    """m3 is 1 ms away: 2 ms to it, 8 ms to a follower. 10 clients / (10 + 2 ms) by it, / (14 + 2) by m1 or m2."""
+    plan = plan_of(tmp_path, replace(WRITE, clients=10), cpus=100)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for node, delay in zip(config["nodes"], ("3ms", "3ms", "1ms"), strict=True):
+        jitter = {"distribution": "normal", "value": "100us"}
+        node.update(link={"delay": delay, "bandwidth": "unlimited", "jitter": jitter})
+        del node["link_delay"], node["bandwidth"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
+    (short,) = carried(plan, known(sample())).shortages
+    assert short.wanted == pytest.approx(10 / 12e-3 * 3.7e-3)
+
+
+def test_nothing_is_said_of_loads_unlike_those_measured(tmp_path: Path) -> None:
+    unlike = (
+        replace(WRITE, name="few", clients=1),
+        replace(WRITE, name="large", val_size=100_000),
+        replace(WRITE, name="all", target="cluster"),
+        READ,
+    )
+    held = carried(plan_of(tmp_path, *unlike), known(sample()))
+    assert [scenario.name for scenario in held.unknown] == ["few", "large", "all", "read"]
+    five = carried(plan_of(tmp_path), known(sample(members=5)))
+    assert (five.unknown, five.fit, five.shortages) == ((WRITE,), (), ())
+
+
+def test_a_load_with_fewer_requests_in_flight_stands_in_before_one_with_more() -> None:
+    samples = [sample(in_flight=1000, links_ns=1), sample(in_flight=10, links_ns=3)]
+    cost = cost_of(samples, WRITE, 3, 100)
+    assert cost is not None
+    assert cost.links_ns == 3
+    assert cost_of(samples[:1], WRITE, 3, 100) is not None
+    assert cost_of([*samples, sample(links_ns=2)], WRITE, 3, 99.7) == RequestCost(
+        2.5 * MS, 1.0 * MS, 0.6 * MS, 0.5 * MS, 2, 0.1 * MS
+    )
+
+
+def test_of_several_runs_the_median_counts_by_requests() -> None:
+    samples = [sample(links_ns=9, requests=10), sample(links_ns=8, requests=10), sample(links_ns=2, requests=1000)]
+    cost = cost_of(samples, WRITE, 3, 100)
+    assert cost is not None
+    assert cost.links_ns == 2
+
+
+def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
+    def rows_at(*busy: tuple[float, bool]) -> list[CostSample]:
+        return [sample(busy_ratio=ratio, crowded=crowded) for ratio, crowded in busy]
+
+    assert full_share([]) == 0.95
+    assert full_share(rows_at((0.3, False), (0.9, False), (0.97, True))) == 0.95
+    assert full_share(rows_at((0.6, False), (0.7, False), (0.8, True), (0.9, True))) == 0.7
+    # One row that waited for another reason, among ten that did not.
+    assert full_share(rows_at((0.2, True), *[(0.5 + 0.04 * n, False) for n in range(10)], (0.99, True))) == 0.95
+
+
+def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, **load: Any) -> ScenarioOutcome:
+    """1000 requests and 1000 of warm-up: 400 ms of CPU time of the leader's, 100 ms of each follower's."""
+    ok = load.pop("ok", 1000)
+    answer = closed_loop(ok=ok, cpu_s=0.05, **load)
+    answer["warmup"] = {"ok": 1000, "failed": 0, "unknown": 0, "abandoned": 0, "total_s": 1.0}
+    direction = {"frames": 10_000, "bytes": 1_000_000}
+    used = Consumers(
+        members={name: Consumption(cpu_ns=ms * MS) for name, ms in (("a", 100), ("b", 400), ("c", 100))},
+        client=Consumption(cpu_ns=120 * MS),
+        links=Consumption(cpu_ns=80 * MS),
+        driver=Consumption(cpu_ns=20 * MS),
+        machine=Consumption(cpu_ns=900 * MS),
+    )
+    return ScenarioOutcome(
+        ScheduledScenario(scenario, 1),
+        "2026-01-01T00:00:00.000Z",
+        1,
+        cluster=1,
+        load=LoadResult.from_json(answer),
+        network=LinkStatistics({"links": {"a-s1": {"a_to_b": direction, "b_to_a": {"frames": 7, "bytes": 7}}}}),
+        machine=Usage(1000 * MS, used),
+        findings=tuple(Finding(kind, "invalid", kind) for kind in kinds),
+        error=error,
+    )
+
+
+def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
+    found = sample_of(outcome(), 3, cores=2)
+    assert found is not None
+    assert (found.requests, found.in_flight, found.payload_bytes) == (2000, 100, 264)
+    per_request_us = {name: getattr(found, f"{name}_ns") / 1000 for name in ("cluster", "member", "client", "links")}
+    assert per_request_us == {"cluster": 300, "member": 200, "client": 60, "links": 40}
+    # The generator's figure is of the measured time alone; 100 ms of the machine's are nobody's else.
+    assert (found.generator_ns, found.rest_ns) == (pytest.approx(50_000), 50_000)
+    assert (found.frames, found.frame_bytes, found.busy_ratio) == (5, 100, 0.45)
+
+
+def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
+    full: list[Kind] = ["machine_full", "generator_waited", "link_lateness"]
+    crowded = sample_of(outcome(*full), 3, 2)
+    assert crowded is not None
+    assert crowded.crowded
+    thread = sample_of(outcome("generator_saturated", "generator_waited"), 3, 2)
+    assert thread is not None
+    assert not thread.crowded
+    for kind in ("machine_shared", "machine_stolen", "network_off", "leader_changed", "few_answers"):
+        assert sample_of(outcome(*full, kind), 3, 2) is None
+    assert sample_of(outcome(error="1 failed"), 3, 2) is None
+    assert sample_of(outcome(), 5, 2) is None
+    assert sample_of(replace(outcome(), machine=None), 3, 2) is None
+
+
+def test_kinds_of_requests() -> None:
+    mixed = replace(READ, type="mixed", consistency="l", put_ratio=Decimal("0.25"))
+    kinds = [kind_of(scenario) for scenario in (WRITE, READ, mixed, replace(WRITE, type="txn"))]
+    assert kinds == ["write", "read serializable", "mixed 0.2 linearizable", "txn"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this machine's file is for a test."""
+    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / machine_costs.NAME
+
+
+def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
+    other = KEY.model_copy(update={"cores": 4})
+    assert machine_costs.add(other, [sample(links_ns=7)], []) is None
+    for number in range(20):
+        added = [sample(links_ns=number), sample(kind="txn", links_ns=number)]
+        assert machine_costs.add(KEY, added, known(sync_ms=number).syncs) is None
+    held, note = machine_costs.read(KEY)
+    assert note is None
+    for kind in ("write", "txn"):
+        assert [one.links_ns for one in held.requests if one.kind == kind] == list(range(11, 20))
+    assert [one.median_ns for one in held.syncs] == [number * MS for number in range(11, 20)]
+    assert [one.links_ns for one in machine_costs.read(other)[0].requests] == [7]
+    assert machine_costs.read(KEY.model_copy(update={"kernel": "7.0"}))[0].requests == []
+    assert (place.stat().st_mode & 0o777, os.listdir(place.parent)) == (0o644, [machine_costs.NAME])
+    for cores in range(5, 15):
+        machine_costs.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
+    assert len(json.loads(place.read_text())["machines"]) == machine_costs.KEPT_MACHINES
+
+
+def test_all_samples_together_are_bounded(place: Path) -> None:
+    many = [sample(members=number) for number in range(1, machine_costs.KEPT_SAMPLES + 50)]
+    machine_costs.add(KEY, many, [])
+    assert [one.members for one in machine_costs.read(KEY)[0].requests] == [one.members for one in many[49:]]
+    assert place.stat().st_size < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"[" * 100_000,
+        b'{"schema": 2, "machines": []}',
+        b'{"schema": 1, "machines": [], "more": 1}',
+        b'{"schema": 1, "machines": [{"machine": {"cores": -1}}]}',
+        b" " * (5 << 20),
+    ],
+)
+def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path, content: bytes) -> None:
+    place.parent.mkdir()
+    place.write_bytes(content)
+    held, note = machine_costs.read(KEY)
+    assert held == known()
+    assert note == f"{place} is not what a run has left there: it is ignored, and the next run replaces it"
+    assert machine_costs.add(KEY, [sample()], []) is None
+    assert machine_costs.read(KEY) == (known(sample()), None)
+
+
+def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
+    place.parent.mkdir()
+    os.mkfifo(place)
+    assert "is ignored" in str(machine_costs.read(KEY)[1])
+    place.unlink()
+    place.mkdir()
+    assert "is ignored" in str(machine_costs.read(KEY)[1])
+    assert "is not kept: Is a directory" in str(machine_costs.add(KEY, [sample()], []))
+    assert os.listdir(place.parent) == [machine_costs.NAME]
+
+
+def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fakes(monkeypatch)
+    monkeypatch.setattr(measure_module, "keep_costs", costs.keep_costs)
+    run(tmp_path / "out.csv")
+    assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
+    plan = plan_of(tmp_path)
+    assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared")]) is None
+    assert len(machine_costs.read(KEY)[0].requests) == 1
+    assert place.exists()
+
+
+def test_a_run_ends_well_where_nothing_can_be_kept(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_fakes(monkeypatch)
+    monkeypatch.setattr(measure_module, "keep_costs", costs.keep_costs)
+    place.parent.write_text("no folder")
+    assert run(tmp_path / "out.csv").failed == 0
+    monkeypatch.setattr(machine_costs, "add", lambda *_: 1 / 0)
+    assert run(tmp_path / "out.csv").failed == 0
+    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-", "-"]
+    assert costs.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (
+        "what requests cost on this machine is not kept: ZeroDivisionError: division by zero"
+    )
+
+
+def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[str]:
+    return list(machine_lines(plan, carried(plan, costs), "Some CPU", memory))
+
+
+def test_what_check_says_of_a_machine_of_which_nothing_is_known(tmp_path: Path) -> None:
+    assert printed(plan_of(tmp_path), known()) == [
+        "2 cores (Some CPU)",
+        "20.0 of 24.0 GiB of memory are free, the limits add up to 1.5 GiB",
+        "whether it carries the scenarios is not known: nothing like them was measured here yet;",
+        "`containernet-env run --quick CONFIG OUT` measures what requests cost",
+    ]
+
+
+def test_what_check_says_of_a_machine_that_is_too_small_for_some(tmp_path: Path) -> None:
+    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 200)]
+    plan = plan_of(tmp_path, *many, replace(READ, name="read-l", consistency="l"))
+    costs = known(sample(), sample(in_flight=10, cluster_ns=2.4 * MS), sync_ms=0.1)
+    assert printed(plan, costs, Memory(4 << 30, 1 << 30)) == [
+        "2 cores (Some CPU)",
+        "1.0 of 4.0 GiB of memory are free, the limits add up to 1.5 GiB: "
+        "lower limits or more memory, or hosts may be killed",
+        "an fdatasync takes 0.10 ms (disk)",
+        "the links carry about 18,000 frames/s, 18 Mbit/s in frames of 125 bytes",
+        "it carries 2 of 5 scenarios; of the others",
+        "  2 would take up to 3.7 of this machine's 2 cores; above 1.9, hosts wait:",
+        "    write-90 and 1 more; it fits with 10 clients, a rate of 510/s or 4 cores",
+        "  1 cannot be told, since nothing like them was measured here yet:",
+        "    read-l",
+    ]
+
+
+def test_what_check_says_where_all_fits(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, machine_cores=6, links_core=KeptCore(5, (0, 1, 2, 3, 4)))
+    lines = printed(plan, known(sample()))
+    assert (lines[0], lines[-1]) == (
+        "6 cores (Some CPU), one of them for the link emulator",
+        "it carries the scenario",
+    )
+    assert printed(plan_of(tmp_path, WRITE, replace(WRITE, name="b"), machine_cores=4), known(sample()))[-1] == (
+        "it carries all 2 scenarios"
+    )
+
+
+def test_a_slow_disk_is_told_with_what_helps(tmp_path: Path) -> None:
+    """An fdatasync of 40 ms, in a floor of 6 ms to the leader and 12 + 40 ms to its followers."""
+    lines = printed(plan_of(tmp_path), known(sync_ms=40))
+    assert lines[2:5] == [
+        "an fdatasync takes 40.00 ms (disk)",
+        "  of the 58.00 ms that write-100 takes at least;",
+        '  with a faster disk, or "data": "tmpfs" in "etcd", it measures less of the disk',
+    ]
+    assert not any("takes at least" in line for line in printed(plan_of(tmp_path), known(sync_ms=17)))
+    assert not any("fdatasync" in line for line in printed(plan_of(tmp_path, data="tmpfs"), known(sync_ms=40)))
+
+
+def test_only_the_emulator_tells_what_frames_cost(tmp_path: Path) -> None:
+    lines = printed(plan_of(tmp_path, links="netem"), known(sample()))
+    assert lines[-1] == "what requests cost is known for links by the emulator alone"
+
+
+def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    machine_costs.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
+    for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
+        said = CliRunner().invoke(group, words).output
+        assert "\nThis machine\n" in said
+        assert "  the links carry about 90,000 frames/s, 90 Mbit/s in frames of 125 bytes\n" in said
+    place.write_text("{")
+    result = CliRunner().invoke(check.command, [str(plan.config.path)])
+    assert (result.exit_code, f"  {place} is not what a run has left there" in result.output) == (0, True)
