@@ -6,17 +6,19 @@ import json
 import os
 from dataclasses import replace
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from containernet_env.analysis.capacity import carried
 from containernet_env.analysis.request_costs import RequestCost, cost_of, full_share, kind_of, sample_of
 from containernet_env.base import cache
 from containernet_env.cli import check, group
-from containernet_env.cli.capacity import Memory, machine_lines
+from containernet_env.cli.capacity import Memory, machine_lines, render_machine
 from containernet_env.config import load_config
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.link_statistics import LinkStatistics
@@ -30,7 +32,7 @@ from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
 from containernet_env.runs import costs, machine
 from containernet_env.runs import measure as measure_module
-from tests.unit.answers import closed_loop
+from tests.unit.answers import DOCS, closed_loop
 from tests.unit.manifests import MACHINE
 from tests.unit.run_fakes import on_fakes, rows, run
 
@@ -391,6 +393,18 @@ def test_what_check_says_of_a_machine_that_is_too_small_for_some(tmp_path: Path)
         "  1 cannot be told, since nothing like them was measured here yet:",
         "    read-l",
     ]
+
+
+def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 200)]
+    costs = known(sample(), sample(in_flight=10, cluster_ns=2.4 * MS), sync_ms=0.1)
+    monkeypatch.setattr(machine_costs, "read", lambda key: (costs, None))
+    monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
+    monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
+    monkeypatch.setattr(machine, "memory_available_bytes", lambda: MEMORY.available_bytes)
+    output = StringIO()
+    render_machine(plan_of(tmp_path, *many), Console(file=output, width=80))
+    assert f"```text\n{output.getvalue().lstrip()}```" in (DOCS / "fidelity.md").read_text(encoding="utf-8")
 
 
 def test_what_check_says_where_all_fits(tmp_path: Path) -> None:
