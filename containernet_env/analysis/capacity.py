@@ -125,8 +125,6 @@ class _Weigher:
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
         self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))
         limits = [node.cpus for node in plan.config.nodes]
-        self._member_cpus = [float(cpus) for cpus in limits if cpus is not None]
-        self._all_limited = len(self._member_cpus) == len(limits)
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader
         self._client_cpus = plan.config.client.cpus
@@ -164,36 +162,34 @@ class _Weigher:
         return tuple(self._short(scenario, rate, alone_s, cost))
 
     def _configured_bounds(self, scenario: Scenario, cost: RequestCost) -> Iterator[float]:
-        """Requests per second that CPU limits of members and bandwidths let through."""
-        if self._all_limited and cost.member_ns > 0:
-            yield max(self._member_cpus) * 1e9 / cost.member_ns
-        if (busy_s := self._estimator.links_s(scenario)) > 0:
-            yield 1 / busy_s
+        """Requests per second that the CPU limit and the bandwidth of any member let through: of the best, if all have.
+
+        A majority does without the slowest members.
+        """
+        cpus = [node.cpus for node in self._plan.config.nodes]
+        if None not in cpus and cost.member_ns > 0:
+            yield float(max(filter(None, cpus))) * 1e9 / cost.member_ns
+        rates = [node.rate_bps for node in self._plan.config.nodes]
+        if None not in rates:
+            yield max(filter(None, rates)) / 8 / self._estimator.sent_bytes(scenario)
 
     def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
         thread_ns = max(cost.generator_ns, cost.links_ns)
         carried_rate = min(rate, 1e9 / thread_ns) if thread_ns > 0 else rate
-        cluster = carried_rate * cost.cluster_ns / 1e9
-        if self._all_limited:
-            cluster = min(cluster, sum(self._member_cpus))
-        shared_ns = cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
+        request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
         wanted: Mapping[Resource, tuple[float, float, float]] = {
             # What is wanted, what there is before somebody waits, and what a request takes of it.
-            "machine": (
-                cluster + carried_rate * shared_ns / 1e9,
-                self._full * self._cores,
-                cost.cluster_ns + shared_ns,
-            ),
+            "machine": (carried_rate * request_ns / 1e9, self._full * self._cores, request_ns),
             "links": (rate * cost.links_ns / 1e9, SATURATED_CORES, cost.links_ns),
             "generator": (rate * cost.generator_ns / 1e9, SATURATED_CORES, cost.generator_ns),
         }
         if self._client_cpus is not None:
             limit = float(self._client_cpus)
             wanted = {**wanted, "client": (carried_rate * cost.client_ns / 1e9, limit, cost.client_ns)}
-        for resource, (cores, enough, request_ns) in wanted.items():
+        for resource, (cores, enough, each_ns) in wanted.items():
             if cores <= enough or (resource == "machine" and capacity_of(self._plan).suffices):
                 continue
-            fits_per_s = enough * 1e9 / request_ns
+            fits_per_s = enough * 1e9 / each_ns
             yield Shortage(
                 scenario,
                 resource,

@@ -76,7 +76,7 @@ class Estimator:
 
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included."""
-        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self.links_s(scenario))
+        per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
         measured_s = scenario.scheduled_s or 0.0
         if scenario.total is not None:
             # A rate above what the cluster can do does not make it any faster.
@@ -121,17 +121,18 @@ class Estimator:
         alone_s = _mean(scenario, MEMBER_PUT_CPU_S, member_range_s / self._spread(scenario)) / self._least_cpus
         return max((client_s + members_s) / self._cores, alone_s)
 
-    def links_s(self, scenario: Scenario) -> float:
-        """Seconds for which one request keeps the slowest link to a member busy; 0 without a limit."""
-        if self._least_rate_bps is None:
-            return 0.0
+    def _links_s(self, scenario: Scenario) -> float:
+        return 0.0 if self._least_rate_bps is None else 8 * self.sent_bytes(scenario) / self._least_rate_bps
+
+    def sent_bytes(self, scenario: Scenario) -> float:
+        """How many bytes one request makes the member send that sends most."""
         key_bytes = len(scenario.key_prefix) + scenario.key_size
         put_bytes = key_bytes + scenario.val_size + FRAMING_BYTES
         value_bytes = scenario.val_size if scenario.span.answer == "values" else 0
         range_bytes = scenario.keys_answered * (key_bytes + value_bytes + KEY_BYTES) + FRAMING_BYTES
         # A leader sends every write to each follower; the members share the answers to reads.
         puts = max(1, len(self._members) - 1) * put_bytes
-        return 8 * _mean(scenario, puts, range_bytes / self._spread(scenario)) / self._least_rate_bps
+        return _mean(scenario, puts, range_bytes / self._spread(scenario))
 
     def _spread(self, scenario: Scenario) -> int:
         """How many members share the reads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -15,19 +16,29 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from containernet_env.analysis.capacity import carried
-from containernet_env.analysis.request_costs import RequestCost, cost_of, full_share, kind_of, sample_of
+from containernet_env.analysis.request_costs import (
+    ForwardingCost,
+    RequestCost,
+    cost_of,
+    forwarding_cost,
+    full_share,
+    kind_of,
+    payload_bytes,
+    sample_of,
+)
 from containernet_env.base import cache
 from containernet_env.cli import check, group
 from containernet_env.cli.capacity import Memory, machine_lines, render_machine
 from containernet_env.config import load_config
 from containernet_env.model.findings import Finding, Kind
+from containernet_env.model.keys import Span
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
-from containernet_env.plan.plan import KeptCore, Plan, PlanOptions
+from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
 from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
 from containernet_env.runs import costs, machine
@@ -138,21 +149,60 @@ def test_a_core_that_is_kept_for_the_emulator_is_not_shared(tmp_path: Path) -> N
     assert short.wanted == pytest.approx(3.2)
 
 
+def test_a_full_machine_is_no_fault_where_all_limits_fit_into_it(tmp_path: Path) -> None:
+    """Members and client have 2 of 3 cores, the emulator one; the kernel's 1.5 cores at 500/s come on top."""
+    plan = plan_of(tmp_path, cpus=0.5, client={"ip": "10.0.0.9", "cpus": 0.5}, machine_cores=3)
+    assert carried(plan, known(sample(rest_ns=3 * MS))).fit
+    plan = plan_of(tmp_path, cpus=0.5, client={"ip": "10.0.0.9", "cpus": 0.6}, machine_cores=3)
+    assert carried(plan, known(sample(rest_ns=3 * MS))).shortages
+
+
+def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> None:
+    plan = plan_of(
+        tmp_path,
+        replace(WRITE, clients=12),
+        replace(WRITE, name="worse", clients=18),
+        replace(WRITE, name="rated", rate=Decimal(1)),
+        repeat=3,
+    )
+    held = carried(plan, known(sample(), sample(in_flight=1)))
+    assert [scenario.name for scenario in held.fit] == ["rated"]
+    assert [(one.scenario.name, round(one.wanted, 2)) for one in held.shortages] == [
+        ("worse", 3.33),
+        ("write-100", 2.22),
+    ]
+
+
+def test_of_an_open_loop_as_many_are_in_flight_as_its_rate_starts_within_the_floor(tmp_path: Path) -> None:
+    """100/s x 18 ms: about two."""
+    plan = plan_of(tmp_path, replace(WRITE, clients=1000, rate=Decimal(100)))
+    assert carried(plan, known(sample(in_flight=1))).fit
+    assert carried(plan, known(sample(in_flight=100))).unknown
+
+
+def test_what_frames_cost_is_taken_where_most_are_in_flight() -> None:
+    found = forwarding_cost(
+        [*[sample(in_flight=1, links_ns=MS)] * 2, sample(in_flight=1000, links_ns=50_000, frame_bytes=90)]
+    )
+    assert found == ForwardingCost(5000, 90)
+
+
 def test_a_limit_of_the_client_is_told(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, client={"ip": "10.0.0.9", "cpus": 0.5}, machine_cores=8)
     (short,) = carried(plan, known(sample())).shortages
     assert (short.resource, short.wanted, short.has) == ("client", pytest.approx(0.6), 0.5)
 
 
-def test_a_bandwidth_bounds_what_can_be_asked(tmp_path: Path) -> None:
-    """At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s."""
+def test_a_bandwidth_bounds_what_can_be_asked_where_all_members_have_one(tmp_path: Path) -> None:
+    """At 1 Mbit/s the leader sends two entries of 414 bytes for each write: 151/s. A majority may do without one."""
     plan = plan_of(tmp_path)
-    slow = json.loads((tmp_path / "config.json").read_text())
-    for node in slow["nodes"]:
-        node["bandwidth"] = 1
-    (tmp_path / "config.json").write_text(json.dumps(slow))
-    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
-    assert carried(plan, known(sample())).fit
+    for bandwidths, fit in (((1, 1, 1), True), ((1, 1, "unlimited"), False), ((1, 1000, 1000), False)):
+        config = json.loads((tmp_path / "config.json").read_text())
+        for node, bandwidth in zip(config["nodes"], bandwidths, strict=True):
+            node["bandwidth"] = bandwidth
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
+        assert bool(carried(plan, known(sample())).fit) is fit, bandwidths
 
 
 def test_the_leader_that_answers_soonest_counts_and_jitter_does_not(tmp_path: Path) -> None:
@@ -248,6 +298,18 @@ def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
     assert (found.frames, found.frame_bytes, found.busy_ratio) == (5, 100, 0.45)
 
 
+def test_how_many_requests_were_in_flight_and_what_they_carried() -> None:
+    """By Little's law where a rate sets the pace."""
+    slow = sample_of(outcome(scenario=replace(WRITE, rate=Decimal(500)), requests_per_s=500.0, average_s=0.02), 3, 2)
+    assert slow is not None
+    assert slow.in_flight == pytest.approx(10)
+    scan = replace(READ, span=Span(keys=100), key_space=1000)
+    sizes = [payload_bytes(scenario) for scenario in (WRITE, READ, scan, replace(scan, put_ratio=Decimal("0.5")))]
+    assert sizes == [264, 264, 26_400, 26_400]
+    assert payload_bytes(replace(READ, span=Span(answer="keys"))) == 8
+    assert payload_bytes(replace(READ, span=Span(answer="keys"), put_ratio=Decimal("0.5"))) == 264
+
+
 def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
     full: list[Kind] = ["machine_full", "generator_waited", "link_lateness"]
     crowded = sample_of(outcome(*full), 3, 2)
@@ -270,11 +332,13 @@ def test_kinds_of_requests() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where this machine's file is for a test."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where this machine's file is for a test; whoever made it keeps new files to himself."""
+    umask = os.umask(0o077)
     monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
     monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    return tmp_path / "cache" / machine_costs.NAME
+    yield tmp_path / "cache" / machine_costs.NAME
+    os.umask(umask)
 
 
 def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
@@ -301,6 +365,18 @@ def test_all_samples_together_are_bounded(place: Path) -> None:
     machine_costs.add(KEY, many, [])
     assert [one.members for one in machine_costs.read(KEY)[0].requests] == [one.members for one in many[49:]]
     assert place.stat().st_size < 1 << 20
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_costs.add(KEY, [sample()], [])
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    note = machine_costs.add(KEY, [sample(), sample()], [])
+    assert note == "what requests cost on this machine is not kept: No space left on device"
+    assert (machine_costs.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [machine_costs.NAME])
 
 
 @pytest.mark.parametrize(
@@ -343,8 +419,9 @@ def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(measure_module, "keep_costs", costs.keep_costs)
     run(tmp_path / "out.csv")
     assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
-    plan = plan_of(tmp_path)
-    assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared")]) is None
+    profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
+    for plan in (plan_of(tmp_path), profiled):
+        assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared")]) is None
     assert len(machine_costs.read(KEY)[0].requests) == 1
     assert place.exists()
 
