@@ -17,15 +17,19 @@ from containernet_env.analysis.floor import Floor
 from containernet_env.analysis.request_costs import (
     ForwardingCost,
     RequestCost,
-    cost_of,
+    alike,
+    cost_at,
     forwarding_cost,
     full_share,
+    least_cost,
+    reached_per_s,
 )
 from containernet_env.model.link import LinkSpec
 from containernet_env.model.machine_findings import SATURATED_CORES, Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
 from containernet_env.plan.estimate import Estimator
+from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results.machine_costs import CostSample, MachineCosts
 
@@ -128,6 +132,7 @@ class _Weigher:
         self._estimator = Estimator(plan.topology, limits, plan.options.machine_cores, plan.config.etcd.leader)
         self._leader = self._estimator.fastest_leader
         self._client_cpus = plan.config.client.cpus
+        self._config = config_hash(plan)
         self._full = full_share(samples)
         self._kept = plan.options.links_core
         self._cores = plan.options.machine_cores if self._kept is None else len(self._kept.others)
@@ -145,37 +150,44 @@ class _Weigher:
 
     def shortages(self, scenario: Scenario) -> tuple[Shortage, ...] | None:
         """What is too small for a scenario; ``None`` where nobody knows what its requests cost."""
-        if not by_emulator(self._plan):
+        samples = alike(self._samples, scenario, len(self._members))
+        if not samples or not by_emulator(self._plan):
             return None
-        in_flight: float = scenario.clients
-        if scenario.rate is not None:
-            in_flight = min(in_flight, float(scenario.rate) * self.floor_s(scenario))
-        cost = cost_of(self._samples, scenario, len(self._members), in_flight)
+        # Where there are few requests, each bears the heartbeats of its time: the least is nearer to its own cost. Of
+        # one request, followers work at the same time as their leader.
+        least = least_cost(samples)
+        alone_s = self.floor_s(scenario) + (least.generator_ns + least.links_ns + least.member_ns) / 1e9
+        asked = min(
+            [
+                scenario.clients / max(alone_s, 1e-9),
+                *self._configured_rates(scenario),
+                *reached_per_s(samples, self._config, scenario.clients),
+            ]
+        )
+        cost = cost_at(samples, asked)
         if cost is None:
             return None
-        # One request: followers work at the same time as their leader.
-        alone_s = self.floor_s(scenario) + (cost.generator_ns + cost.links_ns + cost.member_ns) / 1e9
-        asked = scenario.clients / alone_s if alone_s > 0 else 0.0
-        if scenario.rate is not None:
-            asked = min(asked, float(scenario.rate))
-        rate = min([asked, *self._configured_bounds(scenario, cost)])
+        rate = min([asked, *self._members_bound(cost)])
         return tuple(self._short(scenario, rate, alone_s, cost))
 
-    def _configured_bounds(self, scenario: Scenario, cost: RequestCost) -> Iterator[float]:
-        """Requests per second that the CPU limit and the bandwidth of any member let through: of the best, if all have.
-
-        A majority does without the slowest members.
-        """
-        cpus = [node.cpus for node in self._plan.config.nodes]
-        if None not in cpus and cost.member_ns > 0:
-            yield float(max(filter(None, cpus))) * 1e9 / cost.member_ns
+    def _configured_rates(self, scenario: Scenario) -> Iterator[float]:
+        """Requests per second of an open loop, and those that the fastest link lets through if every member's has a
+        rate: a majority does without the slowest."""
+        if scenario.rate is not None:
+            yield float(scenario.rate)
         rates = [node.rate_bps for node in self._plan.config.nodes]
         if None not in rates:
             yield max(filter(None, rates)) / 8 / self._estimator.sent_bytes(scenario)
 
+    def _members_bound(self, cost: RequestCost) -> Iterator[float]:
+        """Requests per second that the highest CPU limit lets through, if every member has one."""
+        cpus = [node.cpus for node in self._plan.config.nodes]
+        if None not in cpus and cost.member_ns > 0:
+            yield float(max(filter(None, cpus))) * 1e9 / cost.member_ns
+
     def _short(self, scenario: Scenario, rate: float, alone_s: float, cost: RequestCost) -> Iterator[Shortage]:
-        thread_ns = max(cost.generator_ns, cost.links_ns)
-        carried_rate = min(rate, 1e9 / thread_ns) if thread_ns > 0 else rate
+        # The one thread of the generator and that of the link emulator let no more through.
+        carried_rate = min(rate, 1e9 / max(1.0, cost.generator_ns, cost.links_ns))
         request_ns = cost.cluster_ns + cost.client_ns + cost.rest_ns + (cost.links_ns if self._kept is None else 0.0)
         wanted: Mapping[Resource, tuple[float, float, float]] = {
             # What is wanted, what there is before somebody waits, and what a request takes of it.

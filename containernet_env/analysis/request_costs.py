@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
 from containernet_env.analysis.floor import median
-from containernet_env.model.findings import Kind
+from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.machine_findings import FULL_SHARE
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import CONSISTENCY_NAMES, Scenario
-from containernet_env.results.machine_costs import CostSample, flight_class, size_class
+from containernet_env.results.machine_costs import CostSample, Limit, size_class
 
 _WAITED: frozenset[Kind] = frozenset({"machine_full", "generator_waited", "link_lateness", "ingress_poll_delay"})
 """Reasons of rows in which somebody waited for a core."""
 _ONE_CORE: frozenset[Kind] = frozenset({"generator_saturated", "links_saturated"})
 """Reasons of rows in which one thread was the limit, whatever cores there were."""
-_NEAR = 1
-"""A load with this many powers of ten more or fewer requests in flight stands in for one that was not measured."""
+_BEYOND = 3
+"""So many times the highest rate that was measured, a request may still cost what it did there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class RequestCost:
     rest_ns: float
 
 
+_COSTS = tuple(item.name for item in fields(RequestCost))
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardingCost:
     """CPU time of the link emulator for one frame in ns, and the mean size of such frames."""
@@ -41,8 +44,10 @@ class ForwardingCost:
     frame_bytes: float
 
 
-def sample_of(outcome: ScenarioOutcome, members: int, cores: int) -> CostSample | None:
+def sample_of(outcome: ScenarioOutcome, members: int, cores: int, config: str) -> CostSample | None:
     """What the requests of a scenario cost on a cluster of that size; ``None`` where that cannot be told.
+
+    ``cores`` are the machine's, ``config`` is the hash of what was configured.
 
     Only a valid row tells it, or one whose only fault is that cores were short: others had work of somebody else in
     them, or of another cluster. The network has to be carried by the link emulator.
@@ -71,7 +76,7 @@ def sample_of(outcome: ScenarioOutcome, members: int, cores: int) -> CostSample 
         kind=kind_of(scenario),
         one_member=scenario.target != "cluster",
         members=members,
-        in_flight=scenario.clients if scenario.rate is None else load.requests_per_s * (load.average_s or 0.0),
+        rate_per_s=load.requests_per_s,
         payload_bytes=payload_bytes(scenario),
         requests=requests,
         cluster_ns=sum(known[:members]) / requests,
@@ -83,8 +88,18 @@ def sample_of(outcome: ScenarioOutcome, members: int, cores: int) -> CostSample 
         frames=frames / requests,
         frame_bytes=sum(direction["bytes"] for direction in sent) / frames,
         busy_ratio=machine_ns / usage.window_ns / cores,
-        crowded=bool(reasons & _WAITED) and not reasons & _ONE_CORE,
+        limit=_limit(outcome.findings, reasons),
+        config=config,
+        clients=scenario.clients if scenario.rate is None else 0,
     )
+
+
+def _limit(findings: Iterable[Finding], reasons: Collection[str]) -> Limit:
+    if not _ONE_CORE.isdisjoint(reasons):
+        return "one core"
+    if not _WAITED.isdisjoint(reasons):
+        return "cores"
+    return "members" if any(finding.kind == "member_throttled" for finding in findings) else "none"
 
 
 def kind_of(scenario: Scenario) -> str:
@@ -102,23 +117,66 @@ def payload_bytes(scenario: Scenario) -> int:
     return max(0 if only_reads else key_bytes + scenario.val_size, answer if scenario.reads else 0)
 
 
-def cost_of(samples: Iterable[CostSample], scenario: Scenario, members: int, in_flight: float) -> RequestCost | None:
-    """Medians, by requests, over the samples of like loads; ``None`` where none was measured.
-
-    Of others than those with as many requests in flight, the ones with fewer go first: they cost more.
-    """
+def alike(samples: Iterable[CostSample], scenario: Scenario, members: int) -> list[CostSample]:
+    """Those of the same requests on a cluster of that size, at whatever rate."""
     wanted = (kind_of(scenario), scenario.target != "cluster", members, size_class(payload_bytes(scenario)))
-    alike = [sample for sample in samples if sample.group[:-1] == wanted]
-    asked = flight_class(in_flight)
-    for flight in (asked, asked - _NEAR, asked + _NEAR):
-        if found := [sample for sample in alike if sample.group[-1] == flight]:
-            names = RequestCost.__dataclass_fields__
-            return RequestCost(**{name: _median(found, [getattr(one, name) for one in found]) for name in names})
-    return None
+    return [sample for sample in samples if sample.group[:-1] == wanted]
+
+
+def least_cost(samples: Sequence[CostSample]) -> RequestCost:
+    """The least that any of one sample or more has of each."""
+    return RequestCost(**{name: min(getattr(sample, name) for sample in samples) for name in _COSTS})
+
+
+def cost_at(samples: Iterable[CostSample], rate_per_s: float) -> RequestCost | None:
+    """What a request costs at a rate; ``None`` where too little is known of rates as high as that.
+
+    Part of the CPU time is that of heartbeats, which is the same in any second. So between the rates that were measured
+    it is the cores that are interpolated. Below the lowest one a request costs what it did there, and above the highest
+    one too, where that could not be higher or the other one is not much higher.
+    """
+    by_rate: dict[int, list[CostSample]] = {}
+    for sample in samples:
+        by_rate.setdefault(sample.group[-1], []).append(sample)
+    points = sorted(map(_point, by_rate.values()), key=lambda point: point.rate_per_s)
+    below = [point for point in points if point.rate_per_s <= rate_per_s]
+    above = [point for point in points if point.rate_per_s > rate_per_s]
+    if not above:
+        known = below and (below[-1].limited or rate_per_s <= _BEYOND * below[-1].rate_per_s)
+        return below[-1].cost if known else None
+    if not below:
+        return above[0].cost
+    low, high = below[-1], above[0]
+    share = (rate_per_s - low.rate_per_s) / (high.rate_per_s - low.rate_per_s)
+    weights = ((low, (1 - share) * low.rate_per_s / rate_per_s), (high, share * high.rate_per_s / rate_per_s))
+    return RequestCost(**{name: sum(getattr(one.cost, name) * weight for one, weight in weights) for name in _COSTS})
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    rate_per_s: float
+    cost: RequestCost
+    limited: bool
+
+
+def _point(samples: Sequence[CostSample]) -> _Point:
+    """Medians, by requests, over samples at about one rate."""
+    cost = RequestCost(**{name: _median(samples, [getattr(one, name) for one in samples]) for name in _COSTS})
+    limited = any(sample.limit != "none" for sample in samples)
+    return _Point(_median(samples, [sample.rate_per_s for sample in samples]), cost, limited)
+
+
+def reached_per_s(samples: Iterable[CostSample], config: str, clients: int) -> Iterator[float]:
+    """The highest rate that a closed loop of as many clients, or more, reached on the same config, if any did where the
+    machine had cores to spare."""
+    free = [sample for sample in samples if sample.config == config and sample.limit in ("none", "members")]
+    rates = [sample.rate_per_s for sample in free if sample.clients >= clients]
+    if rates:
+        yield max(rates)
 
 
 def forwarding_cost(samples: Iterable[CostSample]) -> ForwardingCost | None:
-    """What a frame costs where most requests are in flight; ``None`` where nothing was measured."""
+    """What a frame costs where there were most requests a second; ``None`` where nothing was measured."""
     samples = list(samples)
     most = max((sample.group[-1] for sample in samples), default=0)
     busiest = [sample for sample in samples if sample.group[-1] == most and sample.frames > 0]
@@ -137,7 +195,7 @@ def full_share(samples: Sequence[CostSample]) -> float:
     limits = [FULL_SHARE, *(sample.busy_ratio for sample in samples if sample.busy_ratio < FULL_SHARE)]
 
     def wrong(limit: float) -> int:
-        return sum(sample.crowded is not (sample.busy_ratio > limit) for sample in samples)
+        return sum((sample.limit == "cores") is not (sample.busy_ratio > limit) for sample in samples)
 
     return min(limits, key=lambda limit: (wrong(limit), -limit))
 

@@ -129,7 +129,7 @@ def _helps(worst: Shortage) -> str:
         ways.append(f"{worst.cores} cores")
     if worst.resource == "client":
         ways.append("a higher limit")
-    return f"it fits with {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+    return f"it fits with about {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
 
 
 def _rounded(value: float) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -32,6 +32,9 @@ KEPT_MACHINES = 4
 """A disk may move to another machine, and a virtual machine may get other cores."""
 _MAX_BYTES = 4 << 20
 
+Limit = Literal["none", "members", "one core", "cores"]
+"""Nothing; the members' own CPU limits; the one core of the generator or of the link emulator; somebody waited for any
+core, so that the row is not valid."""
 _Amount = Annotated[float, Field(ge=0, lt=1e15)]
 
 
@@ -58,7 +61,7 @@ class CostSample(Part):
     kind: str = Field(description="what its requests do")
     one_member: bool = Field(description="whether one member was asked, and not all in turn")
     members: int = Field(ge=1)
-    in_flight: _Amount = Field(description="how many requests were under way at once, on average")
+    rate_per_s: _Amount = Field(description="how many were answered a second")
     payload_bytes: _Amount = Field(description="keys and values of a request or of its answer")
     requests: int = Field(ge=1)
     cluster_ns: _Amount = Field(description="of all members together")
@@ -70,12 +73,14 @@ class CostSample(Part):
     frames: _Amount = Field(description="per request, as the hosts sent them, those of heartbeats included")
     frame_bytes: _Amount
     busy_ratio: _Amount = Field(description="share of the time for which the machine's cores were busy")
-    crowded: bool = Field(description="whether the row was not valid since somebody waited for a core")
+    limit: Limit = Field(description="what of CPU time kept the rate from being higher, as its findings say")
+    config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
+    clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:
-        """Loads of one group cost the same: by what is asked, cluster, amount of data and requests in flight."""
-        return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), flight_class(self.in_flight))
+        """Loads of one group cost the same: by what is asked, cluster, amount of data and requests a second."""
+        return (self.kind, self.one_member, self.members, size_class(self.payload_bytes), rate_class(self.rate_per_s))
 
 
 class SyncSample(Part):
@@ -100,9 +105,13 @@ class CostsFile(RunFile):
     machines: list[MachineCosts] = Field(default_factory=list)
 
 
-def flight_class(in_flight: float) -> int:
-    """The power of ten that is nearest: CPU time per request falls as members, TCP and links batch more of them."""
-    return round(math.log10(max(1.0, in_flight)))
+def rate_class(rate_per_s: float) -> int:
+    """The power of ten that is nearest.
+
+    The more requests there are a second, the less each costs: members, TCP and links batch them, and heartbeats, which
+    cost the same in any second, are shared by more.
+    """
+    return round(math.log10(max(1.0, rate_per_s)))
 
 
 def size_class(payload_bytes: float) -> int:

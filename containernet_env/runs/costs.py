@@ -8,6 +8,7 @@ from statistics import median
 from containernet_env.analysis.request_costs import sample_of
 from containernet_env.base.errors import text_of
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import MachineKey, SyncSample
@@ -25,7 +26,7 @@ def keep_costs(
     try:
         members = len(plan.topology.members)
         measured = [] if plan.options.profile is not None else outcomes
-        samples = [sample_of(outcome, members, facts.cores) for outcome in measured]
+        samples = [sample_of(outcome, members, facts.cores, config_hash(plan)) for outcome in measured]
         syncs = [
             SyncSample(
                 at=cluster.at,

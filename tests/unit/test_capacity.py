@@ -18,12 +18,12 @@ from rich.console import Console
 from containernet_env.analysis.capacity import carried
 from containernet_env.analysis.request_costs import (
     ForwardingCost,
-    RequestCost,
-    cost_of,
+    cost_at,
     forwarding_cost,
     full_share,
     kind_of,
     payload_bytes,
+    reached_per_s,
     sample_of,
 )
 from containernet_env.base import cache
@@ -38,6 +38,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
+from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
 from containernet_env.results import machine_costs
 from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
@@ -65,13 +66,13 @@ READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster
 
 
 def sample(**changes: Any) -> CostSample:
-    """100 writes at once to the leader of three members; a request takes 3.7 ms of CPU time in all."""
+    """2000 writes/s to the leader of three members; a request takes 3.7 ms of CPU time in all."""
     values: dict[str, Any] = {
         "at": "2026-01-01T00:00:00.000Z",
         "kind": "write",
         "one_member": True,
         "members": 3,
-        "in_flight": 100,
+        "rate_per_s": 2000,
         "payload_bytes": 264,
         "requests": 1000,
         "cluster_ns": 2.5 * MS,
@@ -83,7 +84,9 @@ def sample(**changes: Any) -> CostSample:
         "frames": 10,
         "frame_bytes": 125,
         "busy_ratio": 0.5,
-        "crowded": False,
+        "limit": "none",
+        "config": "another",
+        "clients": 100,
     }
     return CostSample(**values | changes)
 
@@ -126,7 +129,7 @@ def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None
     ],
 )
 def test_what_it_is_said_to_fit_with_fits(tmp_path: Path, changes: dict[str, Any], options: dict[str, Any]) -> None:
-    held = carried(plan_of(tmp_path, replace(WRITE, **changes), **options), known(sample(), sample(in_flight=10)))
+    held = carried(plan_of(tmp_path, replace(WRITE, **changes), **options), known(sample()))
     assert [scenario.name for scenario in held.fit] == ["write-100"]
 
 
@@ -165,7 +168,7 @@ def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> Non
         replace(WRITE, name="rated", rate=Decimal(1)),
         repeat=3,
     )
-    held = carried(plan, known(sample(), sample(in_flight=1)))
+    held = carried(plan, known(sample(), sample(rate_per_s=1)))
     assert [scenario.name for scenario in held.fit] == ["rated"]
     assert [(one.scenario.name, round(one.wanted, 2)) for one in held.shortages] == [
         ("worse", 3.33),
@@ -173,16 +176,43 @@ def test_the_worst_comes_first_and_repetitions_count_once(tmp_path: Path) -> Non
     ]
 
 
-def test_of_an_open_loop_as_many_are_in_flight_as_its_rate_starts_within_the_floor(tmp_path: Path) -> None:
-    """100/s x 18 ms: about two."""
-    plan = plan_of(tmp_path, replace(WRITE, clients=1000, rate=Decimal(100)))
-    assert carried(plan, known(sample(in_flight=1))).fit
-    assert carried(plan, known(sample(in_flight=100))).unknown
+def test_what_was_reached_on_the_same_config_bounds_what_as_many_clients_ask_for(tmp_path: Path) -> None:
+    """400/s by 100 clients, with cores to spare: something else than this machine is the limit."""
+    plan = plan_of(tmp_path, cpus="unlimited")
+    same = config_hash(plan)
+    for changes, fit in (
+        ({"config": same}, True),
+        ({"config": same, "limit": "members"}, True),
+        ({"config": same, "limit": "cores"}, False),
+        ({"config": same, "limit": "one core"}, False),
+        ({"config": same, "clients": 99}, False),
+        ({}, False),
+    ):
+        held = carried(plan, known(sample(), sample(rate_per_s=400, **changes)))
+        assert bool(held.fit) is fit, changes
 
 
-def test_what_frames_cost_is_taken_where_most_are_in_flight() -> None:
+def test_the_highest_rate_that_was_reached_counts() -> None:
+    samples = [sample(config="c", rate_per_s=rate) for rate in (2000, 3000, 1000)]
+    assert list(reached_per_s(samples, "c", 100)) == [3000]
+    assert list(reached_per_s(samples, "c", 101)) == []
+
+
+def test_the_member_with_the_highest_limit_may_lead(tmp_path: Path) -> None:
+    """Of 0.2, 0.2 and 0.6 cores: 600/s at most, 2.22 cores."""
+    plan = plan_of(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for node, cpus in zip(config["nodes"], (0.2, 0.6, 0.2), strict=True):
+        node["cpus"] = cpus
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    plan = build_plan(load_config(tmp_path / "config.json"), plan.scenario_set, plan.options)
+    (short,) = carried(plan, known(sample())).shortages
+    assert short.wanted == pytest.approx(0.6 * 3.7)
+
+
+def test_what_frames_cost_is_taken_where_there_are_most_requests() -> None:
     found = forwarding_cost(
-        [*[sample(in_flight=1, links_ns=MS)] * 2, sample(in_flight=1000, links_ns=50_000, frame_bytes=90)]
+        [*[sample(rate_per_s=10, links_ns=MS)] * 2, sample(rate_per_s=9000, links_ns=50_000, frame_bytes=90)]
     )
     assert found == ForwardingCost(5000, 90)
 
@@ -221,38 +251,49 @@ def test_the_leader_that_answers_soonest_counts_and_jitter_does_not(tmp_path: Pa
 
 def test_nothing_is_said_of_loads_unlike_those_measured(tmp_path: Path) -> None:
     unlike = (
-        replace(WRITE, name="few", clients=1),
         replace(WRITE, name="large", val_size=100_000),
         replace(WRITE, name="all", target="cluster"),
         READ,
     )
     held = carried(plan_of(tmp_path, *unlike), known(sample()))
-    assert [scenario.name for scenario in held.unknown] == ["few", "large", "all", "read"]
+    assert [scenario.name for scenario in held.unknown] == ["large", "all", "read"]
     five = carried(plan_of(tmp_path), known(sample(members=5)))
     assert (five.unknown, five.fit, five.shortages) == ((WRITE,), (), ())
 
 
-def test_a_load_with_fewer_requests_in_flight_stands_in_before_one_with_more() -> None:
-    samples = [sample(in_flight=1000, links_ns=1), sample(in_flight=10, links_ns=3)]
-    cost = cost_of(samples, WRITE, 3, 100)
-    assert cost is not None
-    assert cost.links_ns == 3
-    assert cost_of(samples[:1], WRITE, 3, 100) is not None
-    assert cost_of([*samples, sample(links_ns=2)], WRITE, 3, 99.7) == RequestCost(
-        2.5 * MS, 1.0 * MS, 0.6 * MS, 0.5 * MS, 2, 0.1 * MS
-    )
+def test_heartbeats_cost_the_same_at_any_rate() -> None:
+    """0.2 cores and 1 ms for each request: 21 ms at 10/s, 1.2 ms at 1000/s; between them 3 ms at 100/s."""
+    samples = [sample(rate_per_s=rate, cluster_ns=(0.2 / rate + 1e-3) * 1e9) for rate in (10, 1000)]
+    costs = {rate: cost_at(samples, rate) for rate in (5, 10, 100, 1000, 3000)}
+    found = {rate: cost.cluster_ns / MS for rate, cost in costs.items() if cost is not None}
+    assert found == {rate: pytest.approx(ms) for rate, ms in {5: 21, 10: 21, 100: 3, 1000: 1.2, 3000: 1.2}.items()}
+
+
+def test_what_a_limit_was_reached_at_stands_for_all_above_it() -> None:
+    assert cost_at([], 1000) is None
+    assert cost_at([sample()], 6001) is None
+    for limit in ("members", "one core", "cores"):
+        assert cost_at([sample(limit=limit)], 1_000_000) == cost_at([sample()], 3000)
+    assert cost_at([sample(limit="cores"), sample(rate_per_s=9000)], 1_000_000) is None
+
+
+def test_the_rate_follows_from_what_a_request_costs_where_there_are_many(tmp_path: Path) -> None:
+    """2 clients / (18 + 2 ms), not / (18 + 41.5 ms): between 10/s with 2.906 cores and 1000/s with 3.7."""
+    rare = sample(rate_per_s=10, cluster_ns=249.9 * MS, links_ns=40 * MS)
+    (short,) = carried(plan_of(tmp_path, replace(WRITE, clients=2)), known(rare, sample(rate_per_s=1000))).shortages
+    assert short.wanted == pytest.approx(2.906 + (3.7 - 2.906) * 90 / 990)
 
 
 def test_of_several_runs_the_median_counts_by_requests() -> None:
     samples = [sample(links_ns=9, requests=10), sample(links_ns=8, requests=10), sample(links_ns=2, requests=1000)]
-    cost = cost_of(samples, WRITE, 3, 100)
+    cost = cost_at(samples, 1000)
     assert cost is not None
     assert cost.links_ns == 2
 
 
 def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
     def rows_at(*busy: tuple[float, bool]) -> list[CostSample]:
-        return [sample(busy_ratio=ratio, crowded=crowded) for ratio, crowded in busy]
+        return [sample(busy_ratio=ratio, limit="cores" if crowded else "none") for ratio, crowded in busy]
 
     assert full_share([]) == 0.95
     assert full_share(rows_at((0.3, False), (0.9, False), (0.97, True))) == 0.95
@@ -264,7 +305,7 @@ def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
 def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, **load: Any) -> ScenarioOutcome:
     """1000 requests and 1000 of warm-up: 400 ms of CPU time of the leader's, 100 ms of each follower's."""
     ok = load.pop("ok", 1000)
-    answer = closed_loop(ok=ok, cpu_s=0.05, **load)
+    answer = closed_loop(ok=ok, cpu_s=0.05, requests_per_s=500.0, **load)
     answer["warmup"] = {"ok": 1000, "failed": 0, "unknown": 0, "abandoned": 0, "total_s": 1.0}
     direction = {"frames": 10_000, "bytes": 1_000_000}
     used = Consumers(
@@ -288,9 +329,13 @@ def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, 
 
 
 def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
-    found = sample_of(outcome(), 3, cores=2)
+    found = sample_of(outcome(), 3, 2, "c")
     assert found is not None
-    assert (found.requests, found.in_flight, found.payload_bytes) == (2000, 100, 264)
+    assert (found.requests, found.rate_per_s, found.payload_bytes) == (2000, 500, 264)
+    assert (found.config, found.clients) == ("c", 100)
+    open_loop = sample_of(outcome(scenario=replace(WRITE, rate=Decimal(500))), 3, 2, "c")
+    assert open_loop is not None
+    assert open_loop.clients == 0
     per_request_us = {name: getattr(found, f"{name}_ns") / 1000 for name in ("cluster", "member", "client", "links")}
     assert per_request_us == {"cluster": 300, "member": 200, "client": 60, "links": 40}
     # The generator's figure is of the measured time alone; 100 ms of the machine's are nobody's else.
@@ -298,11 +343,7 @@ def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
     assert (found.frames, found.frame_bytes, found.busy_ratio) == (5, 100, 0.45)
 
 
-def test_how_many_requests_were_in_flight_and_what_they_carried() -> None:
-    """By Little's law where a rate sets the pace."""
-    slow = sample_of(outcome(scenario=replace(WRITE, rate=Decimal(500)), requests_per_s=500.0, average_s=0.02), 3, 2)
-    assert slow is not None
-    assert slow.in_flight == pytest.approx(10)
+def test_how_much_data_a_request_or_its_answer_has() -> None:
     scan = replace(READ, span=Span(keys=100), key_space=1000)
     sizes = [payload_bytes(scenario) for scenario in (WRITE, READ, scan, replace(scan, put_ratio=Decimal("0.5")))]
     assert sizes == [264, 264, 26_400, 26_400]
@@ -312,17 +353,22 @@ def test_how_many_requests_were_in_flight_and_what_they_carried() -> None:
 
 def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
     full: list[Kind] = ["machine_full", "generator_waited", "link_lateness"]
-    crowded = sample_of(outcome(*full), 3, 2)
+    crowded = sample_of(outcome(*full), 3, 2, "c")
     assert crowded is not None
-    assert crowded.crowded
-    thread = sample_of(outcome("generator_saturated", "generator_waited"), 3, 2)
+    assert crowded.limit == "cores"
+    thread = sample_of(outcome("generator_saturated", "generator_waited"), 3, 2, "c")
     assert thread is not None
-    assert not thread.crowded
+    assert thread.limit == "one core"
+    throttled = replace(outcome(), findings=(Finding("member_throttled", "told", "etcd1"),))
+    for held, limit in ((throttled, "members"), (outcome(), "none")):
+        found = sample_of(held, 3, 2, "c")
+        assert found is not None
+        assert found.limit == limit
     for kind in ("machine_shared", "machine_stolen", "network_off", "leader_changed", "few_answers"):
-        assert sample_of(outcome(*full, kind), 3, 2) is None
-    assert sample_of(outcome(error="1 failed"), 3, 2) is None
-    assert sample_of(outcome(), 5, 2) is None
-    assert sample_of(replace(outcome(), machine=None), 3, 2) is None
+        assert sample_of(outcome(*full, kind), 3, 2, "c") is None
+    assert sample_of(outcome(error="1 failed"), 3, 2, "c") is None
+    assert sample_of(outcome(), 5, 2, "c") is None
+    assert sample_of(replace(outcome(), machine=None), 3, 2, "c") is None
 
 
 def test_kinds_of_requests() -> None:
@@ -455,9 +501,9 @@ def test_what_check_says_of_a_machine_of_which_nothing_is_known(tmp_path: Path) 
 
 
 def test_what_check_says_of_a_machine_that_is_too_small_for_some(tmp_path: Path) -> None:
-    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 200)]
+    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
     plan = plan_of(tmp_path, *many, replace(READ, name="read-l", consistency="l"))
-    costs = known(sample(), sample(in_flight=10, cluster_ns=2.4 * MS), sync_ms=0.1)
+    costs = known(sample(), sync_ms=0.1)
     assert printed(plan, costs, Memory(4 << 30, 1 << 30)) == [
         "2 cores (Some CPU)",
         "1.0 of 4.0 GiB of memory are free, the limits add up to 1.5 GiB: "
@@ -466,15 +512,15 @@ def test_what_check_says_of_a_machine_that_is_too_small_for_some(tmp_path: Path)
         "the links carry about 18,000 frames/s, 18 Mbit/s in frames of 125 bytes",
         "it carries 2 of 5 scenarios; of the others",
         "  2 would take up to 3.7 of this machine's 2 cores; above 1.9, hosts wait:",
-        "    write-90 and 1 more; it fits with 10 clients, a rate of 510/s or 4 cores",
+        "    write-90 and 1 more; it fits with about 10 clients, a rate of 510/s or 4 cores",
         "  1 cannot be told, since nothing like them was measured here yet:",
         "    read-l",
     ]
 
 
 def test_the_example_in_the_documentation_is_what_check_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 200)]
-    costs = known(sample(), sample(in_flight=10, cluster_ns=2.4 * MS), sync_ms=0.1)
+    many = [replace(WRITE, name=f"write-{clients}", clients=clients) for clients in (5, 10, 90, 100)]
+    costs = known(sample(), sync_ms=0.1)
     monkeypatch.setattr(machine_costs, "read", lambda key: (costs, None))
     monkeypatch.setattr(machine, "cpu_model", lambda: "Some CPU")
     monkeypatch.setattr(machine, "memory_bytes", lambda: MEMORY.all_bytes)
