@@ -47,20 +47,19 @@ def machine_lines(plan: Plan, carries: Carried, cpu_model: str, memory: Memory) 
     cores = plan.options.machine_cores
     kept = ", one of them for the link emulator" if plan.options.links_core is not None else ""
     yield f"{cores} core{'s' if cores > 1 else ''} ({cpu_model}){kept}"
-    yield _memory(plan, memory)
+    yield from _memory(plan, memory)
     yield from _sync(carries, plan)
     yield from _forwarding(carries)
     yield from _scenarios(plan, carries)
 
 
-def _memory(plan: Plan, memory: Memory) -> str:
+def _memory(plan: Plan, memory: Memory) -> Iterator[str]:
     limits = sum(host.memory_bytes or 0 for host in plan.hosts)
     available = memory.all_bytes if memory.available_bytes is None else memory.available_bytes
-    has = f"{_gib(available)} of {_gib(memory.all_bytes)} GiB of memory are free"
-    if not limits:
-        return has
-    short = "" if limits <= available else ": lower limits or more memory, or hosts may be killed"
-    return f"{has}, the limits add up to {describe_size(limits)}{short}"
+    sums = f", the limits add up to {describe_size(limits)}" if limits else ""
+    yield f"{_gib(available)} of {_gib(memory.all_bytes)} GiB of memory are free{sums}"
+    if limits > available:
+        yield "  hosts that use theirs may be killed: lower limits or more memory would help"
 
 
 def _gib(size_bytes: int) -> str:

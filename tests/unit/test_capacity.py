@@ -506,8 +506,8 @@ def test_what_check_says_of_a_machine_that_is_too_small_for_some(tmp_path: Path)
     costs = known(sample(), sync_ms=0.1)
     assert printed(plan, costs, Memory(4 << 30, 1 << 30)) == [
         "2 cores (Some CPU)",
-        "1.0 of 4.0 GiB of memory are free, the limits add up to 1.5 GiB: "
-        "lower limits or more memory, or hosts may be killed",
+        "1.0 of 4.0 GiB of memory are free, the limits add up to 1.5 GiB",
+        "  hosts that use theirs may be killed: lower limits or more memory would help",
         "an fdatasync takes 0.10 ms (disk)",
         "the links carry about 18,000 frames/s, 18 Mbit/s in frames of 125 bytes",
         "it carries 2 of 5 scenarios; of the others",
