@@ -1,10 +1,8 @@
-"""What a machine carries: costs taken from outcomes, bounds worked by hand, the machine's file, what `check` prints."""
+"""What a machine carries: costs taken from outcomes, bounds worked by hand, what `check` prints."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
@@ -26,88 +24,19 @@ from containernet_env.analysis.request_costs import (
     reached_per_s,
     sample_of,
 )
-from containernet_env.base import cache
 from containernet_env.cli import check, group
 from containernet_env.cli.capacity import Memory, machine_lines, render_machine
 from containernet_env.config import load_config
 from containernet_env.model.findings import Finding, Kind
 from containernet_env.model.keys import Span
-from containernet_env.model.link_statistics import LinkStatistics
-from containernet_env.model.load_result import LoadResult
-from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet, ScheduledScenario
-from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
-from containernet_env.plan.plan import KeptCore, Plan, PlanOptions, ProfileChoice
+from containernet_env.plan.plan import KeptCore, Plan
 from containernet_env.results import machine_costs
-from containernet_env.results.machine_costs import CostSample, MachineCosts, MachineKey, SyncSample
-from containernet_env.runs import costs, machine
-from containernet_env.runs import measure as measure_module
-from tests.unit.answers import DOCS, closed_loop
-from tests.unit.manifests import MACHINE
-from tests.unit.run_fakes import on_fakes, rows, run
-
-KEY = MachineKey.of(MACHINE)
-MEMORY = Memory(24 << 30, 20 << 30)
-MS = 10**6
-WRITE = Scenario(
-    name="write-100",
-    type="write",
-    total=1000,
-    clients=100,
-    conns=10,
-    key_size=8,
-    val_size=256,
-    key_space=1000,
-    target="leader",
-)
-READ = replace(WRITE, name="read", type="read", consistency="s", target="cluster")
-
-
-def sample(**changes: Any) -> CostSample:
-    """2000 writes/s to the leader of three members; a request takes 3.7 ms of CPU time in all."""
-    values: dict[str, Any] = {
-        "at": "2026-01-01T00:00:00.000Z",
-        "kind": "write",
-        "one_member": True,
-        "members": 3,
-        "rate_per_s": 2000,
-        "payload_bytes": 264,
-        "requests": 1000,
-        "cluster_ns": 2.5 * MS,
-        "member_ns": 1.0 * MS,
-        "client_ns": 0.6 * MS,
-        "generator_ns": 0.5 * MS,
-        "links_ns": 0.5 * MS,
-        "rest_ns": 0.1 * MS,
-        "frames": 10,
-        "frame_bytes": 125,
-        "busy_ratio": 0.5,
-        "limit": "none",
-        "config": "another",
-        "clients": 100,
-    }
-    return CostSample(**values | changes)
-
-
-def plan_of(
-    tmp_path: Path, *scenarios: Scenario, cpus: object = 1, data: str = "disk", client: Any = None, **options: Any
-) -> Plan:
-    """Three members 3 ms from the switch without a bandwidth limit, the client at the switch."""
-    nodes = [
-        {"ip": f"10.0.0.{number}", "mem": "512m", "cpus": cpus, "bandwidth": "unlimited", "link_delay": "3ms"}
-        for number in (1, 2, 3)
-    ]
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"nodes": nodes, "etcd": {"data": data}} | ({"client": client} if client else {})))
-    scenario_set = ScenarioSet(Path("s.json"), "", Dataset(), scenarios or (WRITE,))
-    return build_plan(load_config(path), scenario_set, PlanOptions(**{"machine_cores": 2} | options))
-
-
-def known(*requests: CostSample, sync_ms: float | None = None) -> MachineCosts:
-    syncs = [] if sync_ms is None else [SyncSample(at="", data="disk", median_ns=sync_ms * MS)]
-    return MachineCosts(machine=KEY, requests=list(requests), syncs=syncs)
+from containernet_env.results.machine_costs import CostSample, MachineCosts
+from containernet_env.runs import machine
+from tests.unit.answers import DOCS
+from tests.unit.cost_samples import MEMORY, MS, READ, WRITE, known, outcome, own_place, plan_of, sample
 
 
 def test_members_that_their_own_limits_stop_set_the_rate(tmp_path: Path) -> None:
@@ -302,32 +231,6 @@ def test_how_busy_a_machine_may_be_is_learnt_from_its_rows() -> None:
     assert full_share(rows_at((0.2, True), *[(0.5 + 0.04 * n, False) for n in range(10)], (0.99, True))) == 0.95
 
 
-def outcome(*kinds: Kind, scenario: Scenario = WRITE, error: str | None = None, **load: Any) -> ScenarioOutcome:
-    """1000 requests and 1000 of warm-up: 400 ms of CPU time of the leader's, 100 ms of each follower's."""
-    ok = load.pop("ok", 1000)
-    answer = closed_loop(ok=ok, cpu_s=0.05, requests_per_s=500.0, **load)
-    answer["warmup"] = {"ok": 1000, "failed": 0, "unknown": 0, "abandoned": 0, "total_s": 1.0}
-    direction = {"frames": 10_000, "bytes": 1_000_000}
-    used = Consumers(
-        members={name: Consumption(cpu_ns=ms * MS) for name, ms in (("a", 100), ("b", 400), ("c", 100))},
-        client=Consumption(cpu_ns=120 * MS),
-        links=Consumption(cpu_ns=80 * MS),
-        driver=Consumption(cpu_ns=20 * MS),
-        machine=Consumption(cpu_ns=900 * MS),
-    )
-    return ScenarioOutcome(
-        ScheduledScenario(scenario, 1),
-        "2026-01-01T00:00:00.000Z",
-        1,
-        cluster=1,
-        load=LoadResult.from_json(answer),
-        network=LinkStatistics({"links": {"a-s1": {"a_to_b": direction, "b_to_a": {"frames": 7, "bytes": 7}}}}),
-        machine=Usage(1000 * MS, used),
-        findings=tuple(Finding(kind, "invalid", kind) for kind in kinds),
-        error=error,
-    )
-
-
 def test_what_a_request_cost_counts_those_of_the_warm_up() -> None:
     found = sample_of(outcome(), 3, 2, "c")
     assert found is not None
@@ -375,116 +278,6 @@ def test_kinds_of_requests() -> None:
     mixed = replace(READ, type="mixed", consistency="l", put_ratio=Decimal("0.25"))
     kinds = [kind_of(scenario) for scenario in (WRITE, READ, mixed, replace(WRITE, type="txn"))]
     assert kinds == ["write", "read serializable", "mixed 0.2 linearizable", "txn"]
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where this machine's file is for a test; whoever made it keeps new files to himself."""
-    umask = os.umask(0o077)
-    monkeypatch.setattr(cache, "MACHINE", tmp_path / "cache")
-    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
-    yield tmp_path / "cache" / machine_costs.NAME
-    os.umask(umask)
-
-
-def test_the_file_keeps_the_last_of_each_group_of_each_machine(place: Path) -> None:
-    other = KEY.model_copy(update={"cores": 4})
-    assert machine_costs.add(other, [sample(links_ns=7)], []) is None
-    for number in range(20):
-        added = [sample(links_ns=number), sample(kind="txn", links_ns=number)]
-        assert machine_costs.add(KEY, added, known(sync_ms=number).syncs) is None
-    held, note = machine_costs.read(KEY)
-    assert note is None
-    for kind in ("write", "txn"):
-        assert [one.links_ns for one in held.requests if one.kind == kind] == list(range(11, 20))
-    assert [one.median_ns for one in held.syncs] == [number * MS for number in range(11, 20)]
-    assert [one.links_ns for one in machine_costs.read(other)[0].requests] == [7]
-    assert machine_costs.read(KEY.model_copy(update={"kernel": "7.0"}))[0].requests == []
-    assert (place.stat().st_mode & 0o777, os.listdir(place.parent)) == (0o644, [machine_costs.NAME])
-    for cores in range(5, 15):
-        machine_costs.add(KEY.model_copy(update={"cores": cores}), [sample()], [])
-    assert len(json.loads(place.read_text())["machines"]) == machine_costs.KEPT_MACHINES
-
-
-def test_all_samples_together_are_bounded(place: Path) -> None:
-    many = [sample(members=number) for number in range(1, machine_costs.KEPT_SAMPLES + 50)]
-    machine_costs.add(KEY, many, [])
-    assert [one.members for one in machine_costs.read(KEY)[0].requests] == [one.members for one in many[49:]]
-    assert place.stat().st_size < 1 << 20
-
-
-def test_a_full_disk_leaves_the_file_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_costs.add(KEY, [sample()], [])
-
-    def full(fd: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    note = machine_costs.add(KEY, [sample(), sample()], [])
-    assert note == "what requests cost on this machine is not kept: No space left on device"
-    assert (machine_costs.read(KEY), os.listdir(place.parent)) == ((known(sample()), None), [machine_costs.NAME])
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b"[]",
-        b"[" * 100_000,
-        b'{"schema": 2, "machines": []}',
-        b'{"schema": 1, "machines": [], "more": 1}',
-        b'{"schema": 1, "machines": [{"machine": {"cores": -1}}]}',
-        b" " * (5 << 20),
-    ],
-)
-def test_a_file_that_is_not_ours_is_ignored_with_a_note_and_replaced(place: Path, content: bytes) -> None:
-    place.parent.mkdir()
-    place.write_bytes(content)
-    held, note = machine_costs.read(KEY)
-    assert held == known()
-    assert note == f"{place} is not what a run has left there: it is ignored, and the next run replaces it"
-    assert machine_costs.add(KEY, [sample()], []) is None
-    assert machine_costs.read(KEY) == (known(sample()), None)
-
-
-def test_what_is_no_file_at_all_is_ignored_with_a_note(place: Path) -> None:
-    place.parent.mkdir()
-    os.mkfifo(place)
-    assert "is ignored" in str(machine_costs.read(KEY)[1])
-    place.unlink()
-    place.mkdir()
-    assert "is ignored" in str(machine_costs.read(KEY)[1])
-    assert "is not kept: Is a directory" in str(machine_costs.add(KEY, [sample()], []))
-    assert os.listdir(place.parent) == [machine_costs.NAME]
-
-
-def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_fakes(monkeypatch)
-    monkeypatch.setattr(measure_module, "keep_costs", costs.keep_costs)
-    run(tmp_path / "out.csv")
-    assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
-    profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
-    for plan in (plan_of(tmp_path), profiled):
-        assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared")]) is None
-    assert len(machine_costs.read(KEY)[0].requests) == 1
-    assert place.exists()
-
-
-def test_a_run_ends_well_where_nothing_can_be_kept(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_fakes(monkeypatch)
-    monkeypatch.setattr(measure_module, "keep_costs", costs.keep_costs)
-    place.parent.write_text("no folder")
-    assert run(tmp_path / "out.csv").failed == 0
-    monkeypatch.setattr(machine_costs, "add", lambda *_: 1 / 0)
-    assert run(tmp_path / "out.csv").failed == 0
-    assert [row["Error"] for row in rows(tmp_path / "out.csv")] == ["-", "-"]
-    assert costs.keep_costs(plan_of(tmp_path), MACHINE, [], []) == (
-        "what requests cost on this machine is not kept: ZeroDivisionError: division by zero"
-    )
 
 
 def printed(plan: Plan, costs: MachineCosts, memory: Memory = MEMORY) -> list[str]:
@@ -559,7 +352,8 @@ def test_only_the_emulator_tells_what_frames_cost(tmp_path: Path) -> None:
     assert lines[-1] == "what requests cost is known for links by the emulator alone"
 
 
-def test_check_and_a_dry_run_say_it(place: Path, tmp_path: Path) -> None:
+def test_check_and_a_dry_run_say_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = own_place(tmp_path, monkeypatch)
     plan = plan_of(tmp_path)
     machine_costs.add(machine.key(), [sample(frames=5, links_ns=50_000)], [])
     for words in (["check", str(plan.config.path)], ["run", str(plan.config.path), "--dry-run"]):
