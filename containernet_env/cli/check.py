@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from containernet_env.cli.capacity import render_machine
 from containernet_env.cli.files import CONFIG, SCENARIOS
 from containernet_env.cli.render import render_summary, render_topology
 from containernet_env.config import load_config
@@ -29,6 +30,7 @@ def command(config_path: Path, scenarios_path: Path | None) -> None:
     """Check the topology file CONFIG and its scenario file; print hosts, limits and expected RTTs.
 
     CONFIG is a file, or the name of a shipped one: `containernet-env check 3node-3ms`, which also says where it lies.
+    It also says whether this machine carries the scenarios, as far as its runs have measured what requests cost here.
     Nothing is created and no rights are needed. Exit status 2 and every problem at once when a file is refused.
     """
     config = load_config(config_path)
@@ -36,4 +38,5 @@ def command(config_path: Path, scenarios_path: Path | None) -> None:
     plan = build_plan(config, scenario_set, PlanOptions(machine_cores=os.cpu_count() or 1))
     console = Console(highlight=False, markup=False, emoji=False)
     render_topology(plan, console)
+    render_machine(plan, console)
     render_summary(plan, console)

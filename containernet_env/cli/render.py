@@ -90,6 +90,13 @@ def render_summary(plan: Plan, console: Console) -> None:
         _say(console, f"Note: {note}.")
 
 
+def render_lines(title: str, lines: Iterable[str], console: Console) -> None:
+    """Print a section of plain lines."""
+    _section(console, title)
+    for line in lines:
+        _say(console, line, indent=_INDENT)
+
+
 def _says_more(link: LinkSpec) -> bool:
     """Whether the hosts' table leaves something of a link unsaid."""
     return not link.is_symmetric or any(

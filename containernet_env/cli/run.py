@@ -115,9 +115,11 @@ def command(
     )
     left_open = preflight.check(plan, out)
     if dry_run:
+        from containernet_env.cli.capacity import render_machine
         from containernet_env.cli.render import render_plan, render_summary
 
         render_plan(plan, console)
+        render_machine(plan, console)
         render_summary(plan, console)
         console.print(left_open, soft_wrap=True)
         return 0

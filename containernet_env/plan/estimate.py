@@ -69,6 +69,11 @@ class Estimator:
         ]
         self._least_rate_bps = min(rates, default=None)
 
+    @property
+    def fastest_leader(self) -> str:
+        """The possible leader that answers a write soonest, by the RTTs alone; the first of equals."""
+        return min(self._leaders, key=lambda leader: self._rtt_s[self._client, leader] + self._quorum_s(leader))
+
     def scenario_s(self, scenario: Scenario) -> float:
         """Seconds for one scenario, its own overhead and warm-up included."""
         per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
@@ -117,15 +122,17 @@ class Estimator:
         return max((client_s + members_s) / self._cores, alone_s)
 
     def _links_s(self, scenario: Scenario) -> float:
-        if self._least_rate_bps is None:
-            return 0.0
+        return 0.0 if self._least_rate_bps is None else 8 * self.sent_bytes(scenario) / self._least_rate_bps
+
+    def sent_bytes(self, scenario: Scenario) -> float:
+        """How many bytes one request makes the member send that sends most."""
         key_bytes = len(scenario.key_prefix) + scenario.key_size
         put_bytes = key_bytes + scenario.val_size + FRAMING_BYTES
         value_bytes = scenario.val_size if scenario.span.answer == "values" else 0
         range_bytes = scenario.keys_answered * (key_bytes + value_bytes + KEY_BYTES) + FRAMING_BYTES
         # A leader sends every write to each follower; the members share the answers to reads.
         puts = max(1, len(self._members) - 1) * put_bytes
-        return 8 * _mean(scenario, puts, range_bytes / self._spread(scenario)) / self._least_rate_bps
+        return _mean(scenario, puts, range_bytes / self._spread(scenario))
 
     def _spread(self, scenario: Scenario) -> int:
         """How many members share the reads."""

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from containernet_env.base import system_path
-from containernet_env.hosts import engine
+from containernet_env.results.machine_costs import MachineKey
 from containernet_env.results.provenance import MachineFacts, Virtualisation
 
 _ROOT = Path("/")
@@ -22,11 +22,13 @@ def cpu_model(root: Path = _ROOT) -> str:
 
 def facts() -> MachineFacts:
     """The machine, its kernel and its Docker engine, now. Raises what asking the engine raises."""
+    from containernet_env.hosts import engine  # with Docker's SDK, which `check` does not wait for
+
     info = engine.facts()
     return MachineFacts(
         cpu_model=cpu_model(),
         cores=os.cpu_count() or 1,
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        memory_bytes=memory_bytes(),
         architecture=platform.machine(),
         virtualisation=virtualisation(),
         kernel=platform.release(),
@@ -40,6 +42,13 @@ def facts() -> MachineFacts:
         iproute2=_iproute2(),
         load_average=[round(load, 2) for load in os.getloadavg()],
         memory_available_bytes=memory_available_bytes(),
+    )
+
+
+def key() -> MachineKey:
+    """What tells it from others where costs of loads are kept; the same as of ``facts``, without the engine."""
+    return MachineKey(
+        cpu_model=cpu_model(), architecture=platform.machine(), cores=os.cpu_count() or 1, kernel=platform.release()
     )
 
 
@@ -60,6 +69,11 @@ def _container(root: Path) -> str | None:
     marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
     found = [name for name, mark in marks.items() if (root / mark).exists()]
     return _line("run/systemd/container", root) or next(iter(found), None)
+
+
+def memory_bytes() -> int:
+    """All of it."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_available_bytes(root: Path = _ROOT) -> int | None:

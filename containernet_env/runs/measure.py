@@ -35,6 +35,7 @@ from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.cores import kept_off
+from containernet_env.runs.costs import keep_costs
 from containernet_env.runs.keeper import Keeper
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.manifest import inputs_of, manifest_of
@@ -370,6 +371,8 @@ class _Run:
                 self._keeper.settle(self._error())
             finally:
                 self._keeper.seal()
+                if (note := keep_costs(self._plan, self._manifest.machine, self._clusters, outcomes)) is not None:
+                    self._progress.note(note)
 
 
 def _numbered(logs: Iterable[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from containernet_env.analysis.capacity import capacity_of
 from containernet_env.analysis.floor import Floor
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError, text_of
@@ -27,7 +28,6 @@ from containernet_env.hosts.netns_http import NamespaceConnection
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.model.leadership import Leadership
-from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
@@ -98,7 +98,7 @@ class Testbed:
         self.gate: Gate | None = None
         self.led_at_start: Leadership | None = None
         self.leader_wanted = plan.config.etcd.leader
-        self.capacity = _capacity(plan)
+        self.capacity = capacity_of(plan)
         self.sync: dict[str, SyncTimes] = {}
         self._floor = Floor(plan.store, plan.topology, {})
         self.failure: str | None = None
@@ -421,11 +421,3 @@ def take_down(testbed: Testbed, progress: Progress) -> None:
     testbed.down()
     with progress.stage("tear-down", time.monotonic() - began) as stage:
         stage.done("nothing of this run is left")
-
-
-def _capacity(plan: Plan) -> Capacity:
-    """The cores of the machine, and the limits of all hosts with a core for the link emulator."""
-    limits = [host.cpus for host in plan.hosts]
-    known = [float(limit) for limit in limits if limit is not None]
-    links = 1.0 if plan.options.links != "netem" and plan.options.engine == "builtin" else 0.0
-    return Capacity(plan.options.machine_cores, sum(known) + links if len(known) == len(limits) else None)

@@ -102,6 +102,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
+    monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is
     monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from containernet_env.base import assets
+from containernet_env.hosts import engine
 from containernet_env.runs import machine, version
 
 
@@ -72,7 +73,7 @@ def test_available_memory_is_in_bytes(tmp_path: Path) -> None:
 
 def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     info = {"ServerVersion": "20.10.24", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1"}
-    monkeypatch.setattr(machine, "engine", SimpleNamespace(facts=lambda: info))
+    monkeypatch.setattr(engine, "facts", lambda: info)
     facts = machine.facts()
     total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
     assert abs(facts.memory_bytes - (total_kb << 10)) < 1 << 20
