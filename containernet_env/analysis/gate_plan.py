@@ -27,6 +27,8 @@ _HOSTS = 6
 _DELAY_SLOTS = 1000
 _TOLD = 500
 """Frames per direction that tell delays, and at least how many tell a loss of 1 % from none: 0.99^500 = 0.7 %."""
+_PATH_FRAMES = 7
+"""Frames of a path that tell its delay: 5 prove something, and some may be lost."""
 _TRAINS = 8
 _TRAIN_MAX_NS = 60 * MS
 _TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 400
@@ -280,8 +282,13 @@ def _turns(
     *,
     count_only: bool,
 ) -> int:
-    """In each slot every host sends a frame, each to another one, so no two of a slot share a direction of a star."""
+    """In each slot every host sends a frame, each to another one, so no two of a slot share a direction of a star.
+
+    Where there is no time for some frames on every path, fewer paths get them: still some over every direction.
+    """
     others = len(plan.hosts) - 1
+    if slots < _PATH_FRAMES * others:
+        others = max(1, slots // _PATH_FRAMES)
     count = slots // others
     end_ns = at_ns + slots * slot_ns
     if not count:

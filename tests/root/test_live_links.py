@@ -122,11 +122,12 @@ def test_a_partition_and_its_end(net: Containernet) -> None:
 def test_every_parameter_changes_and_the_others_stay(emulated_net: Containernet) -> None:
     net = emulated_net
     net.set_delay("h1", "s1", "10ms")
-    net.set_jitter("h1", "s1", Jitter("normal", MS), one_way=True)
+    jitter = Jitter("normal", MS, correlation_ns=20 * MS)
+    net.set_jitter("h1", "s1", jitter, one_way=True)
     net.set_loss("s1", "h1", 0.25, one_way=True)
     net.change_link("h1", "s1", queue_bytes=50_000, seed=5)
     link = net.link_between("s1", "h1")
-    assert link.read_back().a_to_b == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, Jitter("normal", MS), None, 5)
+    assert link.read_back().a_to_b == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, jitter, None, 5)
     assert link.read_back().b_to_a == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, None, IndependentLoss(0.25), 5)
     net.set_loss("h1", "s1", 0)
     assert link.read_back().b_to_a.loss is None

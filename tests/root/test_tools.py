@@ -157,7 +157,7 @@ def test_jitter_is_changed_as_the_links_can_carry_it_out(capsys: pytest.CaptureF
         link = net.addLink("h1", "s1", delay="5ms")
         assert run_command(net, "jitter h1 s1 1ms normal") == 0
         assert run_command(net, "links") == 0
-        assert "both ways: delay 5ms, jitter 1ms (normal)" in capsys.readouterr().out
+        assert "both ways: delay 5ms, jitter 1ms (normal, correlation 10ms)" in capsys.readouterr().out
         with pytest.raises(UsageError, match="negative"):
             run_command(net, "jitter h1 s1 6ms")
         assert run_command(net, "jitter h1 s1 0 one-way") == 0

@@ -64,6 +64,14 @@ def test_a_large_network_takes_seconds_and_leaves_no_path_out() -> None:
     assert all(plan.streams[index].count >= 7 for index in plan.delays.values())
 
 
+def test_where_there_is_no_time_for_every_path_some_go_over_every_direction() -> None:
+    """Of 50 hosts on links by the kernel no delay was measured at all."""
+    plan = plan_gate(star_of(*[LinkSpec.symmetric(0, 1000 * MBIT)] * 50, FREE), pace=KERNEL_PACE)
+    assert all(plan.streams[index].count >= 7 for index in plan.delays.values())
+    for host in plan.hosts:
+        assert sum(a == host for a, _ in plan.delays) == sum(b == host for _, b in plan.delays) >= 2
+
+
 def ends(plan: GatePlan, stream: Stream) -> tuple[int, int]:
     """When a stream begins, and when its last frame has left its slowest direction, at most, delays not counted."""
     slowest = max(hop.spec.serialization_ns(stream.frame_bytes) for hop in plan.paths[stream.sender, stream.receiver])
