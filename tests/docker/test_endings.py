@@ -56,7 +56,7 @@ def wait_until_measuring(run: subprocess.Popen[str], out: Path, deadline_s: floa
     deadline = time.monotonic() + deadline_s
     while time.monotonic() < deadline:
         line = run.stdout.readline()
-        if line.split()[1:2] == ["cluster"]:
+        if line.split()[:1] == ["cluster"]:
             return
     raise AssertionError("the run did not bring its cluster up")
 
