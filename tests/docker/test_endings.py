@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from containernet_env.results.run_directory import find_run
 from tests.docker.conftest import COMMAND, PROJECT
 from tests.docker.machine_state import left_over, snapshot
 
@@ -57,8 +58,12 @@ def wait_until_measuring(run: subprocess.Popen[str], out: Path, deadline_s: floa
     while time.monotonic() < deadline:
         line = run.stdout.readline()
         if line.split()[:1] == ["cluster"]:
-            return
-    raise AssertionError("the run did not bring its cluster up")
+            break
+    else:
+        raise AssertionError("the run did not bring its cluster up")
+    while "matrix_began" not in (find_run(out) / "events.jsonl").read_text():
+        assert time.monotonic() < deadline and run.poll() is None, "the run did not begin to measure"
+        time.sleep(0.005)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from containernet_env.results.run_directory import MANIFEST, find_run
 from tests.docker.conftest import COMMAND, TINY_SCENARIOS
 from tests.docker.machine_state import left_over, snapshot
+from tests.docker.test_endings import end
 from tests.docker.test_failures import rows, topology
 from tests.docker.test_network_failures import child, running, wait_for
 
@@ -105,7 +106,7 @@ def test_a_run_that_was_killed_has_no_checksums_and_is_repeated_with_anyway_alon
     with running(long, out) as run:
         wait_for(lambda: child(run.pid, "link-emulator", "probe"))
         run.send_signal(signal.SIGKILL)
-        run.wait(30)
+        end(run)
     assert call("clean").returncode == 0
     shown = call("show", out)
     assert "no checksums: the run goes on, or was killed" in shown.stdout, shown.stdout

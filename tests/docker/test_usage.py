@@ -97,9 +97,12 @@ def test_members_that_their_own_limit_stops_show_it(tmp_path: Path) -> None:
     outcome = only(measure(slowed(tmp_path, 0.1), scenarios(tmp_path, seconds=3), tmp_path / "out.csv"))
     usage = outcome.machine
     assert usage is not None
+    # The leader has the most to do; a follower that waits for it may need less than its limit.
+    assert outcome.leader is not None
+    leader_ns = usage.used.members[outcome.leader].throttled_ns
+    assert leader_ns is not None and leader_ns > 0.2 * usage.window_ns, usage.used.members
     for name, member in usage.used.members.items():
-        assert member.throttled_ns is not None and member.throttled_ns > 0.2 * usage.window_ns, (name, member)
-        assert member.throttled_periods and member.cpu_ns is not None
+        assert member.throttled_ns and member.throttled_periods and member.cpu_ns is not None, (name, member)
         assert member.cpu_ns < 0.15 * usage.window_ns
     assert usage.client_throttled_ns == 0
 
