@@ -127,7 +127,8 @@ def test_every_parameter_changes_and_the_others_stay(emulated_net: Containernet)
     net.set_loss("s1", "h1", 0.25, one_way=True)
     net.change_link("h1", "s1", queue_bytes=50_000, seed=5)
     link = net.link_between("s1", "h1")
-    assert link.read_back().a_to_b == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, jitter, None, 5)
+    wanted = DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, jitter, None, 5, uplink="host")
+    assert link.read_back().a_to_b == wanted
     assert link.read_back().b_to_a == DirectionSpec(10 * MS, 100 * MBIT, None, 50_000, None, IndependentLoss(0.25), 5)
     net.set_loss("h1", "s1", 0)
     assert link.read_back().b_to_a.loss is None
