@@ -34,7 +34,7 @@ SPECS = {
     "delay and rate between ticks": DirectionSpec(1_999_999, 2_345_678_912, default_queue_frames=1000),
     "delay and rate": DirectionSpec(3 * MS, 1000 * MBIT, default_queue_frames=1000),
     "delay, rate and queue in bytes": DirectionSpec(3 * MS, 10 * MBIT, None, 30_000),
-    "long delay and low rate": DirectionSpec(100 * MS, 1 * MBIT, default_queue_frames=1000),
+    "long delay and low rate": DirectionSpec(100 * MS, 1 * MBIT, 1000),
     "uniform jitter": DirectionSpec(3 * MS, jitter=Jitter("uniform", 500_000, reorder=True)),
     "normal jitter": DirectionSpec(10 * MS, jitter=Jitter("normal", 2 * MS, reorder=True)),
     "loss": DirectionSpec(loss=IndependentLoss(0.015)),

@@ -120,7 +120,9 @@ def direction_from_tc(
             delay_ns, jitter, loss = netem.held(options, asked.jitter)
             if int(options["limit"]) != netem_limit:
                 raise RunError(f"a netem with a limit of {options['limit']} frames is not one that was asked for")
-            held = replace(held, delay_ns=delay_ns, jitter=jitter, loss=loss, queue_frames=netem_queue_frames)
+            held = replace(held, delay_ns=delay_ns, jitter=jitter, loss=loss)
+            if netem_queue_frames is not None:
+                held = replace(held, queue_frames=netem_queue_frames)
         elif kind == "pfifo":
             held = replace(held, queue_frames=int(options["limit"]))
         elif kind == "bfifo":
