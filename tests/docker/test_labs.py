@@ -30,7 +30,8 @@ def lab(*commands: str) -> subprocess.Popen[str]:
 
 def wait_until_up(opened: subprocess.Popen[str]) -> None:
     assert opened.stdout is not None
-    assert opened.stdout.readline() == "up\n"
+    said = opened.stdout.readline()
+    assert said == "up\n", opened.communicate(timeout=60)[1]
 
 
 def test_two_labs_and_a_run_beside_each_other(tmp_path: Path) -> None:
