@@ -106,7 +106,8 @@ def test_many_hosts_are_summed_up_instead_of_a_wide_matrix(tmp_path):
     path.write_text(json.dumps([node(number) for number in range(1, 101)]))
     result = run(path)
     assert result.exit_code == 0
-    assert max(map(len, result.output.splitlines())) < 120
+    # How long the path of a temporary folder is depends on how many there were before.
+    assert max(map(len, result.output.replace(str(path), path.name).splitlines())) < 120
     pairs = [line.split()[1] for line in result.output.splitlines() if " - " in line]
     assert sum(map(int, pairs)) == 101 * 100 // 2
 
