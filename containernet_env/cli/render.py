@@ -254,8 +254,8 @@ def _flag_lines(members: list[HostPlan]) -> list[str]:
 def _scenarios_table(plan: Plan) -> Table:
     """Those of the first repetition: a thousand of them are as many tables that say the same."""
     table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
-    repeat = plan.options.repeat
-    for number, planned in enumerate(plan.scenarios[: len(plan.scenarios) // repeat], start=1):
+    first = [planned for planned in plan.scenarios if planned.scheduled.repetition == 1]
+    for number, planned in enumerate(first, start=1):
         scenario = planned.scheduled.scenario
         if planned.loads_dataset:
             table.add_row("", f"load {plan.dataset.keys} keys of the data set, unmeasured", "", "", "", "")
@@ -267,8 +267,8 @@ def _scenarios_table(plan: Plan) -> Table:
             str(scenario.conns),
             _about(planned.estimated_s),
         )
-    if repeat > 1:
-        table.add_row("", f"all again, {repeat} times in all", "", "", "", "")
+    if plan.options.repeat > 1:
+        table.add_row("", f"{plan.options.repeat} repetitions of these", "", "", "", "")
     return table
 
 

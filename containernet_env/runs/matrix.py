@@ -274,12 +274,7 @@ class Matrix:
         self._follower.tell_deaths(deaths)
         problems = [failure]
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
-        if answer.error is not None and failure is None:
-            self._members.settle(self._target.member_timeout_s)
-        silent = self._silent_members() if answer.error is not None else []
-        if silent and answer_nothing(silent) not in (answer.error or ""):
-            problems.append(answer_nothing(silent))
-        problems.append(answer.error)
+        problems += [self._silence(answer.error, failure), answer.error]
         return replace(outcome, load=answer.load, error="; ".join(filter(None, problems)) or None)
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
@@ -336,6 +331,18 @@ class Matrix:
         reason = f"the cluster did not answer within {self._answer_timeout_s:g} s"
         return f"{reason}: {answer_nothing(silent)}" if silent else reason
 
+    def _silence(self, error: str | None, failure: str | None) -> str | None:
+        """Which members answer nothing where requests failed, unless ``error`` says it.
+
+        It waits until that is known; not where a ``failure`` of the testbed explains the error.
+        """
+        if error is None:
+            return None
+        if failure is None:
+            self._members.settle(self._target.member_timeout_s)
+        silent = self._silent_members()
+        return answer_nothing(silent) if silent and answer_nothing(silent) not in error else None
+
     def _silent_members(self) -> list[str]:
         """The members that have answered nothing for so long that the others take them for gone."""
         return self._members.silent(self._target.member_timeout_s)
@@ -369,11 +376,8 @@ class Matrix:
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()
-                if failure is None:
-                    self._members.settle(self._target.member_timeout_s)
-                silent = self._silent_members()
-                reasons = [failure, *deaths, answer_nothing(silent) if silent else None, answer.error]
-                return f"the data set could not be loaded: {'; '.join(dict.fromkeys(filter(None, reasons)))}"
+                reasons = [failure, *deaths, self._silence(answer.error, failure), answer.error]
+                return f"the data set could not be loaded: {'; '.join(filter(None, reasons))}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True

@@ -24,6 +24,7 @@ OPEN_TIMEOUT_S = 0.25
 # The thread itself may come so late; what is more is the driver's silence, and not that of members.
 LATE_S = 0.1
 _ANSWER_BYTES = 64 * 1024
+# So often `settle` looks whether the answers are there.
 _SETTLE_POLL_S = 0.02
 
 
@@ -77,7 +78,7 @@ class MemberWatch:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._at_once = threading.Event()
-        self._round_s = -inf
+        self._last_round_s = -inf  # when it began
         self._thread = threading.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
@@ -112,7 +113,8 @@ class MemberWatch:
     def settle(self, for_s: float) -> None:
         """Return once each member has answered a new ping, or is one of those that are ``silent(for_s)``.
 
-        What fails within less time than that would else be nobody's fault.
+        ``for_s``, in seconds, bounds the wait, but for what a round of pings takes. Without it nobody would be to
+        blame for what fails sooner than a silence is noticed.
         """
         began_s = time.monotonic()
         deadline_s = began_s + for_s + PING_INTERVAL_S + _CLOSE_S
@@ -125,7 +127,7 @@ class MemberWatch:
     def _is_settled(self, since_s: float, for_s: float) -> bool:
         with self._lock:
             now_s = time.monotonic()
-            return self._round_s >= since_s and all(
+            return self._last_round_s >= since_s and all(
                 silence.answered_s >= since_s or silence.now_s(now_s) >= for_s for silence in self._silences.values()
             )
 
@@ -154,7 +156,7 @@ class MemberWatch:
                 del self._silences[name]
             for name in pings:
                 self._silences.setdefault(name, Silence())
-            self._round_s = began_s
+            self._last_round_s = began_s
         for name in self._sockets.keys() - pings.keys():
             self._drop(name)
         for name, ping in pings.items():

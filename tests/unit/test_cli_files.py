@@ -173,5 +173,5 @@ def test_the_scenarios_of_a_thousand_repetitions_are_shown_once(capsys: pytest.C
         main(["run", "3node-3ms", "--quick", "--dry-run", "--repeat", "1000"])
     said = capsys.readouterr().out
     assert ended.value.code == 0
-    assert said.count("write-leader-50x1x1-4B-64B") == 1 and "all again, 1000 times in all" in said
+    assert said.count("write-leader-50x1x1-4B-64B") == 1 and "1000 repetitions of these" in said
     assert "18000 scenarios from" in said

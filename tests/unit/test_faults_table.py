@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import pytest
 
@@ -80,9 +81,10 @@ def test_a_result_is_the_worst_of_the_phases_of_its_test() -> None:
     name = cell_of(test)
     assert name == "driver-int-at-read" and cell_of("tests/faults/test_engine.py::test_x") is None
     outcomes: dict[str, Outcome] = {}
-    for when, outcome, text in (("setup", "passed", ""), ("call", "passed", ""), ("teardown", "failed", "E   a link")):
-        report = pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0)  # type: ignore[arg-type]
-        add(outcomes, name, report)
+    phases: list[tuple[Literal["setup", "call", "teardown"], Literal["passed", "failed"], str]]
+    phases = [("setup", "passed", ""), ("call", "passed", ""), ("teardown", "failed", "E   a link")]
+    for when, outcome, text in phases:
+        add(outcomes, name, pytest.TestReport(test, ("", 0, ""), {}, outcome, text, when, duration=2.0))
     assert outcomes == {name: Outcome(outcome="failed", seconds=6.0, reason="a link")}
 
 

@@ -16,14 +16,17 @@ import pytest
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.ending import ending_of
 from containernet_env.hosts.engine import ExitState
+from containernet_env.load.server import Answer
 from containernet_env.model.findings import PAUSE_NS, death_findings, load_findings, member_findings, network_findings
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
+from containernet_env.model.scenario import Scenario
 from containernet_env.runs import link_watch, member_watch
 from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.member_watch import MemberWatch, Silence
 from containernet_env.stores.protocol import Ping
 from tests.unit.answers import closed_loop
+from tests.unit.matrix_fakes import Bench, FakeCluster, read, write
 
 
 def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
@@ -310,3 +313,18 @@ def test_members_that_answer_are_asked_anew_and_hold_nobody_up() -> None:
     watch.close()
     assert took < 1.0 and asked[-1] > began
     watch.settle(30)  # closed: nobody asks any more
+
+
+@pytest.mark.parametrize(
+    ("scenario", "says"), [(write("w"), ""), (read("r"), "not run: the data set could not be loaded: ")], ids=["w", "r"]
+)
+def test_what_fails_before_a_silence_is_noticed_names_who_is_silent(
+    scenario: Scenario, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering, stopped = Ping(Slow(0.01), 1, b"ping"), Ping(Slow(60), 1, b"ping")
+    monkeypatch.setattr(FakeCluster, "pings", lambda cluster: {"etcd1": answering, "etcd2": stopped})
+    bench = Bench(scenario)
+    bench.target.member_timeout_s = 0.3
+    bench.server.behave = lambda path, body: Answer(None, "no request succeeded for 400ms")
+    bench.matrix.run()
+    assert bench.errors() == [f"{says}etcd2 answers nothing; no request succeeded for 400ms"]
