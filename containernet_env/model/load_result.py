@@ -62,6 +62,11 @@ class LoadResult:
     schedule: Schedule | None
     values: Mapping[str, Any]
 
+    @property
+    def median_s(self) -> float | None:
+        """The median latency, ``None`` where no request was answered well."""
+        return self.percentiles_s.get("50")
+
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
         """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""

@@ -247,7 +247,7 @@ class Matrix:
         return (
             *death_findings(self._target.cluster.deaths()),
             *load_findings(outcome.load),
-            *network_findings(outcome.network),
+            *network_findings(outcome.network, outcome.load.median_s if outcome.load is not None else None),
             *self._counters_findings(outcome),
             *machine_findings(usage, outcome.load, self._target.capacity),
             *store_findings(outcome.store),

@@ -183,6 +183,19 @@ def test_an_emulator_that_stood_still_for_seconds_is_a_warning(late_ns: int, del
     assert [found.kind for found in network_findings(LinkStatistics(seen))] == (["links_paused"] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("median_s", "limit_ns"), [(None, 1_000_000), (0.1, 1_000_000), (0.02, 500_000), (0.006, 300_000), (0.0, 300_000)]
+)
+def test_how_late_frames_may_be_follows_from_the_latency_that_has_it(median_s: float | None, limit_ns: int) -> None:
+    def of(late_ns: int) -> list[tuple[str, float | None]]:
+        held = {"count": 9, "p99_ns": late_ns, "max_ns": late_ns}
+        seen = {"links": {}, "ports": {}, "lateness": held, "ingress_poll_delay": held}
+        return [(found.kind, found.threshold) for found in network_findings(LinkStatistics(seen), median_s)]
+
+    assert of(limit_ns) == []
+    assert of(limit_ns + 1) == [("link_lateness", limit_ns), ("ingress_poll_delay", limit_ns)]
+
+
 def test_pauses_and_frames_without_a_stamp_where_the_kernel_stamps_frames() -> None:
     late = {"count": 9, "p99_ns": 13_800, "max_ns": 3 * 10**9}
     seen = {"links": {}, "ports": {}, "lateness": late, "ingress_poll_delay": None, "stamps": "kernel"}
