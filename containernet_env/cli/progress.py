@@ -266,8 +266,8 @@ def _length_s(scenario: Scenario) -> float:
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:
     """The short table at the end of a run, one line per row of the CSV."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("scenario", no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("scenario", overflow="fold")  # where a line is too short, names are cut in two, never figures
     for heading in ("requests/s", "p50", "p99", "errors", "valid"):
         table.add_column(heading, justify="right", no_wrap=True)
     for outcome in outcomes:

@@ -128,6 +128,21 @@ def test_a_row_that_is_not_valid_is_marked_in_its_line_and_in_the_table(
     assert output.getvalue().splitlines()[-1].split()[-1] == outcome.verdict.valid
 
 
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_short_line_cuts_no_figure(clock: Clock, width: int) -> None:
+    """80 columns: 'write-cluster-100000x1000x100-8B-256B  10,143  91.5 ms  216 ...  0  no', under 'val...'."""
+    named = replace(WRITE, name="write-cluster-100000x1000x100-8B-256B")
+    output = StringIO()
+    Console(file=output, width=width).print(result_table([ended(named, 2.0)] * 2))
+    whole = StringIO()
+    Console(file=whole, width=200).print(result_table([ended(named, 2.0)] * 2))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in output.getvalue()
+    heading, first = output.getvalue().splitlines()[:2]
+    assert heading.split() == whole.getvalue().splitlines()[0].split()
+    assert first.split()[1:] == whole.getvalue().splitlines()[1].split()[1:]
+    assert output.getvalue().replace("\n", " ").count("write-cluster") == 2
+
+
 def test_another_attempt_is_the_same_scenario_again(clock: Clock) -> None:
     output = StringIO()
     terminal = TerminalProgress(Console(file=output, width=200))
