@@ -25,7 +25,7 @@ def main(results: list[Path], picture: Path) -> None:
     figure, axes = plt.subplots(figsize=(6.5, 5), dpi=120)
     ends = (floors.min() / 1.5, medians.max() * 1.5)
     axes.plot(ends, ends, color="#a0a0a0", linewidth=1)
-    axes.text(ends[1] / 1.1, ends[1] / 1.35, "the floor", color="#808080", fontsize=8, ha="right")
+    axes.text(ends[1] / 1.1, ends[1] / 2.2, "the floor", color="#808080", fontsize=8, ha="right")
     for colour, (config, group) in zip(COLOURS, rows.groupby("Config", sort=False), strict=False):
         for kind, marker in MARKERS.items():
             of_kind = group[group["TestType"] == kind]
