@@ -94,7 +94,8 @@ def capacity_of(plan: Plan) -> Capacity:
     limits = [host.cpus for host in plan.hosts]
     known = [float(limit) for limit in limits if limit is not None]
     links = 1.0 if by_emulator(plan) else 0.0
-    return Capacity(plan.options.machine_cores, sum(known) + links if len(known) == len(limits) else None)
+    limits_cores = sum(known) + links if len(known) == len(limits) else None
+    return Capacity(plan.options.machine_cores, limits_cores, plan.options.links_core is not None)
 
 
 def by_emulator(plan: Plan) -> bool:

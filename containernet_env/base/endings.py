@@ -15,6 +15,7 @@ _GO_CRASH = re.compile(
 _LINE_MAX = 300
 OOM_BY_OWN_LIMIT = "memory limit"
 """What the end of a host says only where its own memory limit ended it, in front of that limit."""
+_BY_OWN_LIMIT = re.compile(rf"(?:\S+ ended: )?(?:OOM-killed|[\w ]+ after an OOM kill in it) \({OOM_BY_OWN_LIMIT} ")
 
 LastWords = Callable[[str, bool], str]
 """What a program's log tells of its end, in one line, "" where nothing. True: a signal ended it from outside, so that
@@ -28,6 +29,11 @@ def how_ended(status: int) -> str:
     """
     killed_by = killing_signal(status)
     return f"exit status {status}" if killed_by is None else f"killed by {killed_by}"
+
+
+def is_by_own_limit(ending: str) -> bool:
+    """Whether a program's own memory limit has ended it. A program that writes of one before it ends is not that."""
+    return _BY_OWN_LIMIT.match(ending) is not None
 
 
 def killing_signal(status: int) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from containernet_env.base.endings import OOM_BY_OWN_LIMIT
+from containernet_env.base.endings import is_by_own_limit
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -20,6 +20,7 @@ Kind = Literal[
     "generator_late",
     "generator_paused",
     "link_lateness",
+    "link_early",
     "ingress_poll_delay",
     "frames_unmatched",
     "links_paused",
@@ -27,13 +28,16 @@ Kind = Literal[
     "leader_changed",
     "frames_lost",
     "counters",
+    "usage",
     "member_died",
     "member_throttled",
+    "member_waited",
     "slow_disk",
     "client_throttled",
     "generator_saturated",
     "generator_waited",
     "links_saturated",
+    "links_throttled",
     "machine_stolen",
     "machine_shared",
     "machine_full",
@@ -51,6 +55,13 @@ LATE_SHARE = 1 / 2000
 LATE_PART, LATE_LEAST_NS = 40, 300_000
 """Frames may be late by this part of a median latency: four links then add a tenth to one request of 25. Never less is
 asked than 0.3 ms: 18 scenarios on two busy cores had up to 0.12 ms."""
+LATE_MEDIAN_PART, LATE_MEDIAN_LEAST_NS = 4, 50_000
+"""Every second frame may be late by a quarter of that: four links then add a fortieth to every request. Never less than
+50 us is asked: the same scenarios had up to 13 us."""
+SILENCE_MAX_S = 2.0
+"""Longer is no silence of a member that lives and whose machine lets it run, however long its election timeout is."""
+SILENCE_THROTTLED_SHARE = 0.1
+"""The share of a scenario for which a member's CPU limit has stopped it, where that is to explain a silence in it."""
 ANSWERS = 20
 """With fewer answers the 95th percentile is the slowest request."""
 
@@ -81,7 +92,10 @@ def network_finding(proof: NetworkProof | None) -> Finding | None:
     if proof is None:
         return Finding("network_unknown", "unknown", "what the network was at the end of the run could not be measured")
     if proof.passed:
-        return None
+        if proof.doubt is None:
+            return None
+        text = f"at the end of the run the network could not be told from a wrong one: {proof.doubt}"
+        return Finding("network_unknown", "unknown", text)
     return Finding("network_off", "invalid", f"at the end of the run the network was not as configured: {proof.text}")
 
 
@@ -114,21 +128,16 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         yield Finding("generator_late", effect, text, late, 0)
 
 
-def network_findings(network: LinkStatistics | None, median_s: float | None = None) -> Iterator[Finding]:
-    """Findings of the links that the configuration does not explain: frames late, or lost by the emulator itself.
+def network_findings(network: LinkStatistics | None, latency_s: float | None = None) -> Iterator[Finding]:
+    """Findings of the links that the configuration does not explain: frames late, early, or lost by the emulator.
 
-    ``median_s`` is the median latency of the requests that crossed them, ``None`` where there is none.
-    A pause of the emulator makes few frames late, which no percentile shows, so the largest values count too.
+    ``latency_s`` is the median latency that requests over them have to have, ``None`` where it is not known: the floor,
+    or the one that was measured, which lateness itself makes longer. A pause of the emulator makes few frames late,
+    which no percentile shows, so the largest values count too.
     """
     if network is None:
         return
-    late_ns, delay_ns, limit_ns = network.lateness_p99_ns, network.ingress_poll_delay_p99_ns, _late_limit_ns(median_s)
-    if late_ns is not None and late_ns > limit_ns:
-        text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
-        yield Finding("link_lateness", "invalid", text, late_ns, limit_ns)
-    if delay_ns is not None and delay_ns > limit_ns:
-        text = f"in 1 % of the emulator's polls, frames may have waited unread for {delay_ns / 1e6:.2f} ms or longer"
-        yield Finding("ingress_poll_delay", "invalid", text, delay_ns, limit_ns)
+    yield from _lateness_findings(network, _late_limit_ns(latency_s))
     if network.unmatched:
         text = f"{network.unmatched:,} frames had no stamp of their arrival: they were later than their lateness says"
         yield Finding("frames_unmatched", "unknown", text, network.unmatched, 0)
@@ -142,23 +151,46 @@ def network_findings(network: LinkStatistics | None, median_s: float | None = No
         yield Finding("frames_lost", "invalid", text, frames, 0, subject)
 
 
-def _late_limit_ns(median_s: float | None) -> int:
-    return LATE_NS if median_s is None else max(LATE_LEAST_NS, min(LATE_NS, round(median_s * 1e9 / LATE_PART)))
+def _late_limit_ns(latency_s: float | None) -> int:
+    return LATE_NS if latency_s is None else max(LATE_LEAST_NS, min(LATE_NS, round(latency_s * 1e9 / LATE_PART)))
+
+
+def _lateness_findings(network: LinkStatistics, limit_ns: int) -> Iterator[Finding]:
+    """Where the kernel does not stamp frames, one may have waited unread, and then be late: the sum of both counts."""
+    late_ns, delay_ns = network.lateness_p99_ns or 0, network.ingress_poll_delay_p99_ns or 0
+    if late_ns + delay_ns > limit_ns:
+        text = f"the latest 1 % of the frames reached their hosts {late_ns / 1e6:.2f} ms after their time, or later"
+        if delay_ns:
+            text += f", and may have waited unread for {delay_ns / 1e6:.2f} ms before"
+        kind: Kind = "link_lateness" if late_ns >= delay_ns else "ingress_poll_delay"
+        yield Finding(kind, "invalid", text, late_ns + delay_ns, limit_ns)
+    else:
+        median_ns, most_ns = network.lateness_p50_ns or 0, max(LATE_MEDIAN_LEAST_NS, limit_ns // LATE_MEDIAN_PART)
+        if median_ns > most_ns:
+            text = f"every second frame reached its host {median_ns / 1e6:.2f} ms after its time, or later"
+            yield Finding("link_lateness", "invalid", text, median_ns, most_ns)
+    if network.early_max_ns > limit_ns:
+        text = f"a frame reached its host {network.early_max_ns / 1e6:.2f} ms before its time"
+        yield Finding("link_early", "invalid", text, network.early_max_ns, limit_ns)
 
 
 def member_findings(
-    silent_s: Mapping[str, float], timeout_s: float, throttled_s: Mapping[str, float]
+    silent_s: Mapping[str, float], timeout_s: float, throttled_s: Mapping[str, float], lasted_s: float
 ) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
 
-    ``timeout_s`` is how long that may be: the others then take a member for gone. ``throttled_s`` is for how long its
-    own CPU limit stopped each: half of a silence or more explains it.
+    ``timeout_s`` is how long that may be, at most 2 s: the others then take a member for gone. ``throttled_s`` is for
+    how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence where it is half of it, and a
+    tenth of the whole scenario.
     """
+    most_s = min(timeout_s, SILENCE_MAX_S)
     for name, silence_s in silent_s.items():
-        if silence_s > timeout_s:
-            effect: Effect = "told" if throttled_s.get(name, 0.0) >= silence_s / 2 else "invalid"
+        if silence_s > most_s:
+            stopped_s = throttled_s.get(name, 0.0)
+            explained = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
+            effect: Effect = "told" if explained else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
-            yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
+            yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(most_s * 1e9), name)
 
 
 def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
@@ -167,20 +199,27 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
     Where its own memory limit has ended a member, that is what was configured.
     """
     for name, reason in deaths.items():
-        yield Finding("member_died", "told" if OOM_BY_OWN_LIMIT in reason else "invalid", reason, subject=name)
+        yield Finding("member_died", "told" if is_by_own_limit(reason) else "invalid", reason, subject=name)
 
 
-def leader_findings(before: Leadership | None, after: Leadership | None) -> Iterator[Finding]:
+def leader_findings(
+    before: Leadership | None, after: Leadership | None, deaths: Mapping[str, str]
+) -> Iterator[Finding]:
     """The finding that there was an election between the start and the end of a scenario: its value is how many terms.
 
-    Also where the same member leads again: nobody did meanwhile.
+    Also where the same member leads again: nobody did meanwhile. Where the leader's own memory limit has ended it
+    (``deaths``: dead members, by name with the reason), the election follows from what was configured.
     """
-    if before is None or before == after:
+    if before == after and before is not None:
         return
-    if after is None:
-        text = f"{before.leader} led at the start (term {before.term}), nobody at the end"
-        yield Finding("leader_changed", "invalid", text, None, 0)
+    if before is None:
+        text = "who led at the start is not known, so there may have been an election"
+        yield Finding("leader_changed", "unknown", text, None, 0)
         return
+    effect: Effect = "told" if is_by_own_limit(deaths.get(before.leader, "")) else "invalid"
     text = f"{before.leader} led at the start (term {before.term}), "
+    if after is None:
+        yield Finding("leader_changed", effect, f"{text}nobody at the end", None, 0)
+        return
     text += f"{after.leader}{' again' if after.leader == before.leader else ''} at the end (term {after.term})"
-    yield Finding("leader_changed", "invalid", text, after.term - before.term, 0, after.leader)
+    yield Finding("leader_changed", effect, text, after.term - before.term, 0, after.leader)

@@ -145,6 +145,17 @@ class LinkStatistics:
         return int(self.values.get("unmatched") or 0)
 
     @property
+    def lateness_p50_ns(self) -> int | None:
+        """Median, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
+        return self._of("lateness", "p50_ns")
+
+    @property
+    def early_max_ns(self) -> int:
+        """The most by which any frame reached its host before its time; 0 if none did, or if that is unknown."""
+        sides = [link[side] for link in self.values.get("links", {}).values() for side in ("a_to_b", "b_to_a")]
+        return max((int((side.get("lateness") or {}).get("early_max_ns") or 0) for side in sides), default=0)
+
+    @property
     def lateness_p99_ns(self) -> int | None:
         """99th percentile, over all frames and links, of how late a frame reached its host; ``None`` if unknown."""
         return self._of("lateness", "p99_ns")
@@ -185,7 +196,7 @@ class LinkStatistics:
 
     def _of(self, durations: str, figure: str) -> int | None:
         held = self.values.get(durations)
-        return int(held[figure]) if held and held["count"] else None
+        return int(held[figure]) if held and held["count"] and figure in held else None
 
     def own_losses(self) -> Iterator[tuple[str, int, str]]:
         """Losses that are not configured: link or port, number of frames, one line of text."""

@@ -52,6 +52,8 @@ class NetworkProof:
 
     moment: Moment
     checks: tuple[Check, ...]
+    doubt: str | None = None
+    """Why what is wrong counts as unproved; ``None`` where that is not so."""
 
     def of(self, verdict: Verdict) -> tuple[Check, ...]:
         """The checks with that verdict, in order."""
@@ -64,8 +66,10 @@ class NetworkProof:
 
     def doubted(self, why: str) -> NetworkProof:
         """The same, but what is wrong is unproved, for this reason."""
+        if self.passed:
+            return self
         checks = (replace(c, verdict="unproved", why=why) if c.verdict == "wrong" else c for c in self.checks)
-        return NetworkProof(self.moment, tuple(checks))
+        return NetworkProof(self.moment, tuple(checks), why)
 
     @property
     def text(self) -> str:

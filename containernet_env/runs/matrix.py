@@ -231,32 +231,37 @@ class Matrix:
         if living == start.living:
             leader = before.leader if before is not None and before == after else None
             floor_s = self._target.least_median_s(outcome.scheduled.scenario, leader, living)
-        return replace(
-            outcome,
-            leader=_leader_text(before, after),
-            term_at_end=after.term if after else None,
-            floor_s=floor_s,
-            findings=(*self._findings(outcome, silences), *leader_findings(before, after)),
+        outcome = replace(
+            outcome, leader=_leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
         )
+        return replace(outcome, findings=tuple(self._findings(outcome, silences, before, after)))
 
-    def _findings(self, outcome: ScenarioOutcome, silences: Mapping[str, float]) -> tuple[Finding, ...]:
+    def _findings(
+        self,
+        outcome: ScenarioOutcome,
+        silences: Mapping[str, float],
+        before: Leadership | None,
+        after: Leadership | None,
+    ) -> Iterator[Finding]:
         living = {name: silence for name, silence in silences.items() if name in self._target.cluster.endpoints}
-        usage = outcome.machine
+        usage, load, deaths = outcome.machine, outcome.load, self._target.cluster.deaths()
         members = usage.used.members if usage is not None else {}
         throttled_s = {name: (used.throttled_ns or 0) / 1e9 for name, used in members.items()}
-        return (
-            *death_findings(self._target.cluster.deaths()),
-            *load_findings(outcome.load),
-            *network_findings(outcome.network, outcome.load.median_s if outcome.load is not None else None),
-            *self._counters_findings(outcome),
-            *machine_findings(usage, outcome.load, self._target.capacity),
-            *store_findings(outcome.store),
-            *member_findings(living, self._target.member_timeout_s, throttled_s),
-        )
+        latency_s = outcome.floor_s or (load.median_s if load is not None else None)
+        yield from death_findings(deaths)
+        yield from load_findings(load)
+        yield from network_findings(outcome.network, latency_s)
+        yield from self._counters_findings(outcome)
+        yield from machine_findings(usage, load, self._target.capacity)
+        yield from store_findings(outcome.store)
+        yield from member_findings(living, self._target.member_timeout_s, throttled_s, outcome.seconds)
+        yield from leader_findings(before, after, deaths)
 
     def _counters_findings(self, outcome: ScenarioOutcome) -> Iterator[Finding]:
         if outcome.network is None and self._target.network is not None and self._target.failure is None:
             yield Finding("counters", "unknown", "the links' counters could not be read")
+        if outcome.machine is None and outcome.load is not None and self._observer.samples:
+            yield Finding("usage", "unknown", "what hosts, links and machine used could not be read")
 
     def _measure(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Run one scenario on the living members; its error names every dead member and a broken network."""

@@ -143,6 +143,7 @@ class _Run:
         self._handled = sys.exception()
         self._testbed_settings = (tolerance, port)
         self._network_after: NetworkProof | None = None
+        self._judged: set[int] = set()  # the clusters whose network was measured after the last scenario
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
@@ -212,6 +213,8 @@ class _Run:
                 return left
             finally:
                 self._stop.shield()
+                if number not in self._judged:
+                    self._add_finding(network_finding(None), number)
         finally:
             self._stop.shield()
             self._take_down(testbed, number)
@@ -299,8 +302,8 @@ class _Run:
         except RunError as error:
             self._event("network_unproved", f"after the last scenario the network could not be measured: {error}")
             self._progress.note(f"after the last scenario the network could not be measured: {error}")
-            self._add_finding(network_finding(None), number)
             return
+        self._judged.add(number)
         if self._network_after is None or self._network_after.passed:
             self._network_after = proof  # of several clusters, the first whose network was not held
         self._event("network_proved" if proof.passed else "network_wrong", f"after the last scenario: {proof.text}")

@@ -50,6 +50,11 @@ class Observer:
         self._usage: Usage | None = None
         self._number = 0
 
+    @property
+    def samples(self) -> bool:
+        """Whether it sees what is used."""
+        return self._sampler is not None
+
     def start(self) -> None:
         """Begin to sample."""
         if self._sampler is not None:

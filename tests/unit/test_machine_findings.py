@@ -15,6 +15,7 @@ from containernet_env.model.usage import Consumers, Consumption, Usage
 from tests.unit.answers import closed_loop
 
 SECOND = 10**9
+MS = 10**6
 WINDOW_NS = 10 * SECOND
 
 
@@ -53,11 +54,20 @@ def test_a_calm_machine_has_no_findings() -> None:
         ({"client": cores(0.1, throttled_ns=WINDOW_NS // 100 + 1)}, [("client_throttled", "invalid")]),
         ({"client": cores(0.1)}, []),  # nobody counts it
         ({"members": {"etcd2": cores(0.5, throttled_ns=WINDOW_NS // 2)}}, [("member_throttled", "told")]),
+        ({"members": {"etcd2": cores(0.4, run_delay_ns=WINDOW_NS // 2)}}, []),
+        ({"members": {"etcd2": cores(0.4, run_delay_ns=WINDOW_NS // 2 + 1)}}, [("member_waited", "invalid")]),
+        (
+            {"members": {"etcd2": cores(0.4, run_delay_ns=WINDOW_NS, throttled_ns=WINDOW_NS // 2)}},
+            [("member_throttled", "told")],  # which the wait has in it
+        ),
+        ({"links": cores(0.2, throttled_ns=4 * WINDOW_NS // 10)}, [("links_throttled", "invalid")]),
         ({"links": cores(0.9), "machine": cores(1.4)}, []),
         ({"links": cores(0.91), "machine": cores(1.4)}, [("links_saturated", "invalid")]),
         ({"links": None}, [("machine_shared", "invalid")]),  # what it took is somebody's
         ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100)}, []),
         ({"machine": cores(0.7, steal_ns=3 * WINDOW_NS // 100)}, [("machine_stolen", "invalid")]),
+        ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100 + 10 * MS)}, []),  # one step of the kernel's clock
+        ({"machine": cores(0.7, steal_ns=2 * WINDOW_NS // 100 + 11 * MS)}, [("machine_stolen", "invalid")]),
         ({"machine": cores(0.84)}, []),
         ({"machine": cores(0.86)}, [("machine_shared", "invalid")]),
         ({"machine": cores(1.6, user_ns=7 * SECOND)}, []),  # the kernel's own work is for the run
@@ -77,6 +87,20 @@ def test_what_was_used_is_judged_at_its_threshold(changes: dict[str, Any], expec
 )
 def test_a_full_machine_is_as_configured_where_all_limits_fit_into_it(capacity: Capacity, effect: str) -> None:
     assert kinds({"machine": cores(2.0), "driver": cores(1.2)}, capacity) == [("machine_full", effect)]
+
+
+def test_a_full_machine_is_not_as_configured_where_somebody_else_fills_it() -> None:
+    """In system time, so that it is nobody's user time."""
+    assert kinds({"machine": cores(2.0, user_ns=7 * SECOND)}, Capacity(2, 2.0)) == [("machine_full", "invalid")]
+
+
+def test_with_a_core_kept_for_the_links_the_others_are_what_is_full() -> None:
+    full = {"machine": cores(1.2), "driver": cores(0.6)}
+    (found_full,) = found(full, Capacity(2, links_core=True))
+    assert (found_full.kind, found_full.effect, found_full.value) == ("machine_full", "invalid", 1.0)
+    assert found_full.text.startswith("the one core beside the link emulator's was busy for 100% of the time")
+    assert kinds(full) == []
+    assert kinds({"machine": cores(1.1), "driver": cores(0.5)}, Capacity(2, links_core=True)) == []
 
 
 @pytest.mark.parametrize(

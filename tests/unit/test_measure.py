@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,8 @@ import pytest
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import Interrupted, RunError, UsageError
 from containernet_env.base.stop import Stop
+from containernet_env.load.server import Answer
+from containernet_env.model.findings import network_finding
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import run_directory
 from containernet_env.results.csv_file import ResultsFile
@@ -28,6 +31,7 @@ from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.testbed import Testbed
 from containernet_env.setup.images import Images
+from tests.unit.matrix_fakes import FakeServer, result_of
 from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, events, on_fakes, rows, run
 
 
@@ -343,3 +347,38 @@ def test_a_network_that_is_gone_is_not_measured_again(
     monkeypatch.setattr(FakeTestbed, "prove_again", lambda self, moment: pytest.fail("there is no network"))
     run(tmp_path / "out.csv")
     assert rows(tmp_path / "out.csv")[0]["Error"].startswith("not run: the link emulator ended")
+
+
+def test_what_seems_wrong_at_the_end_while_hosts_still_send_is_not_held_to_be_right(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    off = Check("etcd1>s1", "rate", "wrong", "20 Mbit/s", "997 Mbit/s", "1.8% either way")
+    doubted = NetworkProof("after", (off,)).doubted("the hosts still filled 3% of etcd1-s1")
+    monkeypatch.setattr(FakeTestbed, "proved_again", doubted)
+    run(tmp_path / "out.csv")
+    (row,) = rows(tmp_path / "out.csv")
+    assert row["Valid"] != "yes" and "network_unknown" in row["Reasons"]
+
+
+def test_hosts_that_still_send_cast_no_doubt_where_nothing_seems_wrong() -> None:
+    right = NetworkProof("after", (Check("etcd1>s1", "rate", "proved", "20 Mbit/s"),))
+    assert right.doubted("the hosts still filled 3% of etcd1-s1") == right
+    assert network_finding(right) is None
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(signal.SIGTERM), RuntimeError("a fault of ours")])
+def test_rows_of_a_run_that_ended_before_its_last_proof_do_not_say_that_the_network_held(
+    made: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def strike(self: FakeServer, path: str, body: dict[str, Any], timeout_s: float) -> Answer:
+        self.asked.append((path, body))
+        if len(self.asked) > 1:
+            raise error
+        return Answer(result_of(), None)
+
+    monkeypatch.setattr(FakeServer, "run", strike)
+    with pytest.raises(type(error)):
+        measure(CONFIG, QUICK, tmp_path / "out.csv", only=["write-*-50x1x1-4B-64B"])
+    first, second = rows(tmp_path / "out.csv")
+    assert first["Error"] == "-" and first["Valid"] != "yes" and "network_unknown" in first["Reasons"]
+    assert second["Error"] != "-" and made[0].downs == 1

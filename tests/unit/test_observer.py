@@ -44,6 +44,7 @@ class Watched(Bench):
     """A matrix whose observer's calls, and those of the benchmark, are in ``life``; profiles are kept in ``files``."""
 
     def __init__(self, *scenarios: Any, profiles: list[Profile] | None = None, member: str | None = None) -> None:
+        self.used: Usage | None = USED
         super().__init__(*scenarios)
         self.life: list[str] = []
         self.files: dict[str, bytes] = {}
@@ -55,7 +56,7 @@ class Watched(Bench):
         sampler: Any = SimpleNamespace(
             start=lambda: note("start"),
             begin=lambda: note("begin"),
-            end=lambda: (note("end"), USED)[1],
+            end=lambda: (note("end"), self.used)[1],
             close=lambda: note("close"),
         )
         self.server.behave = lambda path, body: (note("load"), Answer(result_of(), None))[1]
@@ -94,6 +95,13 @@ def test_members_are_asked_before_and_after_and_never_while_the_load_runs() -> N
     bench.matrix.run()
     assert bench.life == ["start", *(["observe", "begin", "load", "end", "counted"] * 2), "close"]
     assert [(outcome.machine, outcome.store) for outcome in bench.outcomes] == [(USED, COUNTED)] * 2
+
+
+def test_a_scenario_of_which_nobody_knows_what_was_used_is_not_held_to_be_valid() -> None:
+    bench = Watched(write("w"))
+    bench.used = None
+    bench.matrix.run()
+    assert [(row["Valid"], row["Reasons"]) for row in bench.rows()] == [("unknown", "usage")]
 
 
 def test_what_a_failed_scenario_used_is_told_too() -> None:

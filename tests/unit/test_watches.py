@@ -17,7 +17,15 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.ending import ending_of
 from containernet_env.hosts.engine import ExitState
 from containernet_env.load.server import Answer
-from containernet_env.model.findings import PAUSE_NS, death_findings, load_findings, member_findings, network_findings
+from containernet_env.model.findings import (
+    PAUSE_NS,
+    death_findings,
+    leader_findings,
+    load_findings,
+    member_findings,
+    network_findings,
+)
+from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import Scenario
@@ -134,15 +142,27 @@ def test_a_member_that_nobody_reaches_is_silent() -> None:
 
 
 def test_a_silent_member_is_a_warning_that_names_it() -> None:
-    (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0, {"etcd1": 3.0, "etcd2": 1.5})
+    (found,) = member_findings({"etcd1": 0.9, "etcd2": 3.04}, 1.0, {"etcd1": 3.0, "etcd2": 1.5}, 10.0)
     assert (found.kind, found.effect, found.subject) == ("member_silent", "invalid", "etcd2")
     assert found.text == "etcd2 answered nothing for 3.0 s; others take a member for gone after 1 s"
     assert (found.value, found.threshold) == (3_040_000_000, 1_000_000_000)
 
 
-def test_a_silence_that_the_members_own_limit_explains_is_only_told() -> None:
-    (found,) = member_findings({"etcd2": 3.04}, 1.0, {"etcd2": 1.52})
-    assert (found.kind, found.effect) == ("member_silent", "told")
+@pytest.mark.parametrize(
+    ("throttled_s", "lasted_s", "effect"),
+    [(1.52, 10.0, "told"), (1.51, 10.0, "invalid"), (1.52, 16.0, "invalid"), (30.0, 300.0, "told")],
+)
+def test_a_silence_that_the_members_own_limit_explains_is_only_told(
+    throttled_s: float, lasted_s: float, effect: str
+) -> None:
+    """0.95 s of being throttled, all over 300 s, excused that a member was frozen for 1.8 s."""
+    (found,) = member_findings({"etcd2": 3.04}, 1.0, {"etcd2": throttled_s}, lasted_s)
+    assert (found.kind, found.effect) == ("member_silent", effect)
+
+
+def test_an_election_timeout_of_ten_seconds_excuses_no_silence_of_nine() -> None:
+    (found,) = member_findings({"etcd2": 9.0, "etcd1": 2.0}, 10.0, {}, 60.0)
+    assert (found.subject, found.effect, found.threshold) == ("etcd2", "invalid", 2_000_000_000)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +173,36 @@ def test_a_member_that_its_own_memory_limit_ended_is_what_was_configured(memory:
     reason = ending_of(state, oom=True, memory_bytes=memory, log="", words=lambda log, killed: "")
     (found,) = death_findings({"etcd2": reason})
     assert (found.kind, found.effect, found.subject, found.text) == ("member_died", effect, "etcd2", reason)
-    (killed,) = death_findings({"etcd2": "killed by SIGKILL"})
-    assert killed.effect == "invalid"
+    (member,) = death_findings({"etcd2": f"etcd2 ended: {reason}"})
+    assert member.effect == effect
+    panic = "etcd2 ended: exit status 2: panic: it is over the memory limit (memory limit 64 MiB)"
+    for other in ("killed by SIGKILL", panic):
+        (killed,) = death_findings({"etcd2": other})
+        assert killed.effect == "invalid", "a program may write what it likes"
+
+
+OOM = " ended: OOM-killed (memory limit 64 MiB)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "deaths", "effect"),
+    [
+        (Leadership("etcd1", 2), Leadership("etcd1", 2), {}, None),
+        (Leadership("etcd1", 2), Leadership("etcd2", 3), {}, "invalid"),
+        (Leadership("etcd1", 2), None, {}, "invalid"),
+        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": f"etcd1{OOM}"}, "told"),
+        (Leadership("etcd1", 2), None, {"etcd1": f"etcd1{OOM}"}, "told"),
+        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd3": f"etcd3{OOM}"}, "invalid"),
+        (Leadership("etcd1", 2), Leadership("etcd2", 3), {"etcd1": "etcd1 ended: killed by SIGKILL"}, "invalid"),
+        (None, Leadership("etcd2", 3), {}, "unknown"),
+        (None, None, {}, "unknown"),
+    ],
+)
+def test_an_election_is_told_where_what_was_configured_explains_it(
+    before: Leadership | None, after: Leadership | None, deaths: dict[str, str], effect: str | None
+) -> None:
+    found = [(finding.kind, finding.effect) for finding in leader_findings(before, after, deaths)]
+    assert found == ([] if effect is None else [("leader_changed", effect)])
 
 
 def test_a_generator_that_stood_still_is_a_warning() -> None:
@@ -183,17 +231,36 @@ def test_an_emulator_that_stood_still_for_seconds_is_a_warning(late_ns: int, del
     assert [found.kind for found in network_findings(LinkStatistics(seen))] == (["links_paused"] if told else [])
 
 
-@pytest.mark.parametrize(
-    ("median_s", "limit_ns"), [(None, 1_000_000), (0.1, 1_000_000), (0.02, 500_000), (0.006, 300_000), (0.0, 300_000)]
-)
-def test_how_late_frames_may_be_follows_from_the_latency_that_has_it(median_s: float | None, limit_ns: int) -> None:
-    def of(late_ns: int) -> list[tuple[str, float | None]]:
-        held = {"count": 9, "p99_ns": late_ns, "max_ns": late_ns}
-        seen = {"links": {}, "ports": {}, "lateness": held, "ingress_poll_delay": held}
-        return [(found.kind, found.threshold) for found in network_findings(LinkStatistics(seen), median_s)]
+def link_kinds(latency_s: float | None, lateness: dict[str, int], delay_ns: int = 0, early_ns: int = 0) -> list[Any]:
+    held = {"count": 9, "p50_ns": 0, "p99_ns": 0, "max_ns": 0} | lateness
+    side = {"drops": {}, "lateness": {"count": 9, "early_max_ns": early_ns}}
+    seen = {
+        "links": {"etcd1-s1": {"a_to_b": side, "b_to_a": {"drops": {}, "lateness": None}}},
+        "ports": {},
+        "lateness": held,
+        "ingress_poll_delay": {"count": 9, "p99_ns": delay_ns, "max_ns": 0},
+    }
+    return [(found.kind, found.value, found.threshold) for found in network_findings(LinkStatistics(seen), latency_s)]
 
-    assert of(limit_ns) == []
-    assert of(limit_ns + 1) == [("link_lateness", limit_ns), ("ingress_poll_delay", limit_ns)]
+
+@pytest.mark.parametrize(
+    ("latency_s", "limit_ns"), [(None, 1_000_000), (0.1, 1_000_000), (0.02, 500_000), (0.006, 300_000), (0.0, 300_000)]
+)
+def test_how_late_frames_may_be_follows_from_the_latency_that_has_it(latency_s: float | None, limit_ns: int) -> None:
+    late, later = {"p99_ns": limit_ns}, {"p99_ns": limit_ns + 1}
+    assert link_kinds(latency_s, late) == []
+    assert link_kinds(latency_s, later) == [("link_lateness", limit_ns + 1, limit_ns)]
+    assert link_kinds(latency_s, {"p50_ns": limit_ns // 4}) == []
+    over = limit_ns // 4 + 1
+    assert link_kinds(latency_s, {"p50_ns": over}) == [("link_lateness", over, limit_ns // 4)], "every request has it"
+    assert link_kinds(latency_s, {}, early_ns=limit_ns) == []
+    assert link_kinds(latency_s, {}, early_ns=limit_ns + 1) == [("link_early", limit_ns + 1, limit_ns)]
+
+
+def test_where_nobody_stamps_frames_their_wait_to_be_read_counts_with_their_lateness() -> None:
+    assert link_kinds(0.1, {"p99_ns": 500_000}, 500_000) == []
+    assert link_kinds(0.1, {"p99_ns": 950_000}, 950_000) == [("link_lateness", 1_900_000, 1_000_000)]
+    assert link_kinds(0.1, {"p99_ns": 50_000}, 980_000) == [("ingress_poll_delay", 1_030_000, 1_000_000)]
 
 
 def test_pauses_and_frames_without_a_stamp_where_the_kernel_stamps_frames() -> None:
