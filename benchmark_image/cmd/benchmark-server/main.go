@@ -35,6 +35,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
 	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
+	results := flags.String("results", filepath.Join(os.TempDir(), fmt.Sprintf("benchmark-results-%d", os.Geteuid())),
+		"directory that keeps results until they are fetched")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {
@@ -52,14 +54,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	if err := serve(*listen, *client, logger); err != nil {
+	if err := serve(*listen, *client, *results, logger); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}
 	return 0
 }
 
-func serve(address, client string, logger *log.Logger) error {
+func serve(address, client, results string, logger *log.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if client == "" {
@@ -72,10 +74,14 @@ func serve(address, client string, logger *log.Logger) error {
 	if _, err := os.Stat(client); err != nil {
 		return fmt.Errorf("find benchmark-client: %w", err)
 	}
+	kept, err := api.OpenResults(results)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	logger.Printf("serving on %v", listener.Addr())
-	return api.Serve(ctx, listener, client, logger)
+	return api.Serve(ctx, listener, client, kept, logger)
 }

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// stopGrace is how long the answer to a running benchmark may take once the server is to end; it includes the
-// client's own grace.
-const stopGrace = endGrace + time.Second
+// stopGrace is how long the answer to a running benchmark may take once the server is to end, beside the client's own grace.
+const stopGrace = time.Second
 
-// Serve answers requests on the listener until ctx ends, then ends the running benchmark, answers its
+// Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers its
 // caller with what was measured, and returns.
-func Serve(ctx context.Context, listener net.Listener, clientPath string, logger *log.Logger) error {
+func Serve(ctx context.Context, listener net.Listener, clientPath string, results *Results, logger *log.Logger) error {
 	children := &Children{}
+	runner := &Runner{Client: clientPath, Children: children, Results: results}
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
 	server := &http.Server{
-		Handler:           &Handler{Runner: &Runner{Client: clientPath, Children: children}, Log: logger},
+		Handler:           &Handler{Runner: runner, Log: logger},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,
@@ -39,7 +39,7 @@ func Serve(ctx context.Context, listener net.Listener, clientPath string, logger
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.Background(), stopGrace)
+	grace, cancel := context.WithTimeout(context.Background(), max(runner.Grace(), endGrace)+stopGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
 		return errors.Join(fmt.Errorf("wait for the last answer: %w", err), server.Close())
