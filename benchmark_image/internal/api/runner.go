@@ -23,8 +23,8 @@ import (
 const (
 	// endGrace is how long a client may take to end after SIGTERM, beside the work for its report.
 	endGrace = 5 * time.Second
-	// reportTime is how long that work takes for each latency that the client has kept, even on a twentieth of a core: 0.1 us
-	// for each were measured on a whole one. The driver counts with it, too (runs/follow.py).
+	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU time: 7 ns
+	// were measured on an idle core. The driver counts with it, too (runs/follow.py).
 	reportTime = 10 * time.Microsecond
 	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
 	// 300 bytes for each row of its timeline.
