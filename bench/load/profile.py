@@ -33,8 +33,8 @@ KERNEL = (
 )
 USER = (
     ("HTTP/2 and its header compression, answers", rf"{_OURS}(h2\.|store/)|http2/hpack\."),
+    ("records, outcomes, next requests", rf"{_OURS}((load|keys|client)\.|report\.\S*\)\.([aA]dd|noteGap|advance)\b)"),
     ("report, after the last answer", rf"{_OURS}report\.|slices\.|encoding/json|compress/"),
-    ("records, outcomes, next requests", rf"{_OURS}(load|keys|client)\."),
     ("connections, deadlines, queues", rf"{_OURS}transport\."),
     ("Go's runtime and libraries, start", r""),
 )

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
-    REQUESTS_MAX,
     RawAnyBlock,
     RawOnDataset,
     RawRead,
     RawReading,
     RawWrite,
 )
+from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
 
 
@@ -88,5 +88,7 @@ def span_findings(
 
 
 def _most_keys(block: RawWrite) -> int:
-    """How many different keys a block may write; a duration writes a new one in each request, as many as may be."""
-    return block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
+    """How many different keys a block may write, by the server's defaults."""
+    of_duration = contract.KEY_SPACE_OF_DURATION
+    totals = (of_duration if load.total is None else load.total for load in block.load)
+    return block.key_space or min(max(totals), contract.KEY_SPACE_MAX)

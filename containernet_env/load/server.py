@@ -10,6 +10,7 @@ from typing import Any
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.stores.protocol import Broken, Connection
 
@@ -19,6 +20,9 @@ SERVER_ENTRY_POINT = "benchmark-server"
 # All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
+# How long a benchmark may take to end once the connection to its caller broke: the longest grace of its client, and as
+# much again on a busy machine.
+_KEPT_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Progress:
     """The server's progress of the running benchmark.
 
     ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
-    warm-up; the client last told of itself ``client_silent_s`` ago.
+    warm-up; the client last told of itself ``client_silent_s`` ago. ``job`` names the result that there will be.
     """
 
     running: bool
@@ -48,6 +52,7 @@ class Progress:
     errors: int
     warmup_done: int
     client_silent_s: float
+    job: str | None = None
 
 
 class BenchmarkServer:
@@ -55,6 +60,7 @@ class BenchmarkServer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._job: str | None = None  # of the running benchmark, once its progress was asked for
 
     def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
         """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
@@ -73,18 +79,43 @@ class BenchmarkServer:
     def run(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """Run one benchmark to its end: blocks. `timeout_s` bounds the wait for the answer.
 
-        Raises RunError where the answer is not in the form that is read here: later ones would not be either.
+        Where the connection breaks before the answer came, the server may have kept it, and it is fetched. Raises
+        RunError where the answer is not in the form that is read here: later ones would not be either.
         """
+        self._job = None
         try:
-            result = self._connection.request_json(SERVER_PORT, "POST", path, body, timeout_s=timeout_s)
+            return self._answer("POST", path, body, timeout_s)
+        except HttpError as error:
+            return Answer(None, str(error))
+        except NoAnswerError as error:
+            return self._kept() or Answer(None, f"the benchmark server did not answer: {error}", lost=True)
+
+    def _answer(self, method: str, path: str, body: Mapping[str, Any] | None, timeout_s: float) -> Answer:
+        """What was measured; HttpError where nothing was."""
+        try:
+            result = self._connection.request_json(SERVER_PORT, method, path, body, timeout_s=timeout_s)
         except HttpError as error:
             partial = error.body.get("result") if isinstance(error.body, dict) else None
             if partial is None:
-                return Answer(None, str(error))
+                raise
             return Answer(_known(partial), str(error.body["error"]))
-        except NoAnswerError as error:
-            return Answer(None, f"the benchmark server did not answer: {error}", lost=True)
         return Answer(_known(result), None)
+
+    def _kept(self) -> Answer | None:
+        """The answer to the last benchmark once that has ended; None where the server has none or is gone."""
+        deadline = time.monotonic() + _KEPT_TIMEOUT_S
+        while self._job is not None and time.monotonic() < deadline:
+            try:
+                return self._answer("GET", contract.RESULT_PATH + self._job, None, QUESTION_TIMEOUT_S)
+            except HttpError as error:
+                if error.status == 500:
+                    return Answer(None, str(error))
+                if error.status != 409:
+                    return None
+            except NoAnswerError:
+                return None
+            time.sleep(_POLL_S)  # it is still running
+        return None
 
     def progress(self) -> Progress | None:
         """The progress of the benchmark; None where the server does not answer."""
@@ -92,6 +123,7 @@ class BenchmarkServer:
             answer = self._connection.request_json(SERVER_PORT, "GET", "/progress", timeout_s=QUESTION_TIMEOUT_S)
         except RunError:
             return None
+        self._job = answer["job"] or self._job
         return Progress(
             running=bool(answer["running"]),
             done=int(answer["done"]),
@@ -99,6 +131,7 @@ class BenchmarkServer:
             errors=int(answer["errors"]),
             warmup_done=int(answer["warmup_done"]),
             client_silent_s=float(answer["client_silent_s"]),
+            job=answer["job"],
         )
 
     def cancel(self) -> None:

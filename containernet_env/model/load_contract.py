@@ -9,10 +9,10 @@ from typing import Literal, Required, TypedDict
 
 CLIENTS_MIN, CLIENTS_MAX = 1, 10_000
 CONNS_MIN, CONNS_MAX = 1, 10_000
-TOTAL_MIN, TOTAL_MAX = 1, 10_000_000
+TOTAL_MIN, TOTAL_MAX = 1, 86_400_000_000
 DURATION_MIN_S, DURATION_MAX_S = 0.001, 86_400
 RATE_MIN_PER_S, RATE_MAX_PER_S = 0.1, 1_000_000
-WARMUP_REQUESTS_MIN, WARMUP_REQUESTS_MAX = 0, 10_000_000
+WARMUP_REQUESTS_MIN, WARMUP_REQUESTS_MAX = 0, 86_400_000_000
 WARMUP_DURATION_MIN_S, WARMUP_DURATION_MAX_S = 0.001, 86_400
 SEED_MIN, SEED_MAX = 0, 9_007_199_254_740_991
 KEY_SIZE_MIN_BYTES, KEY_SIZE_MAX_BYTES = 1, 1_024
@@ -23,13 +23,16 @@ REQUEST_TIMEOUT_MIN_S, REQUEST_TIMEOUT_MAX_S = 0.001, 3_600
 DIAL_TIMEOUT_MIN_S, DIAL_TIMEOUT_MAX_S = 0.001, 600
 RUN_TIMEOUT_MIN_S, RUN_TIMEOUT_MAX_S = 0.001, 86_400
 STALL_TIMEOUT_MIN_S, STALL_TIMEOUT_MAX_S = 0.001, 86_400
+TIMELINE_INTERVAL_MIN_S, TIMELINE_INTERVAL_MAX_S = 0.1, 1
 RATIO_MIN, RATIO_MAX = 0, 1
 SPAN_KEYS_MIN, SPAN_KEYS_MAX = 1, 1_000_000_000
+KEY_SPACE_OF_DURATION = 10_000_000
 
 WRITE_PATH = "/benchmark/write"
 READ_PATH = "/benchmark/read"
 MIXED_PATH = "/benchmark/mixed"
 TXN_PATH = "/benchmark/txn"
+RESULT_PATH = "/benchmark/result/"
 
 
 class LoadBody(TypedDict, total=False):
@@ -101,6 +104,9 @@ class LoadBody(TypedDict, total=False):
 
     # end the run when no request, or none of a kind, has succeeded for this long (s)
     stallTimeout: float
+
+    # length of an interval of the timeline (s)
+    timelineInterval: float
 
 
 class WriteBody(LoadBody, total=False):

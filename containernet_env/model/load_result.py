@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 6
+SCHEMA = 7
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 

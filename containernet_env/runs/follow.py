@@ -24,14 +24,16 @@ WATCH_INTERVAL_S = 0.25
 DEATH_GRACE_S = 2.0
 # What the server needs beyond the scenario itself to stop the client and answer.
 ANSWER_MARGIN_S = 30.0
-# How long an ended benchmark may take for its answer: the server gives its client 5 s to report and then kills it
-# (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
+# How long an ended benchmark may take for its answer, beside the report: the server gives its client 5 s and then kills
+# it (endGrace in benchmark_image/internal/api/runner.go); as long again for all else, on a busy machine.
 END_TIMEOUT_S = 10.0
 # Beyond the longest wait that the load explains: for the client's start, which takes a second on a fifth of a core, and
 # so that a silent link emulator, which is given up after 5 s (``link_watch``), is blamed first.
 SILENCE_MARGIN_S = 7.0
-# For the client's report: it sorts the latencies of ten million requests in 100 s even on a twentieth of a core.
+# For the client's report, which works on the latencies that it keeps: so long for each, even on a twentieth of a core,
+# and for no more than these (reportTime and MaxKept in benchmark_image/internal). The server's grace is as long.
 REPORT_S_PER_REQUEST = 10e-6
+REPORT_REQUESTS_MAX = 2_000_000
 # A server that answers from memory, and a client that tells of itself ten times a second, do so within a second even
 # where the machine is overloaded.
 QUIET_S = 3.0
@@ -69,7 +71,12 @@ class Patience:
 
     def limit_s(self, ended: int) -> float:
         """The limit when so many requests have ended: these may have been the last, and the client makes its report."""
-        return self.later_s + ended * REPORT_S_PER_REQUEST if ended else self.first_s
+        return self.later_s + report_s(ended) if ended else self.first_s
+
+
+def report_s(ended: int) -> float:
+    """How long the client's report may take, in seconds, when so many requests have ended."""
+    return min(ended, REPORT_REQUESTS_MAX) * REPORT_S_PER_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,8 @@ class Course:
         if look.host_ended:
             return "abandon"
         if self._cancelled_s is not None:
-            return "abandon" if self._spent_s - self._cancelled_s >= END_TIMEOUT_S else "go on"
+            ending_s = END_TIMEOUT_S + report_s(self._ended)
+            return "abandon" if self._spent_s - self._cancelled_s >= ending_s else "go on"
         if look.died:
             self._died_s = min(self._died_s, self._spent_s)
         if look.failed or self._spent_s - self._died_s >= DEATH_GRACE_S or self.stands_still:
@@ -233,7 +241,9 @@ class Follower:
         if reader is None or reader.silent_s >= QUIET_S:
             self.lost = "the benchmark server answers nothing"
         else:
-            self.lost = f"the benchmark server did not end a benchmark within {END_TIMEOUT_S:g} s"
+            ended = 0 if reader.running is None else reader.running.done
+            seconds = END_TIMEOUT_S + report_s(ended)
+            self.lost = f"the benchmark server did not end a benchmark within {seconds:.0f} s"
         return Answer(None, standstill or self.lost)
 
     def _standstill(self, course: Course, reader: _ProgressReader) -> str:

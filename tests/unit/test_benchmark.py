@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
-from containernet_env.hosts.netns_http import HttpError
+from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.load.request import request_of
 from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, Warmup
-from tests.unit.answers import benchmarks, check, check_request, closed_loop, open_loop, results, schema
+from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
 WRITE = Scenario(
@@ -192,3 +192,46 @@ def test_a_failed_benchmark_without_figures_has_its_error_only() -> None:
     server = BenchmarkServer(Answering(500, {"error": "no member could be reached", "result": None}))
     outcome = server.run("/benchmark/write", {}, 1.0)
     assert (outcome.load, outcome.error) == (None, "HTTP 500: no member could be reached")
+
+
+class Broken:
+    """A connection that breaks while a benchmark runs; the server then answers questions for its result in turn."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+        self.server = BenchmarkServer(self)
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        if path == "/progress":
+            return idle_progress() | {"running": True, "job": "b" * 32}
+        if method == "POST":
+            self.server.progress()  # as whoever follows the benchmark does
+            raise NoAnswerError("connection reset by peer")
+        self.asked.append((method, path))
+        status, answer = self.answers.pop(0)
+        if status == 200:
+            return answer
+        raise HttpError(status, answer, answer["error"]) if status else NoAnswerError("refused")
+
+
+def idle_progress() -> dict[str, Any]:
+    """The documented answer while nothing runs."""
+    return next(answer for asked, _, answer in examples() if asked.endswith("/progress"))
+
+
+def test_a_result_whose_connection_broke_is_fetched_once_the_benchmark_has_ended() -> None:
+    ended = {"error": "cancelled", "result": closed_loop(reason="cancelled")}
+    broken = Broken((409, {"error": "still running"}), (500, ended))
+    outcome = broken.server.run("/benchmark/write", {}, 1.0)
+    assert (outcome.load, outcome.error) == (LoadResult.from_json(ended["result"]), "cancelled")
+    assert broken.asked == [("GET", "/benchmark/result/" + "b" * 32)] * 2
+    assert not outcome.lost
+    assert Broken((200, closed_loop())).server.run("/benchmark/write", {}, 1.0).error is None
+
+
+@pytest.mark.parametrize("status", [0, 404])
+def test_a_result_that_the_server_does_not_have_is_lost(status: int) -> None:
+    outcome = Broken((status, {"error": "there is none"})).server.run("/benchmark/write", {}, 1.0)
+    assert outcome.lost
+    assert outcome.error == "the benchmark server did not answer: connection reset by peer"

@@ -14,7 +14,7 @@ import pytest
 from containernet_env.load.server import Answer, Progress
 from containernet_env.model.scenario import Warmup
 from containernet_env.runs import follow
-from containernet_env.runs.follow import Course, Look, Patience, who_is_silent
+from containernet_env.runs.follow import END_TIMEOUT_S, Course, Look, Patience, who_is_silent
 from tests.unit.matrix_fakes import Bench, read, result_of, write
 
 PATIENCE = Patience(first_s=42.0, later_s=32.0)
@@ -44,8 +44,14 @@ def test_how_long_nothing_may_end_follows_from_the_deadlines(load: Any, first_s:
     assert Patience.of(load) == Patience(first_s, later_s)
 
 
-def test_the_report_of_ten_million_requests_is_no_standstill() -> None:
-    assert PATIENCE.limit_s(10_000_000) == pytest.approx(132.0)
+def test_the_report_of_many_requests_is_no_standstill_and_bounded() -> None:
+    assert PATIENCE.limit_s(1_000_000) == pytest.approx(42.0)
+    assert PATIENCE.limit_s(10_000_000_000) == pytest.approx(52.0)
+    course = Course(PATIENCE, 0.0)
+    assert drive(course, Look(ended=1_000_000), 100)[0] == "cancel"
+    cancelled_s = course.silent_s
+    drive(course, Look(ended=1_000_000), 100, from_s=cancelled_s)
+    assert course.silent_s - cancelled_s == pytest.approx(END_TIMEOUT_S + 10.0, abs=0.5)
 
 
 def test_a_benchmark_in_which_nothing_ends_is_cancelled_once_and_then_given_up() -> None:

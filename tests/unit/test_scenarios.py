@@ -203,12 +203,6 @@ def test_a_single_value_stands_for_a_list_of_one(tmp_path):
         ({"scenarios": [writes(load=OPEN | {"rate": [5, "x"]})]}, "$.scenarios[0].load.rate[1]", '"x"', "a number"),
         ({"scenarios": [writes(load=OPEN | {"rate": []})]}, "$.scenarios[0].load.rate", "0 entries", "at least 1"),
         (
-            {"scenarios": [writes(load=OPEN | {"duration": "20s", "rate": [1, 1_000_000]})]},
-            "$.scenarios[0].load.rate",
-            "[1, 1000000]",
-            "at most 10000000 requests",
-        ),
-        (
             {"scenarios": [writes(load=LOAD | {"total": 100_000, "rate": 1})]},
             "$.scenarios[0].load.rate",
             "1",
@@ -363,7 +357,7 @@ def test_every_problem_of_a_scenario_file_is_reported_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("block", "path"),
     [
-        (writes(load=LOAD | {"total": 10_000_001}), "$.scenarios[0].load.total"),
+        (writes(load=LOAD | {"total": 86_400_000_001}), "$.scenarios[0].load.total"),
         (writes(load={"total": 20_000, "clients": 10_001, "conns": 1}), "$.scenarios[0].load.clients"),
         (writes(load=LOAD | {"conns": 10_001}), "$.scenarios[0].load.conns"),
         (writes(data=DATA | {"keySize": 1025}), "$.scenarios[0].data.keySize"),

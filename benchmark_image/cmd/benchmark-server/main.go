@@ -40,6 +40,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	hosts := flags.StringSlice("host", nil, "further names by which callers may call this server, comma-separated or given several times")
 	allowed := flags.String("allow", allow.Local, "members that benchmarks may be sent to: host:port, subnets (10.0.0.0/24), and \"local\", "+
 		"which is loopback and the networks that this machine is connected to; comma-separated")
+	results := flags.String("results", filepath.Join(os.TempDir(), fmt.Sprintf("benchmark-results-%d", os.Geteuid())),
+		"directory that keeps results until they are fetched")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {
@@ -59,7 +61,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	if err := serve(*listen, api.Options{Client: *client, Hosts: *hosts, Allow: *allowed}, logger); err != nil {
+	if err := serve(*listen, api.Options{Client: *client, Hosts: *hosts, Allow: *allowed}, *results, logger); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}
@@ -78,7 +80,7 @@ func check(hosts []string, allowed string) error {
 	return nil
 }
 
-func serve(address string, options api.Options, logger *log.Logger) error {
+func serve(address string, options api.Options, results string, logger *log.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if options.Client == "" {
@@ -91,10 +93,15 @@ func serve(address string, options api.Options, logger *log.Logger) error {
 	if _, err := os.Stat(options.Client); err != nil {
 		return fmt.Errorf("find benchmark-client: %w", err)
 	}
+	kept, err := api.OpenResults(results)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	logger.Printf("serving on %v", listener.Addr())
+	options.Results = kept
 	return api.Serve(ctx, listener, options, logger)
 }

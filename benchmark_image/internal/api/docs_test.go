@@ -105,11 +105,11 @@ func withoutFigures(v any) any {
 		switch value := value.(type) {
 		case float64:
 			measured := strings.HasSuffix(name, "_s") || name == "began_ns"
-			if measured && (value != 0 || name == "run_delay_s") && name != "rate_offered_per_s" {
+			if measured && (value != 0 || name == "run_delay_s" || name == "longest_gap_start_s") && name != "rate_offered_per_s" {
 				object[name] = "a figure"
 			}
 		case string:
-			if name == "histogram" {
+			if name == "histogram" || name == "job" {
 				object[name] = "a figure"
 			}
 		case []any:

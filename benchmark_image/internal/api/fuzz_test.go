@@ -69,7 +69,7 @@ func FuzzRequest(f *testing.F) {
 	if err := os.WriteFile(client, []byte("#!/bin/sh\n"+asDecoder+"=1 exec "+self+"\n"), 0o700); err != nil {
 		f.Fatal(err)
 	}
-	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}, Allow: "0.0.0.0/0,::/0"}, Log: log.New(io.Discard, "", 0)}
+	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}, Allow: "0.0.0.0/0,::/0", Results: openResults(f)}, Log: log.New(io.Discard, "", 0)}
 	var panicked atomic.Value
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +37,7 @@ type Handler struct {
 // failure is the body of a 5xx answer.
 type failure struct {
 	Message string         `json:"error"`
+	Job     *string        `json:"job"` // null: there was none
 	Result  *report.Result `json:"result"`
 }
 
@@ -63,10 +66,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	route, known := h.routes()[r.URL.Path]
+	if id, ok := strings.CutPrefix(r.URL.Path, spec.ResultPath); ok {
+		route.method, known = http.MethodGet, true
+		route.serve = func(w http.ResponseWriter, _ *http.Request) { h.result(w, id) }
+	}
 	if !known {
 		h.answer(w, http.StatusNotFound, spec.Problem{
 			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
-			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; GET /progress, /progress/stream, /healthz",
+			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; GET /benchmark/result/JOB, /progress, /progress/stream, /healthz",
 		})
 		return
 	}
@@ -112,17 +119,45 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 		}
 		// The context ends when the caller goes away or the server is to end.
 		outcome, err := h.Runner.Run(r.Context(), s)
-		switch {
-		case errors.Is(err, errBusy):
+		if errors.Is(err, errBusy) {
 			h.answer(w, http.StatusConflict, spec.Problem{Message: err.Error()})
-		case err != nil:
-			h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
-		case outcome.Problem != "":
-			h.Log.Printf("%s: %s", operation, outcome.Problem)
-			h.answer(w, http.StatusInternalServerError, failure{outcome.Problem, outcome.Result})
-		default:
-			h.answer(w, http.StatusOK, outcome.Result)
+			return
 		}
+		if err != nil {
+			h.Log.Print(err)
+		}
+		if outcome.Problem != "" {
+			h.Log.Printf("%s: %s", operation, outcome.Problem)
+		}
+		status, answer := outcome.answer()
+		h.answer(w, status, answer)
+	}
+}
+
+// result gives the answer to a benchmark that has ended, as its caller got it or should have got it, and removes it once it
+// is sent.
+func (h *Handler) result(w http.ResponseWriter, id string) {
+	if running := h.Runner.Status(); running.Job != nil && *running.Job == id {
+		h.answer(w, http.StatusConflict, spec.Problem{Message: "this benchmark is still running"})
+		return
+	}
+	status, body, found, err := h.Runner.Results.Get(id)
+	switch {
+	case err != nil:
+		h.Log.Print(err)
+		h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+		return
+	case !found:
+		h.answer(w, http.StatusNotFound, spec.Problem{
+			Message: fmt.Sprintf("there is no result of a job %.200s: there was none, it was fetched, or newer ones took its place", id),
+		})
+		return
+	}
+	if !h.send(w, status, body) {
+		return
+	}
+	if err := h.Runner.Results.Remove(id); err != nil {
+		h.Log.Print(err)
 	}
 }
 
@@ -168,9 +203,21 @@ func (h *Handler) answer(w http.ResponseWriter, status int, body any) {
 		status, encoded = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded","result":null}`)
 		h.Log.Printf("encode an answer: %v", err)
 	}
+	h.send(w, status, encoded)
+}
+
+// send tells whether the system took all of the answer.
+func (h *Handler) send(w http.ResponseWriter, status int, encoded []byte) bool {
+	encoded = append(encoded, '\n')
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(encoded)))
 	w.WriteHeader(status)
-	if _, err := w.Write(append(encoded, '\n')); err != nil {
+	_, err := w.Write(encoded)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
 		h.Log.Printf("send an answer: %v", err)
 	}
+	return err == nil
 }

@@ -61,15 +61,15 @@ func start(t *testing.T) (url string, h *Handler) {
 	return startWith(t, self)
 }
 
-func startWith(t *testing.T, clientPath string) (url string, h *Handler) {
+func startWith(t testing.TB, clientPath string) (url string, h *Handler) {
 	t.Helper()
-	h = &Handler{Runner: &Runner{Client: clientPath, Children: &Children{}}, Log: log.New(io.Discard, "", 0)}
+	h = &Handler{Runner: &Runner{Client: clientPath, Children: &Children{}, Results: openResults(t)}, Log: log.New(io.Discard, "", 0)}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return server.URL, h
 }
 
-func send(t *testing.T, method, url, body string) (int, http.Header, []byte) {
+func send(t testing.TB, method, url, body string) (int, http.Header, []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -107,6 +107,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/progress", "", 405, `"allowed":"GET"`},
 		{"POST", "/progress/stream", "", 405, `"allowed":"GET"`},
 		{"DELETE", "/healthz", "", 405, `"allowed":"GET"`},
+		{"DELETE", "/benchmark/result/0123456789abcdef0123456789abcdef", "", 405, `"allowed":"GET"`},
+		{"GET", "/benchmark/result/0123456789abcdef0123456789abcdef", "", 404, "there is no result of a job 0123456789abcdef0123456789abcdef"},
+		{"GET", "/benchmark/result/", "", 404, "there is no result"},
+		{"GET", "/benchmark/result/../../etc/passwd", "", 404, "there is no"},
 		{"POST", "/benchmark/read?clients=5", seedRead, 400, `"field":"query"`},
 		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
 		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
@@ -208,7 +212,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
 		t.Errorf("cancel of nothing: %s", answer)
 	}
-	const idle = `{"running":false,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"elapsed_s":0,"client_silent_s":0}`
+	const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"elapsed_s":0,"client_silent_s":0}`
 	if _, _, answer := send(t, "GET", url+"/progress", ""); strings.TrimSpace(string(answer)) != idle {
 		t.Errorf("progress of nothing: %s", answer)
 	}
@@ -295,9 +299,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		},
 		"no crash":      {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`, "(exit status 1): runtime: mlock failed no answer"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 6"},
+		"other schema":  {`echo '{"schema":6}'`, "schema 6, expected is 7"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
-		"lies":          {`echo '{"schema":6,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"lies":          {`echo '{"schema":7,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -389,9 +393,10 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	results := openResults(t)
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- Serve(ctx, listener, Options{Client: self}, log.New(io.Discard, "", 0)) }()
+	go func() { served <- Serve(ctx, listener, Options{Client: self, Results: results}, log.New(io.Discard, "", 0)) }()
 	answered := make(chan []byte)
 	go func() {
 		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)
@@ -441,7 +446,7 @@ func TestEndedChild(t *testing.T) {
 	}
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !condition(); {
 		if time.Now().After(deadline) {

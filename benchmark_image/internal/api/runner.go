@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -22,10 +23,13 @@ import (
 )
 
 const (
-	// endGrace is how long a client may take for its report after SIGTERM.
+	// endGrace is how long a client may take to end after SIGTERM, beside the work for its report.
 	endGrace = 5 * time.Second
+	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU time: 7 ns
+	// were measured on an idle core. The driver counts with it, too (runs/follow.py).
+	reportTime = 10 * time.Microsecond
 	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
-	// 150 bytes for each row of its timeline.
+	// 300 bytes for each row of its timeline.
 	maxReport = 8 << 20
 	// maxComplaints bounds what is kept of a client's standard error, in bytes.
 	maxComplaints = 4 << 10
@@ -38,6 +42,15 @@ var errBusy = errors.New("a benchmark is running already; wait for its end or PO
 type Outcome struct {
 	Result  *report.Result // nil if the client printed none
 	Problem string         // one line; empty if all went well
+	job     string         // its id
+}
+
+// answer is what the caller of the benchmark gets.
+func (o Outcome) answer() (status int, body any) {
+	if o.Problem != "" {
+		return http.StatusInternalServerError, failure{o.Problem, &o.job, o.Result}
+	}
+	return http.StatusOK, o.Result
 }
 
 // Runner runs benchmark-client, one at a time.
@@ -45,6 +58,7 @@ type Runner struct {
 	Client   string // path of the program
 	Allow    string // members that loads may be sent to, as allow.Parse reads it
 	Children *Children
+	Results  *Results // gets every answer
 
 	mu      sync.Mutex
 	current *job
@@ -52,6 +66,7 @@ type Runner struct {
 
 // job is a running benchmark.
 type job struct {
+	id        string
 	operation spec.Operation
 	total     int
 	started   time.Time
@@ -68,6 +83,7 @@ type heard struct {
 // Status is the answer of GET /progress.
 type Status struct {
 	Running   bool            `json:"running"`
+	Job       *string         `json:"job"` // its id, by which GET /benchmark/result gives its result
 	Operation *spec.Operation `json:"operation"`
 	Done      int             `json:"done"`
 	Total     int             `json:"total"`
@@ -89,6 +105,7 @@ func (r *Runner) Status() Status {
 	}
 	status := Status{
 		Running:   true,
+		Job:       &r.current.id,
 		Operation: &r.current.operation,
 		Total:     r.current.total,
 		ElapsedS:  time.Since(r.current.started).Seconds(),
@@ -113,8 +130,27 @@ func (r *Runner) Cancel() bool {
 	return true
 }
 
-// Run runs a benchmark to its end; when ctx ends it is ended early. It returns errBusy at once while
-// another one runs.
+// grace is how long the client may still take once it is to end: for a report of the requests that are done.
+func (j *job) grace() time.Duration {
+	done := 0
+	if p := j.heard.Load(); p != nil {
+		done = p.Done
+	}
+	return endGrace + time.Duration(min(done, report.MaxKept))*reportTime
+}
+
+// Grace is how long the running benchmark, if there is one, may still take once it is to end.
+func (r *Runner) Grace() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return 0
+	}
+	return r.current.grace()
+}
+
+// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. It returns errBusy at once while
+// another one runs. An error beside an outcome is why its answer was not kept.
 func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +161,7 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	// The client keeps this limit itself; this is for one that fails to.
 	ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
 	defer cancel()
-	j := &job{operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
+	j := &job{id: newJob(), operation: s.Operation, total: s.Total, started: time.Now(), cancel: cancel}
 	r.mu.Lock()
 	if r.current != nil {
 		r.mu.Unlock()
@@ -138,7 +174,17 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 		defer r.mu.Unlock()
 		r.current = nil
 	}()
-	return r.run(ctx, s, j), nil
+	outcome := r.run(ctx, s, j)
+	outcome.job = j.id
+	if outcome.Result != nil {
+		outcome.Result.Job = &j.id
+	}
+	status, body := outcome.answer()
+	encoded, err := json.Marshal(body)
+	if err == nil {
+		err = r.Results.Put(j.id, status, encoded)
+	}
+	return outcome, err
 }
 
 // refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks each
@@ -165,8 +211,10 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = endGrace
+	command.Cancel = func() error {
+		command.WaitDelay = j.grace() // which counts from now on
+		return command.Process.Signal(syscall.SIGTERM)
+	}
 	// The client must not outlive the server. The kernel watches the thread that started it, not the
 	// process (prctl(2), PR_SET_PDEATHSIG), so the goroutine keeps its thread.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

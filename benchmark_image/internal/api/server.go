@@ -13,31 +13,27 @@ import (
 	"time"
 )
 
-// stopGrace is how long the answer to a running benchmark may take once the server is to end; it includes the
-// client's own grace.
-const stopGrace = endGrace + time.Second
+// stopGrace is how long the answer to a running benchmark may take once the server is to end, beside the client's own grace.
+const stopGrace = time.Second
 
 // Options is what the server is started with.
 type Options struct {
-	Client string   // path of benchmark-client
-	Hosts  []string // names by which callers may call the server, beside its own
-	Allow  string   // members that loads may be sent to, as allow.Parse reads it
+	Client  string   // path of benchmark-client
+	Hosts   []string // names by which callers may call the server, beside its own
+	Allow   string   // members that loads may be sent to, as allow.Parse reads it
+	Results *Results // where results are kept until they are fetched
 }
 
-// Serve answers requests on the listener until ctx ends, then ends the running benchmark, answers its
+// Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers its
 // caller with what was measured, and returns.
 func Serve(ctx context.Context, listener net.Listener, options Options, logger *log.Logger) error {
 	children := &Children{}
-	handler := &Handler{
-		Runner: &Runner{Client: options.Client, Children: children, Allow: options.Allow},
-		Hosts:  Hosts{Names: options.Hosts},
-		Log:    logger,
-	}
+	runner := &Runner{Client: options.Client, Children: children, Allow: options.Allow, Results: options.Results}
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
 	server := &http.Server{
-		Handler:           handler,
+		Handler:           &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,
@@ -51,7 +47,7 @@ func Serve(ctx context.Context, listener net.Listener, options Options, logger *
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.Background(), stopGrace)
+	grace, cancel := context.WithTimeout(context.Background(), max(runner.Grace(), endGrace)+stopGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
 		return errors.Join(fmt.Errorf("wait for the last answer: %w", err), server.Close())

@@ -50,7 +50,7 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 }
 
 func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *report.Result {
-	b := &benchmark{spec: s, setting: report.Setting{
+	b := &benchmark{spec: s, seconds: d.sample, setting: report.Setting{
 		Operation:  string(s.Operation),
 		Endpoints:  s.Endpoints,
 		Clients:    s.Clients,

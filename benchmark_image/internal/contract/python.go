@@ -32,10 +32,12 @@ from typing import Literal, Required, TypedDict
 			fmt.Fprintf(&b, "%s_MIN%s, %s_MAX%s = %s, %s\n", name, unit, name, unit, pythonNumber(p.Min), pythonNumber(p.Max))
 		}
 	}
+	fmt.Fprintf(&b, "KEY_SPACE_OF_DURATION = %s\n", pythonNumber(spec.DurationKeySpace))
 	b.WriteString("\n")
 	for _, operation := range spec.Operations {
 		fmt.Fprintf(&b, "%s_PATH = %q\n", strings.ToUpper(operation.Name()), operation.Path())
 	}
+	fmt.Fprintf(&b, "RESULT_PATH = %q\n", spec.ResultPath)
 	class(&b, "LoadBody", "TypedDict, total=False", "What every benchmark takes.", func(p *spec.Parameter) bool {
 		return len(p.Operations) == len(spec.Operations)
 	})

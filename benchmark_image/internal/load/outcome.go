@@ -70,8 +70,7 @@ func classify(err error) (Outcome, Code) {
 	return Failed, call.Code
 }
 
-// Record is the outcome of one request with its times; the record of request i is element i of a run's records. Times are
-// packed so that a record takes 24 bytes.
+// Record is the outcome of one request with its times, which are packed so that a record takes 24 bytes.
 type Record struct {
 	Start time.Duration // intended, since the start of the run
 	lag   time.Duration // from the intended to the actual start
@@ -92,16 +91,22 @@ const (
 // LateAfter is how late a request may start before it counts as late.
 const LateAfter = 10 * time.Millisecond
 
+// NewRecord makes the record of a request that was to start at one time, started so much later, and then took so long, at
+// least 1 ns.
+func NewRecord(start, lag, service time.Duration, kind Kind, outcome Outcome, code Code) Record {
+	bits := uint64(max(service, 1)) | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(kind)<<kindShift
+	return Record{Start: start, lag: lag, bits: bits}
+}
+
 func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record {
-	service := uint64(max(end-r.actual, 1))
-	bits := service | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(r.Kind)<<kindShift
+	record := NewRecord(r.start, r.actual-r.start, end-r.actual, r.Kind, outcome, code)
 	if r.waited {
-		bits |= 1 << waitedShift
+		record.bits |= 1 << waitedShift
 	}
 	if r.own {
-		bits |= 1 << ownShift
+		record.bits |= 1 << ownShift
 	}
-	return Record{Start: r.start, lag: r.actual - r.start, bits: bits}
+	return record
 }
 
 // Outcome tells how the request ended.

@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"sort"
+	"sync"
 	"time"
 )
 
@@ -40,13 +41,15 @@ func (ClosedLoop) Planned() bool { return false }
 type Schedule interface {
 	// Start is the intended start of a request, since the start of the run. It is a pure function that never decreases.
 	Start(number int) time.Duration
+	// Due is how many requests have an intended start at or before a time.
+	Due(elapsed time.Duration) int
 }
 
 // OpenLoop starts its requests at the times of a schedule, whether or not earlier ones were answered. A
 // client that is free takes the next one; if its start has passed, it is sent at once.
 type OpenLoop struct {
 	Schedule Schedule
-	Total    int           // requests in the schedule
+	Total    int           // requests in the schedule, at most
 	Duration time.Duration // if not zero: nothing is sent after this time
 }
 
@@ -54,7 +57,7 @@ type OpenLoop struct {
 // duration has passed, at most limit.
 func NewOpenLoop(schedule Schedule, total int, duration time.Duration, limit int) OpenLoop {
 	if duration > 0 {
-		total = sort.Search(limit, func(i int) bool { return schedule.Start(i) >= duration })
+		total = min(schedule.Due(duration-1), limit)
 	}
 	return OpenLoop{schedule, total, duration}
 }
@@ -64,16 +67,31 @@ func (o OpenLoop) Pace(number int, elapsed time.Duration) (time.Duration, bool) 
 	if number >= o.Total || o.Duration > 0 && elapsed >= o.Duration {
 		return 0, false
 	}
-	return o.Schedule.Start(number), true
+	start := o.Schedule.Start(number)
+	return start, o.Duration == 0 || start < o.Duration
 }
 
 // Due implements Pacer.
 func (o OpenLoop) Due(elapsed time.Duration) int {
-	return sort.Search(o.Total, func(i int) bool { return o.Schedule.Start(i) > elapsed })
+	if o.Duration > 0 {
+		elapsed = min(elapsed, o.Duration-1)
+	}
+	return min(o.Schedule.Due(elapsed), o.Total)
 }
 
 // Planned implements Pacer.
 func (OpenLoop) Planned() bool { return true }
+
+// Last is the last intended start, or a time before which it lies where requests are not counted ahead.
+func (o OpenLoop) Last() time.Duration {
+	switch o.Total {
+	case 0:
+		return 0
+	case math.MaxInt:
+		return o.Duration
+	}
+	return o.Schedule.Start(o.Total - 1)
+}
 
 // Constant starts requests at equal intervals. The value is the rate in requests per second.
 type Constant float64
@@ -83,32 +101,45 @@ func (c Constant) Start(number int) time.Duration {
 	return time.Duration(math.Round(float64(number) * 1e9 / float64(c)))
 }
 
-// stride is the number of requests from one stored start of a Poisson schedule to the next.
-const stride = 64
+// Due implements Schedule.
+func (c Constant) Due(elapsed time.Duration) int {
+	if elapsed < 0 {
+		return 0
+	}
+	// One less than the quotient, which may be rounded up.
+	due := max(int(float64(elapsed)*float64(c)/1e9)-1, 0)
+	for c.Start(due) <= elapsed {
+		due++
+	}
+	return due
+}
 
-// Poisson starts requests as independent callers would: the intervals between them are exponentially distributed.
-// It is immutable.
+const (
+	// firstStride is the number of requests from one kept start of a Poisson schedule to the next, to begin with.
+	firstStride = 64
+	// maxKept is how many starts are kept at most, an even number: when there are as many, every other one goes.
+	maxKept = 1 << 14
+)
+
+// Poisson starts requests as independent callers would: the intervals between them are exponentially distributed. Starts
+// are computed when they are needed; the next one after the one before takes a single step.
 type Poisson struct {
 	mean float64 // interval in ns
 	draw func(number uint64) float64
-	kept []time.Duration // the starts of requests 0, stride, 2*stride and so on
+
+	mu     sync.Mutex
+	stride int
+	kept   []time.Duration // the starts of requests 0, stride, 2*stride and so on, as far as any was computed
+	number int             // of the request whose start was computed last
+	at     time.Duration   // that start
 }
 
 // NewPoisson makes a schedule with the given mean rate in requests per second. uniform gives numbers of (0, 1) that
-// are a pure function of their argument. The schedule ends with request total-1 or, if duration is not zero, with
-// the first request after it.
-func NewPoisson(rate float64, uniform func(number uint64) float64, total int, duration time.Duration) *Poisson {
-	p := &Poisson{mean: 1e9 / rate, draw: uniform}
-	at := time.Duration(0)
-	for i := 0; i < total; i++ {
-		at += p.gap(i)
-		if i%stride == 0 {
-			p.kept = append(p.kept, at)
-		}
-		if duration > 0 && at >= duration {
-			break
-		}
-	}
+// are a pure function of their argument.
+func NewPoisson(rate float64, uniform func(number uint64) float64) *Poisson {
+	p := &Poisson{mean: 1e9 / rate, draw: uniform, stride: firstStride}
+	p.at = p.gap(0)
+	p.kept = append(p.kept, p.at)
 	return p
 }
 
@@ -117,14 +148,50 @@ func (p *Poisson) gap(number int) time.Duration {
 	return time.Duration(math.Round(-math.Log(p.draw(uint64(number))) * p.mean))
 }
 
-// Start implements Schedule. After the end of the schedule nothing ever starts.
+// Start implements Schedule.
 func (p *Poisson) Start(number int) time.Duration {
-	if number/stride >= len(p.kept) {
-		return math.MaxInt64
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin(min(number/p.stride, len(p.kept)-1), p.number <= number)
+	for p.number < number {
+		p.step()
 	}
-	at := p.kept[number/stride]
-	for i := number/stride*stride + 1; i <= number; i++ {
-		at += p.gap(i)
+	return p.at
+}
+
+// Due implements Schedule.
+func (p *Poisson) Due(elapsed time.Duration) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	later := sort.Search(len(p.kept), func(i int) bool { return p.kept[i] > elapsed })
+	if later == 0 {
+		return 0
 	}
-	return at
+	p.begin(later-1, p.at <= elapsed)
+	for p.at <= elapsed {
+		p.step()
+	}
+	return p.number
+}
+
+// begin goes to a kept start, unless the current one is usable and not before that.
+func (p *Poisson) begin(kept int, usable bool) {
+	if !usable || p.number < kept*p.stride {
+		p.number, p.at = kept*p.stride, p.kept[kept]
+	}
+}
+
+// step goes to the next request.
+func (p *Poisson) step() {
+	p.number++
+	p.at += p.gap(p.number)
+	if p.number < len(p.kept)*p.stride {
+		return
+	}
+	if p.kept = append(p.kept, p.at); len(p.kept) == maxKept {
+		for i := range maxKept / 2 {
+			p.kept[i] = p.kept[2*i]
+		}
+		p.kept, p.stride = p.kept[:maxKept/2], 2*p.stride
+	}
 }

@@ -11,10 +11,10 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-func schedules(rate float64, total int) map[string]Schedule {
+func schedules(rate float64) map[string]Schedule {
 	return map[string]Schedule{
 		"constant": Constant(rate),
-		"poisson":  NewPoisson(rate, keys.NewDraw(5, keys.StreamArrival).At, total, 0),
+		"poisson":  NewPoisson(rate, keys.NewDraw(5, keys.StreamArrival).At),
 	}
 }
 
@@ -22,7 +22,7 @@ func schedules(rate float64, total int) map[string]Schedule {
 func TestSchedules(t *testing.T) {
 	const total = 20_000
 	for _, rate := range []float64{0.1, 1, 3, 500, 30_000, 1e6} {
-		for name, schedule := range schedules(rate, total) {
+		for name, schedule := range schedules(rate) {
 			previous := time.Duration(0)
 			for i := range total {
 				start := schedule.Start(i)
@@ -53,7 +53,7 @@ func TestAConstantScheduleDoesNotDrift(t *testing.T) {
 // TestPoissonDistances compares the distribution of the distances with the exponential one.
 func TestPoissonDistances(t *testing.T) {
 	const total, rate = 50_000, 1000
-	p := NewPoisson(rate, keys.NewDraw(1, keys.StreamArrival).At, total, 0)
+	p := NewPoisson(rate, keys.NewDraw(1, keys.StreamArrival).At)
 	distances := []float64{p.Start(0).Seconds()}
 	for i := 1; i < total; i++ {
 		distances = append(distances, (p.Start(i) - p.Start(i-1)).Seconds())
@@ -66,11 +66,45 @@ func TestPoissonDistances(t *testing.T) {
 	if limit := 1.95 / math.Sqrt(total); worst > limit { // exceeded by chance once in 1000 seeds
 		t.Errorf("the distribution is off by %v, at most %v is chance", worst, limit)
 	}
-	if other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At, total, 0); other.Start(0) == p.Start(0) {
+	if other := NewPoisson(rate, keys.NewDraw(2, keys.StreamArrival).At); other.Start(0) == p.Start(0) {
 		t.Error("another seed makes the same schedule")
 	}
-	if p.Start(total+stride) != math.MaxInt64 {
-		t.Error("something starts after the end of the schedule")
+}
+
+// TestALongPoissonScheduleIsTheSameInAnyOrder compares starts that were computed one after the other with those that are looked
+// up later, after most of what is kept has gone.
+func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
+	const total = 5 * maxKept * firstStride / 2
+	draw := keys.NewDraw(9, keys.StreamArrival).At
+	p := NewPoisson(1e6, draw)
+	want := make(map[int]time.Duration)
+	at := time.Duration(0)
+	for i := range total {
+		at += p.gap(i)
+		if i%9973 == 0 || i%65536 < 2 || i == total-1 {
+			want[i] = at
+		}
+		if p.Start(i) != at {
+			t.Fatalf("request %d starts at %v, want %v", i, p.Start(i), at)
+		}
+	}
+	if len(p.kept) >= maxKept || p.stride != 4*firstStride {
+		t.Errorf("%d starts are kept, every %d", len(p.kept), p.stride)
+	}
+	fresh := NewPoisson(1e6, draw)
+	if due := fresh.Due(at); due != total {
+		t.Errorf("%d requests are due at the start of the last of %d", due, total)
+	}
+	for number, start := range want {
+		if got := p.Start(number); got != start {
+			t.Errorf("request %d starts at %v, want %v", number, got, start)
+		}
+		if due := p.Due(start); due != number+1 && p.Start(due-1) != start {
+			t.Errorf("%d requests are due at the start of request %d", due, number)
+		}
+		if due := p.Due(start - 1); due > number || due > 0 && p.Start(due-1) >= start {
+			t.Errorf("%d requests are due before the start of request %d", due, number)
+		}
 	}
 }
 
@@ -82,10 +116,17 @@ func TestOpenLoopsByDuration(t *testing.T) {
 			t.Errorf("4 s at %v/s have %d requests, want %d", rate, o.Total, total)
 		}
 	}
-	p := NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At, limit, 4*time.Second)
+	p := NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At)
 	o := NewOpenLoop(p, 0, 4*time.Second, limit)
 	if p.Start(o.Total-1) >= 4*time.Second || p.Start(o.Total) < 4*time.Second || o.Total < 1700 || o.Total > 2300 {
 		t.Errorf("4 s of a poisson schedule at 500/s have %d requests", o.Total)
+	}
+	unknown := OpenLoop{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
+	if start, more := unknown.Pace(o.Total-1, 0); !more || start != p.Start(o.Total-1) || unknown.Due(time.Hour) != o.Total {
+		t.Errorf("without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
+	}
+	if _, more := unknown.Pace(o.Total, 0); more {
+		t.Error("a request starts after the end of the duration")
 	}
 	if NewOpenLoop(Constant(1e6), 0, time.Hour, limit).Total != limit {
 		t.Error("the limit is not kept")
@@ -94,7 +135,7 @@ func TestOpenLoopsByDuration(t *testing.T) {
 
 // TestDueAgreesWithPace walks through simulated time.
 func TestDueAgreesWithPace(t *testing.T) {
-	for name, schedule := range schedules(1000, 3000) {
+	for name, schedule := range schedules(1000) {
 		o := NewOpenLoop(schedule, 3000, 0, 3000)
 		for now := time.Duration(0); now < 4*time.Second; now += 7 * time.Millisecond {
 			due := o.Due(now)
@@ -136,7 +177,7 @@ func TestAClosedLoopOfADurationEnds(t *testing.T) {
 // busy with other things gets more chances.
 func TestOpenLoopKeepsItsSchedule(t *testing.T) {
 	const limit, chances = 500 * time.Microsecond, 5
-	for name, schedule := range schedules(2000, 1000) {
+	for name, schedule := range schedules(2000) {
 		median := time.Hour
 		for chance := 0; chance < chances && median > limit; chance++ {
 			median = min(median, medianLag(t, name, schedule))
@@ -176,6 +217,10 @@ func (threeThenLater) Start(number int) time.Duration {
 		return time.Duration(number) * 10 * time.Millisecond
 	}
 	return time.Hour
+}
+
+func (threeThenLater) Due(elapsed time.Duration) int {
+	return min(max(int(elapsed/(10*time.Millisecond))+1, 0), 3)
 }
 
 // TestAnOpenLoopThatIsEndedEarly: the requests that clients wait for are neither waited for nor sent.
@@ -356,9 +401,16 @@ func TestChecksOfCounts(t *testing.T) {
 	}
 }
 
-func BenchmarkOpenLoop(b *testing.B) {
+func BenchmarkOpenLoop(b *testing.B) { benchmarkOpenLoop(b, Constant(1e9)) }
+
+func BenchmarkPoisson(b *testing.B) {
+	benchmarkOpenLoop(b, NewPoisson(1e9, keys.NewDraw(1, keys.StreamArrival).At))
+}
+
+func benchmarkOpenLoop(b *testing.B, schedule Schedule) {
 	o := options(100_000_000, 1)
-	o.Pacer = NewOpenLoop(Constant(1e9), 100_000_000, 0, 100_000_000)
+	o.Pacer = NewOpenLoop(schedule, 100_000_000, 0, 100_000_000)
+	o.Sink = nothing{}
 	run := NewRun(o)
 	run.epoch = time.Now().Add(-time.Hour)
 	b.ReportAllocs()

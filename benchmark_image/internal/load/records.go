@@ -1,58 +1,33 @@
 package load
 
-import "sync/atomic"
+import "time"
 
-const (
-	// firstChunk is how many records are allocated at once; more are allocated when they are needed, because a run
-	// that is bounded by its duration does not know how many there will be.
-	firstChunk = 1 << 18
-	chunk      = 1 << 16
-)
-
-// records holds one record for each request. Different ones may be written at the same time.
-type records struct {
-	first []Record
-	rest  []atomic.Pointer[[chunk]Record]
+// Sink takes the outcomes of a run while it goes on.
+type Sink interface {
+	// Begin tells when the clock of the run starts, before the first outcome.
+	Begin(epoch time.Time)
+	// Add takes the outcome of one request. Calls never overlap, and outcomes come in the order in which they happened.
+	Add(number int, outcome Record)
 }
 
-func newRecords(total int) records {
-	rest := max(total-firstChunk, 0)
-	return records{
-		first: make([]Record, min(total, firstChunk)),
-		rest:  make([]atomic.Pointer[[chunk]Record], (rest+chunk-1)/chunk),
-	}
+// records is the Sink of a run that is given none: it keeps every record, so its memory grows with the run.
+type records []Record
+
+// firstRecords is how many records are allocated at once; more are allocated when they are needed.
+const firstRecords = 1 << 18
+
+func newRecords(total int) *records {
+	r := make(records, min(total, firstRecords))
+	return &r
 }
 
-func (r *records) at(number int) *Record {
-	if number < len(r.first) {
-		return &r.first[number]
-	}
-	number -= len(r.first)
-	place := &r.rest[number/chunk]
-	c := place.Load()
-	if c == nil {
-		place.CompareAndSwap(nil, new([chunk]Record))
-		c = place.Load()
-	}
-	return &c[number%chunk]
-}
+// Begin implements Sink.
+func (*records) Begin(time.Time) {}
 
-// all gives the records up to the last chunk that holds one.
-func (r *records) all() []Record {
-	used := len(r.rest)
-	for used > 0 && r.rest[used-1].Load() == nil {
-		used--
+// Add implements Sink.
+func (r *records) Add(number int, outcome Record) {
+	if missing := number + 1 - len(*r); missing > 0 {
+		*r = append(*r, make(records, missing)...)
 	}
-	if used == 0 {
-		return r.first
-	}
-	all := append(make([]Record, 0, len(r.first)+used*chunk), r.first...)
-	for i := range used {
-		if c := r.rest[i].Load(); c != nil {
-			all = append(all, c[:]...)
-		} else {
-			all = append(all, make([]Record, chunk)...)
-		}
-	}
-	return all
+	(*r)[number] = outcome
 }

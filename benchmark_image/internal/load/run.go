@@ -11,12 +11,13 @@ import (
 
 // Options describes a run.
 type Options struct {
-	Total        int // how many records there is room for; the pacer must stop before it
+	Total        int // the most requests that there may be; the pacer must stop before it
 	Clients      int
 	Targeter     Targeter
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
+	Sink         Sink          // gets every outcome; nil: they are kept, in Result.Records
 }
 
 // Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
@@ -24,7 +25,8 @@ type Run struct {
 	options Options
 	epoch   time.Time
 	beganNs int64
-	records records
+	records *records // where there is no other Sink
+	adding  sync.Mutex
 	slots   []slot
 	tally   tally
 	quit    context.Context // ends with Stop
@@ -57,7 +59,7 @@ type slot struct {
 
 // Result is the result of a run.
 type Result struct {
-	Records []Record
+	Records []Record      // of each request by its number; empty where another Sink gets them
 	Took    time.Duration // from the start to the last outcome, or to the early end
 	Failed  int           // requests with another outcome than OK, abandoned ones not counted
 	Empty   int
@@ -76,9 +78,12 @@ type Result struct {
 func NewRun(options Options) *Run {
 	r := &Run{
 		options: options,
-		records: newRecords(options.Total),
 		slots:   make([]slot, options.Clients),
 		waiting: waiting{arrived: make(chan struct{}, 1)},
+	}
+	if options.Sink == nil {
+		r.records = newRecords(options.Total)
+		r.options.Sink = r.records
 	}
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock, r.waker = r.elapsed, r.wake
@@ -95,6 +100,7 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
 	r.epoch, r.beganNs = time.Now(), monotonicNs()
+	r.options.Sink.Begin(r.epoch)
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -126,8 +132,12 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	if due > 0 {
 		lastDue, _ = r.options.Pacer.Pace(due-1, 0)
 	}
+	var kept []Record
+	if r.records != nil {
+		kept = *r.records
+	}
 	return Result{
-		Records: r.records.all(),
+		Records: kept,
 		Took:    took,
 		LastDue: lastDue,
 		Failed:  int(r.failed.Load()),
@@ -281,11 +291,10 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 // Done records the outcome of a request. found is the number of keys that a range found.
 func (r *Run) Done(request *Request, found int64, err error) {
 	if err == ErrNotSent {
-		return // the record is empty, which means the same
+		return // without a record, which means the same
 	}
-	end := r.elapsed()
 	if err == ErrAbandoned {
-		*r.records.at(request.Number) = newRecord(request, end, Abandoned, CodeUnknown)
+		r.add(request, Abandoned, CodeUnknown)
 		return
 	}
 	if request.Kind == Range && err == nil && found == 0 {
@@ -295,6 +304,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 		}
 	}
 	outcome, code := classify(err)
+	end := r.add(request, outcome, code)
 	if err != nil {
 		r.tally.add(err)
 		r.failed.Add(1)
@@ -303,8 +313,16 @@ func (r *Run) Done(request *Request, found int64, err error) {
 		r.lastOK.Store(int64(end))
 		r.streaks[request.Kind].end()
 	}
-	*r.records.at(request.Number) = newRecord(request, end, outcome, code)
 	r.done.Add(1)
+}
+
+// add passes an outcome on, with its time, which it gives.
+func (r *Run) add(request *Request, outcome Outcome, code Code) (end time.Duration) {
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	end = r.elapsed() // within the lock, so that outcomes are in order
+	r.options.Sink.Add(request.Number, newRecord(request, end, outcome, code))
+	return end
 }
 
 func (r *Run) elapsed() time.Duration { return time.Since(r.epoch) }

@@ -272,28 +272,44 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 	}
 }
 
-func TestRecordsOfLongRuns(t *testing.T) {
-	const total = firstChunk + 3*chunk
-	r := newRecords(total)
-	if n := len(r.all()); n != firstChunk {
-		t.Errorf("%d records without a second chunk", n)
-	}
-	for _, number := range []int{0, firstChunk - 1, firstChunk, firstChunk + chunk + 5} {
-		r.at(number).Start = time.Duration(number + 1)
-	}
-	all := r.all()
-	for number, record := range all {
-		if record.Start != 0 && int(record.Start) != number+1 {
-			t.Errorf("record %d is that of request %d", number, record.Start-1)
-		}
-	}
-	if len(all) != firstChunk+2*chunk || all[firstChunk+chunk+5].Start == 0 {
-		t.Errorf("%d records", len(all))
+// TestASinkGetsEveryOutcomeInOrder has many goroutines that end requests at the same time.
+func TestASinkGetsEveryOutcomeInOrder(t *testing.T) {
+	const total = 5000
+	o := options(total, 50)
+	sink := &ordered{seen: make(map[int]bool)}
+	o.Sink = sink
+	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
+	if len(sink.seen) != total || sink.disorder > 0 || result.Records != nil {
+		t.Errorf("%d outcomes of %d, %d out of order; %d kept", len(sink.seen), total, sink.disorder, len(result.Records))
 	}
 }
 
+// ordered is a Sink that notes which outcomes came, and which too late.
+type ordered struct {
+	seen     map[int]bool
+	last     time.Duration
+	disorder int
+}
+
+func (o *ordered) Begin(time.Time) {}
+
+func (o *ordered) Add(number int, outcome Record) {
+	if outcome.End() < o.last {
+		o.disorder++
+	}
+	o.seen[number], o.last = true, outcome.End()
+}
+
+// nothing is a Sink that drops what it gets.
+type nothing struct{}
+
+func (nothing) Begin(time.Time) {}
+func (nothing) Add(int, Record) {}
+
 func BenchmarkNextAndDone(b *testing.B) {
-	run := NewRun(options(100_000_000, 1))
+	o := options(100_000_000, 1)
+	o.Sink = nothing{}
+	run := NewRun(o)
 	run.epoch = time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,9 +2,6 @@ package report
 
 import (
 	"maps"
-	"math"
-	"slices"
-	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 )
@@ -32,6 +29,10 @@ type Figures struct {
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
+	Percentiles  string             `json:"percentiles"` // of the response times, those of the timeline too: Exact or InHistogram
+
+	LongestGapS      float64 `json:"longest_gap_s"`       // longest time without a success while requests were sent
+	LongestGapStartS float64 `json:"longest_gap_start_s"` // since the start of the run
 
 	Errors map[string]int `json:"errors"` // requests that failed by the text of their error
 	Codes  map[string]int `json:"codes"`  // and by the name of their gRPC code
@@ -43,11 +44,11 @@ type Figures struct {
 	ServiceTime  *Distribution           `json:"service_time"`        // from the actual start
 	ByOperation  map[string]*ByOperation `json:"by_operation"`        // null: all requests are of one kind
 
-	TimelineIntervalS int   `json:"timeline_interval_s"`
-	Timeline          []Row `json:"timeline"`
+	TimelineIntervalS float64 `json:"timeline_interval_s"`
+	Timeline          []Row   `json:"timeline"`
 
-	sorted []time.Duration // response times of the requests that succeeded
-	series []second
+	latencies latencies // response times of the requests that succeeded
+	series    []second
 }
 
 // Outcomes counts every request of the load once.
@@ -86,169 +87,99 @@ type ByOperation struct {
 	ServiceTime  *Distribution `json:"service_time"`
 }
 
-func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figures {
+func newFigures(run *load.Result, recorded *Recorder, requests int, rate float64, mixed bool) Figures {
+	sent, failed, unknown, abandoned := recorded.total()
 	f := Figures{
-		Requests: requests,
-		Failed:   run.Failed,
-		Empty:    run.Empty,
-		TotalS:   run.Took.Seconds(),
-		PauseS:   run.Pause.Seconds(),
-		CPUS:     run.CPU.Seconds(),
-		Errors:   map[string]int{},
-		Codes:    map[string]int{},
-		series:   seconds(run.Epoch, run.Records),
+		Requests:    requests,
+		Failed:      run.Failed,
+		Empty:       run.Empty,
+		Abandoned:   abandoned,
+		TotalS:      run.Took.Seconds(),
+		PauseS:      run.Pause.Seconds(),
+		CPUS:        run.CPU.Seconds(),
+		Errors:      map[string]int{},
+		Codes:       map[string]int{},
+		Percentiles: recorded.response().origin(),
+		latencies:   recorded.response(),
+		series:      recorded.clock.series,
 	}
 	maps.Copy(f.Errors, run.Errors)
+	for code, n := range recorded.codes {
+		if n > 0 {
+			f.Codes[load.Code(code).String()] = n
+		}
+	}
 	if run.Delay != nil {
 		delay := run.Delay.Seconds()
 		f.RunDelayS = &delay
 	}
-	all := newSamples(len(run.Records))
-	kinds := map[load.Kind]*samples{load.Put: newSamples(0), load.Range: newSamples(0)}
-	for _, record := range run.Records {
-		if record.Outcome() == load.NotSent {
-			continue
-		}
-		all.add(record)
-		if mixed {
-			kinds[record.Kind()].add(record)
-		}
-		if record.Done() && !record.OK() {
-			f.Codes[record.Code().String()]++
-		}
-	}
-	all.sort()
-	f.sorted = all.response
-	f.OK, f.Abandoned = len(all.response), all.abandoned
+	f.OK = f.latencies.count()
 	f.Done = f.OK + f.Failed
-	f.Outcomes = Outcomes{OK: f.OK, Failed: all.failed, Unknown: all.unknown}
+	f.Outcomes = Outcomes{OK: f.OK, Failed: failed, Unknown: unknown}
 	if rate > 0 {
-		f.setSchedule(run, rate, all)
+		f.setSchedule(run, rate, recorded, sent)
 	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
+	bad := failed + unknown + f.Outcomes.Unsent
+	f.ResponseTime, f.ServiceTime = newDistribution(f.latencies, bad), newDistribution(recorded.service(), bad)
 	if f.OK > 0 {
 		f.summarize()
 	}
-	bad := all.failed + all.unknown + f.Outcomes.Unsent
-	f.ResponseTime, f.ServiceTime = newDistribution(all.response, bad), newDistribution(all.service, bad)
 	if mixed {
-		f.ByOperation = map[string]*ByOperation{"put": kinds[load.Put].figures(), "range": kinds[load.Range].figures()}
+		f.ByOperation = map[string]*ByOperation{
+			"put": recorded.kinds[load.Put].figures(recorded.plan.Open), "range": recorded.kinds[load.Range].figures(recorded.plan.Open),
+		}
 	}
-	f.TimelineIntervalS, f.Timeline = timeline(run)
+	step, rows := recorded.timeline.rows(run.Took)
+	f.TimelineIntervalS, f.Timeline = step.Seconds(), rows
+	f.LongestGapS, f.LongestGapStartS = recorded.timeline.gap.Seconds(), recorded.timeline.gapStart.Seconds()
 	return f
 }
 
-// samples are the latencies of the requests that succeeded, and how many did not.
-type samples struct {
-	response, service          []time.Duration
-	own                        []time.Duration // lateness of requests that had a free client
-	failed, unknown, abandoned int
-	sent, late, generatorLate  int
-	worstLag                   time.Duration
-}
-
-// newSamples preallocates for the given number, so that no smaller arrays become garbage.
-func newSamples(most int) *samples {
-	return &samples{response: make([]time.Duration, 0, most), service: make([]time.Duration, 0, most)}
-}
-
-func (s *samples) add(record load.Record) {
-	s.sent++
-	switch record.Outcome() {
-	case load.OK:
-		s.response = append(s.response, record.Latency())
-		s.service = append(s.service, record.Service())
-	case load.Failed:
-		s.failed++
-	case load.Abandoned:
-		s.abandoned++
-		s.unknown++
-	default:
-		s.unknown++
+func (k *kindRecord) figures(open bool) *ByOperation {
+	bad := k.failed + k.unknown
+	return &ByOperation{
+		k.response.count, k.failed, k.unknown,
+		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(open)}, bad),
 	}
-	lag := record.Lag()
-	s.worstLag = max(s.worstLag, lag)
-	if record.Late() {
-		s.late++
-		if record.Own() {
-			s.generatorLate++
-		}
-	}
-	if record.Waited() {
-		s.own = append(s.own, lag)
-	}
-}
-
-func (s *samples) sort() {
-	slices.Sort(s.response)
-	slices.Sort(s.service)
-	slices.Sort(s.own)
-}
-
-func (s *samples) figures() *ByOperation {
-	s.sort()
-	bad := s.failed + s.unknown
-	return &ByOperation{len(s.response), s.failed, s.unknown, newDistribution(s.response, bad), newDistribution(s.service, bad)}
 }
 
 // setSchedule compares an open loop's schedule with its actual starts.
-func (f *Figures) setSchedule(run *load.Result, rate float64, all *samples) {
-	f.Outcomes.Unsent = max(run.Due-all.sent, 0)
+func (f *Figures) setSchedule(run *load.Result, rate float64, recorded *Recorder, sent int) {
+	f.Outcomes.Unsent = max(run.Due-sent, 0)
 	achieved := 0.0
 	if run.Due > 0 {
-		achieved = float64(startedInTime(run)) / (float64(run.Due) / rate)
+		achieved = float64(recorded.inTime) / (float64(run.Due) / rate)
 	}
 	f.RateOffered, f.RateAchieved = &rate, &achieved
 	f.Schedule = &Schedule{
-		FellBehind:    all.late > 0 || f.Outcomes.Unsent > 0,
-		WorstLagS:     all.worstLag.Seconds(),
-		Late:          all.late,
-		GeneratorLate: all.generatorLate,
+		FellBehind:    recorded.late > 0 || f.Outcomes.Unsent > 0,
+		WorstLagS:     recorded.worstLag.Seconds(),
+		Late:          recorded.late,
+		GeneratorLate: recorded.ownLate,
 		Unsent:        f.Outcomes.Unsent,
 		LateAfterS:    load.LateAfter.Seconds(),
-		ClientsShort:  all.late > all.generatorLate,
+		ClientsShort:  recorded.late > recorded.ownLate,
 	}
-	if n := len(all.own); n > 0 {
-		f.Schedule.OwnLateness = &OwnFigures{
-			nearestRank(all.own, 50).Seconds(), nearestRank(all.own, 99).Seconds(), all.own[n-1].Seconds(),
-		}
+	own := latencies{&recorded.own}
+	if n := own.count(); n > 0 {
+		half, most := rank(n, 50), rank(n, 99)
+		values := own.byRank([]int{half, most})
+		f.Schedule.OwnLateness = &OwnFigures{values[half].Seconds(), values[most].Seconds(), recorded.own.max.Seconds()}
 	}
 }
 
-// startedInTime is how many requests were started before the schedule was over. The rest is sent later or never; how long
-// answers take does not matter here.
-func startedInTime(run *load.Result) int {
-	n := 0
-	for _, record := range run.Records {
-		if record.Outcome() != load.NotSent && record.Start+record.Lag() <= run.LastDue+load.LateAfter {
-			n++
-		}
-	}
-	return n
-}
-
+// summarize fills in what etcd's tool prints.
 func (f *Figures) summarize() {
 	f.RequestsPerS = float64(f.OK) / f.TotalS
-	average, stddev := moments(f.sorted)
-	fastest, slowest := f.sorted[0].Seconds(), f.sorted[f.OK-1].Seconds()
-	f.FastestS, f.SlowestS, f.AverageS, f.StddevS = &fastest, &slowest, &average, &stddev
+	d := f.ResponseTime
+	f.FastestS, f.SlowestS, f.AverageS, f.StddevS = &d.MinS, &d.MaxS, &d.MeanS, &d.StddevS
 	f.PercentilesS = make(map[string]float64, len(TextPercentiles))
 	for _, p := range TextPercentiles {
-		f.PercentilesS[percentileName(p)] = nearestRank(f.sorted, p).Seconds()
+		name := percentileName(p)
+		f.PercentilesS[name] = d.MaxS
+		if value := d.PercentilesS[name]; value != nil {
+			f.PercentilesS[name] = *value
+		}
 	}
-}
-
-// moments gives the mean and the standard deviation of the population in seconds: the sum of many long requests does
-// not fit into a duration.
-func moments(latencies []time.Duration) (average, stddev float64) {
-	var sum, squares float64
-	for _, latency := range latencies {
-		sum += latency.Seconds()
-	}
-	average = sum / float64(len(latencies))
-	for _, latency := range latencies {
-		deviation := latency.Seconds() - average
-		squares += deviation * deviation
-	}
-	return average, math.Sqrt(squares / float64(len(latencies)))
 }

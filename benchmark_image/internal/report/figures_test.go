@@ -39,7 +39,7 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := hdrhistogram.Decode([]byte(newDistribution(latencies, 0).Histogram))
+		got, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -57,7 +57,7 @@ func TestHistogramsAgreeWithTheSamples(t *testing.T) {
 	a, b := logUniform(random, 5000), logUniform(random, 7000)
 	merged := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
 	for _, latencies := range [][]time.Duration{a, b} {
-		histogram, err := hdrhistogram.Decode([]byte(newDistribution(latencies, 0).Histogram))
+		histogram, err := hdrhistogram.Decode([]byte(newDistribution(seriesOf(latencies), 0).Histogram))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestPercentilesThatAreNotKnown(t *testing.T) {
 			latencies[i] = time.Duration(i + 1)
 		}
 		for _, leftOut := range []int{0, 1, n / 10, 3 * n} {
-			d := newDistribution(latencies, leftOut)
+			d := newDistribution(seriesOf(latencies), leftOut)
 			for _, p := range Percentiles {
 				name := percentileName(p)
 				if got, enough := d.PercentilesS[name], float64(n)*(100-p) >= 100-1e-6; (got != nil) != enough || got != nil && *got >= d.MaxS {
@@ -198,25 +198,5 @@ func (a answers) Drive(_ context.Context, _ int, run *load.Run) {
 		}
 		a(r)
 		run.Done(r, 1, nil)
-	}
-}
-
-func TestTimelinesAreBounded(t *testing.T) {
-	for _, c := range []struct {
-		took           time.Duration
-		interval, want int
-	}{
-		{0, 1, 0},
-		{100 * time.Millisecond, 1, 1},
-		{10 * time.Second, 1, 10},
-		{10*time.Second + 1, 1, 11},
-		{maxRows * time.Second, 1, maxRows},
-		{maxRows*time.Second + 1, 2, maxRows/2 + 1},
-		{24 * time.Hour, 24, 3600},
-	} {
-		interval, rows := timeline(&load.Result{Took: c.took})
-		if interval != c.interval || len(rows) != c.want {
-			t.Errorf("%v: %d rows of %d s, want %d of %d s", c.took, len(rows), interval, c.want, c.interval)
-		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // A histogram is in the form of HdrHistogram (https://hdrhistogram.org), its V2 encoding, compressed: that is what its
-// libraries in all languages add up. It is written here and not by one of them because sorted latencies need no
-// array of all possible counts, which is larger than the latencies. Values up to 2^11 have a slot each; each
+// libraries in all languages add up. It is written here and not by one of them so that the counts of several series
+// are added up while they are encoded, and a percentile finds the latencies of its slot. Values up to 2^11 have a slot each; each
 // further power of two is divided into 2^10 slots, which makes 3 significant digits.
 const (
 	histogramCookie           = 0x1c849303 | 0x10
@@ -48,13 +48,20 @@ func appendCount(b []byte, n int64) []byte {
 	return append(b, byte(rest))
 }
 
+// slotEnd is the largest value of a slot.
+func slotEnd(at int) time.Duration {
+	power := max(at>>halfBits-1, 0)
+	return time.Duration(at-power<<halfBits+1)<<power - 1
+}
+
 // appendCounts appends the counts up to the last that is not zero. A negative number stands for that many zeros.
-func appendCounts(b []byte, sorted []time.Duration) []byte {
+func appendCounts(b []byte, of latencies) []byte {
 	next := 0 // the slot after the last one that is written
-	for i := 0; i < len(sorted); {
-		at, count := clampedSlot(sorted[i]), int64(0)
-		for ; i < len(sorted) && clampedSlot(sorted[i]) == at; i++ {
-			count++
+	low, high := of.slots()
+	for at := low; at <= high; at++ {
+		count := of.countAt(at)
+		if count == 0 {
+			continue
 		}
 		switch zeros := int64(at - next); zeros {
 		case 0:
@@ -63,7 +70,7 @@ func appendCounts(b []byte, sorted []time.Duration) []byte {
 		default:
 			b = appendCount(b, -zeros)
 		}
-		b = appendCount(b, count)
+		b = appendCount(b, int64(count))
 		next = at + 1
 	}
 	return b
@@ -83,9 +90,9 @@ type encoder struct {
 	zlib       *zlib.Writer
 }
 
-// encode gives the histogram of latencies, sorted, of which there is at least one.
-func (e *encoder) encode(sorted []time.Duration) string {
-	e.counts = appendCounts(e.counts[:0], sorted)
+// encode gives the histogram of latencies, of which there is at least one.
+func (e *encoder) encode(of latencies) string {
+	e.counts = appendCounts(e.counts[:0], of)
 	const header = 40
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, header+len(e.counts)), histogramCookie)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(e.counts)))

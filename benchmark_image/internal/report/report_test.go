@@ -29,12 +29,27 @@ func fixed(operation string, took time.Duration, latencies []time.Duration, errs
 	r.Done = r.OK + r.Failed
 	r.Requests = r.Done
 	r.Outcomes = Outcomes{OK: r.OK, Failed: r.Failed}
-	r.sorted = slices.Sorted(slices.Values(latencies))
-	r.ResponseTime = newDistribution(r.sorted, r.Failed)
+	r.latencies = seriesOf(latencies)
+	r.ResponseTime = newDistribution(r.latencies, r.Failed)
 	if r.OK > 0 {
 		r.summarize()
 	}
 	return r
+}
+
+// seriesOf has the given latencies.
+func seriesOf(of []time.Duration) latencies {
+	s := new(series)
+	for _, latency := range of {
+		s.add(latency)
+	}
+	return latencies{s}
+}
+
+// nearestRank is the definition of a percentile: the smallest latency that at least p percent (0 < p <= 100) of all do not
+// exceed. sorted must not be empty.
+func nearestRank(sorted []time.Duration, p float64) time.Duration {
+	return sorted[rank(len(sorted), p)-1]
 }
 
 // spread gives n latencies from 1 ms up, most of them small.
@@ -186,10 +201,10 @@ func TestJSONOfARunWithoutAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":6,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
+	const want = `{"schema":7,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
 		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
 		`"total_s":0,"pause_s":0,"cpu_s":0,"run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
-		`"requests_per_s":0,"percentiles_s":null,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
+		`"requests_per_s":0,"percentiles_s":null,"percentiles":"exact","longest_gap_s":0,"longest_gap_start_s":0,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
 		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
 		`"configured":null,"warmup":null,"leader_changes":[]}`
 	if string(encoded) != want {

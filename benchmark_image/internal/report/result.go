@@ -1,4 +1,4 @@
-// Package report computes the figures of a run from its records, and writes them as text in the form of
+// Package report computes the figures of a run from the outcomes of its requests, and writes them as text in the form of
 // etcd's benchmark tool or as JSON.
 package report
 
@@ -10,11 +10,12 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 6
+const Schema = 7
 
 // Result is the result of a benchmark.
 type Result struct {
 	Schema      int      `json:"schema"`
+	Job         *string  `json:"job"`       // by which benchmark-server keeps the result; null in the output of the commands
 	Operation   string   `json:"operation"` // put, range, mixed or txn
 	Connections int      `json:"connections"`
 	Clients     int      `json:"clients"`
@@ -39,6 +40,24 @@ type Warmup struct {
 	Unknown   int     `json:"unknown"`   // may have happened
 	Abandoned int     `json:"abandoned"` // of these, in flight when it ended early
 	TotalS    float64 `json:"total_s"`
+}
+
+// Begin implements load.Sink.
+func (*Warmup) Begin(time.Time) {}
+
+// Add implements load.Sink.
+func (w *Warmup) Add(_ int, outcome load.Record) {
+	switch outcome.Outcome() {
+	case load.OK:
+		w.OK++
+	case load.Failed:
+		w.Failed++
+	case load.Abandoned:
+		w.Abandoned++
+		w.Unknown++
+	default:
+		w.Unknown++
+	}
 }
 
 // LeaderChange is a move of the load to another leader.
@@ -66,8 +85,9 @@ type Setting struct {
 	Leader      string
 	Reason      string
 	Configured  json.RawMessage
-	Warmup      *load.Result
+	Warmup      *Warmup      // nil: none was configured, or it did not begin
 	Run         *load.Result // nil: nothing was measured
+	Recorder    *Recorder    // of the run; nil: the run kept its records
 }
 
 // New computes the figures.
@@ -91,16 +111,12 @@ func New(setting Setting) *Result {
 	if run.BeganNs > 0 {
 		r.BeganNs = &run.BeganNs
 	}
-	r.Figures = newFigures(run, setting.Requests, rate, setting.Operation == "mixed")
-	if w := setting.Warmup; w != nil {
-		all := newSamples(len(w.Records))
-		for _, record := range w.Records {
-			if record.Outcome() != load.NotSent {
-				all.add(record)
-			}
-		}
-		r.Warmup = &Warmup{len(all.response), all.failed, all.unknown, all.abandoned, w.Took.Seconds()}
+	recorded := setting.Recorder
+	if recorded == nil {
+		recorded = replay(run, rate > 0)
 	}
+	r.Figures = newFigures(run, recorded, setting.Requests, rate, setting.Operation == "mixed")
+	r.Warmup = setting.Warmup
 	return r
 }
 

@@ -134,13 +134,13 @@ func (r *Figures) writeHistogram(b *strings.Builder, number string) {
 	}
 	edges[buckets] = slowest
 	var counts [buckets + 1]int
-	row := 0
-	for _, latency := range r.sorted {
+	r.latencies.each(func(latency time.Duration, count int) {
+		row := 0
 		for row < buckets && latency.Seconds() > edges[row] {
 			row++
 		}
-		counts[row]++
-	}
+		counts[row] += count
+	})
 	most := slices.Max(counts[:])
 	b.WriteString("\nResponse time histogram:\n")
 	for i, edge := range edges {

@@ -1,18 +1,17 @@
 package report
 
 import (
-	"slices"
 	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// maxRows is how many rows a timeline may have; longer runs get longer intervals.
-const maxRows = 3600
+// maxRows is how many rows a timeline may have; longer runs get longer intervals. It is even.
+const maxRows = 18_000
 
 // Row describes the requests that ended within one interval of a run.
 type Row struct {
-	Second       int      `json:"second"` // start of the interval since the start of the run
+	Second       float64  `json:"second"` // start of the interval since the start of the run
 	OK           int      `json:"ok"`
 	Failed       int      `json:"failed"`  // did not happen
 	Unknown      int      `json:"unknown"` // may have happened, including those that the end of the run cut off
@@ -20,86 +19,185 @@ type Row struct {
 	P50S         *float64 `json:"p50_s"` // of the response times; null where there are too few
 	P99S         *float64 `json:"p99_s"`
 	MaxS         *float64 `json:"max_s"`
+
+	// The successes of the interval, since the start of the run; null where there are none.
+	FirstOKNs *int64 `json:"first_ok_ns"`
+	LastOKNs  *int64 `json:"last_ok_ns"`
+	// The longest time between two successes, or from the start to the first, that ended in the interval, and its end.
+	GapNs    *int64 `json:"gap_ns"`
+	GapEndNs *int64 `json:"gap_end_ns"`
 }
 
-// timeline gives a row for each interval from the start of the run to its end, also where no request ended.
-func timeline(run *load.Result) (intervalS int, timeline []Row) {
-	const widest = maxRows * time.Second
-	whole := run.Took
-	intervalS = max(int((whole+widest-1)/widest), 1)
-	interval := time.Duration(intervalS) * time.Second
-	n := int((whole + interval - 1) / interval)
-	timeline = make([]Row, n)
-	counts := make([]int, n)
-	eachSent(run, interval, n, func(at int, record load.Record) {
-		switch record.Outcome() {
-		case load.OK:
-			counts[at]++
-		case load.Failed:
-			timeline[at].Failed++
-		default:
-			timeline[at].Unknown++
-		}
-	})
-	latencies := make([][]time.Duration, n)
-	for i, count := range counts {
-		latencies[i] = make([]time.Duration, 0, count)
-	}
-	eachSent(run, interval, n, func(at int, record load.Record) {
-		if record.OK() {
-			latencies[at] = append(latencies[at], record.Latency())
-		}
-	})
-	for i := range timeline {
-		row, sorted := &timeline[i], latencies[i]
-		slices.Sort(sorted)
-		row.Second, row.OK = i*intervalS, len(sorted)
-		width := min(interval, whole-time.Duration(i)*interval)
-		row.RequestsPerS = float64(row.OK) / width.Seconds()
-		if len(sorted) > 0 {
-			slowest := sorted[len(sorted)-1].Seconds()
-			row.P50S, row.P99S, row.MaxS = known(sorted, len(sorted), 50), known(sorted, len(sorted), 99), &slowest
-		}
-	}
-	return intervalS, timeline
+// interval is what becomes a Row. Without successes all its times are 0, but for the percentiles.
+type interval struct {
+	ok, failed, unknown int
+	p50, p99            time.Duration // 0: not known
+	max                 time.Duration
+	first, last         time.Duration
+	gap, gapEnd         time.Duration
 }
 
-// eachSent calls visit for each request that was sent, with the number of the interval, below n, in which it ended or was
-// cut off.
-func eachSent(run *load.Result, interval time.Duration, n int, visit func(at int, record load.Record)) {
-	for _, record := range run.Records {
-		if record.Outcome() != load.NotSent {
-			visit(min(int(record.End()/interval), n-1), record)
+// timeline takes outcomes in their order. Its memory is bounded.
+type timeline struct {
+	width   time.Duration // of an interval
+	past    []interval
+	current interval
+	end     time.Duration // of the current interval
+	samples series        // response times of the current interval
+	find    selector
+
+	window   time.Duration // no gap lasts longer than to here; 0: to the end of the run
+	lastOK   time.Duration
+	gap      time.Duration // the longest
+	gapStart time.Duration
+}
+
+// newTimeline makes one with the given interval, or a multiple of it where a run of the expected length would have too
+// many; 0: the length is not known.
+func newTimeline(step, expected, window time.Duration) *timeline {
+	if step == 0 {
+		step = time.Second
+	}
+	// What is still in flight at the end finds room, too.
+	most := maxRows * 9 / 10 * step
+	width := step * max((expected+most-1)/most, 1)
+	return &timeline{width: width, end: width, window: window}
+}
+
+// add takes an outcome that happened at the given time; none may be earlier than the one before.
+func (t *timeline) add(at time.Duration, outcome load.Outcome, latency time.Duration) {
+	t.advance(at)
+	row := &t.current
+	switch outcome {
+	case load.OK:
+		gap := at - t.lastOK
+		if row.ok == 0 {
+			row.first = at
 		}
+		if gap > row.gap {
+			row.gap, row.gapEnd = gap, at
+		}
+		t.noteGap(at)
+		row.ok++
+		row.last, t.lastOK = at, at
+		row.max = max(row.max, latency)
+		t.samples.add(latency)
+	case load.Failed:
+		row.failed++
+	default:
+		row.unknown++
 	}
 }
 
-// second is what succeeded among the requests that started within one second of the clock.
-type second struct {
-	unix          int64
-	count         int
-	min, max, sum time.Duration
+// noteGap compares the time from the last success until now with the longest such time.
+func (t *timeline) noteGap(now time.Duration) {
+	from := t.lastOK
+	if t.window > 0 {
+		from, now = min(from, t.window), min(now, t.window)
+	}
+	if now-from > t.gap {
+		t.gap, t.gapStart = now-from, from
+	}
 }
 
-// seconds gives one entry for each second from the first start of a good request to the last one.
-func seconds(epoch time.Time, records []load.Record) []second {
-	var series []second
-	first := epoch.Unix()
-	for _, record := range records {
-		if !record.OK() {
-			continue
-		}
-		at := int(epoch.Add(record.Start).Unix() - first)
-		for len(series) <= at {
-			series = append(series, second{unix: first + int64(len(series))})
-		}
-		s, latency := &series[at], record.Latency()
-		if s.count == 0 || latency < s.min {
-			s.min = latency
-		}
-		s.max = max(s.max, latency)
-		s.sum += latency
-		s.count++
+// advance ends the intervals that ended before a time.
+func (t *timeline) advance(now time.Duration) {
+	for now >= t.end {
+		t.close()
 	}
-	return series
+}
+
+// close ends the current interval, or makes it longer where there is no room for another one.
+func (t *timeline) close() {
+	if len(t.past) == maxRows {
+		t.widen()
+		return
+	}
+	row := &t.current
+	if row.ok > 0 {
+		// A percentile that could not be told from the maximum is not known.
+		ranks := []int{rank(row.ok, 50), rank(row.ok, 99)}
+		values := t.find.find(latencies{&t.samples}, ranks)
+		for i, place := range []*time.Duration{&row.p50, &row.p99} {
+			if ranks[i] < row.ok {
+				*place = values[i]
+			}
+		}
+	}
+	t.past = append(t.past, *row)
+	t.samples.reset()
+	*row = interval{}
+	t.end += t.width
+}
+
+// widen joins each two past intervals. What their percentiles would be is not known any more.
+func (t *timeline) widen() {
+	for i := range maxRows / 2 {
+		a, b := t.past[2*i], t.past[2*i+1]
+		joined := interval{
+			ok: a.ok + b.ok, failed: a.failed + b.failed, unknown: a.unknown + b.unknown,
+			max: max(a.max, b.max), first: a.first, last: b.last, gap: a.gap, gapEnd: a.gapEnd,
+		}
+		switch {
+		case a.ok == 0:
+			joined = b
+			joined.failed, joined.unknown = a.failed+b.failed, a.unknown+b.unknown
+		case b.ok == 0:
+			joined.last, joined.p50, joined.p99 = a.last, a.p50, a.p99
+		case b.gap > a.gap:
+			joined.gap, joined.gapEnd = b.gap, b.gapEnd
+		}
+		t.past[i] = joined
+	}
+	t.past = t.past[:maxRows/2]
+	t.end += t.width
+	t.width *= 2
+}
+
+// rows ends the timeline of a run that took so long. There is a row for each interval up to there, also where no request
+// ended.
+func (t *timeline) rows(took time.Duration) (step time.Duration, rows []Row) {
+	last := took
+	if t.window > 0 {
+		last = min(took, t.window)
+	}
+	t.noteGap(last)
+	t.advance(took)
+	for t.current != (interval{}) || time.Duration(len(t.past))*t.width < took {
+		t.close()
+	}
+	rows = make([]Row, len(t.past))
+	for i, past := range t.past {
+		start := time.Duration(i) * t.width
+		width := min(t.width, took-start)
+		if width <= 0 { // the last outcome came at the end of an interval, and of the run
+			width = t.width
+		}
+		row := Row{
+			Second: start.Seconds(), OK: past.ok, Failed: past.failed, Unknown: past.unknown,
+			RequestsPerS: float64(past.ok) / width.Seconds(),
+			P50S:         orNil(past.p50), P99S: orNil(past.p99),
+		}
+		if past.ok > 0 {
+			slowest := past.max.Seconds()
+			row.MaxS = &slowest
+			row.FirstOKNs, row.LastOKNs = nanoseconds(past.first), nanoseconds(past.last)
+			row.GapNs, row.GapEndNs = nanoseconds(past.gap), nanoseconds(past.gapEnd)
+		}
+		rows[i] = row
+	}
+	return t.width, rows
+}
+
+func orNil(d time.Duration) *float64 {
+	if d == 0 {
+		return nil
+	}
+	value := d.Seconds()
+	return &value
+}
+
+func nanoseconds(d time.Duration) *int64 {
+	value := int64(d)
+	return &value
 }

@@ -94,7 +94,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","clients":1e30}`, "clients", "an integer"},
 		{put, `{"endpoints":"a:1","clients":0}`, "clients", "1..10000"},
 		{put, `{"endpoints":"a:1","conns":-1}`, "conns", "1..10000"},
-		{put, `{"endpoints":"a:1","total":10000001}`, "total", "1..10000000"},
+		{put, `{"endpoints":"a:1","total":86400000001}`, "total", "1..86400000000"},
 		{put, `{"endpoints":"a:1","total":1000.0}`, "total", "1000.0"},
 		{put, `{"endpoints":"a:1","stallTimeout":1e-10}`, "stallTimeout", "1e-10"},
 		{put, `{"endpoints":"a:1","seed":-1}`, "seed", "0.."},
@@ -137,7 +137,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","duration":5,"total":5}`, "duration", "either"},
 		{put, `{"endpoints":"a:1","duration":0}`, "duration", "0.001.."},
 		{put, `{"endpoints":"a:1","duration":1e300}`, "duration", "0.001.."},
-		{put, `{"endpoints":"a:1","duration":86400,"rate":1000}`, "duration", "10000000 requests"},
+		{put, `{"endpoints":"a:1","timelineInterval":0.05}`, "timelineInterval", "0.1..1"},
+		{put, `{"endpoints":"a:1","timelineInterval":2}`, "timelineInterval", "0.1..1"},
 		{put, `{"endpoints":"a:1","steps":"clients=1,2"}`, "steps", "not a field"},
 		{put, `{"endpoints":"a:1","operation":"put"}`, "operation", "not a field"},
 		{put, `{"endpoints":"a:1","warmupRequests":5,"warmupDuration":5}`, "warmupDuration", "either"},
@@ -262,7 +263,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 				"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
 			`{"endpoints":"a:1","ratio":0}`,
 		},
-		Txn: {`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform"}`, `{"endpoints":"a:1"}`},
+		Txn: {`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, `{"endpoints":"a:1"}`},
 	}
 	unchanged := make(map[string]bool)
 	for _, p := range Parameters {

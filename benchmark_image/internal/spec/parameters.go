@@ -51,6 +51,8 @@ type Spec struct {
 	RunTimeout     time.Duration // 0: no limit
 	StallTimeout   time.Duration // 0: never
 
+	TimelineInterval time.Duration
+
 	KeySize      int    // 0 in a range that names its key, but for Verify
 	KeySpace     int    // 0: as many as requests
 	KeyOrder     string // empty: Sequential for ranges, Shuffled otherwise
@@ -79,6 +81,9 @@ const DefaultZipfExponent = 0.99
 // DefaultTotal is the number of requests where neither a number nor a duration is given.
 const DefaultTotal = 10_000
 
+// DurationKeySpace is the number of different keys where a duration tells how many requests there are.
+const DurationKeySpace = 10_000_000
+
 // Default gives the values of etcd's benchmark tool, but for the key space: its default of one key makes
 // every put write the same key, here 0 stands for as many different keys as there are requests.
 func Default(operation Operation) Spec {
@@ -93,6 +98,8 @@ func Default(operation Operation) Spec {
 		RequestTimeout: time.Minute,
 		DialTimeout:    10 * time.Second,
 		ValSize:        8,
+
+		TimelineInterval: time.Second,
 	}
 	if operation != Range {
 		s.KeySize = 8
@@ -110,7 +117,8 @@ func Default(operation Operation) Spec {
 // Bounds that rules refer to too. They keep a typing error from exhausting the machine's memory or file descriptors.
 const (
 	MaxEndpoints  = 100
-	MaxTotal      = 10_000_000
+	MaxRate       = 1_000_000 // requests per second
+	MaxTotal      = MaxRate * day
 	MaxKeySpace   = 1_000_000_000
 	MaxKeyText    = 4096
 	MaxRunTimeout = 24 * time.Hour
@@ -164,7 +172,7 @@ var (
 		at: func(s *Spec) any { return &s.Duration },
 	})
 	paramRate = parameter(Parameter{
-		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: 1_000_000, Zero: "a closed loop",
+		Name: "rate", Flag: "rate", Unit: "requests/s", Min: 0.1, Max: MaxRate, Zero: "a closed loop",
 		Usage: "open loop: intended starts per second over all clients; latency counts from them",
 		at:    func(s *Spec) any { return &s.Rate },
 	})
@@ -205,7 +213,7 @@ var (
 		at:    func(s *Spec) any { return &s.KeySize },
 	})
 	paramKeySpace = parameter(Parameter{
-		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests",
+		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests; with a duration 10000000",
 		Usage: "number of different generated keys",
 		at:    func(s *Spec) any { return &s.KeySpace },
 	})
@@ -250,6 +258,11 @@ var (
 		Default: "1.1 request timeouts, and with a rate the time of 20 requests in addition; with a duration: 0",
 		Usage:   "end the run when no request, or none of a kind, has succeeded for this long",
 		at:      func(s *Spec) any { return &s.StallTimeout },
+	})
+	_ = parameter(Parameter{
+		Name: "timelineInterval", Flag: "timeline-interval", Unit: "s", Min: 0.1, Max: 1,
+		Usage: "length of an interval of the timeline",
+		at:    func(s *Spec) any { return &s.TimelineInterval },
 	})
 
 	_ = parameter(Parameter{

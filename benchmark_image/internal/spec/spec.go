@@ -40,24 +40,22 @@ func (o Operation) Name() string {
 // Path is where the HTTP interface takes bodies of the operation.
 func (o Operation) Path() string { return "/benchmark/" + o.Name() }
 
+// ResultPath is in front of the id of a job whose result the HTTP interface gives.
+const ResultPath = "/benchmark/result/"
+
 // AllKeys is the end of a span that etcd's API (rpc.proto, RangeRequest.range_end) reads as 'all keys from the first one
 // on'.
 const AllKeys = "\x00"
 
-// MaxRequests is how many requests there may be.
-func (s *Spec) MaxRequests() int {
-	if s.Total > 0 {
-		return s.Total
-	}
-	return MaxTotal
-}
-
 // DistinctKeys is the size of the key space with its default filled in.
 func (s *Spec) DistinctKeys() int {
-	if s.KeySpace > 0 {
+	switch {
+	case s.KeySpace > 0:
 		return s.KeySpace
+	case s.Total > 0:
+		return min(s.Total, MaxKeySpace)
 	}
-	return s.MaxRequests()
+	return DurationKeySpace
 }
 
 // Order is KeyOrder with its default filled in.

@@ -47,6 +47,29 @@ func TestEndpointsKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// TestHowManyKeysThereAre: a duration does not make longer keys necessary than it ever did.
+func TestHowManyKeysThereAre(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Spec)
+		want   int
+	}{
+		{func(*Spec) {}, DefaultTotal},
+		{func(s *Spec) { s.Total = 20_000_000 }, 20_000_000},
+		{func(s *Spec) { s.Total = MaxTotal }, MaxKeySpace},
+		{func(s *Spec) { s.Total, s.Duration, s.KeySize = 0, time.Hour, 4 }, 10_000_000},
+		{func(s *Spec) { s.KeySpace, s.Total = 7, MaxTotal }, 7},
+	} {
+		s := Default(Put)
+		c.change(&s)
+		if got := s.DistinctKeys(); got != c.want {
+			t.Errorf("%+v: %d keys, want %d", s, got, c.want)
+		}
+		if problem := s.Validate(); problem != nil {
+			t.Error(problem)
+		}
+	}
+}
+
 func TestDefaultsAreValid(t *testing.T) {
 	put, read := Default(Put), Default(Range)
 	read.Key = "k"
@@ -69,7 +92,7 @@ func TestValidateNamesTheProblem(t *testing.T) {
 		{Put, func(s *Spec) { s.Clients = 0 }, "clients", "--clients", "1..10000"},
 		{Put, func(s *Spec) { s.Clients = 10001 }, "clients", "--clients", "1..10000"},
 		{Put, func(s *Spec) { s.Conns = -1 }, "conns", "--conns", "1..10000"},
-		{Put, func(s *Spec) { s.Total = 0 }, "total", "--total", "1..10000000"},
+		{Put, func(s *Spec) { s.Total = 0 }, "total", "--total", "1..86400000000"},
 		{Put, func(s *Spec) { s.Seed = -1 }, "seed", "--seed", "0.."},
 		{Put, func(s *Spec) { s.KeySpace = -1 }, "keySpace", "--key-space-size", "1..1000000000"},
 		{Put, func(s *Spec) { s.KeySize = 0 }, "keySize", "--key-size", "1..1024"},

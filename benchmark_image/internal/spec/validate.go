@@ -44,9 +44,6 @@ func (s *Spec) validateLoad() *Problem {
 	if s.Arrival != Constant && s.Rate == 0 {
 		return s.problem(paramArrival, "only together with a rate: a closed loop has no arrivals")
 	}
-	if requests := s.Rate * s.Duration.Seconds(); requests > MaxTotal {
-		return s.problem(paramDuration, fmt.Sprintf("at most %d requests, these would be %.0f", MaxTotal, requests))
-	}
 	if seconds := float64(s.Total) / s.Rate; s.Rate > 0 && seconds > MaxRunTimeout.Seconds() {
 		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", MaxRunTimeout.Seconds(), seconds))
 	}
@@ -56,9 +53,6 @@ func (s *Spec) validateLoad() *Problem {
 func (s *Spec) validateWarmup() *Problem {
 	if s.WarmupRequests > 0 && s.WarmupDuration > 0 {
 		return s.problem(paramWarmupDuration, "either a number of requests or a duration")
-	}
-	if s.Rate*s.WarmupDuration.Seconds() > MaxTotal {
-		return s.problem(paramWarmupDuration, fmt.Sprintf("at most %d requests", MaxTotal))
 	}
 	if s.Rate > 0 && float64(s.WarmupRequests)/s.Rate > MaxRunTimeout.Seconds() {
 		return s.problem(paramWarmupRequests, fmt.Sprintf("at most %v seconds", MaxRunTimeout.Seconds()))

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+// quickMember answers every range well, without a key, as fast as it can be asked.
+func quickMember(t testing.TB) (endpoint string) {
+	return etcdtest.RawMember(t, func(c net.Conn) {
+		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1000})
+		if err != nil {
+			return
+		}
+		read := bufio.NewReaderSize(c, 64<<10)
+		frames := http2.NewFramer(c, read)
+		frames.SetReuseFrames()
+		// A RangeResponse with a header of revision 7, and gRPC's prefix.
+		message := []byte{0, 0, 0, 0, 4, 0x0a, 2, 0x18, 7}
+		var answers []byte
+		first := true
+		window := uint32(0)
+		for {
+			frame, err := frames.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch f := frame.(type) {
+			case *http2.DataFrame:
+				window += f.Length
+				if f.StreamEnded() {
+					answers = etcdtest.AppendAnswer(answers, f.StreamID, first, message, len(message))
+					first = false
+				}
+			case *http2.PingFrame:
+				if !f.IsAck() && m.Framer.WritePing(true, f.Data) != nil {
+					return
+				}
+			}
+			if read.Buffered() > 0 || len(answers) == 0 {
+				continue
+			}
+			if _, err := c.Write(answers); err != nil || m.Framer.WriteWindowUpdate(0, window) != nil {
+				return
+			}
+			answers, window = answers[:0], 0
+		}
+	})
+}
+
+// startReal serves the interface with the real benchmark-client.
+func startReal(t testing.TB) (url string, h *Handler) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "benchmark-client")
+	if text, err := exec.Command("go", "build", "-o", path, "../../cmd/benchmark-client").CombinedOutput(); err != nil {
+		t.Fatalf("build the client: %v: %s", err, text)
+	}
+	return startWith(t, path)
+}
+
+// peak is the largest resident memory of the client so far, in bytes; false once it has ended.
+func (c *Children) peak() (bytes int64, running bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for pid := range c.own {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, after, found := strings.Cut(string(text), "VmHWM:")
+		if err != nil || !found {
+			return 0, false
+		}
+		kib, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
+		return kib << 10, err == nil
+	}
+	return 0, false
+}
+
+// BenchmarkTwelveMillionRanges measures, once, what the client takes for a long run, and how long its report takes after a cancel:
+//
+//	go test -run - -bench TwelveMillion -benchtime 1x ./internal/api
+func BenchmarkTwelveMillionRanges(b *testing.B) {
+	const total, most = 12_000_000, 64 << 20
+	for name, c := range map[string]struct {
+		fields string
+		cancel bool
+	}{
+		"closed": {fmt.Sprintf(`"total":%d`, total), false},
+		"open":   {`"rate":20000,"arrival":"poisson","duration":75`, false},
+		"cancel": {fmt.Sprintf(`"total":%d`, 10*total), true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			url, h := startReal(b)
+			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s","timelineInterval":0.1,%s}`, quickMember(b), c.fields)
+			ctx, leave := context.WithCancel(b.Context())
+			defer leave()
+			request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/read", strings.NewReader(body))
+			if err != nil {
+				b.Fatal(err)
+			}
+			answered := make(chan error, 1)
+			go func() {
+				response, err := http.DefaultClient.Do(request)
+				if err == nil {
+					err = response.Body.Close()
+				}
+				answered <- err
+			}()
+			job := runningJob(b, h)
+			var largest int64
+			var ended time.Time
+			for running := true; running; {
+				now, known := h.Runner.Children.peak()
+				if largest = max(largest, now); known && c.cancel && ended.IsZero() && h.Runner.Status().Done > total/4 {
+					ended = time.Now()
+					leave()
+				}
+				time.Sleep(2 * time.Millisecond)
+				status := h.Runner.Status()
+				running = status.Running
+			}
+			if err := <-answered; (err != nil) != c.cancel {
+				b.Error(err)
+			}
+			status, _, answer := send(b, "GET", url+spec.ResultPath+job, "")
+			result := new(report.Result)
+			if c.cancel {
+				failed := failure{Result: result}
+				err = json.Unmarshal(answer, &failed)
+				b.ReportMetric(float64(time.Since(ended).Milliseconds()), "ms-to-report")
+			} else {
+				err = json.Unmarshal(answer, result)
+				reporttest.Check(b, answer)
+			}
+			if err != nil || status != map[bool]int{false: 200, true: 500}[c.cancel] || result.Percentiles != report.InHistogram {
+				b.Fatalf("%d %v, %s", status, err, slices.Sorted(maps.Keys(result.Errors)))
+			}
+			b.ReportMetric(float64(largest)/1e6, "MB-RSS")
+			b.ReportMetric(result.RequestsPerS, "requests/s")
+			b.ReportMetric(result.CPUS/float64(result.OK)*1e6, "us-CPU/request")
+			b.ReportMetric(float64(result.OK), "requests")
+			if largest > most {
+				b.Errorf("the client had %d bytes, at most %d are allowed", largest, most)
+			}
+		})
+	}
+}

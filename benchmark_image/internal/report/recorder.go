@@ -1,0 +1,167 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// Plan is what a Recorder knows of a run before it begins.
+type Plan struct {
+	Open      bool          // starts are planned
+	LastStart time.Duration // of an open loop: the last intended start
+	Duration  time.Duration // for how long requests are sent; 0: until all are
+	Expected  time.Duration // how long the run takes, at least about; 0: not known
+	Interval  time.Duration // of the timeline; 0: a second
+	Seconds   bool          // keep the figures of each second of the clock, for TextOptions.Sample
+}
+
+// Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their number.
+type Recorder struct {
+	plan     Plan
+	kinds    [load.Kinds]kindRecord
+	own      series                  // lateness of requests that had a free client
+	codes    [load.CodeCheck + 1]int // requests that failed
+	late     int                     // requests that started more than load.LateAfter late
+	ownLate  int                     // of these, by the generator
+	inTime   int                     // started before the schedule was over
+	worstLag time.Duration
+	timeline *timeline
+	clock    secondsOfClock
+}
+
+// kindRecord is what became of the requests of one kind. A closed loop has no service times of its own: all its requests start
+// when they are to.
+type kindRecord struct {
+	response, service          series
+	failed, unknown, abandoned int // abandoned ones are unknown, too
+}
+
+// NewRecorder makes one for one run.
+func NewRecorder(plan Plan) *Recorder {
+	return &Recorder{plan: plan, timeline: newTimeline(plan.Interval, plan.Expected, plan.Duration)}
+}
+
+// Begin implements load.Sink.
+func (r *Recorder) Begin(epoch time.Time) { r.clock.epoch = epoch }
+
+// Add implements load.Sink.
+func (r *Recorder) Add(_ int, outcome load.Record) {
+	k, how, latency := &r.kinds[outcome.Kind()], outcome.Outcome(), outcome.Latency()
+	switch how {
+	case load.OK:
+		k.response.add(latency)
+		if r.plan.Open {
+			k.service.add(outcome.Service())
+		}
+		if r.plan.Seconds {
+			r.clock.add(outcome.Start, latency)
+		}
+	case load.Failed:
+		k.failed++
+	case load.Abandoned:
+		k.abandoned++
+		k.unknown++
+	default:
+		k.unknown++
+	}
+	if outcome.Done() && how != load.OK {
+		r.codes[outcome.Code()]++
+	}
+	r.timeline.add(outcome.End(), how, latency)
+	if !r.plan.Open {
+		return
+	}
+	lag := outcome.Lag()
+	r.worstLag = max(r.worstLag, lag)
+	if outcome.Late() {
+		r.late++
+		if outcome.Own() {
+			r.ownLate++
+		}
+	}
+	if outcome.Waited() {
+		r.own.add(lag)
+	}
+	// How long answers take does not matter here.
+	if outcome.Start+lag <= r.plan.LastStart+load.LateAfter {
+		r.inTime++
+	}
+}
+
+// replay gives the Recorder of a run that kept its records.
+func replay(run *load.Result, open bool) *Recorder {
+	r := NewRecorder(Plan{Open: open, LastStart: run.LastDue, Seconds: true})
+	r.Begin(run.Epoch)
+	sent := slices.DeleteFunc(slices.Clone(run.Records), func(record load.Record) bool { return record.Outcome() == load.NotSent })
+	slices.SortStableFunc(sent, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
+	for i, record := range sent {
+		r.Add(i, record)
+	}
+	return r
+}
+
+// response are the response times of all kinds.
+func (r *Recorder) response() (all latencies) {
+	for i := range r.kinds {
+		all = append(all, &r.kinds[i].response)
+	}
+	return all
+}
+
+// service are the service times of all kinds.
+func (r *Recorder) service() (all latencies) {
+	for i := range r.kinds {
+		all = append(all, r.kinds[i].serviceTimes(r.plan.Open))
+	}
+	return all
+}
+
+func (k *kindRecord) serviceTimes(open bool) *series {
+	if open {
+		return &k.service
+	}
+	return &k.response
+}
+
+// sent is how many requests of the kind were sent.
+func (k *kindRecord) sent() int { return k.response.count + k.failed + k.unknown }
+
+// total adds up the counts of all kinds.
+func (r *Recorder) total() (sent, failed, unknown, abandoned int) {
+	for i := range r.kinds {
+		k := &r.kinds[i]
+		sent, failed, unknown, abandoned = sent+k.sent(), failed+k.failed, unknown+k.unknown, abandoned+k.abandoned
+	}
+	return sent, failed, unknown, abandoned
+}
+
+// secondsOfClock has one entry for each second from the first start of a good request to the last one.
+type secondsOfClock struct {
+	epoch  time.Time
+	series []second
+}
+
+// second is what succeeded among the requests that started within one second of the clock.
+type second struct {
+	unix          int64
+	count         int
+	min, max, sum time.Duration
+}
+
+func (c *secondsOfClock) add(start, latency time.Duration) {
+	first := c.epoch.Unix()
+	at := int(c.epoch.Add(start).Unix() - first)
+	for len(c.series) <= at {
+		c.series = append(c.series, second{unix: first + int64(len(c.series))})
+	}
+	s := &c.series[at]
+	if s.count == 0 || latency < s.min {
+		s.min = latency
+	}
+	s.max = max(s.max, latency)
+	s.sum += latency
+	s.count++
+}

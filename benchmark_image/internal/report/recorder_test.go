@@ -1,0 +1,369 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"containernet-env/benchmark_image/internal/load"
+)
+
+// scripted are outcomes of an open loop in the order of their ends, some of them late, failed or cut off.
+func scripted(random *rand.Rand, n, kinds int, took time.Duration) []load.Record {
+	records := make([]load.Record, n)
+	for i := range records {
+		start := time.Duration(random.Int64N(int64(took)))
+		lag := time.Duration(random.Int64N(int64(took-start)+1) / 100)
+		service := min(time.Duration(math.Exp(random.Float64()*math.Log(5e9))), took-start-lag)
+		how := load.OK
+		if random.IntN(4) == 0 {
+			how = []load.Outcome{load.Failed, load.Unknown, load.Abandoned}[random.IntN(3)]
+		}
+		records[i] = load.NewRecord(start, lag, service, load.Kind(random.IntN(kinds)), how, load.CodeUnknown)
+	}
+	slices.SortFunc(records, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
+	return records
+}
+
+func recorded(records []load.Record, plan Plan) *Recorder {
+	r := NewRecorder(plan)
+	r.Begin(time.Unix(1_700_000_000, 0))
+	for i, record := range records {
+		r.Add(i, record)
+	}
+	return r
+}
+
+// sortedOf gives some latencies of the requests that succeeded, ascending.
+func sortedOf(records []load.Record, of func(load.Record) (time.Duration, bool)) (sorted []time.Duration) {
+	for _, record := range records {
+		if latency, wanted := of(record); wanted && record.OK() {
+			sorted = append(sorted, latency)
+		}
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+// same compares a distribution with what sorting all of its latencies gives.
+func same(t *testing.T, name string, d *Distribution, sorted []time.Duration, leftOut int) {
+	t.Helper()
+	n := len(sorted)
+	if n == 0 || d == nil {
+		if n != 0 || d != nil {
+			t.Errorf("%s: %d latencies and the distribution %v", name, n, d)
+		}
+		return
+	}
+	if d.Percentiles != Exact || d.Count != n || d.LeftOut != leftOut || d.MinS != sorted[0].Seconds() || d.MaxS != sorted[n-1].Seconds() {
+		t.Errorf("%s: %s, %d of %d, %d left out, %v..%v", name, d.Percentiles, d.Count, n, d.LeftOut, d.MinS, d.MaxS)
+	}
+	check := func(got *float64, n int, p float64) {
+		if r := rank(n, p); (got != nil) != (r < n && r <= len(sorted)) || got != nil && *got != sorted[r-1].Seconds() {
+			t.Errorf("%s: %v%% of %d is %v", name, p, n, got)
+		}
+	}
+	for _, p := range Percentiles {
+		check(d.PercentilesS[percentileName(p)], n, p)
+		check(d.PercentilesAllS[percentileName(p)], n+leftOut, p)
+	}
+}
+
+// TestFiguresAreThoseOfAllSortedLatencies compares what is computed while outcomes come with what all of them give at the end, to
+// the last bit: distributions, what etcd's tool prints, the lateness, and every row of the timeline.
+func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
+	random := rand.New(rand.NewPCG(11, 12))
+	for _, n := range []int{1, 2, 3, 7, 100, 999, 30_000, exactSamples} {
+		for _, mixed := range []bool{false, true} {
+			took := time.Duration(1+random.IntN(20)) * 731 * time.Millisecond
+			step := []time.Duration{time.Second, 100 * time.Millisecond}[random.IntN(2)]
+			records := scripted(random, n, map[bool]int{false: 1, true: 2}[mixed], took)
+			took = records[n-1].End()
+			recorder := recorded(records, Plan{Open: true, LastStart: took, Interval: step})
+			r := New(Setting{Operation: map[bool]string{false: "put", true: "mixed"}[mixed], Rate: 1, Run: &load.Result{Took: took}, Recorder: recorder})
+
+			for kind, name := range map[int]string{-1: "all", int(load.Put): "put", int(load.Range): "range"} {
+				of := func(latency func(load.Record) time.Duration) []time.Duration {
+					return sortedOf(records, func(record load.Record) (time.Duration, bool) {
+						return latency(record), kind < 0 || record.Kind() == load.Kind(kind)
+					})
+				}
+				leftOut := 0
+				for _, record := range records {
+					if !record.OK() && (kind < 0 || record.Kind() == load.Kind(kind)) {
+						leftOut++
+					}
+				}
+				response, service := r.ResponseTime, r.ServiceTime
+				if kind >= 0 {
+					if !mixed {
+						continue
+					}
+					response, service = r.ByOperation[name].ResponseTime, r.ByOperation[name].ServiceTime
+				}
+				sorted := of(load.Record.Latency)
+				same(t, name, response, sorted, leftOut)
+				same(t, name, service, of(load.Record.Service), leftOut)
+				for p, got := range r.PercentilesS {
+					var at float64
+					if err := json.Unmarshal([]byte(p), &at); err != nil {
+						t.Fatal(err)
+					}
+					if kind < 0 && got != nearestRank(sorted, at).Seconds() {
+						t.Errorf("%s%% of %d is %v", p, n, got)
+					}
+				}
+			}
+			sameTimeline(t, r, records, took, step)
+		}
+	}
+}
+
+// sameTimeline compares each row with what the outcomes within it give.
+func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step time.Duration) {
+	t.Helper()
+	if want := int((took + step - 1) / step); len(r.Timeline) < want || len(r.Timeline) > want+1 || r.TimelineIntervalS != step.Seconds() {
+		t.Fatalf("%d rows of %v s in %v", len(r.Timeline), r.TimelineIntervalS, took)
+	}
+	before, longest, longestStart := time.Duration(0), time.Duration(0), time.Duration(0)
+	for i, row := range r.Timeline {
+		from, to := time.Duration(i)*step, time.Duration(i+1)*step
+		want := Row{Second: from.Seconds()}
+		var sorted []time.Duration
+		for ; len(records) > 0 && records[0].End() < to; records = records[1:] {
+			record, end := records[0], records[0].End()
+			switch record.Outcome() {
+			case load.OK:
+				if sorted = append(sorted, record.Latency()); want.FirstOKNs == nil {
+					want.FirstOKNs = nanoseconds(end)
+				}
+				want.LastOKNs = nanoseconds(end)
+				gap := end - before
+				if want.GapNs == nil || gap > time.Duration(*want.GapNs) {
+					want.GapNs, want.GapEndNs = nanoseconds(gap), nanoseconds(end)
+				}
+				if gap > longest {
+					longest, longestStart = gap, before
+				}
+				before = end
+			case load.Failed:
+				want.Failed++
+			default:
+				want.Unknown++
+			}
+		}
+		if slices.Sort(sorted); len(sorted) > 0 {
+			n := len(sorted)
+			at := func(p float64) *float64 {
+				if rank(n, p) == n {
+					return nil
+				}
+				return orNil(nearestRank(sorted, p))
+			}
+			want.OK, want.P50S, want.P99S, want.MaxS = n, at(50), at(99), orNil(sorted[n-1])
+		}
+		want.RequestsPerS = row.RequestsPerS
+		got, _ := json.Marshal(row)
+		wanted, _ := json.Marshal(want)
+		if string(got) != string(wanted) {
+			t.Fatalf("row %d of %d\n     %s\nwant %s", i, len(r.Timeline), got, wanted)
+		}
+		if width := min(step, took-from).Seconds(); width > 0 && math.Abs(row.RequestsPerS-float64(row.OK)/width) > 1e-9*row.RequestsPerS {
+			t.Errorf("row %d: %d in %v s make %v/s", i, row.OK, width, row.RequestsPerS)
+		}
+	}
+	if took-before > longest {
+		longest, longestStart = took-before, before
+	}
+	if r.LongestGapS != longest.Seconds() || r.LongestGapStartS != longestStart.Seconds() {
+		t.Errorf("longest gap %v s from %v s, want %v from %v", r.LongestGapS, r.LongestGapStartS, longest, longestStart)
+	}
+}
+
+// TestPercentilesOfLongRuns: with one latency more than are kept, percentiles are those of the library's histogram; all other
+// figures stay exact.
+func TestPercentilesOfLongRuns(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	latencies := logUniform(random, exactSamples+1)
+	random.Shuffle(len(latencies), func(i, j int) { latencies[i], latencies[j] = latencies[j], latencies[i] })
+	if d := newDistribution(seriesOf(latencies[1:]), 0); d.Percentiles != Exact {
+		t.Errorf("of %d latencies the percentiles are %s", d.Count, d.Percentiles)
+	}
+	d := newDistribution(seriesOf(latencies), 5)
+	library := hdrhistogram.New(histogramMin, histogramMax, histogramDigits)
+	for _, latency := range latencies {
+		if err := library.RecordValue(int64(latency)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sorted := slices.Sorted(slices.Values(latencies))
+	if d.Percentiles != InHistogram || d.Count != len(sorted) || d.MinS != sorted[0].Seconds() || d.MaxS != sorted[len(sorted)-1].Seconds() {
+		t.Errorf("%s, %d, %v..%v", d.Percentiles, d.Count, d.MinS, d.MaxS)
+	}
+	for _, p := range Percentiles {
+		got, exact := *d.PercentilesS[percentileName(p)], nearestRank(sorted, p).Seconds()
+		if got < exact || got > exact*1.001 {
+			t.Errorf("%v%% is %v, exactly %v", p, got, exact)
+		}
+		if want := time.Duration(library.ValueAtPercentile(p)).Seconds(); got != min(want, d.MaxS) {
+			t.Errorf("%v%% is %v, in the library %v", p, got, want)
+		}
+	}
+	average, stddev := exactMoments(latencies)
+	if d.MeanS != average || d.StddevS != stddev {
+		t.Errorf("mean %v and deviation %v, want %v and %v", d.MeanS, d.StddevS, average, stddev)
+	}
+}
+
+// exactMoments are computed with fractions, in two passes, and rounded at the end.
+func exactMoments(latencies []time.Duration) (average, stddev float64) {
+	n := new(big.Rat).SetInt64(int64(len(latencies)))
+	sum := new(big.Int)
+	for _, latency := range latencies {
+		sum.Add(sum, big.NewInt(int64(latency)))
+	}
+	mean := new(big.Rat).Quo(new(big.Rat).SetInt(sum), n)
+	deviations := new(big.Int) // of latencies * n from the sum, squared
+	for _, latency := range latencies {
+		d := new(big.Int).Mul(big.NewInt(int64(latency)), n.Num())
+		d.Sub(d, sum)
+		deviations.Add(deviations, d.Mul(d, d))
+	}
+	cube := new(big.Int).Exp(n.Num(), big.NewInt(3), nil)
+	variance := new(big.Float).SetPrec(200).SetRat(new(big.Rat).SetFrac(deviations, cube))
+	root := variance.Sqrt(variance)
+	stddev, _ = root.Quo(root, big.NewFloat(1e9)).Float64()
+	average, _ = mean.Quo(mean, new(big.Rat).SetInt64(1e9)).Float64()
+	return average, stddev
+}
+
+// TestMomentsAreExact has values for which sums in floating point go wrong: all nearly the same, and large.
+func TestMomentsAreExact(t *testing.T) {
+	for name, latencies := range map[string][]time.Duration{
+		"one":   {5},
+		"close": {10 * time.Hour, 10*time.Hour + 1, 10*time.Hour + 3},
+		"far":   {1, 24 * time.Hour, 1, 2},
+		"many":  slices.Repeat([]time.Duration{time.Hour, time.Hour + 2}, 5000),
+	} {
+		s := seriesOf(latencies)
+		gotAverage, gotStddev := s.moments()
+		if average, stddev := exactMoments(latencies); gotAverage != average || gotStddev != stddev {
+			t.Errorf("%s: mean %v and deviation %v, want %v and %v", name, gotAverage, gotStddev, average, stddev)
+		}
+	}
+}
+
+// TestMemoryDoesNotGrowWithTheRun measures the heap after one and after three times as many requests as are kept.
+func TestMemoryDoesNotGrowWithTheRun(t *testing.T) {
+	r := NewRecorder(Plan{Open: true})
+	at := time.Duration(0)
+	heap := func() int64 {
+		for range exactSamples + 10 {
+			at += 10 * time.Microsecond
+			r.Add(0, load.NewRecord(at-time.Millisecond, 0, time.Millisecond+at%1000, load.Range, load.OK, load.CodeOK))
+		}
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		return int64(memory.HeapAlloc)
+	}
+	first := heap()
+	heap()
+	if last := heap(); last-first > 1<<20 {
+		t.Errorf("%d bytes after %d requests, %d after three times as many", first, exactSamples, last)
+	}
+	if allocations := testing.AllocsPerRun(10_000, func() {
+		at += 10 * time.Microsecond
+		r.Add(0, load.NewRecord(at-time.Millisecond, 0, time.Millisecond, load.Range, load.OK, load.CodeOK))
+	}); allocations > 0 {
+		t.Errorf("%v allocations for each request", allocations)
+	}
+}
+
+func TestTimelinesAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		step, expected, took time.Duration
+		interval             float64
+		rows                 int
+	}{
+		{0, 0, 0, 1, 0},
+		{0, 0, 100 * time.Millisecond, 1, 1},
+		{0, 0, 10 * time.Second, 1, 10},
+		{0, 0, 10*time.Second + 1, 1, 11},
+		{100 * time.Millisecond, 10 * time.Second, 10 * time.Second, 0.1, 100},
+		{0, 24 * time.Hour, 24 * time.Hour, 6, 14_400},
+		{0, 24 * time.Hour, time.Minute, 6, 10},
+		{100 * time.Millisecond, 24 * time.Hour, 24 * time.Hour, 5.4, 16_000},
+		{0, 0, maxRows*time.Second - 1, 1, maxRows},
+		{0, 0, maxRows*time.Second + 1, 2, maxRows/2 + 1},
+		{100 * time.Millisecond, 0, 24 * time.Hour, 6.4, 13_500},
+	} {
+		interval, rows := newTimeline(c.step, c.expected, 0).rows(c.took)
+		if interval.Seconds() != c.interval || len(rows) != c.rows {
+			t.Errorf("%v in steps of %v: %d rows of %v, want %d of %v s", c.took, c.step, len(rows), interval, c.rows, c.interval)
+		}
+	}
+}
+
+// TestIntervalsThatAreJoined: a run that takes longer than anybody knew counts everything once.
+func TestIntervalsThatAreJoined(t *testing.T) {
+	timeline := newTimeline(0, 0, 0)
+	took := (maxRows + 100) * time.Second
+	for at := 500 * time.Millisecond; at < took; at += time.Second {
+		second := at / time.Second
+		if how := []load.Outcome{load.OK, load.OK, load.Failed, load.Unknown}[second%4]; second < 100 || second >= 110 {
+			timeline.add(at, how, time.Millisecond*second)
+		}
+	}
+	_, rows := timeline.rows(took)
+	var sum Row
+	before := int64(0)
+	for i, row := range rows {
+		sum.OK, sum.Failed, sum.Unknown = sum.OK+row.OK, sum.Failed+row.Failed, sum.Unknown+row.Unknown
+		if row.OK == 0 {
+			continue
+		}
+		if gap := *row.FirstOKNs - before; *row.GapNs < gap || *row.GapEndNs < *row.FirstOKNs || *row.GapEndNs > *row.LastOKNs || *row.FirstOKNs/2e9 != int64(i) || *row.LastOKNs/2e9 != int64(i) {
+			t.Fatalf("row %d: successes from %d to %d, the longest gap is %d to %d", i, *row.FirstOKNs, *row.LastOKNs, *row.GapNs, *row.GapEndNs)
+		}
+		before = *row.LastOKNs
+	}
+	if sum.OK != (maxRows+100)/2-6 || sum.Failed != (maxRows+100)/4-2 || sum.Unknown != (maxRows+100)/4-2 {
+		t.Errorf("the rows have %d ok, %d failed, %d unknown", sum.OK, sum.Failed, sum.Unknown)
+	}
+	if timeline.gap != 15*time.Second || timeline.gapStart != 97*time.Second+500*time.Millisecond {
+		t.Errorf("the longest gap is %v from %v", timeline.gap, timeline.gapStart)
+	}
+}
+
+// TestTheLongestGapIsThatOfTheLoad: what comes after the time in which requests are sent does not count.
+func TestTheLongestGapIsThatOfTheLoad(t *testing.T) {
+	for _, c := range []struct {
+		window     time.Duration
+		successes  []time.Duration // ms
+		gap, start time.Duration   // ms
+	}{
+		{0, nil, 9000, 0},
+		{2000, nil, 2000, 0},
+		{0, []time.Duration{100, 300, 1700, 1900}, 7100, 1900},
+		{2000, []time.Duration{100, 300, 1700, 1900}, 1400, 300},
+		{2000, []time.Duration{100, 8000}, 1900, 100},
+		{2000, []time.Duration{1500, 2500, 8000}, 1500, 0},
+	} {
+		timeline := newTimeline(0, 0, c.window*time.Millisecond)
+		for _, at := range c.successes {
+			timeline.add(at*time.Millisecond, load.OK, time.Millisecond)
+		}
+		if timeline.rows(9 * time.Second); timeline.gap != c.gap*time.Millisecond || timeline.gapStart != c.start*time.Millisecond {
+			t.Errorf("successes at %v ms of %d: the longest gap is %v from %v", c.successes, c.window, timeline.gap, timeline.gapStart)
+		}
+	}
+}
