@@ -396,7 +396,9 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	results := openResults(t)
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- Serve(ctx, listener, Options{Client: self, Results: results}, log.New(io.Discard, "", 0)) }()
+	go func() {
+		served <- Serve(ctx, listener, Options{Client: self, Results: results}, log.New(io.Discard, "", 0))
+	}()
 	answered := make(chan []byte)
 	go func() {
 		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)

@@ -35,7 +35,7 @@ func names(_ context.Context, name string) ([]netip.Addr, error) {
 func guarded(t *testing.T) (url string) {
 	t.Helper()
 	h := &Handler{
-		Runner: &Runner{Client: "/nonexistent", Children: &Children{}},
+		Runner: &Runner{Client: "/nonexistent", Children: &Children{}, Results: openResults(t)},
 		Hosts:  Hosts{Names: []string{"bench.example"}, resolve: names},
 		Log:    log.New(io.Discard, "", 0),
 	}
@@ -231,7 +231,7 @@ func TestServeKeepsItsOptions(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
-	options := Options{Client: "/nonexistent", Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"}
+	options := Options{Client: "/nonexistent", Results: openResults(t), Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"}
 	go func() { served <- Serve(ctx, listener, options, log.New(io.Discard, "", 0)) }()
 	server := "http://" + listener.Addr().String()
 	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {

@@ -180,6 +180,7 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, h := startWith(t, path)
+	h.Runner.Allow = "10.0.0.0/24"
 	answered := make(chan []byte)
 	go func() {
 		_, _, answer := send(t, "POST", url+"/benchmark/read", seedRead)
