@@ -319,8 +319,9 @@ func (r *Run) watchStall(over <-chan struct{}) {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	left := limit
+	left, excused := limit, false
 	for {
+		expected := r.elapsed() + left
 		timer := time.NewTimer(left)
 		select {
 		case <-over:
@@ -329,6 +330,12 @@ func (r *Run) watchStall(over <-chan struct{}) {
 		case <-timer.C:
 		}
 		now := r.elapsed()
+		if now-expected > LateAfter && !excused {
+			// The process did not run: the transport may have answers to take first.
+			excused, left = true, max(limit/stallLooks, LateAfter)
+			continue
+		}
+		excused = false
 		if left = limit - (now - time.Duration(r.lastOK.Load())); left <= 0 {
 			r.Stop(fmt.Sprintf("no request succeeded for %v", limit))
 			return

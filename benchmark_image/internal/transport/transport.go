@@ -83,8 +83,8 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	if t.leader == "" {
 		// Only for the report: a cluster without a leader still answers serializable reads.
-		if leader, _, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
-			t.leader = leader.member
+		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
+			t.leader = leader.itself.member
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 
 func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
 	load.NewRun(puts(20, 2)).Attack(t.Context(), transport)
 	if got := cluster.Members[1].Requests.Load(); got != 20 || transport.Leader() != cluster.Members[1].Endpoint || transport.Connections() != 2 {
@@ -85,7 +85,7 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 
 func TestTargetLeaderFindsALeaderThatIsNotAmongTheEndpoints(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	cluster.Leader.Store(3)
+	cluster.Elect(3)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
 	if want := cluster.Members[2].Endpoint; transport.Leader() != want {
 		t.Errorf("the leader is %q, want %q", transport.Leader(), want)
@@ -105,7 +105,7 @@ func TestTargetLeaderDoesNotWaitForADeadFollower(t *testing.T) {
 func TestTargetLeaderWithoutALeaderIsAnError(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	for leader, want := range map[uint64]string{0: "knows of none", 99: "member id 63"} {
-		cluster.Leader.Store(leader)
+		cluster.Elect(leader)
 		_, err := Open(t.Context(), etcd.Protocol{}, Options{
 			Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second,
 		})
@@ -203,6 +203,26 @@ func TestDeadlines(t *testing.T) {
 		if record.Latency() < 50*time.Millisecond {
 			t.Errorf("request %d was given up after %v", i, record.Latency())
 		}
+	}
+}
+
+// TestAnswersThatHaveArrivedMissNoDeadline holds up the loop, as a stop of the process does, until the deadlines have passed
+// of requests whose answers are there, on more connections than the loop takes events of at a time.
+func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
+	const requests, timeout = 400, 500 * time.Millisecond
+	cluster := etcdtest.Start(t, 1)
+	member := cluster.Members[0]
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: requests, RequestTimeout: timeout})
+	member.Hang()
+	ended := make(chan load.Result)
+	go func() { ended <- load.NewRun(puts(requests, requests)).Attack(t.Context(), transport) }()
+	waitFor(t, "the requests", func() bool { return member.Requests.Load() == requests })
+	transport.loop.poller.post(func() {
+		member.Release()
+		<-time.After(3 * timeout)
+	})
+	if result := <-ended; result.Failed != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
 	}
 }
 
