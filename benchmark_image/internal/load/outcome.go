@@ -70,10 +70,10 @@ func classify(err error) (Outcome, Code) {
 	return Failed, call.Code
 }
 
-// Record is the outcome of one request with its times; the record of request i is element i of a run's records. Times are
+// Record is the outcome of one request with its times; a run's records are in the order of its requests. Times are
 // packed so that a record takes 24 bytes.
 type Record struct {
-	Start time.Duration // intended, since the start of the run
+	Start time.Duration // intended, since the start of the measurement
 	lag   time.Duration // from the intended to the actual start
 	bits  uint64
 }
@@ -92,7 +92,9 @@ const (
 // LateAfter is how late a request may start before it counts as late.
 const LateAfter = 10 * time.Millisecond
 
-func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record {
+// newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start of the
+// run.
+func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code Code) Record {
 	service := uint64(max(end-r.actual, 1))
 	bits := service | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(r.Kind)<<kindShift
 	if r.waited {
@@ -101,7 +103,7 @@ func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record
 	if r.own {
 		bits |= 1 << ownShift
 	}
-	return Record{Start: r.start, lag: r.actual - r.start, bits: bits}
+	return Record{Start: r.start - begin, lag: r.actual - r.start, bits: bits}
 }
 
 // Outcome tells how the request ended.
@@ -138,5 +140,5 @@ func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
 // intended start, or it was busy itself for most of the time since. Otherwise all clients waited for members.
 func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
-// End is the time of the outcome, since the start of the run.
+// End is the time of the outcome, since the start of the measurement.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }

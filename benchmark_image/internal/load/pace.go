@@ -8,7 +8,7 @@ import (
 
 // Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock.
 type Pacer interface {
-	// Pace tells whether a request is part of the run, and its intended start since the start of the run, which
+	// Pace tells whether a request is part of the load, and its intended start since the start of the load, which
 	// never is before that of a request with a smaller number. elapsed is when a client became free for it: if the
 	// intended start is before that, the request is late, and its latency still counts from the intended start.
 	Pace(number int, elapsed time.Duration) (start time.Duration, more bool)
@@ -38,7 +38,7 @@ func (ClosedLoop) Planned() bool { return false }
 
 // Schedule is a list of intended starts that is fixed in advance.
 type Schedule interface {
-	// Start is the intended start of a request, since the start of the run. It is a pure function that never decreases.
+	// Start is the intended start of a request, since that of the schedule. It is a pure function that never decreases.
 	Start(number int) time.Duration
 }
 
@@ -66,6 +66,16 @@ func (o OpenLoop) Pace(number int, elapsed time.Duration) (time.Duration, bool) 
 	}
 	return o.Schedule.Start(number), true
 }
+
+// From is the rest of a schedule, from a request and a time on.
+type From struct {
+	Schedule Schedule
+	First    int
+	Begin    time.Duration // not after the start of the first request
+}
+
+// Start implements Schedule.
+func (f From) Start(number int) time.Duration { return f.Schedule.Start(f.First+number) - f.Begin }
 
 // Due implements Pacer.
 func (o OpenLoop) Due(elapsed time.Duration) int {

@@ -21,14 +21,18 @@ type Figures struct {
 	Outcomes  Outcomes `json:"outcomes"`
 
 	TotalS       float64  `json:"total_s"`     // from the first start to the last outcome
+	DrainS       *float64 `json:"drain_s"`     // of that, after the end of the configured duration; null: there was none
 	PauseS       float64  `json:"pause_s"`     // longest time in which the client did not run although it had something to do
+	Pauses       int      `json:"pauses"`      // how often that was longer than load.LateAfter
+	PausedS      float64  `json:"paused_s"`    // and for how long in all
+	BusyRatio    *float64 `json:"busy_ratio"`  // share of the time in which the loop did not wait for members; null: unknown
 	CPUS         float64  `json:"cpu_s"`       // CPU time of the client in that time
 	RunDelayS    *float64 `json:"run_delay_s"` // how long its threads waited for a core, all together; null: unknown
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
-	StddevS      *float64 `json:"stddev_s"` // of the population, as in etcd's tool
-	RequestsPerS float64  `json:"requests_per_s"`
+	StddevS      *float64 `json:"stddev_s"`       // of the population, as in etcd's tool
+	RequestsPerS float64  `json:"requests_per_s"` // with a configured duration: within it
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
@@ -82,17 +86,21 @@ type ByOperation struct {
 	OK           int           `json:"ok"`
 	Failed       int           `json:"failed"` // as in Outcomes
 	Unknown      int           `json:"unknown"`
+	Unsent       int           `json:"unsent"`
 	ResponseTime *Distribution `json:"response_time"`
 	ServiceTime  *Distribution `json:"service_time"`
 }
 
-func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figures {
+// newFigures computes the figures of a run; requests is how many were configured.
+func newFigures(run *load.Result, requests int, setting *Setting) Figures {
 	f := Figures{
 		Requests: requests,
 		Failed:   run.Failed,
 		Empty:    run.Empty,
 		TotalS:   run.Took.Seconds(),
-		PauseS:   run.Pause.Seconds(),
+		PauseS:   run.Pauses.Longest.Seconds(),
+		Pauses:   run.Pauses.Count,
+		PausedS:  run.Pauses.Sum.Seconds(),
 		CPUS:     run.CPU.Seconds(),
 		Errors:   map[string]int{},
 		Codes:    map[string]int{},
@@ -103,6 +111,10 @@ func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figure
 		delay := run.Delay.Seconds()
 		f.RunDelayS = &delay
 	}
+	if run.Idle != nil && run.Took > 0 {
+		busy := min(max(1-run.Idle.Seconds()/f.TotalS, 0), 1)
+		f.BusyRatio = &busy
+	}
 	all := newSamples(len(run.Records))
 	kinds := map[load.Kind]*samples{load.Put: newSamples(0), load.Range: newSamples(0)}
 	for _, record := range run.Records {
@@ -110,7 +122,7 @@ func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figure
 			continue
 		}
 		all.add(record)
-		if mixed {
+		if setting.Kind != nil {
 			kinds[record.Kind()].add(record)
 		}
 		if record.Done() && !record.OK() {
@@ -122,17 +134,28 @@ func newFigures(run *load.Result, requests int, rate float64, mixed bool) Figure
 	f.OK, f.Abandoned = len(all.response), all.abandoned
 	f.Done = f.OK + f.Failed
 	f.Outcomes = Outcomes{OK: f.OK, Failed: all.failed, Unknown: all.unknown}
-	if rate > 0 {
-		f.setSchedule(run, rate, all)
+	if setting.Rate > 0 {
+		f.setSchedule(run, setting.Rate, all)
 	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
 	if f.OK > 0 {
 		f.summarize()
 	}
+	if setting.Duration > 0 && run.Took > 0 {
+		f.setDrain(run, setting.Duration)
+	}
 	bad := all.failed + all.unknown + f.Outcomes.Unsent
 	f.ResponseTime, f.ServiceTime = newDistribution(all.response, bad), newDistribution(all.service, bad)
-	if mixed {
-		f.ByOperation = map[string]*ByOperation{"put": kinds[load.Put].figures(), "range": kinds[load.Range].figures()}
+	if setting.Kind != nil {
+		due := map[load.Kind]int{}
+		if f.Outcomes.Unsent > 0 {
+			for number := range run.Due {
+				due[setting.Kind(run.First+number)]++
+			}
+		}
+		f.ByOperation = map[string]*ByOperation{
+			"put": kinds[load.Put].figures(due[load.Put]), "range": kinds[load.Range].figures(due[load.Range]),
+		}
 	}
 	f.TimelineIntervalS, f.Timeline = timeline(run)
 	return f
@@ -185,10 +208,28 @@ func (s *samples) sort() {
 	slices.Sort(s.own)
 }
 
-func (s *samples) figures() *ByOperation {
+// figures are those of one kind of requests, of which so many were due.
+func (s *samples) figures(due int) *ByOperation {
 	s.sort()
-	bad := s.failed + s.unknown
-	return &ByOperation{len(s.response), s.failed, s.unknown, newDistribution(s.response, bad), newDistribution(s.service, bad)}
+	unsent := max(due-s.sent, 0)
+	bad := s.failed + s.unknown + unsent
+	return &ByOperation{len(s.response), s.failed, s.unknown, unsent, newDistribution(s.response, bad), newDistribution(s.service, bad)}
+}
+
+// setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time longer in
+// which none were sent.
+func (f *Figures) setDrain(run *load.Result, duration time.Duration) {
+	ok := 0
+	for _, record := range run.Records {
+		if record.OK() && record.End() <= duration {
+			ok++
+		}
+	}
+	window, drain := duration, max(run.Took-duration, 0).Seconds()
+	if run.Reason != "" {
+		window = min(duration, run.Took)
+	}
+	f.RequestsPerS, f.DrainS = float64(ok)/window.Seconds(), &drain
 }
 
 // setSchedule compares an open loop's schedule with its actual starts.

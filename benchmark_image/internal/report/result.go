@@ -10,7 +10,7 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 6
+const Schema = 7
 
 // Result is the result of a benchmark.
 type Result struct {
@@ -65,9 +65,11 @@ type Setting struct {
 	Requests    int     // configured, or by the schedule; 0: bounded by a duration only
 	Leader      string
 	Reason      string
+	Duration    time.Duration              // for which requests were to be sent; 0: a number of them
+	Kind        func(number int) load.Kind // of each request of a mixed load; nil: all are of one kind
 	Configured  json.RawMessage
-	Warmup      *load.Result
-	Run         *load.Result // nil: nothing was measured
+	Warmup      *load.WarmupResult // nil: there was none
+	Run         *load.Result       // nil: nothing was measured
 }
 
 // New computes the figures.
@@ -83,23 +85,17 @@ func New(setting Setting) *Result {
 		Configured:    setting.Configured,
 		LeaderChanges: []LeaderChange{},
 	}
-	run, rate := setting.Run, setting.Rate
+	run := setting.Run
 	if run == nil {
-		run, rate = &load.Result{}, 0
+		run, setting.Rate = &load.Result{}, 0
 	}
 	r.epoch = run.Epoch
 	if run.BeganNs > 0 {
 		r.BeganNs = &run.BeganNs
 	}
-	r.Figures = newFigures(run, setting.Requests, rate, setting.Operation == "mixed")
+	r.Figures = newFigures(run, setting.Requests, &setting)
 	if w := setting.Warmup; w != nil {
-		all := newSamples(len(w.Records))
-		for _, record := range w.Records {
-			if record.Outcome() != load.NotSent {
-				all.add(record)
-			}
-		}
-		r.Warmup = &Warmup{len(all.response), all.failed, all.unknown, all.abandoned, w.Took.Seconds()}
+		r.Warmup = &Warmup{w.OK, w.Failed, w.Unknown + w.Abandoned, w.Abandoned, w.Took.Seconds()}
 	}
 	return r
 }

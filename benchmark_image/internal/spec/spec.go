@@ -52,12 +52,31 @@ func (s *Spec) MaxRequests() int {
 	return MaxTotal
 }
 
-// DistinctKeys is the size of the key space with its default filled in.
+// DistinctKeys is the size of the key space with its default filled in: each request, one of the warm-up too, can write a key
+// of its own.
 func (s *Spec) DistinctKeys() int {
-	if s.KeySpace > 0 {
+	switch {
+	case s.KeySpace > 0:
 		return s.KeySpace
+	case s.Operation != Put && s.Operation != Mixed:
+		return s.MaxRequests()
+	case s.WarmupDuration > 0 && s.newKeys():
+		return MaxTotal
 	}
-	return s.MaxRequests()
+	return s.MaxRequests() + s.WarmupRequests
+}
+
+// newKeys tells whether every request writes another key, where the key space is large enough.
+func (s *Spec) newKeys() bool {
+	return s.Operation == Put && (s.Order() == Sequential || s.Order() == Shuffled)
+}
+
+// DrawSeed is the seed of all that is drawn but the values.
+func (s *Spec) DrawSeed() int64 {
+	if s.LoadSeed != 0 {
+		return s.LoadSeed
+	}
+	return s.Seed
 }
 
 // Order is KeyOrder with its default filled in.

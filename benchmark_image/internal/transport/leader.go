@@ -294,7 +294,7 @@ func (t *Transport) startMove(ctx context.Context, to seat) *move {
 // moveTo lets new requests go to the member. The connections to the old one stay open: requests may be under way on
 // them, and it may lead again. It returns false if the member cannot be reached.
 func (t *Transport) moveTo(ctx context.Context, member string) bool {
-	if (*t.current.Load())[0].member == member {
+	if (*t.current.Load())[0][0].member == member {
 		t.leaderLost = nil
 		return true
 	}
@@ -323,7 +323,7 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 		}
 	}
 	t.leaderLost = nil
-	t.current.Store(&to)
+	t.current.Store(&[][]*conn{to})
 	t.changes = append(t.changes, LeaderChange{At: time.Now(), Leader: member})
 	return true
 }

@@ -117,7 +117,7 @@ func (l *loop) serve() error {
 			}
 		}
 		block := len(l.again) == 0 && len(l.dirty) == 0
-		begin, tell := time.Time{}, block && l.drive != nil && l.drive.planned
+		begin, tell := time.Time{}, block && l.drive != nil
 		if tell {
 			begin = time.Now()
 		}
