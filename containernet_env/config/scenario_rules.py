@@ -15,6 +15,7 @@ from containernet_env.config.scenario_schema import (
     RawWrite,
 )
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
+from containernet_env.model.scenario import NO_WARMUP, new_keys
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:
@@ -89,4 +90,11 @@ def span_findings(
 
 def _most_keys(block: RawWrite) -> int:
     """How many different keys a block may write; a duration writes a new one in each request, as many as may be."""
-    return block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
+    if block.key_space is not None:
+        return block.key_space
+    warmups = [(load, load.warmup or NO_WARMUP) for load in block.load]
+    return max(
+        new_keys(load.total, warmup, order) or REQUESTS_MAX + warmup.requests
+        for load, warmup in warmups
+        for order in block.keys
+    )

@@ -84,6 +84,9 @@ def test_a_full_machine_is_as_configured_where_all_limits_fit_into_it(capacity: 
     [
         ({"cpu_s": 9.0}, []),
         ({"cpu_s": 9.1}, [("generator_saturated", "invalid")]),
+        ({"busy_ratio": 0.9}, []),
+        ({"busy_ratio": 0.91}, [("generator_saturated", "invalid")]),
+        ({"busy_ratio": None}, []),
         ({"run_delay_s": 0.5}, []),
         ({"run_delay_s": 0.51}, [("generator_waited", "invalid")]),
         ({"run_delay_s": None}, []),
