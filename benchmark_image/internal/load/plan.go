@@ -33,11 +33,12 @@ type plan struct {
 	begin   time.Duration // when it begins, since the start of the run
 	begun   chan struct{} // closed when it begins
 
-	turn sync.Mutex   // for one claim of a closed loop after the other, during its warm-up
-	next atomic.Int64 // number of the next request of a closed loop
+	turn sync.Mutex // for one claim of a closed loop after the other
+	deal deal
 }
 
-func (p *plan) init(warmup *Warmup, measured Pacer) {
+func (p *plan) init(warmup *Warmup, measured Pacer, members, clients int) {
+	p.deal.init(members, clients)
 	p.warmup, p.measured, p.begun = warmup, measured, make(chan struct{})
 	switch {
 	case warmup == nil:
@@ -60,35 +61,21 @@ func (p *plan) pace(number int, elapsed time.Duration) (start time.Duration, mor
 	return start + p.begin, more, 0
 }
 
-// claim gives the next request of a closed loop, which starts now.
-func (p *plan) claim(elapsed func() time.Duration) (number int, start time.Duration, more bool) {
-	if p.warming.Load() {
-		if number, start, more = p.claimWarmup(elapsed); more {
-			return number, start, more
-		}
-	}
-	number = int(p.next.Add(1) - 1)
-	start, more = p.measured.Pace(number-p.first, elapsed()-p.begin)
-	return number, start + p.begin, more
-}
-
-// claimWarmup begins the measurement when the warm-up has no more requests, and returns false.
-func (p *plan) claimWarmup(elapsed func() time.Duration) (number int, start time.Duration, more bool) {
+// claim gives the client the next request of a closed loop, which starts now.
+func (p *plan) claim(client int, elapsed func() time.Duration) (number int, start time.Duration, more bool) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	if !p.warming.Load() {
-		return 0, 0, false
-	}
 	now := elapsed()
-	number = int(p.next.Load())
-	if start, more = p.warmup.Pacer.Pace(number, now); more {
-		p.next.Add(1)
-		return number, start, true
+	if p.warming.Load() {
+		if number, start, more = p.deal.next(client, p.warmup.Pacer, 0, now); more {
+			return number, start, true
+		}
+		p.first, p.begin = p.deal.align(), now
+		p.warming.Store(false)
+		close(p.begun)
 	}
-	p.first, p.begin = number, now
-	p.warming.Store(false)
-	close(p.begun)
-	return 0, 0, false
+	number, start, more = p.deal.next(client, p.measured, p.first, now-p.begin)
+	return number, start + p.begin, more
 }
 
 // isWarmup tells whether a request that was claimed is one of the warm-up.

@@ -101,7 +101,7 @@ func NewRun(options Options) *Run {
 		slots:   make([]slot, options.Clients),
 	}
 	r.waiting.init(options.lanes())
-	r.plan.init(options.Warmup, options.Pacer)
+	r.plan.init(options.Warmup, options.Pacer, max(options.Members, 1), options.Clients)
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock, r.waker = r.elapsed, r.wake
 	for i := range r.slots {
@@ -317,7 +317,7 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		request.Number, request.start, request.waited = next.number, next.start, next.wait
 		request.own = next.own
 	} else {
-		number, start, more := r.plan.claim(r.clock)
+		number, start, more := r.plan.claim(client, r.clock)
 		if !more {
 			return nil, false
 		}

@@ -38,12 +38,18 @@ type Member struct {
 	Fail     atomic.Pointer[error]
 	Hide     atomic.Bool                                       // answers to ranges count keys that they do not hold
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
-	hang     atomic.Pointer[chan struct{}]
+	hang     atomic.Pointer[hang]
 
 	cluster     *Cluster
 	id          uint64
 	server      *grpc.Server
 	connections *countingListener
+}
+
+// hang is the state of a member that answers nothing, with what it knew then.
+type hang struct {
+	over         chan struct{}
+	leader, term uint64
 }
 
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
@@ -126,22 +132,23 @@ func (m *Member) Stop() {
 
 // Hang makes the member keep requests without an answer until Release, questions for its status among them.
 func (m *Member) Hang() {
-	gate := make(chan struct{})
-	m.hang.Store(&gate)
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	m.hang.Store(&hang{make(chan struct{}), m.cluster.leader, m.cluster.term})
 }
 
 // Release undoes Hang.
 func (m *Member) Release() {
-	if gate := m.hang.Swap(nil); gate != nil {
-		close(*gate)
+	if h := m.hang.Swap(nil); h != nil {
+		close(h.over)
 	}
 }
 
 // pass returns once the member does not hang.
 func (m *Member) pass(ctx context.Context) error {
-	if gate := m.hang.Load(); gate != nil {
+	if h := m.hang.Load(); h != nil {
 		select {
-		case <-*gate:
+		case <-h.over:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -241,11 +248,14 @@ func within(key, from, end string) bool {
 	return key >= from && key < end
 }
 
-// Status implements etcdserverpb.MaintenanceServer. A member that hung answers with what it knew when it was asked.
+// Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew before.
 func (m *Member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	m.cluster.mu.Lock()
 	leader, term := m.cluster.leader, m.cluster.term
 	m.cluster.mu.Unlock()
+	if h := m.hang.Load(); h != nil {
+		leader, term = h.leader, h.term
+	}
 	if err := m.pass(ctx); err != nil {
 		return nil, err
 	}
