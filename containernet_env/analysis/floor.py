@@ -6,8 +6,7 @@ what is left above it. docs/floor.md derives it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 
 from containernet_env.model.scenario import Scenario
@@ -59,33 +58,15 @@ class Floor:
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
         latencies = self._store.least_latencies(self._members, living, self._client, network, self._sync_ns)
         shares = []
-        for name, clients in asked.items():
-            drawn = [share for _ in range(rounds) for share in latencies(scenario, name, leader)]
-            weight = clients
-            if _stay(scenario, living) and scenario.rate is None:
-                weight /= max(1.0, sum(ratio * ns for ratio, ns in drawn))  # who is answered sooner sends more
-            shares += [(weight * ratio, ns) for ratio, ns in drawn]
+        for name in asked:
+            shares += [share for _ in range(rounds) for share in latencies(scenario, name, leader)]
         return median(shares) / 1e9
 
 
-def _stay(scenario: Scenario, living: Collection[str]) -> bool:
-    """Whether each client stays with one member, and requests do not go round all of them instead.
-
-    That is so where there is a connection for each member (benchmark_image/internal/transport/transport.go).
-    """
-    return scenario.conns >= len(living)
-
-
-def _asked(scenario: Scenario, leader: str | None, living: Sequence[str]) -> dict[str, float]:
-    """The members that are asked, each with how many clients it has; 1 for each where requests go round all."""
+def _asked(scenario: Scenario, leader: str | None, living: list[str]) -> list[str]:
+    """The members that are asked, each as often: request k of several goes to member k mod n."""
     only = leader if scenario.target == "leader" else scenario.member
-    if only is not None:
-        return {only: 1.0}
-    if not _stay(scenario, living):
-        return dict.fromkeys(living, 1.0)
-    # Connection number j leads to member j mod n, and client number c uses connection c mod conns.
-    asked = Counter(living[client % scenario.conns % len(living)] for client in range(scenario.clients))
-    return {name: float(clients) for name, clients in asked.items()}
+    return [only] if only is not None else living
 
 
 def median(shares: Iterable[tuple[float, float]]) -> float:

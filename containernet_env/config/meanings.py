@@ -40,6 +40,7 @@ MEANINGS = {
     "uplink": "where the host's frames wait: at the host, as behind a real network card, or in the network",
     "seed": "fixes what is drawn (drawn for each run, and recorded)",
     # scenarios
+    "RawLoad.seed": "what schedule, order of keys and kinds of requests are drawn from (0)",
     "dataset": "the data set that all but writes use",
     "scenarios": "blocks, run in this order; in each the lists multiply",
     "type": "what the requests are",

@@ -15,6 +15,7 @@ from containernet_env.config.scenario_schema import (
 )
 from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
+from containernet_env.model.scenario import NO_WARMUP, new_keys
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:
@@ -88,7 +89,13 @@ def span_findings(
 
 
 def _most_keys(block: RawWrite) -> int:
-    """How many different keys a block may write, by the server's defaults."""
-    of_duration = contract.KEY_SPACE_OF_DURATION
-    totals = (of_duration if load.total is None else load.total for load in block.load)
-    return block.key_space or min(max(totals), contract.KEY_SPACE_MAX)
+    """How many different keys a block may write, by the server's defaults: a duration leaves their number open."""
+    if block.key_space is not None:
+        return block.key_space
+    warmups = [(load, load.warmup or NO_WARMUP) for load in block.load]
+    most = max(
+        new_keys(load.total, warmup, order) or (load.total or 0) + contract.KEY_SPACE_OF_DURATION + warmup.requests
+        for load, warmup in warmups
+        for order in block.keys
+    )
+    return min(most, contract.KEY_SPACE_MAX)

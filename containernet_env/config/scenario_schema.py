@@ -51,6 +51,8 @@ TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
 STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
 # Less than the server takes.
 WARMUP_MAX_NS = 3_600 * 10**9
+# What the server takes leaves room for the seeds of later repetitions.
+SEED_MAX = 2**32 - 1
 KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
 
@@ -182,6 +184,7 @@ class RawLoad(StrictModel):
         alias="stallTimeout",
         json_schema_extra=means("how long without a success before the scenario is ended"),
     )
+    seed: Annotated[int | None, *integer(0, SEED_MAX)] = None
 
     @rule
     def _has_a_length(self) -> None:

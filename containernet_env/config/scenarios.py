@@ -40,6 +40,7 @@ from containernet_env.model.scenario import (
     MemberTarget,
     Scenario,
     ScenarioSet,
+    new_keys,
 )
 
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
@@ -128,7 +129,8 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
     if isinstance(block, RawWrite):
         for load, data, target, order in product(loads, block.data, block.target, block.keys):
             exponent = _exponent(block, order)
-            space = f"of{block.key_space}" if block.key_space not in (None, load.total) else ""
+            default = new_keys(load.total, load.warmup, order)
+            space = f"of{block.key_space}" if block.key_space not in (None, default) else ""
             parts = [
                 "write",
                 target,
@@ -142,7 +144,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 type="write",
                 key_size=data.key_size,
                 val_size=data.val_size,
-                key_space=load.total if block.key_space is None else block.key_space,
+                key_space=default if block.key_space is None else block.key_space,
                 target=target,
                 keys=order,
                 zipf_exponent=exponent,

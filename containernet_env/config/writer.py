@@ -17,7 +17,7 @@ from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
-from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
+from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario, new_keys
 
 
 def topology_text(config: Config) -> str:
@@ -108,12 +108,13 @@ def _etcd(settings: EtcdSettings) -> dict[str, Any]:
 def _block(scenario: Scenario) -> dict[str, Any]:
     """A block of one scenario; what is as by default is left out, as it is in the scenario's name."""
     exponent, is_write, reads = scenario.zipf_exponent, scenario.type == "write", scenario.consistency is not None
+    default = new_keys(scenario.total, scenario.warmup, scenario.keys)
     return _given(
         {
             "type": scenario.type,
             "load": _load(scenario),
             "data": {"keySize": scenario.key_size, "valSize": scenario.val_size} if is_write else None,
-            "keySpace": scenario.key_space if is_write and scenario.key_space != scenario.total else None,
+            "keySpace": scenario.key_space if is_write and scenario.key_space != default else None,
             "target": scenario.target,
             "keys": scenario.keys if scenario.keys != "sequential" else None,
             "zipfExponent": exponent if exponent != ZIPF_EXPONENT else None,
@@ -149,5 +150,6 @@ def _load(scenario: Scenario) -> dict[str, Any]:
             "warmup": warmup.requests or (format_duration(warmup.length_ns) if warmup.length_ns else None),
             "timeout": format_duration(timeout_ns) if timeout_ns != REQUEST_TIMEOUT_NS else None,
             "stallTimeout": None if stall_ns is None else format_duration(stall_ns),
+            "seed": scenario.seed or None,
         }
     )

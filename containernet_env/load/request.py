@@ -12,16 +12,21 @@ from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
 
 
-def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
+def request_of(
+    scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float, load_seed: int = 0
+) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
+    `load_seed`: what everything but values is drawn from; 0 is the server's default.
     """
     body: dict[str, Any] = {
         "endpoints": ",".join(endpoints.values()),
         "runTimeout": run_timeout_s,
         **_load_fields(scenario),
     }
+    if load_seed:
+        body["loadSeed"] = load_seed
     if scenario.verify or not scenario.span.named:
         body |= _key_fields(scenario)
     if scenario.member is not None:

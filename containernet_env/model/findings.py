@@ -50,6 +50,9 @@ PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
 members notice it. The largest lateness of 219 scenarios of all kinds on two busy cores was 36 ms."""
 
+PAUSED_SHARE = 0.05
+"""A generator that stood still for a larger share of the time has sent that much less, however short each pause was."""
+
 LATE_SHARE = 1 / 2000
 """The share of requests that the generator itself may start late: half of what is above the 99.9th percentile."""
 LATE_PART, LATE_LEAST_NS = 40, 300_000
@@ -109,9 +112,7 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
     if 0 < load.ok < ANSWERS:
         text = f"{load.ok} answers are too few: the 95th percentile is the slowest of them"
         yield Finding("few_answers", "unknown", text, load.ok, ANSWERS)
-    if load.pause_s * 1e9 > PAUSE_NS:
-        text = f"the load generator itself stood still for {load.pause_s:.1f} s: such latencies are not the store's"
-        yield Finding("generator_paused", "invalid", text, round(load.pause_s * 1e9), PAUSE_NS)
+    yield from _pauses(load)
     schedule = load.schedule
     if schedule is None or not schedule.fell_behind:
         return
@@ -126,6 +127,20 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         text = f"the generator itself was too slow for {late:,} requests: their figures are not the store's"
         effect: Effect = "invalid" if late > LATE_SHARE * load.requests else "told"
         yield Finding("generator_late", effect, text, late, 0)
+
+
+def _pauses(load: LoadResult) -> Iterator[Finding]:
+    """One that is long by itself, or many that are not."""
+    longest_ns, paused_ns, most_ns = load.pause_s * 1e9, load.paused_s * 1e9, PAUSED_SHARE * load.total_s * 1e9
+    if longest_ns <= PAUSE_NS and paused_ns <= most_ns:
+        return
+    text = f"the load generator itself stood still for {load.pause_s:.2f} s"
+    if load.pauses > 1:
+        text = f"the load generator itself stood still {load.pauses:,} times, for {load.paused_s:.2f} s in all and "
+        text += f"{load.pause_s:.2f} s at the longest"
+    text += ": such latencies are not the store's"
+    value, threshold = (longest_ns, PAUSE_NS) if longest_ns > PAUSE_NS else (paused_ns, most_ns)
+    yield Finding("generator_paused", "invalid", text, round(value), round(threshold))
 
 
 def network_findings(network: LinkStatistics | None, latency_s: float | None = None) -> Iterator[Finding]:

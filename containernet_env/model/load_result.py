@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 7
+SCHEMA = 8
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 
@@ -31,9 +31,12 @@ class LoadResult:
     """The figures of one load, also of one that ended early, as far as it got: ``reason`` is why, else ``None``.
 
     ``failed`` requests got no good answer, ``unknown`` of them may have happened; ``excluded`` requests are in no
-    latency figure: those without a good answer, and those ``unsent``. ``pause_s`` is the longest time in which the
-    generator itself did not run, ``cpu_s`` its CPU time over ``total_s``, ``run_delay_s`` how long its threads
-    waited for a core (``None`` where the kernel does not tell). Times are in seconds; ``None``, and an empty
+    latency figure: those without a good answer, and those ``unsent``. ``drain_s`` is what of ``total_s`` came after a
+    configured duration (``None`` without one); ``requests_per_s`` is about the time before it. ``pause_s`` is the
+    longest time in which the generator itself did not run; ``pauses`` of more than 10 ms took ``paused_s`` in all.
+    ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s`` its
+    CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core (``None`` where the kernel does
+    not tell). Times are in seconds; ``None``, and an empty
     mapping, where no request was answered well. ``percentiles_s`` are the seed's: a percentile that too few
     requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
     ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
@@ -47,7 +50,11 @@ class LoadResult:
     unsent: int
     excluded: int
     total_s: float
+    drain_s: float | None
     pause_s: float
+    pauses: int
+    paused_s: float
+    busy_ratio: float | None
     cpu_s: float
     run_delay_s: float | None
     requests_per_s: float
@@ -80,7 +87,11 @@ class LoadResult:
             unsent=outcomes["unsent"],
             excluded=outcomes["failed"] + outcomes["unknown"] + outcomes["unsent"],
             total_s=answer["total_s"],
+            drain_s=answer["drain_s"],
             pause_s=answer["pause_s"],
+            pauses=answer["pauses"],
+            paused_s=answer["paused_s"],
+            busy_ratio=answer["busy_ratio"],
             cpu_s=answer["cpu_s"],
             run_delay_s=answer["run_delay_s"],
             requests_per_s=answer["requests_per_s"],

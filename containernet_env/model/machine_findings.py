@@ -14,7 +14,8 @@ from containernet_env.model.usage import Consumption, Usage
 THROTTLED_SHARE = 0.01
 """A host that its own limit stops for a larger share of the time: from there on it is in the 99th percentile."""
 SATURATED_CORES = 0.9
-"""A thread that takes more of a core has no time left in which it could wait for something else."""
+"""A thread that takes more of a core, or is busy for a larger share of the time, has no time left in which it could
+wait for something else."""
 WAITED_SHARE = 0.05
 """A generator that waits for a core for a larger share of the time adds that share to every latency."""
 STOLEN_SHARE = 0.01
@@ -88,9 +89,9 @@ def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
 def _generator_findings(load: LoadResult) -> Iterator[Finding]:
     if load.total_s <= 0:
         return
-    busy = load.cpu_s / load.total_s
+    busy = max(load.cpu_s / load.total_s, load.busy_ratio or 0.0)
     if busy > SATURATED_CORES:
-        text = f"the load generator was busy all the time ({busy:.2f} cores): it was not the store that set the rate"
+        text = f"the load generator was busy all the time ({busy:.2f}): it was not the store that set the rate"
         yield Finding("generator_saturated", "invalid", text, round(busy, 3), SATURATED_CORES)
     waited = (load.run_delay_s or 0.0) / load.total_s
     if waited > WAITED_SHARE:

@@ -102,7 +102,8 @@ class Load:
     when its last one is answered; with it requests start by a schedule, at equal intervals or as a Poisson process
     (``arrival``). ``warmup`` runs before the measurement and is in no figure. A request without an answer within
     ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
-    the benchmark server's default).
+    the benchmark server's default). ``seed`` determines the schedule, the order of keys and the kinds of requests in
+    the first repetition; those after it have the seeds that follow. The values of the data set do not depend on it.
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
     sends it, durations in seconds, and leaves ``None`` out).
@@ -117,6 +118,7 @@ class Load:
     warmup: Warmup = NO_WARMUP
     request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
     stall_timeout_ns: int | None = field(default=None, metadata={"request": "stallTimeout"})
+    seed: int = 0
 
     @property
     def load_name(self) -> str:
@@ -138,6 +140,8 @@ class Load:
             parts.append(f"timeout{format_duration(self.request_timeout_ns)}")
         if self.stall_timeout_ns is not None:
             parts.append(f"stall{format_duration(self.stall_timeout_ns) if self.stall_timeout_ns else 'never'}")
+        if self.seed:
+            parts.append(f"seed{self.seed}")
         return "-".join(parts)
 
     @property
@@ -163,6 +167,15 @@ class Load:
         if self.warmup.requests and self.rate is None:
             return None
         return self.warmup.requests / float(self.rate or 1) + self.warmup.length_ns / 1e9
+
+
+def new_keys(total: int | None, warmup: Warmup, order: KeyOrder) -> int | None:
+    """How many different keys a write uses unless the file says otherwise: each request of the warm-up and the
+    measurement writes a new one. ``None`` where a duration leaves their number open.
+    """
+    if total is None or (warmup.length_ns and order in ("sequential", "shuffled")):
+        return None
+    return total + warmup.requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +221,8 @@ class Scenario(Load):
         """How many of the first keys certainly exist after this write: drawn keys may be any."""
         if self.total is None or self.key_space is None or self.keys in ("uniform", "zipfian"):
             return 0
+        if self.warmup != NO_WARMUP:
+            return 0  # the first ones are those of the warm-up, which may fail
         if self.keys == "shuffled" and self.total < self.key_space:
             return 0
         return min(self.total, self.key_space)
@@ -234,6 +249,11 @@ class ScheduledScenario:
     repetition: int
     identity: str | None = None
     attempt: int = 1
+
+    @property
+    def load_seed(self) -> int:
+        """What the benchmark server draws schedule, order of keys and kinds of requests from."""
+        return self.scenario.seed + self.repetition - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,9 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "generator_paused": Rule(
         ("invalid",),
-        "ns in which the generator did not run although it had something to do",
-        "100 ms",
+        "ns in which the generator did not run although it had something to do: the longest pause, or all of more than "
+        "10 ms together",
+        "100 ms, or 5 % of the time together",
         "all clients wait for it; 100 ms is etcd's default heartbeat, and three times the longest pause that 219 "
         "scenarios on two busy cores had",
     ),
@@ -115,7 +116,8 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "generator_saturated": Rule(
         ("invalid",),
-        "CPU time of the load generator over the time of the load, in cores",
+        "share of the time in which the load generator did not wait for members, or its CPU time over that time in "
+        "cores: the larger of both",
         "0.9",
         "one of its threads carries all requests: busier than that, it sets the rate and not the store",
     ),

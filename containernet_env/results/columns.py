@@ -147,7 +147,7 @@ SEED_TABLE = (
         "Requests/sec",
         "1/s",
         "measured",
-        "answered requests / Total",
+        "answered requests / Total; with a duration: those answered within it, divided by it",
         lambda facts, outcome: outcome.requests_per_s,
         4,
     ),
@@ -221,6 +221,22 @@ OUR_TABLE = (
         lambda facts, outcome: ";".join(outcome.verdict.reasons) or None if outcome.verdict else None,
     ),
     *LEADER_COLUMNS,
+    Column(
+        "Drain_s",
+        "s",
+        "measured",
+        "of `Total`, from the end of the duration to the last answer; '-' for a number of requests",
+        _of_load(lambda load: load.drain_s),
+        6,
+    ),
+    Column(
+        "LoadSeed",
+        "",
+        "configured",
+        "what schedule, order of keys and kinds of requests were drawn from: the scenario's `seed`, and one more with "
+        "each repetition",
+        lambda facts, outcome: outcome.scheduled.load_seed,
+    ),
     Column(
         "OfferedRate_per_s",
         "1/s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.usage import Usage
@@ -12,6 +13,10 @@ from containernet_env.results.column import Column, Value
 
 def _of_usage(get: Callable[[Usage], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
     return lambda facts, outcome: get(outcome.machine) if outcome.machine is not None else None
+
+
+def _of_load(get: Callable[[LoadResult], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
+    return lambda facts, outcome: get(outcome.load) if outcome.load is not None else None
 
 
 def _cores(name: str, meaning: str, get: Callable[[Usage], float | None]) -> Column:
@@ -43,6 +48,38 @@ USAGE_COLUMNS = (
         "measured",
         "for how long the client's host was stopped by its own CPU limit",
         _of_usage(_client_throttled_s),
+        3,
+    ),
+    Column(
+        "GeneratorBusy_ratio",
+        "ratio",
+        "measured",
+        "share of `Total` in which the load generator did not wait for the members: near 1 it was itself the limit",
+        _of_load(lambda load: load.busy_ratio),
+        4,
+    ),
+    Column(
+        "GeneratorPauses",
+        "",
+        "measured",
+        "how often the load generator did not run for more than 10 ms although it had something to do: it was stopped, "
+        "or the machine was busy",
+        _of_load(lambda load: load.pauses),
+    ),
+    Column(
+        "GeneratorPaused_s",
+        "s",
+        "measured",
+        "for how long in all",
+        _of_load(lambda load: load.paused_s),
+        3,
+    ),
+    Column(
+        "GeneratorWaited_s",
+        "s",
+        "measured",
+        "for how long its threads were runnable and did not run, all together; '-' where the kernel does not tell",
+        _of_load(lambda load: load.run_delay_s),
         3,
     ),
     Column(

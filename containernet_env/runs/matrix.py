@@ -271,7 +271,8 @@ class Matrix:
             answer = Answer(None, f"there is no {scenario.member} to ask")
         else:
             self._observer.begin()
-            answer = self._follower.follow(*request_of(scenario, endpoints, timeout_s(scenario)), scenario)
+            request = request_of(scenario, endpoints, timeout_s(scenario), outcome.scheduled.load_seed)
+            answer = self._follower.follow(*request, scenario)
             self._observer.end()
         # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()

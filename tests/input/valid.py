@@ -99,6 +99,8 @@ def _loads(draw: st.DrawFn, number: int) -> dict[str, Any]:
         made["warmup"] = draw(st.sampled_from([1, 100, "2s", "0.5s"]))
     if draw(st.booleans()):
         made |= {"timeout": "5s", "stallTimeout": draw(st.sampled_from(["0s", "30s"]))}
+    if draw(st.booleans()):
+        made["seed"] = draw(st.integers(0, 2**32 - 1))
     return made
 
 

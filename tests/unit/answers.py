@@ -57,13 +57,16 @@ def check_request(path: str, body: Any) -> None:
     assert not problems, problems
 
 
+_IDLE = {"cpu_s": 0.0, "run_delay_s": 0.0, "busy_ratio": 0.0, "pause_s": 0.0, "pauses": 0, "paused_s": 0.0}
+
+
 def result(*words: str, **changes: Any) -> dict[str, Any]:
     """The first example whose question has all ``words``, with ``changes`` by path ("schedule__fell_behind"); valid.
 
     Its client had all the CPU time that it wanted, unless ``changes`` say otherwise.
     """
     made = deepcopy(next(found for asked, found in results().items() if all(word in asked for word in words)))
-    for path, value in ({"cpu_s": 0.0, "run_delay_s": 0.0} | changes).items():
+    for path, value in (_IDLE | changes).items():
         *parents, name = path.split("__")
         place = made
         for parent in parents:

@@ -194,7 +194,10 @@ class Bench:
         self.outcomes: list[ScenarioOutcome] = []
         self.stop: Stop = stop or StopSignals()
         self.facts = RunFacts(load_config(CONFIG), "run-1")
-        planned = [PlannedScenario(ScheduledScenario(scenario, 1), False, 1.0) for scenario in scenarios]
+        planned = [
+            PlannedScenario(ScheduledScenario(scenario, 1 + scenarios[:index].count(scenario)), False, 1.0)
+            for index, scenario in enumerate(scenarios)
+        ]
         dataset = Dataset(8, 256, 1000)
         self.matrix = Matrix(
             self.target, planned, dataset, self.outcomes.append, self.progress, self.stop, retries=retries

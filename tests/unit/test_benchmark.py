@@ -15,7 +15,7 @@ from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
 from containernet_env.model.load_result import SCHEMA, LoadResult
-from containernet_env.model.scenario import Dataset, Scenario, Warmup
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Warmup
 from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
@@ -62,6 +62,14 @@ def test_a_duration_stands_for_the_total_and_writes_ever_new_keys() -> None:
 def test_warm_ups_are_requests_or_seconds() -> None:
     assert asked(replace(READ, warmup=Warmup(requests=50))) == asked(READ) | {"warmupRequests": 50}
     assert asked(replace(READ, warmup=Warmup(length_ns=10**9))) == asked(READ) | {"warmupDuration": 1.0}
+
+
+def test_a_seed_of_the_load_leaves_the_values_alone() -> None:
+    path, body = request_of(WRITE, ENDPOINTS, 1800.0, 7)
+    check_request(path, body)
+    assert body == request_of(WRITE, ENDPOINTS, 1800.0)[1] | {"loadSeed": 7}
+    again = [ScheduledScenario(replace(WRITE, seed=seed), repetition) for seed in (0, 5) for repetition in (1, 2)]
+    assert [item.load_seed for item in again] == [0, 1, 5, 6]
 
 
 @pytest.mark.parametrize("scenario", [WRITE, READ])

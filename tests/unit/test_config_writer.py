@@ -119,7 +119,7 @@ RICH_SCENARIOS = {
             keySpace=100,
         ),
         reads(
-            load={"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s"},
+            load={"total": 10, "clients": 1, "conns": 1, "timeout": "2s", "stallTimeout": "5s", "seed": 3},
             span={"from": "data/0", "to": "data/z"},
             keysOnly=True,
         ),
@@ -180,13 +180,15 @@ def test_every_way_to_read_comes_back(tmp_path, span):
 
 def test_every_load_comes_back(tmp_path):
     loads = [
-        {"total": 10, "clients": [1, 2], "conns": 1, "timeout": "1.5s", "stallTimeout": "0s"},
+        {"total": 10, "clients": [1, 2], "conns": 1, "timeout": "1.5s", "stallTimeout": "0s", "seed": 7},
         {"duration": "2s", "rate": [0.5, 100], "arrival": "poisson", "clients": 1, "conns": 1, "warmup": "500ms"},
         {"total": 9, "clients": 1, "conns": 1, "warmup": 3, "stallTimeout": "30s"},
     ]
     blocks = [
         writes(load=loads, data=[DATA, {"keySize": 9, "valSize": 1}], keys=["uniform", "zipfian"], keySpace=7),
         writes(load=LOAD, target=["etcd1", "cluster"]),
+        writes(load=[{**LOAD, "warmup": warmup} for warmup in (5, "1s")], data={"keySize": 10, "valSize": 1}),
+        writes(load={**LOAD, "warmup": 5}, data={"keySize": 11, "valSize": 1}, keySpace=LOAD["total"]),
         mixed(load=loads, ratio=[0, 0.125, 1], keys="shuffled"),
         txns(load=loads, keys="zipfian", zipfExponent=2),
     ]

@@ -108,6 +108,9 @@ def test_with_a_core_kept_for_the_links_the_others_are_what_is_full() -> None:
     [
         ({"cpu_s": 9.0}, []),
         ({"cpu_s": 9.1}, [("generator_saturated", "invalid")]),
+        ({"busy_ratio": 0.9}, []),
+        ({"busy_ratio": 0.91}, [("generator_saturated", "invalid")]),
+        ({"busy_ratio": None}, []),
         ({"run_delay_s": 0.5}, []),
         ({"run_delay_s": 0.51}, [("generator_waited", "invalid")]),
         ({"run_delay_s": None}, []),

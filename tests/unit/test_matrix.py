@@ -58,6 +58,13 @@ def test_every_scenario_leaves_a_row_with_its_settings_and_figures() -> None:
     assert sum(error != "-" for error in bench.errors()) == 0
 
 
+def test_each_repetition_has_a_seed_of_its_own_and_all_have_one_data_set() -> None:
+    bench = Bench(read("r"), read("r"))
+    bench.matrix.run()
+    assert [body.get("loadSeed") for _, body in bench.server.asked] == [None, None, 1]
+    assert [row["LoadSeed"] for row in bench.rows()] == ["0", "1"]
+
+
 def test_reads_need_no_load_where_a_write_made_their_keys() -> None:
     bench = Bench(write("w"), read("r"), read("r2"))
     bench.matrix.run()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from containernet_env.base.errors import ConfigError, UsageError
 from containernet_env.config.scenario_schema import RawRead
 from containernet_env.config.scenarios import DEFAULT_SCENARIOS, MAX_SCENARIOS, QUICK_SCENARIOS, load_scenarios
-from containernet_env.model.scenario import Dataset, Scenario
+from containernet_env.model.scenario import Dataset, Scenario, Warmup
 from containernet_env.plan.selection import select
 from tests.unit.blocks import DATA, LOAD, OPEN, mixed, names_of, reads, txns, write, writes
 
@@ -92,6 +92,22 @@ def test_names_of_writes_say_which_keys_and_which_deadline(tmp_path):
     ]
 
 
+def test_writes_of_a_warm_up_have_keys_of_their_own(tmp_path):
+    """The measurement's requests are numbered after those of the warm-up: it would overwrite what that wrote."""
+    blocks = [
+        writes(load=LOAD | {"warmup": 5}, keys=["sequential", "shuffled", "uniform"]),
+        writes(load=LOAD | {"warmup": "1s"}, keys=["sequential", "uniform"]),
+        writes(load=LOAD | {"warmup": 5, "seed": 7}, keySpace=10),
+        reads(load=LOAD | {"warmup": 5}),
+    ]
+    found = load_scenarios(write(tmp_path, {"scenarios": blocks})).scenarios
+    assert [scenario.key_space for scenario in found] == [15, 15, 15, None, 10, 10, 10_000]
+    assert (found[5].name, found[5].seed) == ("write-leader-10x1x1-warm5-seed7-4B-64B-of10", 7)
+    small = writes(load=LOAD | {"total": 62, "warmup": 1}, data={"keySize": 1, "valSize": 8})
+    with pytest.raises(ConfigError, match="too small for 63 different keys"):
+        load_scenarios(write(tmp_path, {"scenarios": [small]}))
+
+
 def test_drawn_keys_of_a_duration_come_from_a_key_space(tmp_path):
     file = {"scenarios": [writes(load=OPEN, keys="uniform", keySpace=1000)]}
     (found,) = load_scenarios(write(tmp_path, file)).scenarios
@@ -111,7 +127,7 @@ def test_an_open_loop_knows_its_requests_and_its_time(tmp_path):
     assert (first.total, first.scheduled_s, first.warmup_s, first.key_space) == (None, 10, 2, None)
     load = LOAD | {"rate": 5, "warmup": 20}
     (third,) = load_scenarios(write(tmp_path, {"scenarios": [writes(load=load)]})).scenarios
-    assert (third.requests, third.scheduled_s, third.warmup_s, third.key_space) == (10, 2, 4, 10)
+    assert (third.requests, third.scheduled_s, third.warmup_s, third.key_space) == (10, 2, 4, 30)
     loads = [{"duration": "1s", "clients": 1, "conns": 1}, LOAD | {"warmup": 20}]
     fourth, fifth = load_scenarios(write(tmp_path, {"scenarios": [reads(load=loads)]})).scenarios
     assert (fourth.requests, fourth.scheduled_s, fourth.warmup_s) == (None, 1, 0)
@@ -437,6 +453,7 @@ def scenario(**changes):
         (scenario(total=None, duration_ns=10**9, key_space=None, val_size=64), True, False),
         (scenario(total=200), False, True),
         (scenario(total=99), False, False),
+        (scenario(total=200, warmup=Warmup(requests=1)), False, False),
         (scenario(total=100, key_space=200), False, True),
         (scenario(total=100, key_space=200, keys="shuffled"), False, False),
         (scenario(total=200, key_space=200, keys="shuffled"), False, True),

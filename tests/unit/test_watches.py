@@ -217,6 +217,17 @@ def test_a_generator_that_stood_still_is_a_warning() -> None:
     assert list(load_findings(LoadResult.from_json(closed_loop(pause_s=0.09)))) == []
 
 
+def test_a_generator_that_stood_still_often_says_how_often_and_how_long() -> None:
+    """Ten stops of 150 ms, and a hundred of 60 ms: each of these is short."""
+    stops = {"total_s": 10.0, "pauses": 10, "paused_s": 1.5, "pause_s": 0.15}
+    (found,) = load_findings(LoadResult.from_json(closed_loop(**stops)))
+    assert found.text.startswith("the load generator itself stood still 10 times, for 1.50 s in all and 0.15 s at the")
+    stops = {"total_s": 10.0, "pauses": 10, "paused_s": 0.6, "pause_s": 0.06}
+    (found,) = load_findings(LoadResult.from_json(closed_loop(**stops)))
+    assert (found.kind, found.value, found.threshold) == ("generator_paused", 600_000_000, 500_000_000)
+    assert list(load_findings(LoadResult.from_json(closed_loop(**stops | {"total_s": 12.0})))) == []
+
+
 @pytest.mark.parametrize(
     ("late_ns", "delay_ns", "told"), [(10**8, 10**8, False), (3 * 10**9, 5, True), (5, 10**9, True)]
 )

@@ -104,8 +104,9 @@ func withoutFigures(v any) any {
 	for name, value := range object {
 		switch value := value.(type) {
 		case float64:
-			measured := strings.HasSuffix(name, "_s") || name == "began_ns"
-			if measured && (value != 0 || name == "run_delay_s" || name == "longest_gap_start_s") && name != "rate_offered_per_s" {
+			measured := strings.HasSuffix(name, "_s") || name == "began_ns" || name == "busy_ratio" || name == "pauses"
+			mayBeZero := name == "run_delay_s" || name == "pauses" || name == "paused_s" || name == "drain_s" || name == "longest_gap_start_s"
+			if measured && (value != 0 || mayBeZero) && name != "rate_offered_per_s" {
 				object[name] = "a figure"
 			}
 		case string:

@@ -214,7 +214,7 @@ func TestMembersThatMustNotBeAsked(t *testing.T) {
 func TestTheLeaderMustBeAllowedToo(t *testing.T) {
 	server, h := start(t)
 	cluster := etcdtest.Start(t, 2)
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	h.Runner.Allow = cluster.Members[0].Endpoint
 	body := `{"endpoints":"` + h.Runner.Allow + `","total":10,"targetLeader":true,"dialTimeout":0.3}`
 	status, _, answer := send(t, "POST", server+"/benchmark/write", body)

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"math"
-	"runtime"
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
@@ -12,7 +11,7 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-// benchmark runs one Spec: its warm-up and the measurement, over the same connections.
+// benchmark runs one Spec: its warm-up and the measurement, in one run.
 type benchmark struct {
 	spec     *spec.Spec
 	setting  report.Setting
@@ -20,77 +19,106 @@ type benchmark struct {
 	seconds  bool // the text report has a row for every second
 }
 
-// run runs the warm-up, and then the measurement.
+// run runs the warm-up, and the measurement right after it.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
-	s := b.spec
-	targets := targeter(s)
-	measured, total := pacer(s, s.Total, s.Duration)
+	options, total := b.options()
 	b.setting.Requests = total
 	b.progress.total.Store(int64(total))
-	if s.WarmupRequests > 0 || s.WarmupDuration > 0 {
-		pacer, _ := pacer(s, s.WarmupRequests, s.WarmupDuration)
-		warmup := &report.Warmup{}
-		run := load.NewRun(b.options(pacer, targets, warmup))
-		b.progress.warm.Store(run)
-		result := run.Attack(ctx, transport)
-		warmup.TotalS = result.Took.Seconds()
-		b.setting.Warmup = warmup
-		if b.setting.Reason = result.Reason; result.Reason != "" {
-			return
-		}
-		runtime.GC() // the warm-up's garbage is not collected during the measurement
-	}
-	b.setting.Recorder = report.NewRecorder(b.plan(measured))
-	run := load.NewRun(b.options(measured, targets, b.setting.Recorder))
+	b.setting.Recorder = report.NewRecorder(b.plan(&options))
+	options.Sink = b.setting.Recorder
+	run := load.NewRun(options)
 	b.progress.run.Store(run)
 	result := run.Attack(ctx, transport)
-	b.setting.Run, b.setting.Reason = &result, result.Reason
+	b.setting.Warmup, b.setting.Reason = result.Warmup, result.Reason
+	if result.Measured {
+		b.setting.Run = &result
+	}
 }
 
 // plan is what is known of the measurement before it begins.
-func (b *benchmark) plan(pacer load.Pacer) report.Plan {
+func (b *benchmark) plan(options *load.Options) report.Plan {
 	s := b.spec
 	plan := report.Plan{
-		Open: pacer.Planned(), Duration: s.Duration, Expected: s.Duration, Interval: s.TimelineInterval, Seconds: b.seconds,
+		Open: options.Pacer.Planned(), Duration: s.Duration, Expected: s.Duration, Interval: s.TimelineInterval, Seconds: b.seconds,
 	}
-	if loop, open := pacer.(load.OpenLoop); open {
-		plan.LastStart = loop.Last()
-		plan.Expected = max(plan.Expected, plan.LastStart)
+	loop, open := options.Pacer.(load.OpenLoop)
+	if !open {
+		return plan
+	}
+	plan.LastStart = loop.Last()
+	plan.Expected = max(plan.Expected, plan.LastStart)
+	if mixed, isMixed := options.Targeter.(*load.Mixed); isMixed {
+		first := 0
+		if options.Warmup != nil {
+			first = options.Warmup.Requests
+		}
+		plan.Kind = func(number int) load.Kind { return mixed.Kind(first + number) }
 	}
 	return plan
 }
 
-func (b *benchmark) options(pacer load.Pacer, targets load.Targeter, sink load.Sink) load.Options {
+// options gives those of the load, and the number of requests of the measurement; 0 if only its duration is known.
+func (b *benchmark) options() (options load.Options, total int) {
 	s := b.spec
-	return load.Options{
-		Sink:         sink,
+	members := len(s.Members())
+	if s.TargetLeader {
+		members = 1
+	}
+	options = load.Options{
 		Clients:      s.Clients,
-		Targeter:     targets,
-		Pacer:        pacer,
+		Members:      members,
+		Targeter:     targeter(s),
 		RequireFound: requireFound(s),
 		Stall:        s.StallTimeout,
 	}
+	warms := s.WarmupRequests > 0 || s.WarmupDuration > 0
+	if s.Rate == 0 {
+		if warms {
+			options.Warmup = &load.Warmup{Pacer: closedLoop(s.WarmupRequests, s.WarmupDuration)}
+		}
+		options.Pacer = closedLoop(s.Total, s.Duration)
+		return options, s.Total
+	}
+	starts := schedule(s)
+	if warms {
+		options.Warmup = warmup(s, starts)
+		starts = load.From{Schedule: starts, First: options.Warmup.Requests, Begin: options.Warmup.Length}
+	}
+	if s.Arrival == spec.Poisson && s.Rate*s.Duration.Seconds() > countedAhead {
+		options.Pacer = load.OpenLoop{Schedule: starts, Total: math.MaxInt, Duration: s.Duration}
+		return options, 0
+	}
+	loop := load.NewOpenLoop(starts, s.Total, s.Duration, math.MaxInt)
+	options.Pacer = loop
+	return options, loop.Total
 }
 
-// countedAhead is up to how many requests a schedule is counted before it begins, which takes 20 ns for each.
+// countedAhead is up to how many requests of a Poisson schedule are counted before the measurement, which takes 20 ns for
+// each. Those of a warm-up always are, for the measurement's first request has the number after them.
 const countedAhead = 10_000_000
 
-// pacer gives a pacer and the number of its requests; 0 if only its duration is known.
-func pacer(s *spec.Spec, total int, duration time.Duration) (load.Pacer, int) {
-	if s.Rate == 0 {
-		if duration > 0 {
-			return load.ClosedLoop{Total: math.MaxInt, Duration: duration}, 0
-		}
-		return load.ClosedLoop{Total: total}, total
+// closedLoop sends a total number of requests or, where there is a duration, as many as there is time for.
+func closedLoop(total int, duration time.Duration) load.ClosedLoop {
+	if duration > 0 {
+		total = math.MaxInt
 	}
+	return load.ClosedLoop{Total: total, Duration: duration}
+}
+
+// warmup is the first part of an open loop's schedule.
+func warmup(s *spec.Spec, starts load.Schedule) *load.Warmup {
+	if s.WarmupDuration > 0 {
+		loop := load.NewOpenLoop(starts, 0, s.WarmupDuration, math.MaxInt)
+		return &load.Warmup{Pacer: loop, Requests: loop.Total, Length: s.WarmupDuration}
+	}
+	loop := load.OpenLoop{Schedule: starts, Total: s.WarmupRequests}
+	return &load.Warmup{Pacer: loop, Requests: s.WarmupRequests, Length: starts.Start(s.WarmupRequests)}
+}
+
+// schedule gives the schedule of an open loop, with its warm-up.
+func schedule(s *spec.Spec) load.Schedule {
 	if s.Arrival == spec.Poisson {
-		schedule := load.NewPoisson(s.Rate, keys.NewDraw(s.Seed, keys.StreamArrival).At)
-		if duration > 0 && s.Rate*duration.Seconds() > countedAhead {
-			return load.OpenLoop{Schedule: schedule, Total: math.MaxInt, Duration: duration}, 0
-		}
-		loop := load.NewOpenLoop(schedule, total, duration, math.MaxInt)
-		return loop, loop.Total
+		return load.NewPoisson(s.Rate, keys.NewDraw(s.DrawSeed(), keys.StreamArrival).At)
 	}
-	loop := load.NewOpenLoop(load.Constant(s.Rate), total, duration, math.MaxInt)
-	return loop, loop.Total
+	return load.Constant(s.Rate)
 }

@@ -179,7 +179,7 @@ func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
 	status, stdout, stderr := call(t, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4", "--val-size=64", "--sequential-keys", "--prefix=w/")
-	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout, "\n") != 43 {
+	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout, "\n") != 48 {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
 	written := cluster.Keys()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +115,8 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 	if status != ExitOK || result.OK != 100 || result.Requests != 100 || result.Clients != 4 || result.Warmup.OK != 50 {
 		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
 	}
-	if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 100 {
+	// Each request writes a key of its own, in the warm-up too.
+	if got := cluster.Members[0].Requests.Load(); got != 150 || len(cluster.Keys()) != 150 {
 		t.Errorf("%d requests wrote %d keys", got, len(cluster.Keys()))
 	}
 	rows := 0
@@ -131,6 +133,30 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
 	if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout, "99.9% in -\n") {
 		t.Errorf("status %d, stdout %s", status, stdout)
+	}
+}
+
+// TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the same.
+func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
+	keysOf := func(args ...string) []string {
+		cluster := etcdtest.Start(t, 1)
+		common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" + cluster.Members[0].Endpoint}
+		if status, _, stderr := callJSON(t, append(append([]string{"put", "--total=50"}, args...), common...)...); status != ExitOK {
+			t.Fatal(stderr)
+		}
+		written := cluster.Keys()
+		put := []string{"put", "--total=100", "--seed=5", "--load-seed=6"}
+		read := []string{"range", "--total=100", "--verify", "--seed=5", "--load-seed=7", "--key-order=uniform"}
+		for _, args := range [][]string{put, read} {
+			if status, result, stderr := callJSON(t, append(args, common...)...); status != ExitOK || result.OK != 100 {
+				t.Errorf("%q: status %d, %+v, stderr %s", args, status, result.Outcomes, stderr)
+			}
+		}
+		return written
+	}
+	first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5", "--load-seed=2")
+	if len(first) != 50 || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first), slices.Equal(first, again), slices.Equal(first, other))
 	}
 }
 

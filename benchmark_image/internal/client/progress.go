@@ -14,16 +14,13 @@ import (
 type progress struct {
 	total atomic.Int64             // requests; 0: not known
 	run   atomic.Pointer[load.Run] // nil: it has not started
-	warm  atomic.Pointer[load.Run] // the warm-up; nil: there is none
 }
 
 func (p *progress) now() report.Progress {
 	now := report.Progress{Total: int(p.total.Load())}
 	if run := p.run.Load(); run != nil {
 		now.Done, now.Errors = run.Progress()
-	}
-	if warm := p.warm.Load(); warm != nil {
-		now.Warmup, _ = warm.Progress()
+		now.Warmup = run.WarmedUp()
 	}
 	return now
 }

@@ -56,6 +56,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		Clients:    s.Clients,
 		Rate:       s.Rate,
 		Requests:   s.Total,
+		Duration:   s.Duration,
 		Configured: s.Body(),
 	}}
 	if d.progress == "json" {

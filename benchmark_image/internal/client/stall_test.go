@@ -2,6 +2,7 @@ package client
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 
 	"containernet-env/benchmark_image/internal/report"
@@ -124,4 +126,57 @@ func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: the 100
+// that are due there in that time are slow, and no others.
+func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
+	endpoints, processes := startCluster(t, 3)
+	all := "--endpoints=" + strings.Join(endpoints, ",")
+	status, warm, stderr := callJSON(t, "put", "--total=300", "--dial-timeout=30s", all)
+	if status != ExitOK || warm.Leader == nil {
+		t.Fatal(stderr)
+	}
+	stopped := processes[0]
+	if endpoints[0] == *warm.Leader {
+		stopped = processes[1]
+	}
+	for _, conns := range []string{"--conns=10", "--conns=30"} {
+		slow := int64(0)
+		const chances = 3
+		for chance := 0; chance < chances && (slow < 90 || slow > 110); chance++ {
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				<-time.After(time.Second) // it may be anywhere in the 3 s
+				for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+					if err := stopped.Signal(signal); err != nil {
+						t.Error(err)
+					}
+					if signal == syscall.SIGSTOP {
+						<-time.After(time.Second) // the length of the stall is what is measured
+					}
+				}
+			}()
+			status, result, stderr := callJSON(t, "put", "--total=900", "--rate=300", "--clients=30", conns, all)
+			<-over
+			if status != ExitOK || result.OK != 900 {
+				t.Fatalf("status %d, stderr %s", status, stderr)
+			}
+			histogram, err := hdrhistogram.Decode([]byte(result.ResponseTime.Histogram))
+			if err != nil {
+				t.Fatal(err)
+			}
+			slow = 0
+			for _, bar := range histogram.Distribution() {
+				if bar.From > int64(20*time.Millisecond) {
+					slow += bar.Count
+				}
+			}
+			t.Logf("%s: %d slow requests; %+v", conns, slow, *result.Schedule)
+		}
+		if slow < 90 || slow > 110 {
+			t.Errorf("%s: %d requests were slow, of about 100 that were due at the member that was stopped", conns, slow)
+		}
+	}
 }

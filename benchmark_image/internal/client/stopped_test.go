@@ -63,9 +63,13 @@ func stopForASecond(t *testing.T, arguments string) (result report.Result, compl
 	return result, stderr.String()
 }
 
-// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only.
+// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered meanwhile,
+// although the deadlines have passed, and the time without a success that ends a run.
 func TestAClosedLoopTellsItsPause(t *testing.T) {
-	stopForASecond(t, "put --total=100000 --clients=2")
+	result, _ := stopForASecond(t, "put --total=100000 --clients=200 --conns=200 --request-timeout=800ms --stall-timeout=900ms")
+	if result.OK != 100_000 {
+		t.Errorf("%+v: %v, reason %v", result.Outcomes, result.Errors, result.Reason)
+	}
 }
 
 // TestAGeneratorThatStoodStillSaysSo stops the client for a quarter of a run, in which 500 requests were due.

@@ -26,19 +26,22 @@ func newAlarm() (*alarm, error) {
 	return &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
 }
 
-// sleep returns after d, or earlier with an error when the alarm is closed.
-func (a *alarm) sleep(d time.Duration) error {
+// set makes wait return after d. It is a system call that does not block, and its only error is that the alarm is closed,
+// which wait tells too.
+func (a *alarm) set(d time.Duration) {
 	value := unix.NsecToTimespec(int64(min(max(d, 1), math.MaxInt64/2)))
-	if err := unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: value}, nil); err != nil {
-		return fmt.Errorf("set a timer: %w", err)
-	}
+	_ = unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: value}, nil)
+}
+
+// wait returns at the time that was set last, or earlier with an error when the alarm is closed or interrupted.
+func (a *alarm) wait() error {
 	var expirations [8]byte
 	_, err := a.file.Read(expirations[:])
 	return err
 }
 
-// interrupt makes the current and every later sleep return.
+// interrupt makes the current and every later wait return.
 func (a *alarm) interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// close closes the timer. sleep must not be running.
+// close closes the timer. wait must not be running.
 func (a *alarm) close() error { return a.file.Close() }

@@ -39,10 +39,11 @@ type Request struct {
 	expected expected // what Check compares an answer with
 	end      []byte   // the buffer for End of a generated span
 
-	start  time.Duration // intended
+	start  time.Duration // intended, since the start of the run
 	actual time.Duration
 	waited bool // its client was free before the intended start
 	own    bool // if it starts late, the generator is the cause
+	warmup bool // it is in no figure of the measurement
 }
 
 // Targeter fills in what a request does. It is called by many goroutines at once.
@@ -61,7 +62,6 @@ type Targeter interface {
 // must pass each key and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts;
 // Done gets the first error of those.
 type Transport interface {
-	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them. It is called
-	// for the warm-up, if there is one, and then for the measurement, over the same connections.
+	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them.
 	Drive(ctx context.Context, clients int, run *Run)
 }

@@ -72,7 +72,7 @@ func classify(err error) (Outcome, Code) {
 
 // Record is the outcome of one request with its times, which are packed so that a record takes 24 bytes.
 type Record struct {
-	Start time.Duration // intended, since the start of the run
+	Start time.Duration // intended, since the start of the measurement
 	lag   time.Duration // from the intended to the actual start
 	bits  uint64
 }
@@ -98,8 +98,10 @@ func NewRecord(start, lag, service time.Duration, kind Kind, outcome Outcome, co
 	return Record{Start: start, lag: lag, bits: bits}
 }
 
-func newRecord(r *Request, end time.Duration, outcome Outcome, code Code) Record {
-	record := NewRecord(r.start, r.actual-r.start, end-r.actual, r.Kind, outcome, code)
+// newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start of the
+// run.
+func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code Code) Record {
+	record := NewRecord(r.start-begin, r.actual-r.start, end-r.actual, r.Kind, outcome, code)
 	if r.waited {
 		record.bits |= 1 << waitedShift
 	}
@@ -143,5 +145,5 @@ func (r Record) Waited() bool { return r.bits>>waitedShift&1 == 1 }
 // intended start, or it was busy itself for most of the time since. Otherwise all clients waited for members.
 func (r Record) Own() bool { return r.bits>>ownShift&1 == 1 }
 
-// End is the time of the outcome, since the start of the run.
+// End is the time of the outcome, since the start of the measurement.
 func (r Record) End() time.Duration { return r.Start + r.Latency() }

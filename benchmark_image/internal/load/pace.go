@@ -9,7 +9,7 @@ import (
 
 // Pacer decides when requests start; it is a pure function, so that schedules are tested without a clock.
 type Pacer interface {
-	// Pace tells whether a request is part of the run, and its intended start since the start of the run, which
+	// Pace tells whether a request is part of the load, and its intended start since the start of the load, which
 	// never is before that of a request with a smaller number. elapsed is when a client became free for it: if the
 	// intended start is before that, the request is late, and its latency still counts from the intended start.
 	Pace(number int, elapsed time.Duration) (start time.Duration, more bool)
@@ -39,7 +39,7 @@ func (ClosedLoop) Planned() bool { return false }
 
 // Schedule is a list of intended starts that is fixed in advance.
 type Schedule interface {
-	// Start is the intended start of a request, since the start of the run. It is a pure function that never decreases.
+	// Start is the intended start of a request, since that of the schedule. It is a pure function that never decreases.
 	Start(number int) time.Duration
 	// Due is how many requests have an intended start at or before a time.
 	Due(elapsed time.Duration) int
@@ -70,6 +70,19 @@ func (o OpenLoop) Pace(number int, elapsed time.Duration) (time.Duration, bool) 
 	start := o.Schedule.Start(number)
 	return start, o.Duration == 0 || start < o.Duration
 }
+
+// From is the rest of a schedule, from a request and a time on.
+type From struct {
+	Schedule Schedule
+	First    int
+	Begin    time.Duration // not after the start of the first request
+}
+
+// Start implements Schedule.
+func (f From) Start(number int) time.Duration { return f.Schedule.Start(f.First+number) - f.Begin }
+
+// Due implements Schedule.
+func (f From) Due(elapsed time.Duration) int { return max(f.Schedule.Due(f.Begin+elapsed)-f.First, 0) }
 
 // Due implements Pacer.
 func (o OpenLoop) Due(elapsed time.Duration) int {
@@ -119,10 +132,13 @@ const (
 	firstStride = 64
 	// maxKept is how many starts are kept at most, an even number: when there are as many, every other one goes.
 	maxKept = 1 << 14
+	// maxBlocks is how many blocks of firstStride starts are remembered: more than there may be members, which may all be at
+	// different places of the schedule.
+	maxBlocks = 256
 )
 
 // Poisson starts requests as independent callers would: the intervals between them are exponentially distributed. Starts
-// are computed when they are needed; the next one after the one before takes a single step.
+// are computed when they are needed, in blocks: each takes a single step, also where some members are far behind others.
 type Poisson struct {
 	mean float64 // interval in ns
 	draw func(number uint64) float64
@@ -130,16 +146,28 @@ type Poisson struct {
 	mu     sync.Mutex
 	stride int
 	kept   []time.Duration // the starts of requests 0, stride, 2*stride and so on, as far as any was computed
-	number int             // of the request whose start was computed last
-	at     time.Duration   // that start
+	blocks map[int]*block  // those that are remembered, by the number of their first request, divided by firstStride
+	latest []*block        // the same, each in the place of the one before which maxBlocks others were computed
+	next   int             // place
+}
+
+// block is the starts of consecutive requests.
+type block struct {
+	at     int // in blocks
+	starts [firstStride]time.Duration
+}
+
+// walk is at the start of a request.
+type walk struct {
+	number int
+	at     time.Duration
 }
 
 // NewPoisson makes a schedule with the given mean rate in requests per second. uniform gives numbers of (0, 1) that
 // are a pure function of their argument.
 func NewPoisson(rate float64, uniform func(number uint64) float64) *Poisson {
-	p := &Poisson{mean: 1e9 / rate, draw: uniform, stride: firstStride}
-	p.at = p.gap(0)
-	p.kept = append(p.kept, p.at)
+	p := &Poisson{mean: 1e9 / rate, draw: uniform, stride: firstStride, blocks: make(map[int]*block)}
+	p.kept = append(p.kept, p.gap(0))
 	return p
 }
 
@@ -152,11 +180,11 @@ func (p *Poisson) gap(number int) time.Duration {
 func (p *Poisson) Start(number int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begin(min(number/p.stride, len(p.kept)-1), p.number <= number)
-	for p.number < number {
-		p.step()
+	b := p.blocks[number/firstStride]
+	if b == nil {
+		b = p.compute(number / firstStride)
 	}
-	return p.at
+	return b.starts[number%firstStride]
 }
 
 // Due implements Schedule.
@@ -167,28 +195,50 @@ func (p *Poisson) Due(elapsed time.Duration) int {
 	if later == 0 {
 		return 0
 	}
-	p.begin(later-1, p.at <= elapsed)
-	for p.at <= elapsed {
-		p.step()
+	w := walk{(later - 1) * p.stride, p.kept[later-1]}
+	for w.at <= elapsed {
+		p.step(&w)
 	}
-	return p.number
+	return w.number
 }
 
-// begin goes to a kept start, unless the current one is usable and not before that.
-func (p *Poisson) begin(kept int, usable bool) {
-	if !usable || p.number < kept*p.stride {
-		p.number, p.at = kept*p.stride, p.kept[kept]
+// compute gives a block that is not remembered, and remembers it instead of the oldest one.
+func (p *Poisson) compute(at int) *block {
+	var w walk
+	if before := p.blocks[at-1]; before != nil {
+		w = walk{at*firstStride - 1, before.starts[firstStride-1]}
+		p.step(&w)
+	} else {
+		kept := min(at*firstStride/p.stride, len(p.kept)-1)
+		for w = (walk{kept * p.stride, p.kept[kept]}); w.number < at*firstStride; {
+			p.step(&w)
+		}
 	}
+	if len(p.latest) < maxBlocks {
+		p.latest = append(p.latest, new(block))
+	}
+	b := p.latest[p.next]
+	p.next = (p.next + 1) % maxBlocks
+	if p.blocks[b.at] == b {
+		delete(p.blocks, b.at)
+	}
+	b.at, p.blocks[at] = at, b
+	for i := range b.starts {
+		if b.starts[i] = w.at; i < firstStride-1 {
+			p.step(&w)
+		}
+	}
+	return b
 }
 
 // step goes to the next request.
-func (p *Poisson) step() {
-	p.number++
-	p.at += p.gap(p.number)
-	if p.number < len(p.kept)*p.stride {
+func (p *Poisson) step(w *walk) {
+	w.number++
+	w.at += p.gap(w.number)
+	if w.number < len(p.kept)*p.stride {
 		return
 	}
-	if p.kept = append(p.kept, p.at); len(p.kept) == maxKept {
+	if p.kept = append(p.kept, w.at); len(p.kept) == maxKept {
 		for i := range maxKept / 2 {
 			p.kept[i] = p.kept[2*i]
 		}

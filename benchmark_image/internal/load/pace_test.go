@@ -108,6 +108,40 @@ func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestMembersThatAreBehindDoNotMakePoissonStartsExpensive: the start of every request takes about one step for each of the places
+// that members are at.
+func TestMembersThatAreBehindDoNotMakePoissonStartsExpensive(t *testing.T) {
+	const total, members, behind = 900_000, 3, 600_000
+	draw := keys.NewDraw(9, keys.StreamArrival).At
+	steps := 0
+	p := NewPoisson(1e6, func(number uint64) float64 {
+		steps++
+		return draw(number)
+	})
+	plain := NewPoisson(1e6, draw)
+	want, at := make([]time.Duration, total), time.Duration(0)
+	for i := range want {
+		at += plain.gap(i)
+		want[i] = at
+	}
+	next := [members]int{0, 1, 2} // the first member is behind, until the others are done
+	for next[0] < total {
+		for member := range members {
+			number := next[member]
+			if number >= total || member == 0 && next[1] < behind {
+				continue
+			}
+			if got := p.Start(number); got != want[number] {
+				t.Fatalf("request %d starts at %v, want %v", number, got, want[number])
+			}
+			next[member] += members
+		}
+	}
+	if steps > 5*total/2 {
+		t.Errorf("%d steps for %d starts", steps, total)
+	}
+}
+
 func TestOpenLoopsByDuration(t *testing.T) {
 	const limit = 100_000
 	for rate, total := range map[float64]int{500: 2000, 0.1: 1, 3: 12, 1000: 4000} {

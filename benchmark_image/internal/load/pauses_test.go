@@ -38,7 +38,10 @@ func TestPauses(t *testing.T) {
 			t.Errorf("due at %v: %v", start, got)
 		}
 	}
-	if len(p.known) != 0 {
+	if got := p.cover(500*ms, 1650*ms); !got {
+		t.Error("an earlier start than before is not judged any more")
+	}
+	if p.forget(1700 * ms); len(p.known) != 0 {
 		t.Errorf("%d pauses are kept", len(p.known))
 	}
 }

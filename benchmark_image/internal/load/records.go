@@ -2,11 +2,12 @@ package load
 
 import "time"
 
-// Sink takes the outcomes of a run while it goes on.
+// Sink takes the outcomes of a measurement while it goes on. Those of a warm-up are not among them.
 type Sink interface {
-	// Begin tells when the clock of the run starts, before the first outcome.
+	// Begin tells when the measurement began, before its first outcome; where there is none, it is not called.
 	Begin(epoch time.Time)
-	// Add takes the outcome of one request. Calls never overlap, and outcomes come in the order in which they happened.
+	// Add takes the outcome of one request, whose number counts from the measurement's first one. Calls never overlap, and
+	// outcomes come in the order in which they happened.
 	Add(number int, outcome Record)
 }
 

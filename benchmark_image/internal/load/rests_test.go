@@ -28,6 +28,9 @@ func TestRests(t *testing.T) {
 			t.Errorf("from %v on it had much to do", start)
 		}
 	}
+	if r.mostlyBusy(500*ms, 2100*ms) {
+		t.Error("an earlier start than before is not judged any more")
+	}
 	r.forget(time.Hour)
 	if len(r.marks) != 1 {
 		t.Errorf("%d marks are kept", len(r.marks))
@@ -35,5 +38,26 @@ func TestRests(t *testing.T) {
 	// It works from the last mark on.
 	if now := 2200 * ms; !r.mostlyBusy(2100*ms, now) {
 		t.Error("100 ms of work are not seen")
+	}
+}
+
+// TestRestsWhileAMemberStallsForLong: no mark may be dropped, but there is not one for each millisecond either.
+func TestRestsWhileAMemberStallsForLong(t *testing.T) {
+	const ms, minutes = time.Millisecond, 5
+	var r rests
+	for at := time.Duration(0); at < minutes*time.Minute; at += ms { // half idle in the first minute, then nearly always
+		idle := ms / 2
+		if at > time.Minute {
+			idle = ms * 9 / 10
+		}
+		if r.add(at+ms-idle, at+ms); len(r.marks) > maxMarks {
+			r.forget(0)
+		}
+	}
+	if len(r.marks) > maxMarks {
+		t.Errorf("%d marks", len(r.marks))
+	}
+	if r.mostlyBusy(0, minutes*time.Minute) || r.mostlyBusy(59*time.Second, minutes*time.Minute) || !r.mostlyBusy(0, 10*minutes*time.Minute) {
+		t.Errorf("%v of rest in %d minutes, with marks %v...", r.total, minutes, r.marks[:3])
 	}
 }

@@ -11,13 +11,24 @@ import (
 
 // Options describes a run.
 type Options struct {
-	Total        int // the most requests that there may be; the pacer must stop before it
+	Total        int // how many requests a run without a Sink is expected to have
 	Clients      int
+	Members      int // the transport sends request k to member k mod Members; 0 is 1
 	Targeter     Targeter
+	Warmup       *Warmup // nil: none
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
 	Sink         Sink          // gets every outcome; nil: they are kept, in Result.Records
+}
+
+// lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls keeps no
+// client from the others, unless there are fewer clients than members.
+func (o *Options) lanes() int {
+	if o.Clients < o.Members {
+		return 1
+	}
+	return max(o.Members, 1)
 }
 
 // Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
@@ -27,20 +38,25 @@ type Run struct {
 	beganNs int64
 	records *records // where there is no other Sink
 	adding  sync.Mutex
+	lastEnd time.Duration // when the last outcome of the measurement came, since epoch; 0: none has come
 	slots   []slot
 	tally   tally
 	quit    context.Context // ends with Stop
 	stop    context.CancelFunc
+	plan    plan
 	waiting waiting
 	clock   func() time.Duration // elapsed and wake as func values, allocated once
 	waker   func(client int)
-	pause   time.Duration // the longest that beat has noticed
+	paused  Pauses
+	before  account      // of the measurement
+	idle    atomic.Int64 // ns in which the transport was, since the start; only where it tells
+	tells   atomic.Bool
 
-	next    atomic.Int64 // number of the next request of a closed loop
 	done    atomic.Int64
 	failed  atomic.Int64
 	empty   atomic.Int64
-	lastOK  atomic.Int64 // ns since epoch
+	warm    [Abandoned + 1]atomic.Int64 // requests of the warm-up, by outcome
+	lastOK  atomic.Int64                // ns since epoch
 	streaks [Kinds]streak
 	stopped atomic.Bool
 
@@ -57,19 +73,24 @@ type slot struct {
 	_       [64]byte
 }
 
-// Result is the result of a run.
+// Result is the result of a run. All times but the warm-up's are since the start of the measurement.
 type Result struct {
-	Records []Record      // of each request by its number; empty where another Sink gets them
+	Warmup   *WarmupResult // nil: there was none
+	Measured bool          // the measurement began; nothing of what follows is valid otherwise, but for Reason
+
+	First   int           // the number of its first request
+	Records []Record      // of request First+i at i; empty where another Sink gets them
 	Took    time.Duration // from the start to the last outcome, or to the early end
 	Failed  int           // requests with another outcome than OK, abandoned ones not counted
 	Empty   int
 	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
 	LastDue time.Duration // intended start of the last of those
 	Errors  map[string]int
-	Reason  string         // why it ended early; empty if it did not
-	Pause   time.Duration  // the longest time in which the process did not run although it had something to do
+	Reason  string // why it ended early; empty if it did not
+	Pauses  Pauses
 	CPU     time.Duration  // CPU time of the process from the start to the last outcome
 	Delay   *time.Duration // how long its threads were runnable and did not run, all together; nil where the kernel does not say
+	Idle    *time.Duration // how long the transport had nothing to do but to wait for the members; nil where it does not say
 	Epoch   time.Time
 	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share
 }
@@ -79,12 +100,13 @@ func NewRun(options Options) *Run {
 	r := &Run{
 		options: options,
 		slots:   make([]slot, options.Clients),
-		waiting: waiting{arrived: make(chan struct{}, 1)},
 	}
 	if options.Sink == nil {
 		r.records = newRecords(options.Total)
 		r.options.Sink = r.records
 	}
+	r.waiting.init(options.lanes())
+	r.plan.init(options.Warmup, options.Pacer, max(options.Members, 1), options.Clients)
 	r.quit, r.stop = context.WithCancel(context.Background())
 	r.clock, r.waker = r.elapsed, r.wake
 	for i := range r.slots {
@@ -100,12 +122,11 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
 	r.epoch, r.beganNs = time.Now(), monotonicNs()
-	r.options.Sink.Begin(r.epoch)
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
 	})()
-	before := processorNow()
+	r.before = r.account()
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchStall(over) })
@@ -116,10 +137,12 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		if endPace, err = r.pace(ctx); err != nil {
 			r.Stop(err.Error())
 		}
+		if r.options.Warmup != nil {
+			defer time.AfterFunc(r.plan.begin, func() { close(r.plan.begun) }).Stop()
+		}
 	}
 	transport.Drive(ctx, r.options.Clients, r)
-	took := r.elapsed()
-	used, delay := processorNow().since(before)
+	ended, after := r.elapsed(), r.account()
 	endPace()
 	close(over)
 	watching.Wait()
@@ -128,30 +151,50 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	} else {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 	}
-	due, lastDue := r.options.Pacer.Due(took), time.Duration(0)
-	if due > 0 {
-		lastDue, _ = r.options.Pacer.Pace(due-1, 0)
-	}
-	var kept []Record
-	if r.records != nil {
-		kept = *r.records
-	}
-	return Result{
-		Records: kept,
-		Took:    took,
-		LastDue: lastDue,
-		Failed:  int(r.failed.Load()),
-		Empty:   int(r.empty.Load()),
-		Due:     due,
-		Errors:  r.tally.counts(),
-		Reason:  r.reason,
-		Pause:   r.pause,
-		CPU:     used,
-		Delay:   delay,
-		Epoch:   r.epoch,
-		BeganNs: r.beganNs,
-	}
+	return r.result(ended, after)
 }
+
+func (r *Run) result(ended time.Duration, after account) Result {
+	begin, measured := r.plan.measuring(ended)
+	result := Result{Measured: measured, Reason: r.reason}
+	if r.options.Warmup != nil {
+		count := func(outcome Outcome) int { return int(r.warm[outcome].Load()) }
+		result.Warmup = &WarmupResult{OK: count(OK), Failed: count(Failed), Unknown: count(Unknown), Abandoned: count(Abandoned), Took: ended}
+		if measured {
+			result.Warmup.Took = begin
+		}
+	}
+	if !measured {
+		return result
+	}
+	if r.reason == "" && r.lastEnd > 0 {
+		ended = r.lastEnd // what is left of the warm-up may take longer
+	}
+	result.First, result.Took = r.plan.first, ended-begin
+	if r.records != nil {
+		result.Records = *r.records
+	}
+	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.counts()
+	if result.Due = r.options.Pacer.Due(result.Took); result.Due > 0 {
+		result.LastDue, _ = r.options.Pacer.Pace(result.Due-1, 0)
+	}
+	result.Pauses = r.paused
+	result.CPU, result.Delay = after.since(r.before.processor)
+	if r.tells.Load() {
+		idle := after.idle - r.before.idle
+		result.Idle = &idle
+	}
+	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.beganNs+int64(begin)
+	return result
+}
+
+// account is what the generator has used so far.
+type account struct {
+	processor
+	idle time.Duration
+}
+
+func (r *Run) account() account { return account{processorNow(), time.Duration(r.idle.Load())} }
 
 // pace wakes the clients that wait for their intended starts until end is called or ctx ends.
 func (r *Run) pace(ctx context.Context) (end func(), err error) {
@@ -159,9 +202,10 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return func() {}, err
 	}
+	r.waiting.alarm = a
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := r.waiting.serve(a, r.clock); err != nil {
+		if err := r.waiting.serve(r.clock); err != nil {
 			r.Stop(fmt.Sprintf("the clock of the schedule failed: %v", err))
 		}
 	})
@@ -183,11 +227,11 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// beat runs periodically, so that pauses of the process are noticed.
+// beat runs periodically, so that pauses of the process are noticed, and reads the accounts when the measurement begins.
 func (r *Run) beat(over <-chan struct{}) {
-	interval, planned := closedBeatInterval, r.options.Pacer.Planned()
-	if planned {
-		interval = beatInterval
+	begun := r.plan.begun
+	if r.options.Warmup == nil {
+		begun = nil // they have been read
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -196,30 +240,36 @@ func (r *Run) beat(over <-chan struct{}) {
 		select {
 		case <-over:
 			ended = true
+		case <-begun:
+			begun, r.before = nil, r.account()
+			continue
 		case <-timer.C:
 		}
 		now := r.elapsed()
-		r.pause = max(r.pause, now-expected)
+		if begin, measuring := r.plan.measuring(now); measuring {
+			r.paused.add(now - max(expected, begin))
+		}
 		if ended {
 			return
 		}
-		expected = now + interval
-		if planned {
+		expected = now + beatInterval
+		if r.options.Pacer.Planned() {
 			r.waiting.beat(now, expected)
 		}
-		timer.Reset(interval)
+		timer.Reset(beatInterval)
 	}
 }
-
-// Planned tells whether starts are planned: only then does NoteIdle count.
-func (r *Run) Planned() bool { return r.options.Pacer.Planned() }
 
 // NoteIdle notes that the transport was idle for the given time until now, because all requests in flight wait for the
 // members. A late request is late because of the transport if that was busy for most of the request's lateness. A transport
 // that calls this must also do so at its start; one that does not know its idle times never calls it.
 func (r *Run) NoteIdle(d time.Duration) {
-	now := r.elapsed()
-	r.waiting.rest(now-d, now)
+	r.idle.Add(int64(d))
+	r.tells.Store(true)
+	if r.options.Pacer.Planned() {
+		now := r.elapsed()
+		r.waiting.rest(now-d, now)
+	}
 }
 
 // Stop ends the run early for the given reason; the first reason counts.
@@ -229,8 +279,13 @@ func (r *Run) Stop(reason string) {
 	r.stop()
 }
 
-// Progress gives the number of requests that have an outcome and how many of them failed.
+// Progress gives the number of requests of the measurement that have an outcome and how many of them failed.
 func (r *Run) Progress() (done, failed int) { return int(r.done.Load()), int(r.failed.Load()) }
+
+// WarmedUp is the number of requests of the warm-up that have an outcome.
+func (r *Run) WarmedUp() int {
+	return int(r.warm[OK].Load() + r.warm[Failed].Load() + r.warm[Unknown].Load())
+}
 
 // Next gives a client its next request, with the clock of the request started; false when there is no
 // more. It blocks until the intended start of the request. The request is valid until the client's next call.
@@ -263,20 +318,20 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		return request, true
 	}
 	if r.options.Pacer.Planned() {
-		next, more := r.waiting.claim(r.options.Pacer, client, r.clock, wake)
+		next, more := r.waiting.claim(&r.plan, client, r.clock, wake)
 		if !more {
 			return nil, false
 		}
 		request.Number, request.start, request.waited = next.number, next.start, next.wait
 		request.own = next.own
 	} else {
-		number := int(r.next.Add(1) - 1)
-		start, more := r.options.Pacer.Pace(number, r.elapsed())
+		number, start, more := r.plan.claim(client, r.clock)
 		if !more {
 			return nil, false
 		}
 		request.Number, request.start, request.actual = number, start, start
 	}
+	request.warmup = r.plan.isWarmup(request.Number)
 	r.options.Targeter.Target(request)
 	if request.waited {
 		s.claimed = true
@@ -293,35 +348,51 @@ func (r *Run) Done(request *Request, found int64, err error) {
 	if err == ErrNotSent {
 		return // without a record, which means the same
 	}
-	if err == ErrAbandoned {
-		r.add(request, Abandoned, CodeUnknown)
+	empty := request.Kind == Range && err == nil && found == 0
+	if empty && r.options.RequireFound {
+		err = ErrNotFound
+	}
+	outcome, code := Abandoned, CodeUnknown
+	if err != ErrAbandoned {
+		outcome, code = classify(err)
+	}
+	end := r.add(request, outcome, code)
+	if outcome == Abandoned {
 		return
 	}
-	if request.Kind == Range && err == nil && found == 0 {
-		r.empty.Add(1)
-		if r.options.RequireFound {
-			err = ErrNotFound
-		}
-	}
-	outcome, code := classify(err)
-	end := r.add(request, outcome, code)
 	if err != nil {
-		r.tally.add(err)
-		r.failed.Add(1)
 		r.streaks[request.Kind].fail(request.actual)
 	} else {
 		r.lastOK.Store(int64(end))
 		r.streaks[request.Kind].end()
 	}
+	if request.warmup {
+		return
+	}
+	if empty {
+		r.empty.Add(1)
+	}
+	if err != nil {
+		r.tally.add(err)
+		r.failed.Add(1)
+	}
 	r.done.Add(1)
 }
 
-// add passes an outcome on, with its time, which it gives.
+// add passes an outcome of the measurement on, and counts one of the warm-up. It gives its time.
 func (r *Run) add(request *Request, outcome Outcome, code Code) (end time.Duration) {
+	if request.warmup {
+		r.warm[outcome].Add(1)
+		return r.elapsed()
+	}
 	r.adding.Lock()
 	defer r.adding.Unlock()
+	if r.lastEnd == 0 {
+		r.options.Sink.Begin(r.epoch.Add(r.plan.begin))
+	}
 	end = r.elapsed() // within the lock, so that outcomes are in order
-	r.options.Sink.Add(request.Number, newRecord(request, end, outcome, code))
+	r.lastEnd = end
+	r.options.Sink.Add(request.Number-r.plan.first, newRecord(request, r.plan.begin, end, outcome, code))
 	return end
 }
 
@@ -337,8 +408,9 @@ func (r *Run) watchStall(over <-chan struct{}) {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	left := limit
+	left, excused := limit, false
 	for {
+		expected := r.elapsed() + left
 		timer := time.NewTimer(left)
 		select {
 		case <-over:
@@ -347,6 +419,12 @@ func (r *Run) watchStall(over <-chan struct{}) {
 		case <-timer.C:
 		}
 		now := r.elapsed()
+		if now-expected > LateAfter && !excused {
+			// The process did not run: the transport may have answers to take first.
+			excused, left = true, max(limit/stallLooks, LateAfter)
+			continue
+		}
+		excused = false
 		if left = limit - (now - time.Duration(r.lastOK.Load())); left <= 0 {
 			r.Stop(fmt.Sprintf("no request succeeded for %v", limit))
 			return

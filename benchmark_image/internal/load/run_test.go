@@ -262,7 +262,7 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 	for _, kind := range []Kind{Put, Range, Txn} {
 		for outcome := range Abandoned + 1 {
 			for code := range CodeCheck + 1 {
-				r := newRecord(&Request{Kind: kind, start: 3, actual: 10, waited: true, own: kind == Put}, 24*time.Hour, outcome, code)
+				r := newRecord(&Request{Kind: kind, start: 8, actual: 15, waited: true, own: kind == Put}, 5, 24*time.Hour+5, outcome, code)
 				if r.Outcome() != outcome || r.Code() != code || r.Kind() != kind || !r.Waited() || r.Own() != (kind == Put) || r.Start != 3 || r.Lag() != 7 ||
 					r.Service() != 24*time.Hour-10 || r.Latency() != 24*time.Hour-3 || r.End() != 24*time.Hour {
 					t.Fatalf("kind %d, outcome %d, code %v: %+v", kind, outcome, code, r)

@@ -74,9 +74,17 @@ type Mixed struct {
 	Draw  func(number uint64) float64
 }
 
+// Kind is that of a request, by its number.
+func (m *Mixed) Kind(number int) Kind {
+	if m.Draw(uint64(number)) < m.Ratio {
+		return Put
+	}
+	return Range
+}
+
 // Target implements Targeter.
 func (m *Mixed) Target(r *Request) {
-	if m.Draw(uint64(r.Number)) < m.Ratio {
+	if m.Kind(r.Number) == Put {
 		m.Puts.Target(r)
 	} else {
 		m.Reads.Target(r)

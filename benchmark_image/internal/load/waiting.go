@@ -1,6 +1,7 @@
 package load
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -20,40 +21,71 @@ type claim struct {
 	own    bool          // if it starts late, the generator is the cause
 }
 
-// waiting lets clients of an open loop claim the requests of the schedule in order, and wakes them in time.
+// lane is the requests of a schedule that go to one member, and the clients that send only these: while that member stalls,
+// its own requests wait for it, and no others.
+type lane struct {
+	next    int           // number of the next request
+	claimed time.Duration // intended start of the latest one; those to come are not before it
+	queue   []waiter      // in the order of their starts
+	first   int           // of queue
+}
+
+// waiting lets clients of an open loop claim the requests of the schedule, those of a lane in order, and wakes them in time.
 type waiting struct {
 	mu      sync.Mutex
-	next    int // number of the next request
-	queue   []waiter
-	first   int // of queue
+	lanes   []lane // with n of them, lane i has the requests i, i+n, i+2n and so on, and likewise the clients
+	alarm   *alarm
+	armed   time.Duration // when the alarm goes off; 0: it is not waited for
 	ended   bool
-	arrived chan struct{} // capacity 1: the queue is no longer empty, or has ended
+	arrived chan struct{} // capacity 1: a queue is no longer empty, or it has ended
 	pauses  pauses
 	rests   rests
 }
 
-// claim gives the client the next request. Starts never decrease, so the queue is in their order.
-func (w *waiting) claim(pacer Pacer, client int, elapsed func() time.Duration, wake func(int)) (claimed claim, more bool) {
+func (w *waiting) init(lanes int) {
+	w.lanes, w.arrived = make([]lane, lanes), make(chan struct{}, 1)
+	for i := range w.lanes {
+		w.lanes[i].next = i
+	}
+}
+
+// claim gives the client the next request of its lane. In a lane, starts never decrease.
+func (w *waiting) claim(plan *plan, client int, elapsed func() time.Duration, wake func(int)) (claimed claim, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := elapsed()
-	start, more := pacer.Pace(w.next, now)
+	l := &w.lanes[client%len(w.lanes)]
+	start, more, skip := plan.pace(l.next, now)
+	if !more && l.next < skip {
+		l.next += (skip - l.next + len(w.lanes) - 1) / len(w.lanes) * len(w.lanes)
+		start, more, _ = plan.pace(l.next, now)
+	}
 	if !more || w.ended {
+		l.claimed = math.MaxInt64
 		return claim{}, false
 	}
-	number := w.next
-	w.next++
+	number := l.next
+	l.next += len(w.lanes)
+	l.claimed = start
 	if start <= now {
 		own := now-start > LateAfter && (w.pauses.cover(start, now) || w.rests.mostlyBusy(start, now))
 		return claim{number: number, start: start, own: own}, true
 	}
-	w.rests.forget(now)
-	if w.first == len(w.queue) {
-		w.queue, w.first = w.queue[:0], 0
+	if l.first == len(l.queue) {
+		l.queue, l.first = l.queue[:0], 0
 		w.signal()
 	}
-	w.queue = append(w.queue, waiter{client, start, wake})
+	l.queue = append(l.queue, waiter{client, start, wake})
+	if start < w.armed {
+		w.arm(start, now)
+	}
 	return claim{number: number, start: start, wait: true, own: true}, true
+}
+
+// arm makes the alarm go off at a time; where it cannot be set, serve finds that out when it waits.
+func (w *waiting) arm(at, now time.Duration) {
+	w.armed = at
+	w.alarm.set(at - now)
 }
 
 func (w *waiting) signal() {
@@ -63,30 +95,48 @@ func (w *waiting) signal() {
 	}
 }
 
-// head gives the waiter that is due first, and takes it from the queue if it is due already.
+// head gives the waiter that is due first, of all lanes, and takes it from its queue if it is due already; otherwise the alarm
+// is set for it.
 func (w *waiting) head(now time.Duration) (head waiter, due, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.first == len(w.queue) {
+	w.armed = 0
+	var earliest *lane
+	for i := range w.lanes {
+		l := &w.lanes[i]
+		if l.first < len(l.queue) && (earliest == nil || l.queue[l.first].start < head.start) {
+			earliest, head = l, l.queue[l.first]
+		}
+	}
+	if earliest == nil {
 		return waiter{}, false, false
 	}
-	head = w.queue[w.first]
 	if due = head.start <= now; due {
-		w.first++
-		if w.first > 1024 && w.first > len(w.queue)/2 {
-			w.queue, w.first = append(w.queue[:0], w.queue[w.first:]...), 0
-		}
+		earliest.take()
+	} else {
+		w.arm(head.start, now)
 	}
 	return head, due, true
 }
 
+// take takes the first waiter off the queue.
+func (l *lane) take() {
+	l.first++
+	if l.first > 1024 && l.first > len(l.queue)/2 {
+		l.queue, l.first = append(l.queue[:0], l.queue[l.first:]...), 0
+	}
+}
+
 // end makes claim refuse from now on and gives the waiters that are left.
-func (w *waiting) end() []waiter {
+func (w *waiting) end() (left []waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
-	left := w.queue[w.first:]
-	w.queue, w.first = nil, 0
+	for i := range w.lanes {
+		l := &w.lanes[i]
+		left = append(left, l.queue[l.first:]...)
+		l.queue, l.first = nil, 0
+	}
 	w.signal()
 	return left
 }
@@ -101,25 +151,38 @@ func (w *waiting) hasEnded() bool {
 func (w *waiting) rest(from, to time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rests.add(from, to)
+	if w.rests.add(from, to); len(w.rests.marks) > maxMarks {
+		w.rests.forget(w.settled())
+	}
 }
 
 // beat notes that the process runs, and by when it is to run next.
 func (w *waiting) beat(now, next time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pauses.beat(now, next)
+	if w.pauses.beat(now, next) {
+		w.pauses.forget(w.settled())
+	}
+}
+
+// settled is the intended start before which no lane has a request that may still be late.
+func (w *waiting) settled() time.Duration {
+	settled := w.lanes[0].claimed
+	for i := range w.lanes {
+		settled = min(settled, w.lanes[i].claimed)
+	}
+	return settled
 }
 
 // serve wakes the waiters until end is called, and then the last of them.
-func (w *waiting) serve(a *alarm, elapsed func() time.Duration) error {
+func (w *waiting) serve(elapsed func() time.Duration) error {
 	for {
 		head, due, any := w.head(elapsed())
 		switch {
 		case due:
 			head.wake(head.client)
 		case any:
-			if err := a.sleep(head.start - elapsed()); err != nil && !w.hasEnded() {
+			if err := w.alarm.wait(); err != nil && !w.hasEnded() {
 				return err
 			}
 		default:

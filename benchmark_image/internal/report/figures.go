@@ -2,6 +2,7 @@ package report
 
 import (
 	"maps"
+	"time"
 
 	"containernet-env/benchmark_image/internal/load"
 )
@@ -18,14 +19,18 @@ type Figures struct {
 	Outcomes  Outcomes `json:"outcomes"`
 
 	TotalS       float64  `json:"total_s"`     // from the first start to the last outcome
+	DrainS       *float64 `json:"drain_s"`     // of that, after the end of the configured duration; null: there was none
 	PauseS       float64  `json:"pause_s"`     // longest time in which the client did not run although it had something to do
+	Pauses       int      `json:"pauses"`      // how often that was longer than load.LateAfter
+	PausedS      float64  `json:"paused_s"`    // and for how long in all
+	BusyRatio    *float64 `json:"busy_ratio"`  // share of the time in which the loop did not wait for members; null: unknown
 	CPUS         float64  `json:"cpu_s"`       // CPU time of the client in that time
 	RunDelayS    *float64 `json:"run_delay_s"` // how long its threads waited for a core, all together; null: unknown
 	SlowestS     *float64 `json:"slowest_s"`
 	FastestS     *float64 `json:"fastest_s"`
 	AverageS     *float64 `json:"average_s"`
-	StddevS      *float64 `json:"stddev_s"` // of the population, as in etcd's tool
-	RequestsPerS float64  `json:"requests_per_s"`
+	StddevS      *float64 `json:"stddev_s"`       // of the population, as in etcd's tool
+	RequestsPerS float64  `json:"requests_per_s"` // with a configured duration: within it
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
@@ -83,19 +88,23 @@ type ByOperation struct {
 	OK           int           `json:"ok"`
 	Failed       int           `json:"failed"` // as in Outcomes
 	Unknown      int           `json:"unknown"`
+	Unsent       int           `json:"unsent"`
 	ResponseTime *Distribution `json:"response_time"`
 	ServiceTime  *Distribution `json:"service_time"`
 }
 
-func newFigures(run *load.Result, recorded *Recorder, requests int, rate float64, mixed bool) Figures {
+// newFigures gives the figures of a run.
+func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures {
 	sent, failed, unknown, abandoned := recorded.total()
 	f := Figures{
-		Requests:    requests,
+		Requests:    setting.Requests,
 		Failed:      run.Failed,
 		Empty:       run.Empty,
 		Abandoned:   abandoned,
 		TotalS:      run.Took.Seconds(),
-		PauseS:      run.Pause.Seconds(),
+		PauseS:      run.Pauses.Longest.Seconds(),
+		Pauses:      run.Pauses.Count,
+		PausedS:     run.Pauses.Sum.Seconds(),
 		CPUS:        run.CPU.Seconds(),
 		Errors:      map[string]int{},
 		Codes:       map[string]int{},
@@ -113,11 +122,15 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, rate float64
 		delay := run.Delay.Seconds()
 		f.RunDelayS = &delay
 	}
+	if run.Idle != nil && run.Took > 0 {
+		busy := min(max(1-run.Idle.Seconds()/f.TotalS, 0), 1)
+		f.BusyRatio = &busy
+	}
 	f.OK = f.latencies.count()
 	f.Done = f.OK + f.Failed
 	f.Outcomes = Outcomes{OK: f.OK, Failed: failed, Unknown: unknown}
-	if rate > 0 {
-		f.setSchedule(run, rate, recorded, sent)
+	if setting.Rate > 0 {
+		f.setSchedule(run, setting.Rate, recorded, sent)
 	}
 	f.Requests = max(f.Requests, f.Done+f.Abandoned+f.Outcomes.Unsent)
 	bad := failed + unknown + f.Outcomes.Unsent
@@ -125,9 +138,15 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, rate float64
 	if f.OK > 0 {
 		f.summarize()
 	}
-	if mixed {
+	if setting.Duration > 0 && run.Took > 0 {
+		f.setDrain(run, setting.Duration, recorded.inDuration)
+	}
+	if setting.Operation == "mixed" {
+		if f.Outcomes.Unsent > 0 {
+			recorded.countDue(run.Due)
+		}
 		f.ByOperation = map[string]*ByOperation{
-			"put": recorded.kinds[load.Put].figures(recorded.plan.Open), "range": recorded.kinds[load.Range].figures(recorded.plan.Open),
+			"put": recorded.kindFigures(load.Put), "range": recorded.kindFigures(load.Range),
 		}
 	}
 	step, rows := recorded.timeline.rows(run.Took)
@@ -136,12 +155,14 @@ func newFigures(run *load.Result, recorded *Recorder, requests int, rate float64
 	return f
 }
 
-func (k *kindRecord) figures(open bool) *ByOperation {
-	bad := k.failed + k.unknown
-	return &ByOperation{
-		k.response.count, k.failed, k.unknown,
-		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(open)}, bad),
+// setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time longer in
+// which none were sent. ok is how many succeeded within the duration.
+func (f *Figures) setDrain(run *load.Result, duration time.Duration, ok int) {
+	window, drain := duration, max(run.Took-duration, 0).Seconds()
+	if run.Reason != "" {
+		window = min(duration, run.Took)
 	}
+	f.RequestsPerS, f.DrainS = float64(ok)/window.Seconds(), &drain
 }
 
 // setSchedule compares an open loop's schedule with its actual starts.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/reporttest"
 )
@@ -185,6 +186,74 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 			t.Errorf("%s: %v/s, want %v..%v", name, got, c.low, c.high)
 		}
 	}
+}
+
+// TestTheDrainIsNoPartOfTheThroughput: the last request takes three times as long as the load.
+func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
+	const duration = 100 * time.Millisecond
+	closed, open := load.ClosedLoop{Total: 100_000, Duration: duration}, load.NewOpenLoop(load.Constant(1000), 0, duration, 1000)
+	for name, pacer := range map[string]load.Pacer{"closed": closed, "open": open} {
+		begin, last := time.Now(), -1
+		run := load.NewRun(load.Options{
+			Total: 100_000, Clients: 1, Pacer: pacer, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
+		}).Attack(t.Context(), answers(func(r *load.Request) {
+			if last < 0 && time.Since(begin) > duration/2 {
+				last = r.Number
+				<-time.After(4*duration - time.Since(begin))
+			}
+			<-time.After(time.Millisecond)
+		}))
+		r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: duration, Run: &run})
+		if want := float64(last) / duration.Seconds(); r.RequestsPerS != want || last < 1 {
+			t.Errorf("%s: %v/s, want the %d answers before the last one in %v: %v/s", name, r.RequestsPerS, last, duration, want)
+		}
+		if drain := *r.DrainS; drain < 0.25 || drain > 10 || math.Abs(r.TotalS-0.1-drain) > 1e-6 {
+			t.Errorf("%s: the drain took %v of %v s", name, drain, r.TotalS)
+		}
+		// One that ended early, after the last answer.
+		run.Reason = "enough"
+		early := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: time.Hour, Run: &run})
+		if want := float64(early.OK) / early.TotalS; math.Abs(early.RequestsPerS-want) > 1e-6 || *early.DrainS != 0 {
+			t.Errorf("%s: ended early %v/s, want %v/s; a drain of %v s", name, early.RequestsPerS, want, *early.DrainS)
+		}
+		if number := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Run: &run}); number.DrainS != nil {
+			t.Errorf("%s: a number of requests has a drain of %v s", name, *number.DrainS)
+		}
+	}
+}
+
+// TestUnsentRequestsHaveAKind: of those that were due and never sent, each is counted as what it would have been.
+func TestUnsentRequestsHaveAKind(t *testing.T) {
+	const first, due, sent = 7, 100, 60
+	mixed := &load.Mixed{
+		Puts:  &load.Puts{KeySize: 4, Order: keys.NewOrder(due, true, 0), Values: keys.NewValues(8, 0)},
+		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1, keys.StreamKinds).At,
+	}
+	schedule := load.Constant(10_000)
+	recorder := NewRecorder(Plan{Open: true, LastStart: time.Second, Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
+	run := load.NewRun(load.Options{
+		Sink: recorder, Clients: 1, Targeter: mixed,
+		Warmup: &load.Warmup{Pacer: load.OpenLoop{Schedule: schedule, Total: first}, Requests: first, Length: schedule.Start(first)},
+		Pacer:  load.NewOpenLoop(load.From{Schedule: schedule, First: first, Begin: schedule.Start(first)}, sent, 0, sent),
+	}).Attack(t.Context(), answers(func(*load.Request) {}))
+	run.Due = due // as if the others had never been sent
+	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run, Recorder: recorder})
+	unsent := map[load.Kind]int{}
+	for number := first + sent; number < first+due; number++ {
+		unsent[mixed.Kind(number)]++
+	}
+	put, get := r.ByOperation["put"], r.ByOperation["range"]
+	if put.Unsent != unsent[load.Put] || get.Unsent != unsent[load.Range] || put.Unsent == 0 || put.Unsent+get.Unsent != r.Outcomes.Unsent {
+		t.Errorf("%d puts and %d ranges were not sent, want %v", put.Unsent, get.Unsent, unsent)
+	}
+	if put.ResponseTime.LeftOut != put.Unsent || get.ServiceTime.LeftOut != get.Unsent || put.OK+get.OK != sent {
+		t.Errorf("%+v, %+v", put, get)
+	}
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporttest.Check(t, encoded)
 }
 
 // answers is a transport of one client that takes as long for a request as a function.

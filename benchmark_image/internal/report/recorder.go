@@ -16,20 +16,26 @@ type Plan struct {
 	Expected  time.Duration // how long the run takes, at least about; 0: not known
 	Interval  time.Duration // of the timeline; 0: a second
 	Seconds   bool          // keep the figures of each second of the clock, for TextOptions.Sample
+
+	// Kind is that of a request of the schedule, by its number; nil: those that are never sent are not counted by their kinds.
+	Kind func(number int) load.Kind
 }
 
 // Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their number.
 type Recorder struct {
-	plan     Plan
-	kinds    [load.Kinds]kindRecord
-	own      series                  // lateness of requests that had a free client
-	codes    [load.CodeCheck + 1]int // requests that failed
-	late     int                     // requests that started more than load.LateAfter late
-	ownLate  int                     // of these, by the generator
-	inTime   int                     // started before the schedule was over
-	worstLag time.Duration
-	timeline *timeline
-	clock    secondsOfClock
+	plan       Plan
+	kinds      [load.Kinds]kindRecord
+	own        series                  // lateness of requests that had a free client
+	codes      [load.CodeCheck + 1]int // requests that failed
+	late       int                     // requests that started more than load.LateAfter late
+	ownLate    int                     // of these, by the generator
+	inTime     int                     // started before the schedule was over
+	worstLag   time.Duration
+	inDuration int             // succeeded within the duration
+	due        [load.Kinds]int // requests of each kind among the first counted ones
+	counted    int
+	timeline   *timeline
+	clock      secondsOfClock
 }
 
 // kindRecord is what became of the requests of one kind. A closed loop has no service times of its own: all its requests start
@@ -48,7 +54,7 @@ func NewRecorder(plan Plan) *Recorder {
 func (r *Recorder) Begin(epoch time.Time) { r.clock.epoch = epoch }
 
 // Add implements load.Sink.
-func (r *Recorder) Add(_ int, outcome load.Record) {
+func (r *Recorder) Add(number int, outcome load.Record) {
 	k, how, latency := &r.kinds[outcome.Kind()], outcome.Outcome(), outcome.Latency()
 	switch how {
 	case load.OK:
@@ -58,6 +64,9 @@ func (r *Recorder) Add(_ int, outcome load.Record) {
 		}
 		if r.plan.Seconds {
 			r.clock.add(outcome.Start, latency)
+		}
+		if outcome.End() <= r.plan.Duration {
+			r.inDuration++
 		}
 	case load.Failed:
 		k.failed++
@@ -74,6 +83,7 @@ func (r *Recorder) Add(_ int, outcome load.Record) {
 	if !r.plan.Open {
 		return
 	}
+	r.countDue(number + 1)
 	lag := outcome.Lag()
 	r.worstLag = max(r.worstLag, lag)
 	if outcome.Late() {
@@ -91,9 +101,19 @@ func (r *Recorder) Add(_ int, outcome load.Record) {
 	}
 }
 
+// countDue counts the kinds of the first requests of the schedule, sent or not.
+func (r *Recorder) countDue(requests int) {
+	if r.plan.Kind == nil {
+		return
+	}
+	for ; r.counted < requests; r.counted++ {
+		r.due[r.plan.Kind(r.counted)]++
+	}
+}
+
 // replay gives the Recorder of a run that kept its records.
-func replay(run *load.Result, open bool) *Recorder {
-	r := NewRecorder(Plan{Open: open, LastStart: run.LastDue, Seconds: true})
+func replay(run *load.Result, setting *Setting) *Recorder {
+	r := NewRecorder(Plan{Open: setting.Rate > 0, LastStart: run.LastDue, Duration: setting.Duration, Seconds: true})
 	r.Begin(run.Epoch)
 	sent := slices.DeleteFunc(slices.Clone(run.Records), func(record load.Record) bool { return record.Outcome() == load.NotSent })
 	slices.SortStableFunc(sent, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
@@ -128,6 +148,17 @@ func (k *kindRecord) serviceTimes(open bool) *series {
 
 // sent is how many requests of the kind were sent.
 func (k *kindRecord) sent() int { return k.response.count + k.failed + k.unknown }
+
+// kindFigures are those of the requests of one kind.
+func (r *Recorder) kindFigures(kind load.Kind) *ByOperation {
+	k := &r.kinds[kind]
+	unsent := max(r.due[kind]-k.sent(), 0)
+	bad := k.failed + k.unknown + unsent
+	return &ByOperation{
+		k.response.count, k.failed, k.unknown, unsent,
+		newDistribution(latencies{&k.response}, bad), newDistribution(latencies{k.serviceTimes(r.plan.Open)}, bad),
+	}
+}
 
 // total adds up the counts of all kinds.
 func (r *Recorder) total() (sent, failed, unknown, abandoned int) {

@@ -65,6 +65,9 @@ func spread(n int) []time.Duration {
 func TestTextIsThatOfEtcdsTool(t *testing.T) {
 	sampled := fixed("range", 2*time.Second, spread(50), nil)
 	sampled.series = []second{{1700000000, 30, 1e6, 5e6, 60e6}, {unix: 1700000001}, {1700000002, 20, 1e6, 18e6, 90e6}}
+	drain, busy, delay := 0.25, 0.125, 0.5
+	sampled.DrainS, sampled.BusyRatio, sampled.RunDelayS = &drain, &busy, &delay
+	sampled.PauseS, sampled.Pauses, sampled.PausedS = 0.15, 10, 1.5
 	cut := fixed("put", time.Second, spread(5), nil)
 	cut.Requests, cut.Abandoned, cut.Outcomes.Unknown = 10000, 100, 100
 	cut.ResponseTime.LeftOut = 100
@@ -187,6 +190,24 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 	}
 }
 
+// TestAGeneratorThatWasHeldUpSaysSo, in a closed loop too.
+func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
+	for want, change := range map[string]func(*Result){
+		"": func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.09, 3, 0.2 },
+		"the generator itself stood still 1 times, for 0.150 s in all and at worst for 0.150 s":  func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.15, 1, 0.15 },
+		"the generator itself stood still 10 times, for 0.600 s in all and at worst for 0.060 s": func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.06, 10, 0.6 },
+		"the generator waited for a core for 0.600 of 10.000 s":                                  func(r *Result) { delay := 0.6; r.RunDelayS = &delay },
+		"the generator was busy for 95.0 % of the time: it was the limit":                        func(r *Result) { busy := 0.95; r.BusyRatio = &busy },
+	} {
+		r := fixed("put", 10*time.Second, spread(5), nil)
+		busy, delay := 0.9, 0.5
+		r.BusyRatio, r.RunDelayS = &busy, &delay
+		if change(r); r.Note() != want {
+			t.Errorf("got %q, want %q", r.Note(), want)
+		}
+	}
+}
+
 func TestRequestsThatWereCutOffAreNamed(t *testing.T) {
 	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "the run timeout of 1s was reached"})
 	r.Abandoned, r.Outcomes.Unknown = 100, 100
@@ -201,9 +222,9 @@ func TestJSONOfARunWithoutAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":7,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
+	const want = `{"schema":8,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
 		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
-		`"total_s":0,"pause_s":0,"cpu_s":0,"run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
+		`"total_s":0,"drain_s":null,"pause_s":0,"pauses":0,"paused_s":0,"busy_ratio":null,"cpu_s":0,"run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
 		`"requests_per_s":0,"percentiles_s":null,"percentiles":"exact","longest_gap_s":0,"longest_gap_start_s":0,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
 		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
 		`"configured":null,"warmup":null,"leader_changes":[]}`

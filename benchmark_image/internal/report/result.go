@@ -10,7 +10,7 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 7
+const Schema = 8
 
 // Result is the result of a benchmark.
 type Result struct {
@@ -42,24 +42,6 @@ type Warmup struct {
 	TotalS    float64 `json:"total_s"`
 }
 
-// Begin implements load.Sink.
-func (*Warmup) Begin(time.Time) {}
-
-// Add implements load.Sink.
-func (w *Warmup) Add(_ int, outcome load.Record) {
-	switch outcome.Outcome() {
-	case load.OK:
-		w.OK++
-	case load.Failed:
-		w.Failed++
-	case load.Abandoned:
-		w.Abandoned++
-		w.Unknown++
-	default:
-		w.Unknown++
-	}
-}
-
 // LeaderChange is a move of the load to another leader.
 type LeaderChange struct {
 	AtS    float64 `json:"at_s"` // since the start
@@ -84,10 +66,11 @@ type Setting struct {
 	Requests    int     // configured, or by the schedule; 0: bounded by a duration only
 	Leader      string
 	Reason      string
+	Duration    time.Duration // for which requests were to be sent; 0: a number of them
 	Configured  json.RawMessage
-	Warmup      *Warmup      // nil: none was configured, or it did not begin
-	Run         *load.Result // nil: nothing was measured
-	Recorder    *Recorder    // of the run; nil: the run kept its records
+	Warmup      *load.WarmupResult // nil: there was none
+	Run         *load.Result       // nil: nothing was measured
+	Recorder    *Recorder          // of the run; nil: the run kept its records
 }
 
 // New computes the figures.
@@ -103,9 +86,9 @@ func New(setting Setting) *Result {
 		Configured:    setting.Configured,
 		LeaderChanges: []LeaderChange{},
 	}
-	run, rate := setting.Run, setting.Rate
+	run := setting.Run
 	if run == nil {
-		run, rate = &load.Result{}, 0
+		run, setting.Rate = &load.Result{}, 0
 	}
 	r.epoch = run.Epoch
 	if run.BeganNs > 0 {
@@ -113,10 +96,12 @@ func New(setting Setting) *Result {
 	}
 	recorded := setting.Recorder
 	if recorded == nil {
-		recorded = replay(run, rate > 0)
+		recorded = replay(run, &setting)
 	}
-	r.Figures = newFigures(run, recorded, setting.Requests, rate, setting.Operation == "mixed")
-	r.Warmup = setting.Warmup
+	r.Figures = newFigures(run, recorded, &setting)
+	if w := setting.Warmup; w != nil {
+		r.Warmup = &Warmup{w.OK, w.Failed, w.Unknown + w.Abandoned, w.Abandoned, w.Took.Seconds()}
+	}
 	return r
 }
 

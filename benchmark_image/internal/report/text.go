@@ -62,10 +62,28 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 	} else {
 		writeDistribution(b, "Response time", r.ResponseTime, number)
 	}
+	if r.TotalS > 0 {
+		r.writeGenerator(b, number)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.ByOperation)) {
 		kind := r.ByOperation[name]
-		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown\n", name, kind.OK, kind.Failed, kind.Unknown)
+		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown, %d never sent\n", name, kind.OK, kind.Failed, kind.Unknown, kind.Unsent)
 		writeDistribution(b, "Response time", kind.ResponseTime, number)
+	}
+}
+
+// writeGenerator prints what the generator itself had to do, and what kept it from that.
+func (r *Figures) writeGenerator(b *strings.Builder, number string) {
+	b.WriteString("\nGenerator:\n")
+	if r.DrainS != nil {
+		fmt.Fprintf(b, "  Drain:\t"+number+" secs. after the end of the duration\n", *r.DrainS)
+	}
+	if r.BusyRatio != nil {
+		fmt.Fprintf(b, "  Busy:\t%.1f%% of the time\n", *r.BusyRatio*100)
+	}
+	fmt.Fprintf(b, "  Paused:\t%d times, "+number+" secs. in all, "+number+" secs. at the longest\n", r.Pauses, r.PausedS, r.PauseS)
+	if r.RunDelayS != nil {
+		fmt.Fprintf(b, "  Waited:\t"+number+" secs. for a core, all threads together\n", *r.RunDelayS)
 	}
 }
 
@@ -184,6 +202,32 @@ func (r *Figures) errorsByCount() []string {
 	})
 }
 
+const (
+	// toldPause is how long a pause is that says something about the figures by itself.
+	toldPause = 100 * time.Millisecond
+	// toldShare is the share of the time in which the generator stood still, or waited for a core, from which on that does.
+	toldShare = 0.05
+	// toldBusy is the share of the time from which on the loop could hardly have done more.
+	toldBusy = 0.9
+	// toldTime is how long a run is of which these shares say something.
+	toldTime = time.Second
+)
+
+// generatorNotes tell what kept the generator itself from being in time.
+func (r *Figures) generatorNotes() (parts []string) {
+	long := r.TotalS >= toldTime.Seconds()
+	if r.PauseS > toldPause.Seconds() || long && r.PausedS > toldShare*r.TotalS {
+		parts = append(parts, fmt.Sprintf("the generator itself stood still %d times, for %.3f s in all and at worst for %.3f s", r.Pauses, r.PausedS, r.PauseS))
+	}
+	if long && r.RunDelayS != nil && *r.RunDelayS > toldShare*r.TotalS {
+		parts = append(parts, fmt.Sprintf("the generator waited for a core for %.3f of %.3f s", *r.RunDelayS, r.TotalS))
+	}
+	if long && r.BusyRatio != nil && *r.BusyRatio > toldBusy {
+		parts = append(parts, fmt.Sprintf("the generator was busy for %.1f %% of the time: it was the limit", *r.BusyRatio*100))
+	}
+	return parts
+}
+
 // Note is one line on what limits the meaning of a successful run's figures; empty if nothing does.
 func (r *Result) Note() string {
 	var parts []string
@@ -192,6 +236,7 @@ func (r *Result) Note() string {
 			"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
 			r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate, r.Schedule.GeneratorLate, r.Schedule.Unsent))
 	}
+	parts = append(parts, r.generatorNotes()...)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
 		parts = append(parts, fmt.Sprintf("of %d requests of the warm-up %d failed and %d may have happened",
 			w.OK+w.Failed+w.Unknown, w.Failed, w.Unknown))

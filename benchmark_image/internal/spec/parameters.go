@@ -45,6 +45,7 @@ type Spec struct {
 	TargetLeader bool
 	TargetMember string // empty: all
 	Seed         int64
+	LoadSeed     int64 // 0: Seed
 
 	RequestTimeout time.Duration
 	DialTimeout    time.Duration
@@ -81,7 +82,7 @@ const DefaultZipfExponent = 0.99
 // DefaultTotal is the number of requests where neither a number nor a duration is given.
 const DefaultTotal = 10_000
 
-// DurationKeySpace is the number of different keys where a duration tells how many requests there are.
+// DurationKeySpace is the number of different keys where a duration leaves it open how many requests there are.
 const DurationKeySpace = 10_000_000
 
 // Default gives the values of etcd's benchmark tool, but for the key space: its default of one key makes
@@ -153,12 +154,12 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
-		Usage: "clients, each with at most one request in flight; client i uses connection i mod conns",
+		Usage: "clients, each with at most one request in flight",
 		at:    func(s *Spec) any { return &s.Clients },
 	})
 	_ = parameter(Parameter{
 		Name: "conns", Flag: "conns", Unit: "TCP connections", Min: 1, Max: 10_000,
-		Usage: "TCP connections; connection j leads to member j mod n; at least one per member is opened",
+		Usage: "TCP connections; connection j leads to member j mod n, at least one to each; request k goes to member k mod n",
 		at:    func(s *Spec) any { return &s.Conns },
 	})
 	paramTotal = parameter(Parameter{
@@ -183,12 +184,12 @@ var (
 	})
 	paramWarmupRequests = parameter(Parameter{
 		Name: "warmupRequests", Flag: "warmup", Unit: "requests", Max: MaxTotal,
-		Usage: "requests before the measurement, excluded from all figures",
+		Usage: "requests ahead of the measurement, excluded from all figures",
 		at:    func(s *Spec) any { return &s.WarmupRequests },
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "duration of a load before the measurement, excluded from all figures", Rule: "not together with `warmupRequests`",
+		Usage: "duration of a load ahead of the measurement, excluded from all figures", Rule: "not together with `warmupRequests`",
 		at: func(s *Spec) any { return &s.WarmupDuration },
 	})
 	_ = parameter(Parameter{
@@ -206,6 +207,11 @@ var (
 		Usage: "seed of the schedule, the key order and the values",
 		at:    func(s *Spec) any { return &s.Seed },
 	})
+	_ = parameter(Parameter{
+		Name: "loadSeed", Flag: "load-seed", Min: 1, Max: 1<<53 - 1, Zero: "the same as `seed`",
+		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes",
+		at:    func(s *Spec) any { return &s.LoadSeed },
+	})
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
 		Usage: "size of each generated key, without its prefix; with a key to read, of the keys that verify expects",
@@ -213,7 +219,7 @@ var (
 		at:    func(s *Spec) any { return &s.KeySize },
 	})
 	paramKeySpace = parameter(Parameter{
-		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests; with a duration 10000000",
+		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests; of writes and mixed loads with those of the warm-up; a duration counts as 10000000",
 		Usage: "number of different generated keys",
 		at:    func(s *Spec) any { return &s.KeySpace },
 	})

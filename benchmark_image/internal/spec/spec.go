@@ -47,15 +47,33 @@ const ResultPath = "/benchmark/result/"
 // on'.
 const AllKeys = "\x00"
 
-// DistinctKeys is the size of the key space with its default filled in.
+// DistinctKeys is the size of the key space with its default filled in: each request, one of the warm-up too, can write a key
+// of its own. Where a duration leaves their number open, there are DurationKeySpace more.
 func (s *Spec) DistinctKeys() int {
-	switch {
-	case s.KeySpace > 0:
+	if s.KeySpace > 0 {
 		return s.KeySpace
-	case s.Total > 0:
-		return min(s.Total, MaxKeySpace)
 	}
-	return DurationKeySpace
+	keys := s.Total
+	if s.Total == 0 || s.WarmupDuration > 0 && s.newKeys() {
+		keys += DurationKeySpace
+	}
+	if s.Operation == Put || s.Operation == Mixed {
+		keys += s.WarmupRequests
+	}
+	return min(keys, MaxKeySpace)
+}
+
+// newKeys tells whether every request writes another key, where the key space is large enough.
+func (s *Spec) newKeys() bool {
+	return s.Operation == Put && (s.Order() == Sequential || s.Order() == Shuffled)
+}
+
+// DrawSeed is the seed of all that is drawn but the values.
+func (s *Spec) DrawSeed() int64 {
+	if s.LoadSeed != 0 {
+		return s.LoadSeed
+	}
+	return s.Seed
 }
 
 // Order is KeyOrder with its default filled in.

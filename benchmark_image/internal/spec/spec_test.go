@@ -58,6 +58,12 @@ func TestHowManyKeysThereAre(t *testing.T) {
 		{func(s *Spec) { s.Total = MaxTotal }, MaxKeySpace},
 		{func(s *Spec) { s.Total, s.Duration, s.KeySize = 0, time.Hour, 4 }, 10_000_000},
 		{func(s *Spec) { s.KeySpace, s.Total = 7, MaxTotal }, 7},
+		{func(s *Spec) { s.Total, s.WarmupRequests = 100, 5 }, 105},
+		{func(s *Spec) { s.Total, s.WarmupRequests = 100, MaxTotal }, MaxKeySpace},
+		{func(s *Spec) { s.Total, s.WarmupDuration = 100, time.Second }, 10_000_100},
+		{func(s *Spec) { s.Total, s.WarmupDuration, s.KeyOrder = 100, time.Second, Uniform }, 100},
+		{func(s *Spec) { s.Total, s.Duration, s.WarmupDuration, s.KeySize = 0, time.Hour, time.Second, 4 }, 10_000_000},
+		{func(s *Spec) { s.Total, s.Duration, s.WarmupRequests = 0, time.Hour, 5 }, 10_000_005},
 	} {
 		s := Default(Put)
 		c.change(&s)

@@ -20,7 +20,6 @@ type drive struct {
 	clients   []client
 	live      int // clients that are not finished
 	over      bool
-	planned   bool
 	done      chan struct{}
 	wake      func(client int) // made once: a method value is allocated
 	what      store.Request    // that starts now: one for all clients
@@ -61,9 +60,7 @@ func newDrive(t *Transport, clients int, run *load.Run) *drive {
 // begin starts all clients.
 func (d *drive) begin(l *loop) {
 	l.drive = d
-	if d.planned = d.run.Planned(); d.planned {
-		d.run.NoteIdle(0)
-	}
+	d.run.NoteIdle(0)
 	if l.readyConns == 0 {
 		l.noteDown()
 	}
@@ -194,11 +191,11 @@ func (c *client) next() {
 	}
 }
 
-// pause holds the client back if its connection cannot be used. A client whose requests go round the connections
-// goes on as long as there is another one.
+// pause holds the client back if its connection cannot be used. Where requests go to several members, it goes on as long as
+// there is a connection to one of them.
 func (c *client) pause() bool {
 	d, conn := c.drive, c.job.conn
-	if !conn.failing || d.transport.rotate && conn.loop.readyConns > 0 {
+	if !conn.failing || d.transport.inTurn() && conn.loop.readyConns > 0 {
 		return false
 	}
 	c.state, c.current = paused, nil
@@ -224,8 +221,9 @@ func (l *loop) resume(c *conn) {
 	if l.drive == nil {
 		return
 	}
+	inTurn := l.drive.transport.inTurn()
 	for i := range l.drive.clients {
-		if p := &l.drive.clients[i]; p.state == paused && (p.job.conn == c || l.drive.transport.rotate) {
+		if p := &l.drive.clients[i]; p.state == paused && (p.job.conn == c || inTurn) {
 			p.next()
 		}
 		if l.drive == nil {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
 	for _, leader := range []uint64{1, 3, 1} {
-		cluster.Leader.Store(leader)
+		cluster.Elect(leader)
 		m := cluster.Members[leader-1]
 		before := m.Requests.Load()
 		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > before+20 })
@@ -35,6 +36,45 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	}
 }
 
+// TestALeaderThatHangsIsLeftAtOnce: it answers nothing, least of all who leads now, and once it goes on, it still says that it
+// leads, in a term that is over.
+func TestALeaderThatHangsIsLeftAtOnce(t *testing.T) {
+	const rounds = 5
+	cluster := etcdtest.Start(t, 3)
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, RequestTimeout: 30 * time.Second})
+	o := puts(1_000_000, 1000) // those whose requests the old leader keeps are not free for the new one
+	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
+	run := load.NewRun(o)
+	ended := make(chan load.Result)
+	go func() { ended <- run.Attack(t.Context(), transport) }()
+	waitFor(t, "requests at the first leader", func() bool { return cluster.Members[0].Requests.Load() > 200 })
+	var took []time.Duration
+	for round := range rounds {
+		old, next := cluster.Members[round%2], cluster.Members[(round+1)%2]
+		before := next.Requests.Load()
+		old.Hang()
+		cluster.Members[2].Hang() // a follower that hangs keeps nobody waiting either
+		begin := time.Now()
+		cluster.Elect(uint64((round+1)%2) + 1)
+		waitFor(t, "requests at the new leader", func() bool { return next.Requests.Load() > before })
+		took = append(took, time.Since(begin))
+		settled := next.Requests.Load()
+		old.Release()
+		cluster.Members[2].Release()
+		waitFor(t, "more requests at the new leader", func() bool { return next.Requests.Load() > settled+200 })
+	}
+	run.Stop("enough")
+	<-ended
+	slices.Sort(took)
+	t.Logf("the load followed after %v", took)
+	if took[rounds/2] > 500*time.Millisecond {
+		t.Errorf("the load followed after %v", took)
+	}
+	if changes := transport.LeaderChanges(); len(changes) != rounds {
+		t.Errorf("%d leader changes: %v", len(changes), changes)
+	}
+}
+
 // TestTheLeaderMovesAway: the only endpoint tells where the leader is.
 func TestTheLeaderMovesAway(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
@@ -45,7 +85,7 @@ func TestTheLeaderMovesAway(t *testing.T) {
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
 	for _, leader := range []uint64{3, 2} {
-		cluster.Leader.Store(leader)
+		cluster.Elect(leader)
 		m := cluster.Members[leader-1]
 		waitFor(t, "requests at the new leader", func() bool { return m.Requests.Load() > 20 })
 	}
@@ -59,7 +99,7 @@ func TestTheLeaderMovesAway(t *testing.T) {
 	// A leader that cannot be reached, and one that is in no list.
 	cluster.Members[2].Stop()
 	for leader, want := range map[uint64]string{3: cluster.Members[2].Endpoint, 99: "member id 63"} {
-		cluster.Leader.Store(leader)
+		cluster.Elect(leader)
 		run = load.NewRun(o)
 		go func() { ended <- run.Attack(t.Context(), transport) }()
 		<-time.After(1500 * time.Millisecond) // several times what a look-up may take
@@ -78,7 +118,7 @@ func TestTheLeaderDies(t *testing.T) {
 	go func() { ended <- run.Attack(t.Context(), transport) }()
 	waitFor(t, "the first requests", func() bool { done, _ := run.Progress(); return done > 10 })
 	cluster.Members[0].Stop()
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	waitFor(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 100 })
 	run.Stop("enough")
 	if result := <-ended; result.Failed == 0 || result.Reason != "enough" {

@@ -13,9 +13,121 @@ import (
 // statusTimeout bounds one question for a member's status.
 const statusTimeout = 5 * time.Second
 
-// leaderPoll is how long to wait before members without a leader are asked again; an election takes
-// about a second.
-const leaderPoll = 50 * time.Millisecond
+const (
+	// leaderPoll is how often each member is asked while the leader is looked for; an election takes about a second.
+	leaderPoll = 50 * time.Millisecond
+	// followPoll is the same while the load follows the leader.
+	followPoll = 200 * time.Millisecond
+)
+
+// leaderGrace is how long members may take to say more than the first one that named a leader: a member that hangs must
+// not hold up the others.
+const leaderGrace = 500 * time.Millisecond
+
+// sighting is what a member said when it was asked who leads.
+type sighting struct {
+	from   *conn
+	answer store.Answer
+	err    error
+}
+
+// watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so that
+// one that hangs keeps nobody waiting. Members without a connection are left out meanwhile.
+func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (seen <-chan sighting, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	all := make(chan sighting)
+	var running sync.WaitGroup
+	for _, c := range probes {
+		running.Go(func() {
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
+			for ctx.Err() == nil {
+				if c.isReady.Load() {
+					s := sighting{from: c}
+					var status *single
+					if status, s.err = c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout); s.err == nil {
+						s.answer = status.answer
+					}
+					select {
+					case all <- s:
+					case <-ctx.Done():
+					}
+				}
+				select {
+				case <-ticker.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	return all, func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// election is who leads, by what members have said: of two leaders, the one of the higher term does, and the other one does
+// not know it yet.
+type election struct {
+	leader, term uint64    // leader 0: nobody named one
+	from         *conn     // that named it
+	since        time.Time // when it was named first
+	probes       int       // how many members are asked
+	members      map[uint64]*conn
+}
+
+func newElection(probes []*conn) *election {
+	return &election{probes: len(probes), members: make(map[uint64]*conn)}
+}
+
+// take adds an answer. Where terms are equal, or the store has none, the latest answer counts.
+func (e *election) take(s sighting) {
+	if s.answer.Member != 0 {
+		e.members[s.answer.Member] = s.from
+	}
+	if s.answer.Leader != 0 && s.answer.Term >= e.term {
+		if e.leader != s.answer.Leader {
+			e.since = time.Now()
+		}
+		e.leader, e.term, e.from = s.answer.Leader, s.answer.Term, s.from
+	}
+}
+
+// seat tells where the leader is; false while nobody has named it, or it may still be one of the members that have not
+// answered yet.
+func (e *election) seat() (seat, bool) {
+	s := seat{e.leader, e.members[e.leader], e.from}
+	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || time.Since(e.since) > leaderGrace)
+}
+
+// settled tells whether a majority of the members has answered: whoever was elected last, one of them knows it. Where that
+// does not come, because members are down or hang, those that answer decide after a grace.
+func (e *election) settled() bool {
+	return 2*len(e.members) > e.probes || time.Since(e.since) > leaderGrace
+}
+
+// seat is a leader.
+type seat struct {
+	leader uint64
+	itself *conn // nil: it is not among the members that answered
+	from   *conn // that named it
+}
+
+// endpoint is where clients reach it.
+func (s seat) endpoint(ctx context.Context) (string, error) {
+	if s.itself != nil {
+		return s.itself.member, nil
+	}
+	located, err := s.from.ask(ctx, store.Request{Operation: store.Locate, Leader: s.leader}, statusTimeout)
+	if err != nil {
+		return "", fmt.Errorf("no leader was found: %w", err)
+	}
+	endpoint, err := located.job.call.Endpoint()
+	if err != nil {
+		return "", fmt.Errorf("no leader was found: %s: %w", s.from.member, err)
+	}
+	return endpoint, nil
+}
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
 func leadingMember(ctx context.Context, protocol store.Protocol, members []string, permit Permit) (string, error) {
@@ -24,102 +136,73 @@ func leadingMember(ctx context.Context, protocol store.Protocol, members []strin
 		return "", err
 	}
 	defer l.close()
-	var probes []*conn
+	probes := l.probes(members)
+	leader, err := findLeader(ctx, probes, true)
+	if err != nil {
+		return "", err
+	}
+	return leader.endpoint(ctx)
+}
+
+// probes opens a connection to each member.
+func (l *loop) probes(members []string) (probes []*conn) {
 	for _, member := range members {
 		probes = append(probes, l.newConn(member))
 	}
 	l.connectAll(probes)
-	unreachable := errors.New("no member could be reached")
-	problem := unreachable
-	deadline, bounded := ctx.Deadline()
+	return probes
+}
+
+// findLeader asks the members who leads until enough of them have answered. Unless it is patient, it gives up when each has
+// answered once and none has named a leader.
+func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error) {
+	seen, stop := watchStatus(ctx, probes, leaderPoll)
+	defer stop()
+	e, heard := newElection(probes), make(map[*conn]bool)
+	problem := errors.New("no member could be reached")
 	for {
-		leader, other, err := askForLeader(ctx, probes)
-		if leader != nil {
-			return leader.member, nil
-		}
-		if other != nil {
-			return other.endpoint(ctx)
-		}
-		// A question that the end of ctx cut off tells less than the answers before it.
-		cutOff := bounded && !time.Now().Before(deadline)
-		if err != nil && (!cutOff || problem == unreachable) {
-			problem = err
-		}
-		timer := time.NewTimer(leaderPoll)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return "", problem
-		case <-timer.C:
-		}
-	}
-}
-
-// elsewhere is a leader that is not among the members that answered.
-type elsewhere struct {
-	from   *conn  // that knows it
-	member uint64 // as Status names it
-}
-
-// endpoint is where clients reach it.
-func (e *elsewhere) endpoint(ctx context.Context) (string, error) {
-	located, err := e.from.ask(ctx, store.Request{Operation: store.Locate, Leader: e.member}, statusTimeout)
-	if err != nil {
-		return "", fmt.Errorf("no leader was found: %w", err)
-	}
-	endpoint, err := located.job.call.Endpoint()
-	if err != nil {
-		return "", fmt.Errorf("no leader was found: %s: %w", e.from.member, err)
-	}
-	return endpoint, nil
-}
-
-// askForLeader asks each ready member once, and returns the leader or where it must be. All results are zero when none was ready.
-func askForLeader(ctx context.Context, probes []*conn) (leader *conn, other *elsewhere, problem error) {
-	type reply struct {
-		from   *conn
-		answer store.Answer
-		err    error
-	}
-	asked := 0
-	replies := make(chan reply, len(probes))
-	for _, c := range probes {
-		if !c.isReady.Load() {
-			continue
-		}
-		asked++
-		go func() {
-			r := reply{from: c}
-			var status *single
-			if status, r.err = c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout); r.err == nil {
-				r.answer = status.answer
+			for _, c := range probes {
+				if len(heard) == 0 && c.isReady.Load() {
+					problem = fmt.Errorf("no leader was found: %s does not answer", c.member)
+				}
 			}
-			replies <- r
-		}()
-	}
-	for range asked {
-		r := <-replies
-		switch {
-		case r.err != nil:
-			problem = fmt.Errorf("no leader was found: %w", r.err)
-		case r.answer.Leader == 0:
-			problem = fmt.Errorf("no leader was found: %s knows of none", r.from.member)
-		case r.answer.Member == r.answer.Leader:
-			return r.from, nil, nil
-		default:
-			other = &elsewhere{r.from, r.answer.Leader}
+			return seat{}, problem
+		case s := <-seen:
+			heard[s.from] = true
+			if s.err != nil {
+				problem = fmt.Errorf("no leader was found: %w", s.err)
+				break
+			}
+			if e.take(s); s.answer.Leader == 0 {
+				problem = fmt.Errorf("no leader was found: %s knows of none", s.from.member)
+			}
+		}
+		if leader, found := e.seat(); found && e.settled() {
+			return leader, nil
+		}
+		if !patient && e.leader == 0 && len(heard) >= ready(probes) {
+			return seat{}, problem
 		}
 	}
-	return nil, other, problem
 }
 
-// followPoll is how often the members are asked who leads while the load follows the leader.
-const followPoll = 200 * time.Millisecond
+// ready counts connections that are.
+func ready(connections []*conn) (n int) {
+	for _, c := range connections {
+		if c.isReady.Load() {
+			n++
+		}
+	}
+	return n
+}
 
 // LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
 func (t *Transport) LeaderChanges() []LeaderChange { return t.changes }
 
-// follow moves the load to the member that leads, whenever that changes, until stop is called.
+// follow moves the load to the member that leads, whenever that changes, until stop is called. Members that do not answer,
+// and elections, show in the requests.
 func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -129,30 +212,34 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 			return // the same call worked when the leader was looked for
 		}
 		defer l.close()
-		var probes []*conn
-		for _, member := range t.options.Endpoints {
-			probes = append(probes, l.newConn(member))
-		}
-		l.connectAll(probes)
-		found := uint64(0) // a leader elsewhere that the load goes to
-		ticker := time.NewTicker(followPoll)
-		defer ticker.Stop()
+		probes := l.probes(t.options.Endpoints)
+		seen, stopWatching := watchStatus(ctx, probes, followPoll)
+		defer stopWatching()
+		e, current := newElection(probes), uint64(0)
+		var m *move // under way
+		defer func() { m.end() }()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
-			}
-			// Members that do not answer, and elections, show in the requests.
-			leader, other, _ := askForLeader(ctx, probes)
-			switch {
-			case leader != nil:
-				found = 0
-				t.moveTo(ctx, leader.member)
-			case other != nil && other.member != found:
-				if t.moveElsewhere(ctx, other) {
-					found = other.member
+			case s := <-seen:
+				if s.err == nil {
+					e.take(s)
 				}
+			case <-m.over():
+				if m.succeeded {
+					current = m.to.leader
+				}
+				m = nil
+			}
+			to, found := e.seat()
+			switch {
+			case !found, m != nil && m.to.leader == to.leader:
+			case to.leader == current && m == nil:
+				t.leaderLost = nil
+			default:
+				m.end()
+				m = t.startMove(ctx, to)
 			}
 		}
 	})
@@ -162,22 +249,52 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	}
 }
 
-// moveElsewhere lets new requests go to a leader that is not among the endpoints. It returns false if that did not succeed.
-func (t *Transport) moveElsewhere(ctx context.Context, to *elsewhere) bool {
-	lookup, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
-	defer cancel()
-	member, err := to.endpoint(lookup)
-	if err == nil {
-		return t.moveTo(ctx, member)
+// move is an attempt to let the load go to another leader.
+type move struct {
+	to        seat
+	succeeded bool // valid when done is closed
+	cancel    context.CancelFunc
+	done      chan struct{}
+}
+
+// over is closed when the move is; nil, which never is, without a move.
+func (m *move) over() <-chan struct{} {
+	if m == nil {
+		return nil
 	}
-	t.loseLeader(ctx, err)
-	return false
+	return m.done
+}
+
+// end gives up the move, if there is one.
+func (m *move) end() {
+	if m != nil {
+		m.cancel()
+		<-m.done
+	}
+}
+
+func (t *Transport) startMove(ctx context.Context, to seat) *move {
+	ctx, cancel := context.WithCancel(ctx)
+	m := &move{to: to, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(m.done)
+		defer cancel()
+		lookup, end := context.WithTimeout(ctx, t.options.DialTimeout)
+		defer end()
+		member, err := to.endpoint(lookup)
+		if err != nil {
+			t.loseLeader(ctx, err)
+			return
+		}
+		m.succeeded = t.moveTo(ctx, member)
+	}()
+	return m
 }
 
 // moveTo lets new requests go to the member. The connections to the old one stay open: requests may be under way on
 // them, and it may lead again. It returns false if the member cannot be reached.
 func (t *Transport) moveTo(ctx context.Context, member string) bool {
-	if (*t.current.Load())[0].member == member {
+	if (*t.current.Load())[0][0].member == member {
 		t.leaderLost = nil
 		return true
 	}
@@ -206,7 +323,7 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 		}
 	}
 	t.leaderLost = nil
-	t.current.Store(&to)
+	t.current.Store(&[][]*conn{to})
 	t.changes = append(t.changes, LeaderChange{At: time.Now(), Leader: member})
 	return true
 }

@@ -104,7 +104,10 @@ func (l *loop) run() {
 // serve returns when the loop is to end, or with what keeps it from going on.
 func (l *loop) serve() error {
 	for !l.quit {
-		next := l.runTimers()
+		next, err := l.runTimers()
+		if err != nil {
+			return err
+		}
 		l.flushAll()
 		if l.quit {
 			break
@@ -115,7 +118,7 @@ func (l *loop) serve() error {
 			}
 		}
 		block := len(l.again) == 0 && len(l.dirty) == 0
-		begin, tell := time.Time{}, block && l.drive != nil && l.drive.planned
+		begin, tell := time.Time{}, block && l.drive != nil
 		if tell {
 			begin = time.Now()
 		}
@@ -126,17 +129,47 @@ func (l *loop) serve() error {
 		if tell && l.poller.slept {
 			l.drive.run.NoteIdle(time.Since(begin))
 		}
-		again := l.again
-		l.again = nil
-		for i := range events {
-			if err := l.handle(&events[i]); err != nil {
-				return err
-			}
+		if err := l.handleAll(events); err != nil {
+			return err
 		}
-		for _, k := range again {
-			k.again = false
-			l.read(k, true)
+	}
+	return nil
+}
+
+// handleAll takes what is ready.
+func (l *loop) handleAll(events []unix.EpollEvent) error {
+	again := l.again
+	l.again = nil
+	for i := range events {
+		if err := l.handle(&events[i]); err != nil {
+			return err
 		}
+	}
+	for _, k := range again {
+		k.again = false
+		l.read(k, true)
+	}
+	return nil
+}
+
+// backlogRounds bounds catchUp, beyond one round for each batch of events: more than what a socket's receive buffer holds
+// takes to read.
+const backlogRounds = 64
+
+// catchUp takes what was received before now. More may come all the time, so it ends although something is ready.
+func (l *loop) catchUp() error {
+	for range len(l.links)/len(l.poller.events) + backlogRounds {
+		events, err := l.poller.wait(false)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 && len(l.again) == 0 {
+			return nil
+		}
+		if err := l.handleAll(events); err != nil {
+			return err
+		}
+		l.flushAll()
 	}
 	return nil
 }
@@ -341,12 +374,18 @@ func (l *loop) withdraw(j *job) (unknown bool) {
 	return unknown
 }
 
-// runTimers does what is due, and gives the time of what is due next; 0: nothing.
-func (l *loop) runTimers() (next time.Duration) {
+// runTimers does what is due, and gives the time of what is due next; 0: nothing. What was received before that is taken
+// first: a process that was stopped, or had no CPU time, finds that deadlines have passed of which the answers are there.
+func (l *loop) runTimers() (next time.Duration, err error) {
 	if l.deadlines.first == nil && len(l.timers) == 0 {
-		return 0
+		return 0, nil
 	}
 	now := l.now()
+	if l.deadlines.first != nil && l.deadlines.first.deadline <= now || len(l.timers) > 0 && l.timers[0].at <= now {
+		if err := l.catchUp(); err != nil {
+			return 0, err
+		}
+	}
 	for l.deadlines.first != nil && l.deadlines.first.deadline <= now {
 		j := l.deadlines.first
 		unknown := l.withdraw(j)
@@ -361,7 +400,7 @@ func (l *loop) runTimers() (next time.Duration) {
 	if len(l.timers) > 0 && (next == 0 || l.timers[0].at < next) {
 		next = l.timers[0].at
 	}
-	return next
+	return next, nil
 }
 
 // after calls a function in a while.

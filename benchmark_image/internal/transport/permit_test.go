@@ -35,7 +35,7 @@ func TestEveryConnectionIsPermitted(t *testing.T) {
 	run := load.NewRun(puts(1_000_000, 2))
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	waitFor(t, "requests at the new leader", func() bool { return cluster.Members[1].Requests.Load() > 20 })
 	run.Stop("enough")
 	if result := <-ended; result.Failed != 0 {
@@ -71,7 +71,7 @@ func TestALeaderThatMustNotBeAsked(t *testing.T) {
 	run := load.NewRun(puts(1_000_000, 2))
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	<-time.After(4 * o.DialTimeout) // within that, it would have been reached
 	run.Stop("enough")
 	if result := <-ended; result.Failed != 0 || transport.LeaderLost() == nil || !strings.Contains(transport.LeaderLost().Error(), "not here") {

@@ -33,9 +33,8 @@ type Transport struct {
 	protocol    store.Protocol
 	options     Options
 	loop        *loop
-	connections []*conn                 // all that were opened
-	current     atomic.Pointer[[]*conn] // those that requests go to
-	rotate      bool                    // requests go round the connections instead of staying on their client's
+	connections []*conn                   // all that were opened
+	current     atomic.Pointer[[][]*conn] // those that requests go to, by member
 
 	leader      string
 	changes     []LeaderChange
@@ -43,9 +42,8 @@ type Transport struct {
 	unreachable []error
 }
 
-// Open opens the connections: number j leads to member j mod n. Fewer connections than members would
-// make the figures depend on which members were left out, so one for each is opened then, and requests
-// rotate over them. It waits until all are ready, at most for the dial timeout; members that are not by
+// Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to member
+// k mod n. It waits until all are ready, at most for the dial timeout; members that are not by
 // then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
 	l, err := newLoop(protocol, options.RequestTimeout, options.Permit)
@@ -71,11 +69,11 @@ func (t *Transport) open(ctx context.Context) error {
 		}
 		t.leader, members = leader, []string{leader}
 	}
-	t.rotate = t.options.Conns < len(members)
+	current := make([][]*conn, len(members))
 	for j := range max(t.options.Conns, len(members)) {
-		t.connections = append(t.connections, t.loop.newConn(members[j%len(members)]))
+		c, member := t.loop.newConn(members[j%len(members)]), j%len(members)
+		t.connections, current[member] = append(t.connections, c), append(current[member], c)
 	}
-	current := t.connections
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
 	t.unreachable = waitAll(ctx, t.connections)
@@ -84,8 +82,8 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	if t.leader == "" {
 		// Only for the report: a cluster without a leader still answers serializable reads.
-		if leader, _, _ := askForLeader(ctx, t.connections[:len(members)]); leader != nil {
-			t.leader = leader.member
+		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
+			t.leader = leader.itself.member
 		}
 	}
 	return nil
@@ -113,17 +111,24 @@ func waitAll(ctx context.Context, connections []*conn) []error {
 	return byMember
 }
 
-// target is the connection for a request.
+// target is the connection for a request. Clients that share one connection share one to every member: what they send
+// together leaves together.
 func (t *Transport) target(client, request int) *conn {
-	connections := *t.current.Load()
-	if t.rotate {
-		return connections[request%len(connections)]
-	}
-	return connections[client%len(connections)]
+	members := *t.current.Load()
+	connections := members[request%len(members)]
+	return connections[client/len(members)%len(connections)]
 }
 
+// inTurn tells whether requests go to several members.
+func (t *Transport) inTurn() bool { return len(*t.current.Load()) > 1 }
+
 // Connections is the number of TCP connections that requests go to.
-func (t *Transport) Connections() int { return len(*t.current.Load()) }
+func (t *Transport) Connections() (n int) {
+	for _, connections := range *t.current.Load() {
+		n += len(connections)
+	}
+	return n
+}
 
 // Leader is the member that led when the connections were opened; empty if that is not known.
 func (t *Transport) Leader() string { return t.leader }

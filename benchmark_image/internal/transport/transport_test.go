@@ -43,13 +43,13 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 	for _, c := range []struct {
 		members, conns, clients int
 		connections             []int // of each member
-		requests                []int64
 	}{
-		{1, 4, 8, []int{4}, []int64{90}},
-		{3, 1, 1, []int{1, 1, 1}, []int64{30, 30, 30}},
-		{3, 2, 5, []int{1, 1, 1}, []int64{30, 30, 30}},
-		{3, 7, 2, []int{3, 2, 2}, nil},
-		{3, 3, 1, []int{1, 1, 1}, []int64{90, 0, 0}},
+		{1, 4, 8, []int{4}},
+		{3, 1, 1, []int{1, 1, 1}},
+		{3, 2, 5, []int{1, 1, 1}},
+		{3, 7, 2, []int{3, 2, 2}},
+		{3, 3, 1, []int{1, 1, 1}},
+		{3, 10, 30, []int{4, 3, 3}},
 	} {
 		cluster := etcdtest.Start(t, c.members)
 		transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: c.conns})
@@ -63,8 +63,8 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 			if m.Connections() != c.connections[i] {
 				t.Errorf("%+v: member %d has %d connections", c, i, m.Connections())
 			}
-			if c.requests != nil && m.Requests.Load() != c.requests[i] {
-				t.Errorf("%+v: member %d got %d requests", c, i, m.Requests.Load())
+			if got := m.Requests.Load(); got != int64(90/c.members) {
+				t.Errorf("%+v: member %d got %d requests", c, i, got)
 			}
 		}
 		if transport.Connections() != sum || transport.Leader() != cluster.Members[0].Endpoint {
@@ -75,7 +75,7 @@ func TestConnectionsGoRoundTheMembers(t *testing.T) {
 
 func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	cluster.Leader.Store(2)
+	cluster.Elect(2)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
 	load.NewRun(puts(20, 2)).Attack(t.Context(), transport)
 	if got := cluster.Members[1].Requests.Load(); got != 20 || transport.Leader() != cluster.Members[1].Endpoint || transport.Connections() != 2 {
@@ -85,7 +85,7 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 
 func TestTargetLeaderFindsALeaderThatIsNotAmongTheEndpoints(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	cluster.Leader.Store(3)
+	cluster.Elect(3)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true})
 	if want := cluster.Members[2].Endpoint; transport.Leader() != want {
 		t.Errorf("the leader is %q, want %q", transport.Leader(), want)
@@ -105,7 +105,7 @@ func TestTargetLeaderDoesNotWaitForADeadFollower(t *testing.T) {
 func TestTargetLeaderWithoutALeaderIsAnError(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	for leader, want := range map[uint64]string{0: "knows of none", 99: "member id 63"} {
-		cluster.Leader.Store(leader)
+		cluster.Elect(leader)
 		_, err := Open(t.Context(), etcd.Protocol{}, Options{
 			Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second,
 		})
@@ -137,33 +137,65 @@ func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 	}
 }
 
+// TestADeadMemberFailsItsOwnRequestsOnly: they fail at once, and no client pauses.
 func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	const total = 3000
 	cluster := etcdtest.Start(t, 2)
 	dead := etcdtest.Refusing(t)
-	transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: 3, DialTimeout: 300 * time.Millisecond})
-	if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), dead) {
-		t.Errorf("unreachable: %v", missing)
-	}
-	result := load.NewRun(puts(total, 6)).Attack(t.Context(), transport)
-	// Two clients of six are on the dead member; each pauses 100 ms after a failure, in which the others
-	// send what is left.
-	if result.Failed < 2 || result.Failed > total/10 || result.Reason != "" {
-		t.Errorf("%d of %d failed, reason %q", result.Failed, total, result.Reason)
-	}
-	for text := range result.Errors {
-		if !strings.HasPrefix(text, dead+": Unavailable: ") {
-			t.Errorf("unexpected error %q", text)
+	for _, c := range []struct{ conns, clients int }{{1, 1}, {3, 6}, {7, 4}} {
+		transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: c.conns, DialTimeout: 300 * time.Millisecond})
+		if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), dead) {
+			t.Errorf("unreachable: %v", missing)
+		}
+		result := load.NewRun(puts(total, c.clients)).Attack(t.Context(), transport)
+		if result.Failed != total/3 || result.Reason != "" {
+			t.Errorf("%+v: %d of %d failed, reason %q", c, result.Failed, total, result.Reason)
+		}
+		for text := range result.Errors {
+			if !strings.HasPrefix(text, dead+": Unavailable: ") {
+				t.Errorf("unexpected error %q", text)
+			}
 		}
 	}
 }
 
-func TestRotationOverADeadMember(t *testing.T) {
-	const total = 300
-	cluster := etcdtest.Start(t, 2)
-	transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), etcdtest.Refusing(t)), Conns: 1, DialTimeout: 300 * time.Millisecond})
-	if result := load.NewRun(puts(total, 1)).Attack(t.Context(), transport); result.Failed != total/3 {
-		t.Errorf("%d of %d failed: %v", result.Failed, total, result.Errors)
+// TestAStallOfOneMemberOfThree: what is due there in that time is slow, and nothing else.
+func TestAStallOfOneMemberOfThree(t *testing.T) {
+	const rate, total, stall = 300, 900, time.Second
+	for _, conns := range []int{10, 30} {
+		slow, others := 0, 0
+		for chance := 0; chance < 3 && (slow < 90 || slow > 110 || others > 10); chance++ {
+			cluster := etcdtest.Start(t, 3)
+			transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: conns})
+			o := puts(total, 30)
+			o.Members, o.Pacer = 3, load.NewOpenLoop(load.Constant(rate), total, 0, total)
+			ended := make(chan load.Result)
+			go func() { ended <- load.NewRun(o).Attack(t.Context(), transport) }()
+			member := cluster.Members[1]
+			waitFor(t, "requests", func() bool { return member.Requests.Load() > 100 })
+			member.Hang()
+			<-time.After(stall) // the length of the stall is what is measured
+			member.Release()
+			result := <-ended
+			slow, others = 0, 0
+			for i, record := range result.Records {
+				switch late := record.Latency() > load.LateAfter; {
+				case late && i%3 == 1:
+					slow++
+				case late:
+					others++
+				}
+			}
+			for i, m := range cluster.Members {
+				if got := m.Requests.Load(); got != total/3 || result.Failed != 0 {
+					t.Errorf("%d connections: member %d got %d requests, %d failed", conns, i, got, result.Failed)
+				}
+			}
+			t.Logf("%d connections: %d slow at the member that stalled, %d elsewhere", conns, slow, others)
+		}
+		if slow < 90 || slow > 110 || others > 10 {
+			t.Errorf("%d connections: of 100 requests to the member that stalled %d were slow, of all others %d", conns, slow, others)
+		}
 	}
 }
 
@@ -203,6 +235,26 @@ func TestDeadlines(t *testing.T) {
 		if record.Latency() < 50*time.Millisecond {
 			t.Errorf("request %d was given up after %v", i, record.Latency())
 		}
+	}
+}
+
+// TestAnswersThatHaveArrivedMissNoDeadline holds up the loop, as a stop of the process does, until the deadlines have passed
+// of requests whose answers are there, on more connections than the loop takes events of at a time.
+func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
+	const requests, timeout = 400, 500 * time.Millisecond
+	cluster := etcdtest.Start(t, 1)
+	member := cluster.Members[0]
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: requests, RequestTimeout: timeout})
+	member.Hang()
+	ended := make(chan load.Result)
+	go func() { ended <- load.NewRun(puts(requests, requests)).Attack(t.Context(), transport) }()
+	waitFor(t, "the requests", func() bool { return member.Requests.Load() == requests })
+	transport.loop.poller.post(func() {
+		member.Release()
+		<-time.After(3 * timeout)
+	})
+	if result := <-ended; result.Failed != 0 {
+		t.Errorf("%d failed: %v", result.Failed, result.Errors)
 	}
 }
 

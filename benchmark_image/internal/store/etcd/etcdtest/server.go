@@ -19,11 +19,12 @@ import (
 // Cluster is a store that several members serve. Member i has the id i+1.
 type Cluster struct {
 	Members []*Member
-	Leader  atomic.Uint64 // id of the leader; 0: none
 
-	mu   sync.Mutex
-	keys map[string][]byte
-	puts int
+	mu     sync.Mutex
+	keys   map[string][]byte
+	puts   int
+	leader uint64
+	term   uint64
 }
 
 // Member is one gRPC server of a cluster.
@@ -37,7 +38,7 @@ type Member struct {
 	Fail     atomic.Pointer[error]
 	Hide     atomic.Bool                                       // answers to ranges count keys that they do not hold
 	Spoil    atomic.Pointer[func(*etcdserverpb.RangeResponse)] // changes the answers to ranges
-	hang     atomic.Pointer[chan struct{}]
+	hang     atomic.Pointer[hang]
 
 	cluster     *Cluster
 	id          uint64
@@ -45,11 +46,17 @@ type Member struct {
 	connections *countingListener
 }
 
+// hang is the state of a member that answers nothing, with what it knew then.
+type hang struct {
+	over         chan struct{}
+	leader, term uint64
+}
+
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
 func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	t.Helper()
 	c := &Cluster{keys: make(map[string][]byte)}
-	c.Leader.Store(1)
+	c.Elect(1)
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -78,6 +85,14 @@ func (c *Cluster) Endpoints() []string {
 		endpoints = append(endpoints, m.Endpoint)
 	}
 	return endpoints
+}
+
+// Elect makes the member with the id the leader of a new term; 0: there is none.
+func (c *Cluster) Elect(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader = id
+	c.term++
 }
 
 // Keys returns all keys, sorted.
@@ -115,28 +130,37 @@ func (m *Member) Stop() {
 	m.server.Stop()
 }
 
-// Hang makes the member keep requests without an answer until Release.
+// Hang makes the member keep requests without an answer until Release, questions for its status among them.
 func (m *Member) Hang() {
-	gate := make(chan struct{})
-	m.hang.Store(&gate)
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	m.hang.Store(&hang{make(chan struct{}), m.cluster.leader, m.cluster.term})
 }
 
 // Release undoes Hang.
 func (m *Member) Release() {
-	if gate := m.hang.Swap(nil); gate != nil {
-		close(*gate)
+	if h := m.hang.Swap(nil); h != nil {
+		close(h.over)
 	}
+}
+
+// pass returns once the member does not hang.
+func (m *Member) pass(ctx context.Context) error {
+	if h := m.hang.Load(); h != nil {
+		select {
+		case <-h.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // admit lets a request pass, keeps it, or fails it.
 func (m *Member) admit(ctx context.Context) error {
 	m.Requests.Add(1)
-	if gate := m.hang.Load(); gate != nil {
-		select {
-		case <-*gate:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if err := m.pass(ctx); err != nil {
+		return err
 	}
 	if err := m.Fail.Load(); err != nil {
 		return *err
@@ -145,7 +169,10 @@ func (m *Member) admit(ctx context.Context) error {
 }
 
 // MemberList implements etcdserverpb.ClusterServer.
-func (m *Member) MemberList(context.Context, *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+	if err := m.pass(ctx); err != nil {
+		return nil, err
+	}
 	var list etcdserverpb.MemberListResponse
 	for _, member := range m.cluster.Members {
 		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{"http://" + member.Endpoint}})
@@ -221,11 +248,20 @@ func within(key, from, end string) bool {
 	return key >= from && key < end
 }
 
-// Status implements etcdserverpb.MaintenanceServer.
-func (m *Member) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+// Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew before.
+func (m *Member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	m.cluster.mu.Lock()
+	leader, term := m.cluster.leader, m.cluster.term
+	m.cluster.mu.Unlock()
+	if h := m.hang.Load(); h != nil {
+		leader, term = h.leader, h.term
+	}
+	if err := m.pass(ctx); err != nil {
+		return nil, err
+	}
 	return &etcdserverpb.StatusResponse{
-		Header: &etcdserverpb.ResponseHeader{MemberId: m.id},
-		Leader: m.cluster.Leader.Load(),
+		Header: &etcdserverpb.ResponseHeader{MemberId: m.id, RaftTerm: term},
+		Leader: leader,
 	}, nil
 }
 

@@ -1,0 +1,113 @@
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestTheDeal deals to clients that come in random order, those of one member much more often than the others.
+func TestTheDeal(t *testing.T) {
+	for _, c := range []struct{ members, clients, total int }{
+		{1, 5, 100}, {3, 1, 100}, {3, 2, 101}, {3, 30, 1000}, {3, 31, 1000}, {5, 12, 12},
+	} {
+		random := rand.New(rand.NewPCG(1, 2))
+		var d deal
+		d.init(c.members, c.clients)
+		pacer := ClosedLoop{Total: c.total}
+		seen, shares := make([]bool, c.total), make([]int, c.members)
+		for i := range c.total {
+			client := random.IntN(c.clients)
+			if random.IntN(4) > 0 {
+				client -= client % c.members
+			}
+			number, _, more := d.next(client, pacer, 0, 0)
+			if !more || number >= c.total || seen[number] {
+				t.Fatalf("%+v: request %d has the number %d, %v", c, i, number, more)
+			}
+			if c.clients == 1 && number != i {
+				t.Errorf("%+v: one client does not send in order: %d at %d", c, number, i)
+			}
+			seen[number] = true
+			shares[number%c.members]++
+			if most, least := slices.Max(shares), slices.Min(shares); most-least > max(c.clients/c.members, 1) {
+				t.Fatalf("%+v: the members got %v", c, shares)
+			}
+		}
+		if _, _, more := d.next(0, pacer, 0, 0); more {
+			t.Errorf("%+v: more than all were dealt", c)
+		}
+	}
+}
+
+// TestClientsStayWithTheirMember where all members are equally fast: what is sent together stays together.
+func TestClientsStayWithTheirMember(t *testing.T) {
+	const total, members = 3000, 3
+	o := options(total, 30)
+	o.Members = members
+	var own [members]atomic.Int32
+	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+		if client%members == r.Number%members {
+			own[client%members].Add(1)
+		}
+		<-time.After(time.Millisecond)
+		return 0, nil
+	}))
+	sum := own[0].Load() + own[1].Load() + own[2].Load()
+	if sum < total*8/10 || result.Failed != 0 {
+		t.Errorf("%d of %d requests went to the member of their client", sum, total)
+	}
+}
+
+// TestAClosedLoopGivesEqualShares where one member is much slower, with a duration too, and after a warm-up.
+func TestAClosedLoopGivesEqualShares(t *testing.T) {
+	const members, clients = 3, 12
+	for name, pacers := range map[string][2]Pacer{
+		"requests": {ClosedLoop{Total: 100}, ClosedLoop{Total: 300}},
+		"duration": {
+			ClosedLoop{Total: 1_000_000, Duration: 50 * time.Millisecond}, ClosedLoop{Total: 1_000_000, Duration: 200 * time.Millisecond},
+		},
+	} {
+		o := options(1_000_000, clients)
+		o.Members, o.Warmup, o.Pacer = members, &Warmup{Pacer: pacers[0]}, pacers[1]
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			if r.Number%members == 1 {
+				<-time.After(5 * time.Millisecond)
+			}
+			return 0, nil
+		}))
+		var shares [members]int
+		for i, record := range result.Records {
+			if record.OK() {
+				shares[(result.First+i)%members]++
+			}
+		}
+		least, most := min(shares[0], shares[1], shares[2]), max(shares[0], shares[1], shares[2])
+		if least == 0 || name == "requests" && most != 100 || most-least > 2*clients/members+1 {
+			t.Errorf("%s: the members got %v", name, shares)
+		}
+		if name == "requests" && (result.First != 100 || result.Warmup.OK != 100 || result.Failed != 0) {
+			t.Errorf("the measurement begins with number %d after %d", result.First, result.Warmup.OK)
+		}
+	}
+}
+
+// TestWhatAWarmupLeavesOut: numbers go on after the largest one that was dealt, at every member.
+func TestWhatAWarmupLeavesOut(t *testing.T) {
+	d := deal{dealt: []int{5, 2, 3}, ahead: 9} // up to number 12
+	if first := d.align(); first != 13 {
+		t.Errorf("the next number is %d", first)
+	}
+	for member, want := range []int{15, 13, 14} {
+		if got := d.number(member); got != want {
+			t.Errorf("member %d goes on with number %d, want %d", member, got, want)
+		}
+	}
+	var none deal
+	if none.init(3, 3); none.align() != 0 || none.number(2) != 2 {
+		t.Errorf("nothing was dealt, and the next numbers are %v", none.dealt)
+	}
+}

@@ -1,0 +1,91 @@
+package load
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. All that was due there by then is
+// late, and all the rest is sent in time.
+func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
+	const rate, total, stalled, members = 300, 600, 1, 3
+	for _, clients := range []int{members, 31} {
+		late, others := 0, 0
+		for chance := 0; chance < 3 && (late < 90 || late > 110 || others > 10); chance++ {
+			o := options(total, clients)
+			o.Members, o.Pacer = members, NewOpenLoop(Constant(rate), total, 0, total)
+			begin := time.Now()
+			var sent [total]atomic.Int32
+			result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+				sent[r.Number].Add(1)
+				if r.Number%members != client%members {
+					t.Errorf("client %d sends request %d", client, r.Number)
+				}
+				if r.Number%members == stalled {
+					<-time.After(time.Second - time.Since(begin))
+				}
+				return 0, nil
+			}))
+			late, others = 0, 0
+			for i, record := range result.Records {
+				if sent[i].Load() != 1 || !record.OK() || record.Start != Constant(rate).Start(i) {
+					t.Fatalf("request %d was sent %d times: %+v", i, sent[i].Load(), record)
+				}
+				switch slow := record.Latency() > LateAfter; {
+				case slow && i%members == stalled:
+					late++
+				case slow:
+					others++
+				}
+			}
+		}
+		if late < 90 || late > 110 || others > 10 {
+			t.Errorf("%d clients: of 100 requests to the member that stalled %d were slow, of all others %d", clients, late, others)
+		}
+	}
+}
+
+// TestFewerClientsThanMembers: each serves all members then.
+func TestFewerClientsThanMembers(t *testing.T) {
+	o := options(30, 2)
+	o.Members, o.Pacer = 3, NewOpenLoop(Constant(1000), 30, 0, 30)
+	var byClient [2][3]atomic.Int32
+	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+		byClient[client][r.Number%3].Add(1)
+		<-time.After(time.Millisecond)
+		return 0, nil
+	}))
+	for client := range byClient {
+		for member := range byClient[client] {
+			if byClient[client][member].Load() == 0 {
+				t.Errorf("client %d sent nothing to member %d", client, member)
+			}
+		}
+	}
+	if result.Due != 30 || !result.Records[29].OK() {
+		t.Errorf("%d due, the last one %+v", result.Due, result.Records[29])
+	}
+}
+
+// TestTheAlarmGoesOffEarlierWhenItMust: the client of a member that was slow becomes free while the others wait for later
+// requests than its next one.
+func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
+	const interval = 100 * time.Millisecond
+	best := time.Hour
+	for chance := 0; chance < 5 && best > interval/2; chance++ {
+		o := options(6, 3)
+		o.Members, o.Pacer = 3, NewOpenLoop(Constant(float64(time.Second/interval)), 6, 0, 6)
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			if r.Number == 0 {
+				<-time.After(5 * interval / 2) // request 3 is due 50 ms later, requests 4 and 5 after that
+			}
+			return 0, nil
+		}))
+		best = min(best, result.Records[3].Lag())
+	}
+	if best > interval/2 {
+		t.Errorf("request 3 starts %v late", best)
+	}
+}

@@ -1,0 +1,90 @@
+package load
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and nobody waits
+// for the answers to the last ones. They are in no figure of the measurement.
+type Warmup struct {
+	Pacer Pacer
+
+	// Where starts are planned, both phases are parts of one schedule.
+	Requests int           // how many there are, which is the number of the measurement's first request
+	Length   time.Duration // when the measurement starts
+}
+
+// WarmupResult is what became of the warm-up.
+type WarmupResult struct {
+	OK, Failed, Unknown, Abandoned int           // requests, by outcome
+	Took                           time.Duration // from the start to that of the measurement, or to the early end
+}
+
+// plan tells when requests start: those of the warm-up, if there is one, and then those of the measurement, which have
+// pacers of their own.
+type plan struct {
+	warmup   *Warmup // nil: none
+	measured Pacer
+
+	warming atomic.Bool   // it is not yet decided when the measurement begins; the next two are not valid while it is
+	first   int           // number of the measurement's first request
+	begin   time.Duration // when it begins, since the start of the run
+	begun   chan struct{} // closed when it begins
+
+	turn sync.Mutex // for one claim of a closed loop after the other
+	deal deal
+}
+
+func (p *plan) init(warmup *Warmup, measured Pacer, members, clients int) {
+	p.deal.init(members, clients)
+	p.warmup, p.measured, p.begun = warmup, measured, make(chan struct{})
+	switch {
+	case warmup == nil:
+		close(p.begun)
+	case measured.Planned():
+		p.first, p.begin = warmup.Requests, warmup.Length
+	default:
+		p.warming.Store(true)
+	}
+}
+
+// pace is the Pacer of both phases where starts are planned. What a warm-up that is over has not sent is left out: the next
+// number that may start is then at least as large as the one in skip.
+func (p *plan) pace(number int, elapsed time.Duration) (start time.Duration, more bool, skip int) {
+	if number < p.first {
+		start, more = p.warmup.Pacer.Pace(number, elapsed)
+		return start, more, p.first
+	}
+	start, more = p.measured.Pace(number-p.first, elapsed-p.begin)
+	return start + p.begin, more, 0
+}
+
+// claim gives the client the next request of a closed loop, which starts now.
+func (p *plan) claim(client int, elapsed func() time.Duration) (number int, start time.Duration, more bool) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	now := elapsed()
+	if p.warming.Load() {
+		if number, start, more = p.deal.next(client, p.warmup.Pacer, 0, now); more {
+			return number, start, true
+		}
+		p.first, p.begin = p.deal.align(), now
+		p.warming.Store(false)
+		close(p.begun)
+	}
+	number, start, more = p.deal.next(client, p.measured, p.first, now-p.begin)
+	return number, start + p.begin, more
+}
+
+// isWarmup tells whether a request that was claimed is one of the warm-up.
+func (p *plan) isWarmup(number int) bool { return p.warming.Load() || number < p.first }
+
+// measuring tells whether the measurement has begun, and when it did.
+func (p *plan) measuring(now time.Duration) (since time.Duration, begun bool) {
+	if p.warming.Load() {
+		return 0, false
+	}
+	return p.begin, now >= p.begin
+}

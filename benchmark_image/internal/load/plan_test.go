@@ -1,0 +1,249 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// TestAMeasurementFollowsItsWarmupWithoutAGap: requests are numbered on, so that every write is an insert, before and after,
+// and the measurement does not wait for the last answers of the warm-up.
+func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
+	const warm, total, held = 50, 100, 45
+	const rate = 1000
+	starts := Constant(rate)
+	for name, o := range map[string]Options{
+		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: warm}}, Pacer: ClosedLoop{Total: total}},
+		"open": {
+			Warmup: &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
+			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
+		},
+	} {
+		o.Total, o.Clients = total, 4
+		o.Targeter = &Puts{KeySize: 4, Order: keys.NewOrder(warm+total, false, 1), Values: keys.NewValues(8, 0)}
+		var mu sync.Mutex
+		written := make(map[string]int)
+		measuring := make(chan struct{})
+		var once sync.Once
+		run := NewRun(o)
+		result := run.Attack(t.Context(), fake(func(ctx context.Context, _ int, r *Request) (int64, error) {
+			mu.Lock()
+			written[string(r.Key)]++
+			mu.Unlock()
+			switch {
+			case r.Number == held:
+				select {
+				case <-measuring:
+				case <-time.After(10 * time.Second):
+					t.Errorf("%s: the measurement waits for the warm-up", name)
+				}
+			case r.Number == warm+total-1:
+				once.Do(func() { close(measuring) })
+			case r.Number%10 == 3:
+				return 0, errors.New("no")
+			}
+			return 0, nil
+		}))
+		if w := result.Warmup; !result.Measured || w.OK != 45 || w.Unknown != 5 || w.Failed+w.Abandoned != 0 || run.WarmedUp() != warm {
+			t.Errorf("%s: warm-up %+v", name, *w)
+		}
+		if len(written) != warm+total {
+			t.Errorf("%s: %d keys were written", name, len(written))
+		}
+		if result.First != warm || len(result.Records) != total || result.Failed != 10 || result.Errors["no"] != 10 || result.Reason != "" {
+			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(result.Records), result.First, result.Failed, result.Errors, result.Reason)
+		}
+		for i, record := range result.Records {
+			if !record.Done() || record.OK() == (i%10 == 3) || record.Start < 0 || record.End() > result.Took {
+				t.Errorf("%s: record %d is %+v, the run took %v", name, i, record, result.Took)
+			}
+			if name == "open" && record.Start != starts.Start(i) {
+				t.Errorf("request %d of the measurement is due at %v", i, record.Start)
+			}
+		}
+		if name == "open" && (result.Due != total || result.LastDue != starts.Start(total-1) || result.Warmup.Took != starts.Start(warm)) {
+			t.Errorf("%d were due, the last at %v, the warm-up took %v", result.Due, result.LastDue, result.Warmup.Took)
+		}
+		if done, failed := run.Progress(); done != total || failed != 10 {
+			t.Errorf("%s: the progress is %d, %d", name, done, failed)
+		}
+	}
+}
+
+// collected is a Sink that checks what every Sink may rely on.
+type collected struct {
+	t       *testing.T
+	epoch   time.Time
+	numbers map[int]bool
+	last    time.Duration
+}
+
+func (c *collected) Begin(epoch time.Time) {
+	if !c.epoch.IsZero() || len(c.numbers) > 0 {
+		c.t.Error("the measurement begins twice, or late")
+	}
+	c.epoch = epoch
+}
+
+func (c *collected) Add(number int, outcome Record) {
+	if c.epoch.IsZero() || c.numbers[number] || outcome.Start < 0 || outcome.End() < c.last {
+		c.t.Errorf("request %d from %v ends at %v, after one at %v", number, outcome.Start, outcome.End(), c.last)
+	}
+	c.numbers[number], c.last = true, outcome.End()
+}
+
+// TestASinkGetsTheMeasurementAlone: with its epoch, its own numbers, and its outcomes in their order.
+func TestASinkGetsTheMeasurementAlone(t *testing.T) {
+	const warm, total = 50, 200
+	starts := Constant(2000)
+	for name, o := range map[string]Options{
+		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: warm}}, Pacer: ClosedLoop{Total: total}},
+		"open": {
+			Warmup: &Warmup{Pacer: OpenLoop{Schedule: starts, Total: warm}, Requests: warm, Length: starts.Start(warm)},
+			Pacer:  NewOpenLoop(From{starts, warm, starts.Start(warm)}, total, 0, total),
+		},
+		"without a warm-up": {Pacer: ClosedLoop{Total: total}},
+	} {
+		sink := &collected{t: t, numbers: make(map[int]bool)}
+		o.Clients, o.Members, o.Targeter, o.Sink = 8, 3, options(warm+total, 1).Targeter, sink
+		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
+		if len(sink.numbers) != total || !sink.numbers[0] || !sink.numbers[total-1] || !sink.epoch.Equal(result.Epoch) || len(result.Records) != 0 {
+			t.Errorf("%s: %d outcomes since %v; the measurement began at %v", name, len(sink.numbers), sink.epoch, result.Epoch)
+		}
+		if result.Took != sink.last {
+			t.Errorf("%s: the last outcome came at %v, the measurement took %v", name, sink.last, result.Took)
+		}
+	}
+}
+
+// TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement longer.
+func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
+	const wait = 500 * time.Millisecond
+	o := options(20, 2)
+	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 5}}
+	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+		if r.Number == 4 {
+			<-time.After(wait)
+		}
+		return 0, nil
+	}))
+	if result.Took > wait/2 || result.Warmup.OK != 5 || !result.Records[19].OK() {
+		t.Errorf("the measurement took %v, warm-up %+v", result.Took, *result.Warmup)
+	}
+}
+
+func TestAWarmupOfADuration(t *testing.T) {
+	const length = 60 * time.Millisecond
+	for name, schedule := range schedules(1000) {
+		loop := NewOpenLoop(schedule, 0, length, 1000)
+		o := options(50, 6)
+		o.Members = 3
+		o.Warmup = &Warmup{Pacer: loop, Requests: loop.Total, Length: length}
+		o.Pacer = NewOpenLoop(From{schedule, loop.Total, length}, 50, 0, 50)
+		var late, warm atomic.Int32
+		result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, client int, r *Request) (int64, error) {
+			if r.Number < loop.Total {
+				warm.Add(1)
+			}
+			if r.Number == 2 || r.Number == 5 { // both clients of a member: what it is to get in the warm-up is left out then
+				late.Add(1)
+				<-time.After(length + 20*time.Millisecond)
+			}
+			return 0, nil
+		}))
+		sent := result.Warmup.OK
+		if missing := loop.Total/3 - 2; late.Load() != 2 || sent > loop.Total-missing+1 || sent != int(warm.Load()) || sent < loop.Total-missing-3 {
+			t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, sent)
+		}
+		if result.Due != 50 || result.First != loop.Total || result.Warmup.Took != length {
+			t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First, result.Warmup.Took)
+		}
+		for i, record := range result.Records {
+			if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
+				t.Errorf("%s: record %d is %+v", name, i, record)
+			}
+		}
+	}
+	o := options(1_000_000, 3)
+	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 1_000_000, Duration: length}}
+	o.Pacer = ClosedLoop{Total: 1_000_000, Duration: length}
+	var sent atomic.Int64
+	result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
+		sent.Add(1)
+		<-time.After(time.Millisecond)
+		return 0, nil
+	}))
+	ok := 0
+	for _, record := range result.Records {
+		if record.OK() {
+			ok++
+		}
+	}
+	if result.Warmup.OK == 0 || result.Warmup.OK != result.First || int64(result.First+ok) != sent.Load() || !result.Records[ok-1].OK() {
+		t.Errorf("%d requests: %d in the warm-up, %d after it from number %d on", sent.Load(), result.Warmup.OK, ok, result.First)
+	}
+	if w := result.Warmup.Took; w < length || result.Took < length || w+result.Took > 20*length {
+		t.Errorf("the warm-up took %v, the measurement %v", w, result.Took)
+	}
+}
+
+// TestARunThatIsEndedDuringItsWarmup measures nothing.
+func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
+	for name, o := range map[string]Options{
+		"closed": {Warmup: &Warmup{Pacer: ClosedLoop{Total: 100}}, Pacer: ClosedLoop{Total: 10}},
+		"open": {
+			Warmup: &Warmup{Pacer: OpenLoop{Schedule: Constant(1), Total: 100}, Requests: 100, Length: 100 * time.Second},
+			Pacer:  NewOpenLoop(From{Constant(1), 100, 100 * time.Second}, 10, 0, 10),
+		},
+	} {
+		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
+		run := NewRun(o)
+		result := run.Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) {
+			run.Stop("enough")
+			return 0, ErrAbandoned
+		}))
+		w := result.Warmup
+		if result.Measured || result.Records != nil || result.Reason != "enough" || w.Abandoned != 1 || w.OK != 0 || w.Took <= 0 || w.Took > 10*time.Second {
+			t.Errorf("%s: %+v, warm-up %+v", name, result, *w)
+		}
+	}
+}
+
+// TestWhatTheGeneratorHadToDo: pauses, CPU time and idle times are those of the measurement alone.
+func TestWhatTheGeneratorHadToDo(t *testing.T) {
+	busy := func(d time.Duration) {
+		for begin := time.Now(); time.Since(begin) < d; {
+		}
+	}
+	o := options(20, 2)
+	o.Warmup = &Warmup{Pacer: ClosedLoop{Total: 200}}
+	best := 1.0
+	for chance := 0; chance < 5 && best > 0.2; chance++ {
+		result := NewRun(o).Attack(t.Context(), manyPerGoroutine(func(r *Request) {
+			if r.Number < 200 {
+				busy(time.Millisecond)
+			} else {
+				<-time.After(5 * time.Millisecond)
+			}
+		}))
+		if result.Idle == nil || *result.Idle > result.Took {
+			t.Fatalf("idle for %v of %v", result.Idle, result.Took)
+		}
+		best = min(best, float64(result.CPU)/float64(result.Took))
+	}
+	if best > 0.2 {
+		t.Errorf("the CPU time is %.2f of the time of a measurement in which nothing was done", best)
+	}
+	var p Pauses
+	for _, late := range []time.Duration{0, 3 * time.Millisecond, LateAfter, 30 * time.Millisecond, 150 * time.Millisecond, -time.Second} {
+		p.add(late)
+	}
+	if want := (Pauses{150 * time.Millisecond, 2, 180 * time.Millisecond}); p != want {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+}
