@@ -15,6 +15,7 @@ RATE_MIN_PER_S, RATE_MAX_PER_S = 0.1, 1_000_000
 WARMUP_REQUESTS_MIN, WARMUP_REQUESTS_MAX = 0, 10_000_000
 WARMUP_DURATION_MIN_S, WARMUP_DURATION_MAX_S = 0.001, 86_400
 SEED_MIN, SEED_MAX = 0, 9_007_199_254_740_991
+LOAD_SEED_MIN, LOAD_SEED_MAX = 1, 9_007_199_254_740_991
 KEY_SIZE_MIN_BYTES, KEY_SIZE_MAX_BYTES = 1, 1_024
 KEY_SPACE_MIN, KEY_SPACE_MAX = 1, 1_000_000_000
 ZIPF_EXPONENT_MIN, ZIPF_EXPONENT_MAX = 0, 10
@@ -70,6 +71,9 @@ class LoadBody(TypedDict, total=False):
 
     # seed of the schedule, the key order and the values
     seed: int
+
+    # another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes
+    loadSeed: int
 
     # size of each generated key, without its prefix; with a key to read, of the keys that verify expects (bytes);
     # enough for `keySpace` different keys

@@ -81,7 +81,7 @@ func pacer(s *spec.Spec, total int, duration time.Duration, limit int) (load.Pac
 	}
 	var schedule load.Schedule = load.Constant(s.Rate)
 	if s.Arrival == spec.Poisson {
-		schedule = load.NewPoisson(s.Rate, keys.NewDraw(s.Seed, keys.StreamArrival).At, limit, duration)
+		schedule = load.NewPoisson(s.Rate, keys.NewDraw(s.DrawSeed(), keys.StreamArrival).At, limit, duration)
 	}
 	loop := load.NewOpenLoop(schedule, total, duration, limit)
 	return loop, loop.Total

@@ -28,17 +28,17 @@ func targeter(s *spec.Spec) load.Targeter {
 	if s.Operation == spec.Range {
 		return reads
 	}
-	return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio, Draw: keys.NewDraw(s.Seed, keys.StreamKinds).At}
+	return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio, Draw: keys.NewDraw(s.DrawSeed(), keys.StreamKinds).At}
 }
 
 func order(s *spec.Spec) keys.Order {
 	switch s.Order() {
 	case spec.Uniform:
-		return keys.NewUniform(s.DistinctKeys(), s.Seed)
+		return keys.NewUniform(s.DistinctKeys(), s.DrawSeed())
 	case spec.Zipfian:
-		return keys.NewZipfian(s.DistinctKeys(), s.ZipfExponent, s.Seed)
+		return keys.NewZipfian(s.DistinctKeys(), s.ZipfExponent, s.DrawSeed())
 	}
-	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.Seed)
+	return keys.NewOrder(s.DistinctKeys(), s.Order() == spec.Sequential, s.DrawSeed())
 }
 
 // named gives reads of a named key or span.

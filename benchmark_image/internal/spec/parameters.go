@@ -45,6 +45,7 @@ type Spec struct {
 	TargetLeader bool
 	TargetMember string // empty: all
 	Seed         int64
+	LoadSeed     int64 // 0: Seed
 
 	RequestTimeout time.Duration
 	DialTimeout    time.Duration
@@ -197,6 +198,11 @@ var (
 		Name: "seed", Flag: "seed", Max: 1<<53 - 1, // the largest integer that every JSON reader keeps exactly
 		Usage: "seed of the schedule, the key order and the values",
 		at:    func(s *Spec) any { return &s.Seed },
+	})
+	_ = parameter(Parameter{
+		Name: "loadSeed", Flag: "load-seed", Min: 1, Max: 1<<53 - 1, Zero: "the same as `seed`",
+		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes",
+		at:    func(s *Spec) any { return &s.LoadSeed },
 	})
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",

@@ -60,6 +60,14 @@ func (s *Spec) DistinctKeys() int {
 	return s.MaxRequests()
 }
 
+// DrawSeed is the seed of all that is drawn but the values.
+func (s *Spec) DrawSeed() int64 {
+	if s.LoadSeed != 0 {
+		return s.LoadSeed
+	}
+	return s.Seed
+}
+
 // Order is KeyOrder with its default filled in.
 func (s *Spec) Order() string {
 	switch {
