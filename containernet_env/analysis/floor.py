@@ -62,7 +62,7 @@ class Floor:
         for name, clients in asked.items():
             drawn = [share for _ in range(rounds) for share in latencies(scenario, name, leader)]
             weight = clients
-            if _stay(scenario, living) and scenario.rate is None:
+            if _stay(scenario, living) and not scenario.is_open:
                 weight /= max(1.0, sum(ratio * ns for ratio, ns in drawn))  # who is answered sooner sends more
             shares += [(weight * ratio, ns) for ratio, ns in drawn]
         return median(shares) / 1e9

@@ -44,6 +44,7 @@ MEANINGS = {
     "scenarios": "blocks, run in this order; in each the lists multiply",
     "type": "what the requests are",
     "load": "how many requests or for how long, at which rate, by how many clients; may be a list",
+    "search": "the highest rate whose response times hold, in place of total or duration, and of rate",
     "RawWrite.data": "sizes in bytes of what is written; may be a list",
     "keySize": "bytes of a key",
     "valSize": "bytes of a value",

@@ -15,6 +15,7 @@ from containernet_env.config.scenario_schema import (
     RawWrite,
 )
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
+from containernet_env.model.search import KEY_SPACE
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:
@@ -89,4 +90,6 @@ def span_findings(
 
 def _most_keys(block: RawWrite) -> int:
     """How many different keys a block may write; a duration writes a new one in each request, as many as may be."""
-    return block.key_space or max(REQUESTS_MAX if load.total is None else load.total for load in block.load)
+    if block.key_space is not None:
+        return block.key_space
+    return max(KEY_SPACE if load.search is not None else load.total or REQUESTS_MAX for load in block.load)

@@ -18,6 +18,7 @@ from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
+from containernet_env.model.search import Search
 
 
 def topology_text(config: Config) -> str:
@@ -113,7 +114,7 @@ def _block(scenario: Scenario) -> dict[str, Any]:
             "type": scenario.type,
             "load": _load(scenario),
             "data": {"keySize": scenario.key_size, "valSize": scenario.val_size} if is_write else None,
-            "keySpace": scenario.key_space if is_write and scenario.key_space != scenario.total else None,
+            "keySpace": scenario.key_space if is_write and scenario.key_space != scenario.keys_by_default else None,
             "target": scenario.target,
             "keys": scenario.keys if scenario.keys != "sequential" else None,
             "zipfExponent": exponent if exponent != ZIPF_EXPONENT else None,
@@ -149,5 +150,17 @@ def _load(scenario: Scenario) -> dict[str, Any]:
             "warmup": warmup.requests or (format_duration(warmup.length_ns) if warmup.length_ns else None),
             "timeout": format_duration(timeout_ns) if timeout_ns != REQUEST_TIMEOUT_NS else None,
             "stallTimeout": None if stall_ns is None else format_duration(stall_ns),
+            "search": scenario.search and _search(scenario.search),
         }
     )
+
+
+def _search(search: Search) -> dict[str, Any]:
+    return {
+        **{f"p{item.percentile}": format_duration(item.limit_ns) for item in search.objectives},
+        "from": search.low,
+        "to": search.high,
+        "step": format_duration(search.step_ns),
+        "within": search.within,
+        "repeats": search.repeats,
+    }

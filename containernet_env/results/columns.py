@@ -24,6 +24,7 @@ from containernet_env.results.link_text import (
     loss_ratio,
     plain,
 )
+from containernet_env.results.search_columns import SEARCH_COLUMNS
 from containernet_env.results.usage_columns import USAGE_COLUMNS
 
 
@@ -225,7 +226,7 @@ OUR_TABLE = (
         "OfferedRate_per_s",
         "1/s",
         "configured",
-        "requests/s of an open loop's schedule; '-' in a closed loop",
+        "requests/s of an open loop's schedule; '-' in a closed loop, and in a search, which chooses it",
         _of_scenario(lambda scenario: scenario.rate),
         4,
     ),
@@ -261,6 +262,7 @@ OUR_TABLE = (
         _open_loop(lambda load: load.schedule.generator_late if load.schedule else None),
     ),
     *(_service_percentile(p) for p in ("50", "95", "99", "99.9")),
+    *SEARCH_COLUMNS,
     _words(
         "ReadSpan",
         "configured",
