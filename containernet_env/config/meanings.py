@@ -61,6 +61,8 @@ MEANINGS = {
     "span": "each read asks for all keys from one to before another",
     "from": "first key",
     "to": "the key before which the span ends",
+    "RawSearch.from": "the lowest rate that is probed, in requests/s (10)",
+    "RawSearch.to": "the highest rate that is probed (the highest that the benchmark server takes)",
     "limit": "an answer holds at most so many keys",
     "keysOnly": "whether answers hold keys without values",
     "countOnly": "whether answers hold only how many keys there are",

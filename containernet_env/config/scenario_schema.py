@@ -185,16 +185,8 @@ class RawSearch(StrictModel):
     p95_ns: _OBJECTIVE = _objective("95")
     p99_ns: _OBJECTIVE = _objective("99")
     p99_9_ns: _OBJECTIVE = _objective("99.9")
-    low: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(
-        default=None,
-        alias="from",
-        json_schema_extra=means(f"the lowest rate that is probed, in requests/s ({LOW_PER_S})"),
-    )
-    high: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(
-        default=None,
-        alias="to",
-        json_schema_extra=means("the highest rate that is probed (the highest that the benchmark server takes)"),
-    )
+    low: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="from")
+    high: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="to")
     step_ns: Annotated[int | None, *duration(STEP_MIN_NS, STEP_MAX_NS)] = Field(
         default=None,
         alias="step",

@@ -155,6 +155,25 @@ def test_a_limit_above_a_store_that_misses_does_not_matter() -> None:
     assert 950 < course.rates[course.low] <= 1000
 
 
+def test_a_limit_at_the_highest_rate_alone_is_no_rate_that_holds() -> None:
+    course, _ = run(search(high=5000), lambda step: "held" if step.rate < 5000 else "machine")
+    assert (course.end, course.high, course.limited_at) == ("machine", None, 5000)
+
+
+def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
+    draws = Random(3)
+
+    def store(step: Step) -> Verdict:
+        if 1000 < step.rate < 4000:
+            return draws.choice(("held", "missed"))
+        return carries(1000)(step)
+
+    course, _ = run(search(), store)
+    assert course.low is not None and course.high is not None
+    assert course.rates[course.high] > 2 * course.rates[course.low]
+    assert course.end == "noise"
+
+
 def test_a_limit_everywhere_leaves_no_rate_at_all() -> None:
     course, _ = run(search(), lambda step: "machine")
     assert (course.end, course.low, course.high) == ("machine", None, None)

@@ -196,6 +196,7 @@ def test_requests_that_fail_or_are_never_sent_do_not_hold() -> None:
     """Whatever the percentiles of the others are; the search goes on, and its row has no error."""
     for outcomes, error, why in (
         ({"failed": 0, "unknown": 3}, "3 of N requests failed: deadline", "3 of N requests failed"),
+        ({"failed": 0, "unknown": 3}, None, "requests failed"),
         ({"failed": 0, "unknown": 0, "unsent": 7}, None, "7 requests were never sent"),
     ):
         bench = Bench(searching())
@@ -233,16 +234,18 @@ def test_a_leader_that_is_lost_under_load_is_the_stores_own_limit() -> None:
 
 
 def test_clients_that_are_all_busy_while_the_store_answers_in_time_are_told() -> None:
-    bench = Bench(searching())
+    for short, service_s, told in ((True, 0.02, True), (False, 0.02, False), (True, 0.06, False)):
+        bench = Bench(searching())
 
-    def behave(path: str, body: dict[str, Any]) -> Answer:
-        waited = body["rate"] > 1000
-        made = load_of(body, 0.2 if waited else 0.01, schedule__fell_behind=waited, schedule__clients_short=waited)
-        return Answer(replace(made, service_time_s={"99": 0.02}), None)
+        def behave(path: str, body: dict[str, Any], short: bool = short, service_s: float = service_s) -> Answer:
+            waited = body["rate"] > 1000
+            changes = {"schedule__fell_behind": waited, "schedule__clients_short": waited and short}
+            made = load_of(body, 0.2 if waited else 0.01, **changes)
+            return Answer(replace(made, service_time_s={"99": service_s}), None)
 
-    bench.server.behave = behave
-    bench.matrix.run()
-    assert "more clients may carry more" in bench.findings()[-1]
+        bench.server.behave = behave
+        bench.matrix.run()
+        assert ("more clients may carry more" in bench.findings()[-1]) is told
     bench = Bench(searching())
     bench.server.behave = queue(1000)
     bench.matrix.run()
