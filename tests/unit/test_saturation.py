@@ -174,6 +174,21 @@ def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
     assert course.end == "noise"
 
 
+def test_a_limit_that_was_met_above_the_interval_does_not_matter() -> None:
+    """One early miss makes the search look for the upper end far up, where the machine is the limit."""
+    numbers = iter(range(1, 1000))
+
+    def store(step: Step) -> Verdict:
+        if next(numbers) == 2:
+            return "missed"
+        return "machine" if step.rate > 1500 else carries(1000)(step)
+
+    course, made = run(search(), store)
+    assert [step.purpose for step, verdict in made if verdict == "machine"] == ["repeat"] * 3
+    assert course.end == "found" and course.low is not None
+    assert 950 < course.rates[course.low] <= 1000
+
+
 def test_a_limit_everywhere_leaves_no_rate_at_all() -> None:
     course, _ = run(search(), lambda step: "machine")
     assert (course.end, course.low, course.high) == ("machine", None, None)
