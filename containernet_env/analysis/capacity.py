@@ -172,10 +172,12 @@ class _Weigher:
         return tuple(self._short(scenario, rate, alone_s, cost))
 
     def _configured_rates(self, scenario: Scenario) -> Iterator[float]:
-        """Requests per second of an open loop, and those that the fastest link lets through if every member's has a
-        rate: a majority does without the slowest."""
+        """Requests per second of an open loop, the highest of a search, and those that the fastest link lets through
+        if every member's has a rate: a majority does without the slowest."""
         if scenario.rate is not None:
             yield float(scenario.rate)
+        if scenario.search is not None:
+            yield float(scenario.search.high)
         rates = [node.rate_bps for node in self._plan.config.nodes]
         if None not in rates:
             yield max(filter(None, rates)) / 8 / self._estimator.sent_bytes(scenario)
@@ -210,7 +212,7 @@ class _Weigher:
                 {"machine": float(self._cores), "client": enough}.get(resource, 1.0),
                 enough,
                 fits_per_s,
-                None if scenario.rate is not None else int(fits_per_s * alone_s + 1e-6),
+                None if scenario.is_open else int(fits_per_s * alone_s + 1e-6),
                 self._cores_for(cores) if resource == "machine" else None,
             )
 

@@ -66,7 +66,15 @@ def kept_apart(frame: pandas.DataFrame) -> list[str]:
 def varied(frame: pandas.DataFrame) -> list[str]:
     """Those of ``kept_apart`` that differ between rows, except hashes and what the scenario's name says already."""
     said = {"TestType", "ClientCount", "ConnectionCount", "KeySize", "ValueSize", "Consistency", "Target"}
-    said |= {"OfferedRate_per_s", "ReadSpan", "ReadLimit", "ReadAnswer", "ConfigHash", "ScenarioHash"}
+    said |= {
+        "OfferedRate_per_s",
+        "SearchObjective",
+        "ReadSpan",
+        "ReadLimit",
+        "ReadAnswer",
+        "ConfigHash",
+        "ScenarioHash",
+    }
     known = said if "Scenario" in frame.columns else set()
     return [name for name in kept_apart(frame) if name not in known and frame[name].nunique(dropna=False) > 1]
 

@@ -90,7 +90,7 @@ def sample_of(outcome: ScenarioOutcome, members: int, cores: int, config: str) -
         busy_ratio=machine_ns / usage.window_ns / cores,
         limit=_limit(outcome.findings, reasons),
         config=config,
-        clients=scenario.clients if scenario.rate is None else 0,
+        clients=0 if scenario.is_open else scenario.clients,
     )
 
 

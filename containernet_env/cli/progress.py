@@ -93,6 +93,7 @@ class TerminalProgress:
         self._matrix_task: TaskID | None = None
         self._matrix = MatrixTime(())
         self._planned: PlannedScenario | None = None
+        self._probe: tuple[int, Scenario, float] | None = None
         self._began = 0.0
         self._told = 0.0
 
@@ -110,7 +111,7 @@ class TerminalProgress:
 
     def scenario_started(self, planned: PlannedScenario) -> None:
         """Show the scenario as the running one."""
-        self._planned = planned
+        self._planned, self._probe = planned, None
         self._matrix.again = planned.scheduled.attempt > 1
         self._began = self._told = time.monotonic()
         if not self._console.is_terminal:
@@ -124,7 +125,7 @@ class TerminalProgress:
             transient=True,
         )
         scenario = planned.scheduled.scenario
-        total = float(scenario.total) if scenario.total is not None else _length_s(scenario)
+        total = float(scenario.total) if scenario.total is not None else self._whole_s
         self._scenario_task = self._live.add_task(
             f"{self._prefix} {scenario.name}", total=total, place=self._place(0, 0.0), rate=""
         )
@@ -134,12 +135,17 @@ class TerminalProgress:
         )
         self._live.start()
 
+    def probe_started(self, number: int, probe: Scenario) -> None:
+        """See ``RunProgress``."""
+        self._probe = (number, probe, time.monotonic())
+
     def scenario_progress(self, done: int, errors: int) -> None:
         """Move the live lines, or say from time to time how far a long scenario is."""
         assert self._planned is not None
         now = time.monotonic()
         elapsed_s = now - self._began
-        rate = done / elapsed_s if elapsed_s > 0 else 0.0
+        counted_s = elapsed_s if self._probe is None else now - self._probe[2]
+        rate = done / counted_s if counted_s > 0 else 0.0
         failed = f", {errors:,} failed" if errors else ""
         scenario = self._planned.scheduled.scenario
         if self._live is not None and self._scenario_task is not None and self._matrix_task is not None:
@@ -174,14 +180,26 @@ class TerminalProgress:
         scenario = self._planned.scheduled.scenario
         if scenario.total is not None:
             return f"{done:,} of {scenario.total:,}"
-        seconds = _length_s(scenario)
+        if self._probe is not None:
+            number, probe, _ = self._probe
+            return f"probe {number} at {rate_text(float(probe.rate or 0))}/s, {seconds_text(elapsed_s)}"
+        seconds = self._whole_s
         return f"{min(elapsed_s, seconds):.0f} of {seconds:g} s"
+
+    @property
+    def _whole_s(self) -> float:
+        """Seconds of the running scenario that ends by its schedule, about those of a search."""
+        assert self._planned is not None
+        scenario = self._planned.scheduled.scenario
+        if scenario.search is not None:
+            return round(self._planned.estimated_s)
+        return (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
 
     def _left_s(self, done: int, elapsed_s: float, rate: float) -> float | None:
         assert self._planned is not None
         scenario = self._planned.scheduled.scenario
         if scenario.total is None:
-            return max(_length_s(scenario) - elapsed_s, 0.0)
+            return max(self._whole_s - elapsed_s, 0.0)
         return (scenario.total - done) / rate if rate > 0 else None
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
@@ -257,11 +275,6 @@ class MatrixTime:
         expected_s = sum(self._estimates_s[:done])
         ratio = self.done_s / expected_s if expected_s > 0 and self.done_s > 0 else 1.0
         return max(ratio * sum(self._estimates_s[done:]) - elapsed_s, 0.0)
-
-
-def _length_s(scenario: Scenario) -> float:
-    """Seconds of a scenario that ends by its schedule."""
-    return (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
 
 
 def result_table(outcomes: Sequence[ScenarioOutcome]) -> Table:

@@ -273,7 +273,9 @@ def _scenarios_table(plan: Plan) -> Table:
 
 
 def _length(scenario: Scenario) -> str:
-    """How many requests were asked for, or for how long."""
+    """How many requests were asked for, for how long, or what is searched."""
+    if scenario.search is not None:
+        return f"search {scenario.search.text}"
     return str(scenario.total) if scenario.duration_ns is None else f"for {format_duration(scenario.duration_ns)}"
 
 

@@ -8,6 +8,7 @@ from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
     RawAnyBlock,
+    RawLoad,
     RawOnDataset,
     RawRead,
     RawReading,
@@ -15,7 +16,8 @@ from containernet_env.config.scenario_schema import (
 )
 from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
-from containernet_env.model.scenario import NO_WARMUP, new_keys
+from containernet_env.model.scenario import NO_WARMUP, KeyOrder, new_keys
+from containernet_env.model.search import KEY_SPACE
 
 
 def spans_of(block: RawOnDataset) -> list[Span]:
@@ -92,10 +94,10 @@ def _most_keys(block: RawWrite) -> int:
     """How many different keys a block may write, by the server's defaults: a duration leaves their number open."""
     if block.key_space is not None:
         return block.key_space
-    warmups = [(load, load.warmup or NO_WARMUP) for load in block.load]
-    most = max(
-        new_keys(load.total, warmup, order) or (load.total or 0) + contract.KEY_SPACE_OF_DURATION + warmup.requests
-        for load, warmup in warmups
-        for order in block.keys
-    )
-    return min(most, contract.KEY_SPACE_MAX)
+    return min(max(_new_keys(load, order) for load in block.load for order in block.keys), contract.KEY_SPACE_MAX)
+
+
+def _new_keys(load: RawLoad, order: KeyOrder) -> int:
+    warmup = load.warmup or NO_WARMUP
+    made = new_keys(load.total, warmup, order) or (load.total or 0) + contract.KEY_SPACE_OF_DURATION + warmup.requests
+    return KEY_SPACE if load.search is not None else made

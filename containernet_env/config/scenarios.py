@@ -40,7 +40,7 @@ from containernet_env.model.scenario import (
     MemberTarget,
     Scenario,
     ScenarioSet,
-    new_keys,
+    SearchPlace,
 )
 
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
@@ -73,6 +73,7 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
             findings.append(key_too_small(("dataset", "keySize"), dataset.key_size, dataset.keys))
     scenarios: list[Scenario] = []
     first_at: dict[str, Location] = {}
+    search_places: list[SearchPlace] = []
     for index, block in blocks.items():
         location = ("scenarios", index)
         if isinstance(block, RawWrite):
@@ -87,9 +88,16 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
             else:
                 first_at[scenario.name] = location
                 scenarios.append(scenario)
+                if scenario.search is not None:
+                    search_places.append(_search_place(document, location, block, scenario))
     document.refuse(findings)
     return ScenarioSet(
-        path, document.sha256, dataset, tuple(scenarios), tuple(_member_targets(document, blocks.values()))
+        path,
+        document.sha256,
+        dataset,
+        tuple(scenarios),
+        tuple(_member_targets(document, blocks.values())),
+        tuple(search_places),
     )
 
 
@@ -114,7 +122,9 @@ def _size(block: RawAnyBlock) -> int:
 
 def _loads(raw: RawLoad) -> Iterator[Load]:
     """The loads of one in a file, its rates and clients taken apart; what the file leaves out has its default."""
-    given = {item.name: value for item in fields(Load) if (value := getattr(raw, item.name)) not in (None, [])}
+    given = {item.name: value for item in fields(Load) if (value := getattr(raw, item.name, None)) not in (None, [])}
+    if raw.search is not None:
+        given["search"] = raw.search.value
     rates: list[Decimal | None] = [*raw.rate] or [None]
     for rate, clients in product(rates, raw.clients):
         yield Load(**{**given, "rate": rate, "clients": clients})
@@ -129,7 +139,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
     if isinstance(block, RawWrite):
         for load, data, target, order in product(loads, block.data, block.target, block.keys):
             exponent = _exponent(block, order)
-            default = new_keys(load.total, load.warmup, order)
+            default = load.default_keys(order)
             space = f"of{block.key_space}" if block.key_space not in (None, default) else ""
             parts = [
                 "write",
@@ -193,6 +203,14 @@ def _exponent(block: RawWrite | RawOnDataset, order: KeyOrder) -> Decimal:
 def _order(order: KeyOrder, exponent: Decimal) -> tuple[str, str]:
     """What a name says of the order of keys."""
     return order if order != "sequential" else "", f"e{format_number(exponent)}" if exponent != ZIPF_EXPONENT else ""
+
+
+def _search_place(document: Document, block_at: Location, block: RawAnyBlock, scenario: Scenario) -> SearchPlace:
+    location = (*block_at, "load")
+    index = next(i for i, load in enumerate(block.load) if load.search and load.search.value == scenario.search)
+    step = (index,) if isinstance(value_at(document.value, location), list) else ()
+    place = (*location, *step, "search")
+    return SearchPlace(json_path(place), scenario.name, *document.line_and_column(place))
 
 
 def _member_targets(document: Document, blocks: Iterable[RawAnyBlock]) -> Iterator[MemberTarget]:

@@ -17,7 +17,8 @@ from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
-from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario, new_keys
+from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
+from containernet_env.model.search import Search
 
 
 def topology_text(config: Config) -> str:
@@ -108,7 +109,7 @@ def _etcd(settings: EtcdSettings) -> dict[str, Any]:
 def _block(scenario: Scenario) -> dict[str, Any]:
     """A block of one scenario; what is as by default is left out, as it is in the scenario's name."""
     exponent, is_write, reads = scenario.zipf_exponent, scenario.type == "write", scenario.consistency is not None
-    default = new_keys(scenario.total, scenario.warmup, scenario.keys)
+    default = scenario.default_keys(scenario.keys)
     return _given(
         {
             "type": scenario.type,
@@ -151,5 +152,17 @@ def _load(scenario: Scenario) -> dict[str, Any]:
             "timeout": format_duration(timeout_ns) if timeout_ns != REQUEST_TIMEOUT_NS else None,
             "stallTimeout": None if stall_ns is None else format_duration(stall_ns),
             "seed": scenario.seed or None,
+            "search": scenario.search and _search(scenario.search),
         }
     )
+
+
+def _search(search: Search) -> dict[str, Any]:
+    return {
+        **{f"p{item.percentile}": format_duration(item.limit_ns) for item in search.objectives},
+        "from": search.low,
+        "to": search.high,
+        "step": format_duration(search.step_ns),
+        "within": search.within,
+        "repeats": search.repeats,
+    }

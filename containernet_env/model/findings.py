@@ -45,6 +45,7 @@ Kind = Literal[
     "network_unknown",
     "few_answers",
     "cut_short",
+    "search",
 ]
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that

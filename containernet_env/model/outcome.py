@@ -8,6 +8,7 @@ from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.search import SearchResult
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.model.verdict import Verdict, verdict
@@ -24,7 +25,8 @@ class ScenarioOutcome:
     store's protocol allow (``analysis.floor``), ``None`` where that is not known. ``load`` and ``network`` are what the
     generator and the links saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted
     themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
-    well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown.
+    well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown. ``search`` is
+    what a saturation search found; the figures are then those of one of its probes.
     """
 
     scheduled: ScheduledScenario
@@ -42,6 +44,7 @@ class ScenarioOutcome:
     machine: Usage | None = None
     store: StoreActivity | None = None
     findings: tuple[Finding, ...] = ()
+    search: SearchResult | None = None
     error: str | None = None
 
     @property

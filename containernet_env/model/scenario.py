@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from containernet_env.base.units import format_duration, format_number
 from containernet_env.model.keys import ONE_KEY, Keys, Span
+from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 
 ScenarioType = Literal["write", "read", "mixed", "txn"]
 Arrival = Literal["constant", "poisson"]
@@ -102,8 +103,10 @@ class Load:
     when its last one is answered; with it requests start by a schedule, at equal intervals or as a Poisson process
     (``arrival``). ``warmup`` runs before the measurement and is in no figure. A request without an answer within
     ``request_timeout_ns`` has failed. A run without a success for ``stall_timeout_ns`` is ended (0: never; ``None``:
-    the benchmark server's default). ``seed`` determines the schedule, the order of keys and the kinds of requests in
-    the first repetition; those after it have the seeds that follow. The values of the data set do not depend on it.
+    the benchmark server's default). With a ``search`` there is neither ``total``, ``duration_ns`` nor ``rate``: it is
+    many loads, one for each of its probes (``probe``). ``seed`` determines the schedule, the order of keys and the
+    kinds of requests in the first repetition; those after it have the seeds that follow. The values of the data set do
+    not depend on it.
 
     ``request`` in a field's metadata is its name in the benchmark server's requests (``containernet_env.load.request``
     sends it, durations in seconds, and leaves ``None`` out).
@@ -119,17 +122,38 @@ class Load:
     request_timeout_ns: int = field(default=REQUEST_TIMEOUT_NS, metadata={"request": "requestTimeout"})
     stall_timeout_ns: int | None = field(default=None, metadata={"request": "stallTimeout"})
     seed: int = 0
+    search: Search | None = None
+
+    def probe(self, rate: Decimal, seed: int = 0) -> Self:
+        """The open loop that a search makes to find out whether a rate holds."""
+        assert self.search is not None
+        warmup = self.warmup if self.warmup != NO_WARMUP else Warmup(length_ns=WARMUP_NS)
+        length_ns = self.search.length_ns(rate, self.arrival == "poisson")
+        return replace(self, search=None, rate=rate, duration_ns=length_ns, warmup=warmup, seed=seed)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests start by a schedule."""
+        return self.rate is not None or self.search is not None
+
+    def default_keys(self, order: KeyOrder) -> int | None:
+        """How many different keys writes write unless a file says so; ``None`` where a duration leaves that open."""
+        return KEY_SPACE if self.search is not None else new_keys(self.total, self.warmup, order)
 
     @property
     def load_name(self) -> str:
         """What a scenario's name says of it, such as ``1000x1x1`` or ``r500-poisson-10s-100x10-warm2s``."""
         parts = []
+        if self.search is not None:
+            parts.append(self.search.name)
         if self.rate is not None:
             parts.append(f"r{format_number(self.rate)}")
         if self.arrival != "constant":
             parts.append(self.arrival)
         if self.duration_ns is not None:
             parts += [format_duration(self.duration_ns), f"{self.clients}x{self.conns}"]
+        elif self.search is not None:
+            parts.append(f"{self.clients}x{self.conns}")
         else:
             parts.append(f"{self.total}x{self.clients}x{self.conns}")
         if self.warmup.requests:
@@ -148,7 +172,7 @@ class Load:
     def requests(self) -> int | None:
         """How many requests are configured: by an open loop's schedule; a Poisson one has so many on average.
 
-        ``None`` for a closed loop with a duration.
+        ``None`` for a closed loop with a duration, and for a search.
         """
         if self.total is not None or self.duration_ns is None or self.rate is None:
             return self.total
@@ -267,10 +291,21 @@ class MemberTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchPlace:
+    """Where a scenario file has the search of a scenario: as a JSON path, and as a line and a column, both from 1."""
+
+    where: str
+    scenario: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioSet:
     """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
 
-    Whether the members in ``member_targets`` exist depends on the topology.
+    Whether the members in ``member_targets`` exist, and whether the objectives of the searches in ``search_places``
+    can be met, depends on the topology.
     """
 
     path: Path
@@ -278,3 +313,4 @@ class ScenarioSet:
     dataset: Dataset
     scenarios: tuple[Scenario, ...]
     member_targets: tuple[MemberTarget, ...] = ()
+    search_places: tuple[SearchPlace, ...] = ()

@@ -199,6 +199,12 @@ RULES: Mapping[Kind, Rule] = {
     "cut_short": Rule(
         ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
     ),
+    "search": Rule(
+        ("told", "unknown"),
+        "requests/s at which the objective of a search held in all repeats",
+        "requests/s above it at which it held in none",
+        "told where both are known; else the figures are those of a rate that may not be the highest",
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.base.units import format_duration
 from containernet_env.model import containernet_rules, netem_rules
 from containernet_env.model.choices import check_choices
 from containernet_env.model.config import Config, Node
@@ -29,10 +30,10 @@ _GO_MEMORY_SHARE = (9, 10)
 def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
-    Raises ``ConfigError`` when an etcd timing of the config contradicts one that follows from the RTTs or when a
-    scenario targets a member that the config does not have, and ``UsageError`` when ``options.only`` matches nothing,
-    links and switches contradict each other, or netem or the original Containernet was chosen and cannot carry out the
-    links.
+    Raises ``ConfigError`` when an etcd timing of the config contradicts one that follows from the RTTs, when a scenario
+    targets a member that the config does not have or searches for what the links alone do not allow, and
+    ``UsageError`` when ``options.only`` matches nothing, links and switches contradict each other, or netem or the
+    original Containernet was chosen and cannot carry out the links.
     """
     check_choices(options.links, options.switches, options.engine)
     _check_profile(config, options.profile)
@@ -55,6 +56,8 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     ]
     cores = len(options.links_core.others) if options.links_core is not None else options.machine_cores
     estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
+    if scenario_set is not None:
+        _check_objectives(config, scenario_set, estimator)
     scenarios = tuple(_plan_scenarios(scheduled, dataset, estimator, options.fresh))
     around_s = estimator.around_s(timing.settle_s) * (options.repeat if options.fresh else 1)
     return Plan(
@@ -117,6 +120,20 @@ def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
         for item in scenario_set.member_targets
         if item.member not in names
     ]
+    if problems:
+        raise ConfigError(str(scenario_set.path), problems)
+
+
+def _check_objectives(config: Config, scenario_set: ScenarioSet, estimator: Estimator) -> None:
+    problems = []
+    for place in scenario_set.search_places:
+        (scenario,) = (item for item in scenario_set.scenarios if item.name == place.scenario)
+        least_ns = round(estimator.least_latency_s(scenario) * 1e9)
+        for objective in scenario.search.objectives if scenario.search is not None else ():
+            if objective.limit_ns <= least_ns:
+                message = f"can never be met on {config.path}: its links alone take {format_duration(least_ns)}"
+                allowed = f"more than that for p{objective.percentile}"
+                problems.append(Problem(place.where, message, objective.text, allowed, place.line, place.column))
     if problems:
         raise ConfigError(str(scenario_set.path), problems)
 

@@ -9,12 +9,14 @@ one two-core machine (etcd 3.7) and are meant to be right within a factor of two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from statistics import fmean
 
+from containernet_env.model.saturation import Saturation
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
+from containernet_env.model.transfer import has_jitter
 
 # CPU seconds of one request: the client's share, and the share of each member that takes part.
 CLIENT_CPU_S = 0.06e-3
@@ -59,6 +61,7 @@ class Estimator:
         self._rtt_s = {
             (a, b): topology.expected_rtt_ns(a, b) / 1e9 for a in (*self._members, self._client) for b in self._members
         }
+        self._jitter = has_jitter(topology)
         self._cores = machine_cores
         self._least_cpus = min(float(cpus) if cpus is not None else machine_cores for cpus in member_cpus)
         rates = [
@@ -75,8 +78,10 @@ class Estimator:
         return min(self._leaders, key=lambda leader: self._rtt_s[self._client, leader] + self._quorum_s(leader))
 
     def scenario_s(self, scenario: Scenario) -> float:
-        """Seconds for one scenario, its own overhead and warm-up included."""
+        """Seconds for one scenario, its own overhead and warm-up included; for a search, of all its probes."""
         per_request_s = max(self.latency_s(scenario) / scenario.clients, self._cpu_s(scenario), self._links_s(scenario))
+        if scenario.search is not None:
+            return sum(self.scenario_s(probe) for probe in _probes(scenario, 1 / per_request_s))
         measured_s = scenario.scheduled_s or 0.0
         if scenario.total is not None:
             # A rate above what the cluster can do does not make it any faster.
@@ -101,6 +106,22 @@ class Estimator:
         if scenario.consistency == "s":
             range_s = fmean(self._rtt_s[self._client, asked] for asked in self._asked(scenario))
         return SERVICE_S + _mean(scenario, agreed_s + SYNC_S, range_s)
+
+    def least_latency_s(self, scenario: Scenario) -> float:
+        """Seconds that no answer can be faster than: the RTTs alone, of the nearest member that may be asked.
+
+        0 where links have jitter, by which a frame may be faster than its link's delay.
+        """
+        if self._jitter:
+            return 0.0
+        asked = self._leaders if scenario.target == "leader" else self._asked(scenario)
+        if scenario.consistency == "s":
+            return min(self._rtt_s[self._client, one] for one in asked)
+        return min(
+            self._rtt_s[self._client, one] + self._rtt_s[one, leader] + self._quorum_s(leader)
+            for leader in self._leaders
+            for one in ([leader] if scenario.target == "leader" else asked)
+        )
 
     def _asked(self, scenario: Scenario) -> list[str]:
         """The members that a scenario's requests may go to."""
@@ -137,6 +158,15 @@ class Estimator:
     def _spread(self, scenario: Scenario) -> int:
         """How many members share the reads."""
         return 1 if scenario.target == "leader" else len(self._asked(scenario))
+
+
+def _probes(scenario: Scenario, carried_per_s: float) -> Iterator[Scenario]:
+    """The probes of a search on a store that carries so many requests/s, no more, and always the same."""
+    assert scenario.search is not None
+    course = Saturation(scenario.search, scenario.arrival == "poisson")
+    while (step := course.next) is not None:
+        yield scenario.probe(step.rate)
+        course.tell("held" if step.rate <= carried_per_s else "missed")
 
 
 def _mean(scenario: Scenario, of_put: float, of_range: float) -> float:

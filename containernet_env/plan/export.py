@@ -7,6 +7,7 @@ from typing import Any
 
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.scenario import Scenario
+from containernet_env.model.search import Search
 from containernet_env.model.topology import Link, RttExpectation
 from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
 
@@ -98,6 +99,17 @@ def _rtt_dict(pair: RttExpectation) -> dict[str, Any]:
     }
 
 
+def _search_dict(search: Search) -> dict[str, Any]:
+    return {
+        "objectives_s": {f"p{item.percentile}": item.limit_ns / 1e9 for item in search.objectives},
+        "from_per_s": float(search.low),
+        "to_per_s": float(search.high),
+        "step_s": search.step_ns / 1e9,
+        "within_ratio": float(search.within),
+        "repeats": search.repeats,
+    }
+
+
 def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
     scenario: Scenario = planned.scheduled.scenario
     return {
@@ -114,7 +126,8 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         "consistency": scenario.consistency,
         "duration_s": scenario.duration_ns and scenario.duration_ns / 1e9,
         "rate_per_s": scenario.rate and float(scenario.rate),
-        "arrival": scenario.rate and scenario.arrival,
+        "arrival": scenario.arrival if scenario.is_open else None,
+        "search": scenario.search and _search_dict(scenario.search),
         "warmup_requests": scenario.warmup.requests,
         "warmup_s": scenario.warmup.length_ns / 1e9,
         "keys": scenario.keys,

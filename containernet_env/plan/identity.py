@@ -47,8 +47,9 @@ def config_hash(plan: Plan) -> str:
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     """Hash of a scenario and the data set that it may read; 12 hexadecimal digits."""
     values = asdict(scenario)
-    if not scenario.seed:
-        del values["seed"]  # what is not configured leaves the hash as it was before there was such a key
+    for name in ("seed", "search"):
+        if not values[name]:
+            del values[name]  # what is not configured leaves the hash as it was before there was such a key
     return _digest([values, asdict(dataset) if scenario.uses_dataset else None])
 
 

@@ -24,6 +24,7 @@ from containernet_env.results.link_text import (
     loss_ratio,
     plain,
 )
+from containernet_env.results.search_columns import SEARCH_COLUMNS
 from containernet_env.results.usage_columns import USAGE_COLUMNS
 
 
@@ -234,14 +235,14 @@ OUR_TABLE = (
         "",
         "configured",
         "what schedule, order of keys and kinds of requests were drawn from: the scenario's `seed`, and one more with "
-        "each repetition",
-        lambda facts, outcome: outcome.scheduled.load_seed,
+        "each repetition; '-' in a search, whose probes have seeds of their own",
+        lambda facts, outcome: outcome.scheduled.load_seed if outcome.scheduled.scenario.search is None else None,
     ),
     Column(
         "OfferedRate_per_s",
         "1/s",
         "configured",
-        "requests/s of an open loop's schedule; '-' in a closed loop",
+        "requests/s of an open loop's schedule; '-' in a closed loop, and in a search, which chooses it",
         _of_scenario(lambda scenario: scenario.rate),
         4,
     ),
@@ -277,6 +278,7 @@ OUR_TABLE = (
         _open_loop(lambda load: load.schedule.generator_late if load.schedule else None),
     ),
     *(_service_percentile(p) for p in ("50", "95", "99", "99.9")),
+    *SEARCH_COLUMNS,
     _words(
         "ReadSpan",
         "configured",

@@ -29,6 +29,7 @@ from containernet_env.results.run_directory import (
     LOGS,
     MANIFEST,
     NETWORK,
+    PROBES,
     SCENARIOS,
     SCENARIOS_INPUT,
     TOPOLOGY_INPUT,
@@ -46,13 +47,14 @@ _DESCRIPTIONS = {
     MANIFEST: "what the run was made of: program, machine, images, options, resolved plan",
     NETWORK: "the proof of the network with every sample",
     SCENARIOS: "a line for each scenario: whole results, links, findings",
+    PROBES: "a line for each probe of saturation searches, as for scenarios",
     EVENTS: "what happened when",
     TOPOLOGY_INPUT: "the topology as it was read",
     SCENARIOS_INPUT: "the scenarios as they were read",
     CHECKSUMS: "SHA-256 of every file of the run directory, as the run left it",
     LOGS: "the end of what a host's first process printed",
 }
-_SCHEMAS = {MANIFEST: "manifest", NETWORK: "network", SCENARIOS: "scenario", EVENTS: "event"}
+_SCHEMAS = {MANIFEST: "manifest", NETWORK: "network", SCENARIOS: "scenario", PROBES: "probe", EVENTS: "event"}
 _FORMATS = {
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",

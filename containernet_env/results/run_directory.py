@@ -23,17 +23,27 @@ from pydantic import ValidationError
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
 from containernet_env.results.ownership import give_to_caller, make_folders
-from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, Proof, RunFile, ScenarioLine
+from containernet_env.results.run_files import (
+    EventLine,
+    Manifest,
+    NetworkFile,
+    ProbeLine,
+    Proof,
+    RunFile,
+    ScenarioLine,
+)
 from containernet_env.results.run_shown import SHOWN
 from containernet_env.results.whole_lines import append_whole, open_to_append
 
-MANIFEST, NETWORK, SCENARIOS, EVENTS, USAGE, LOGS, PROFILES = (
+MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, LOGS, PROFILES = (
     "manifest.json",
     "network.json",
     "scenarios.jsonl",
+    "probes.jsonl",
     "events.jsonl",
     "usage.jsonl",
     "logs",
@@ -128,9 +138,17 @@ class RunDirectory:
         for role in ("client", "links", "driver", "machine"):
             single = getattr(consumers, role)
             line[role] = None if single is None else single.values()
-        fd = open_to_append(self.path / USAGE)
+        self._append_once(USAGE, line, sync=False)
+
+    def add_probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
+        """Append a line to probes.jsonl; one that could not be written is not written again."""
+        line = ProbeLine(**scenario_line(outcome).model_dump(by_alias=True), probe=probe.values())
+        self._append_once(PROBES, line.model_dump(by_alias=True), sync=True)
+
+    def _append_once(self, name: str, line: Mapping[str, Any], *, sync: bool) -> None:
+        fd = open_to_append(self.path / name)
         try:
-            append_whole(fd, f"{_compact(line)}\n".encode(), sync=False)
+            append_whole(fd, f"{_compact(line)}\n".encode(), sync=sync)
         finally:
             os.close(fd)
 
@@ -225,6 +243,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         network=dict(outcome.network.values) if outcome.network is not None else None,
         machine=outcome.machine,
         store=outcome.store,
+        search=outcome.search.values() if outcome.search is not None else None,
     )
 
 

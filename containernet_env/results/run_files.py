@@ -140,6 +140,15 @@ class ScenarioLine(RunFile):
     network: dict[str, Any] | None = Field(description="what every link, port and switch saw, with whole histograms")
     machine: Usage | None = Field(description="what hosts, links and machine used")
     store: StoreActivity | None = Field(default=None, description="what the members counted themselves")
+    search: dict[str, Any] | None = Field(
+        default=None, description="what a saturation search found; the figures are those of one of its probes"
+    )
+
+
+class ProbeLine(ScenarioLine):
+    """A line of probes.jsonl: one probe of a saturation search, with what a scenario of its rate would leave."""
+
+    probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
 class UsageLine(RunFile):
@@ -164,7 +173,8 @@ class EventLine(RunFile):
     at_ns: int
     kind: str = Field(
         description="run_began, hosts_up, network_proved, network_wrong, network_unproved, cluster_up, matrix_began, "
-        "dataset_loaded, scenario_began, scenario_ended, scenario_not_run, profiled, member_died, leader_changed, "
+        "dataset_loaded, scenario_began, probe_ended, scenario_ended, scenario_not_run, profiled, member_died, "
+        "leader_changed, "
         "leader_moved, port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, "
         "tear_down_began, run_ended"
     )
@@ -176,6 +186,7 @@ FILES: dict[str, type[RunFile]] = {
     "manifest": Manifest,
     "network": NetworkFile,
     "scenario": ScenarioLine,
+    "probe": ProbeLine,
     "event": EventLine,
     "usage": UsageLine,
 }

@@ -7,6 +7,7 @@ from functools import partial
 
 from containernet_env.base.errors import RunError, text_of
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.search import Probe
 from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.run_directory import SCENARIOS, RunDirectory
 from containernet_env.results.run_files import Manifest, Proof
@@ -89,6 +90,10 @@ class Keeper:
     def event(self, kind: str, text: str, subject: str | None = None) -> None:
         """See ``runs.progress.OnEvent``."""
         self._record(lambda: self.directory.add_event(kind, text, subject))
+
+    def probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.add_probe(probe, outcome))
 
     def usage(self, sample: Sample) -> None:
         """See ``RunDirectory``."""

@@ -30,6 +30,7 @@ from containernet_env.runs.follow import Follower, answer_nothing
 from containernet_env.runs.member_watch import MemberWatch
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.progress import OnEvent, RunProgress, ignore_event
+from containernet_env.runs.searching import KeepProbe, Searching
 from containernet_env.runs.target import Target
 
 # How long a cluster has to answer after a failed scenario before the rest is given up: for two elections, each of which
@@ -75,6 +76,7 @@ class Matrix:
         on_event: OnEvent = ignore_event,
         observer: Observer | None = None,
         retries: int = 0,
+        keep_probe: KeepProbe = lambda probe, outcome: None,
     ) -> None:
         self._planned = tuple(scenarios)
         self._dataset = dataset
@@ -83,6 +85,7 @@ class Matrix:
         self._stop = stop or Stop()
         self._on_event = on_event
         self._retries = retries
+        self._keep_probe = keep_probe
         self._left = 0
         self._passed = 0
         self._last: ScenarioOutcome | None = None
@@ -149,6 +152,7 @@ class Matrix:
         """
         left = self._left
         outcome = self._outcome(planned.scheduled, "interrupted")
+        search: Searching | None = None
         try:
             try:
                 self._stop.check()
@@ -164,22 +168,51 @@ class Matrix:
                     outcome = self._outcome(planned.scheduled, "interrupted", start.leadership)
                     self._progress.scenario_started(planned)
                     self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
-                    counting = self._link_statistics(reset=True) is not None
-                    self._members.reset()
-                    outcome = self._measure(outcome)
-                    with self._stop.deferred():  # what was measured is not interrupted any more
-                        outcome = self._observed(outcome, counting, start)
-                        self._leave_once(outcome, left)
+                    if planned.scheduled.scenario.search is not None:
+                        search = self._search(planned.scheduled)
+                        outcome = replace(outcome, error=search.run())
+                    else:
+                        counting = self._link_statistics(reset=True) is not None
+                        self._members.reset()
+                        outcome = self._measure(outcome)
+                        with self._stop.deferred():  # what was measured is not interrupted any more
+                            outcome = self._observed(outcome, counting, start)
+                            self._leave_once(outcome, left)
             except Exception as error:
                 outcome = replace(outcome, error=text_of(error))
                 raise
             finally:
-                self._leave_once(outcome, left)
+                self._leave_once(outcome if search is None else search.sum_up(outcome), left)
         finally:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
-            self._leave_once(outcome, left)
+            self._leave_once(outcome if search is None else search.sum_up(outcome), left)
         self._remember_dataset(outcome)
         return self._refused if outcome.error is None else self._why_over()
+
+    def _search(self, scheduled: ScheduledScenario) -> Searching:
+        return Searching(
+            scheduled, self._measure_probe, self._why_search_over, self._progress, self._on_event, self._keep_probe
+        )
+
+    def _measure_probe(self, scheduled: ScheduledScenario, keep: Callable[[ScenarioOutcome], None]) -> None:
+        """Measure one probe of a search as a scenario of its own. See ``searching.Measure``."""
+        self._stop.check()
+        start = self._start()
+        leadership = start.leadership
+        self._observer.prepare(leadership.leader if leadership else None)
+        counting = self._link_statistics(reset=True) is not None
+        self._members.reset()
+        outcome = self._measure(self._outcome(scheduled, "interrupted", leadership))
+        with self._stop.deferred():  # what was measured is not interrupted any more
+            keep(self._observed(outcome, counting, start))
+
+    def _why_search_over(self, outcome: ScenarioOutcome) -> str | None:
+        """Why a search cannot go on after a probe; requests that failed are no reason while the cluster answers."""
+        if outcome.error is None:
+            return None
+        if outcome.load is None or self._target.cluster.deaths() or self._target.failure or self._why_over():
+            return outcome.error
+        return None
 
     def _why_over(self) -> str | None:
         """Why nothing can be measured after a scenario that failed; ``None`` where the next one may do better."""

@@ -241,6 +241,7 @@ class _Run:
                 self._event,
                 self._observer(testbed),
                 plan.options.retry_invalid,
+                self._keeper.probe,
             )
         else:
             self._matrix.move_to(testbed, self._observer(testbed))

@@ -11,6 +11,7 @@ from typing import Protocol
 from containernet_env.base.errors import text_of
 from containernet_env.base.progress import Progress, Stage
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import PlannedScenario
 
 
@@ -34,8 +35,11 @@ class RunProgress(Progress, Protocol):
     def scenario_started(self, planned: PlannedScenario) -> None:
         """The next of them begins."""
 
+    def probe_started(self, number: int, probe: Scenario) -> None:
+        """The running scenario is a search: its probe of that number, from 1, begins."""
+
     def scenario_progress(self, done: int, errors: int) -> None:
-        """The running scenario has ``done`` answered requests, ``errors`` of them failed."""
+        """The running scenario, or probe, has ``done`` answered requests, ``errors`` of them failed."""
 
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """The running scenario has ended and its row is kept."""
@@ -65,6 +69,9 @@ class Silent:
         """See ``RunProgress``."""
 
     def scenario_started(self, planned: PlannedScenario) -> None:
+        """See ``RunProgress``."""
+
+    def probe_started(self, number: int, probe: Scenario) -> None:
         """See ``RunProgress``."""
 
     def scenario_progress(self, done: int, errors: int) -> None:
@@ -109,6 +116,10 @@ class Guarded:
     def scenario_started(self, planned: PlannedScenario) -> None:
         """See ``RunProgress``."""
         self.tell(lambda: self._progress.scenario_started(planned))
+
+    def probe_started(self, number: int, probe: Scenario) -> None:
+        """See ``RunProgress``."""
+        self.tell(lambda: self._progress.probe_started(number, probe))
 
     def scenario_progress(self, done: int, errors: int) -> None:
         """See ``RunProgress``."""

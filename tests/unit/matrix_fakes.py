@@ -19,6 +19,7 @@ from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
+from containernet_env.model.search import Probe
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
@@ -199,8 +200,16 @@ class Bench:
             for index, scenario in enumerate(scenarios)
         ]
         dataset = Dataset(8, 256, 1000)
+        self.probes: list[tuple[Probe, ScenarioOutcome]] = []
         self.matrix = Matrix(
-            self.target, planned, dataset, self.outcomes.append, self.progress, self.stop, retries=retries
+            self.target,
+            planned,
+            dataset,
+            self.outcomes.append,
+            self.progress,
+            self.stop,
+            retries=retries,
+            keep_probe=lambda probe, outcome: self.probes.append((probe, outcome)),
         )
 
     def rows(self) -> list[dict[str, str]]:

@@ -39,7 +39,9 @@ def scenarios_again(folder: Path, found: ScenarioSet) -> ScenarioSet:
     SCHEMAS["scenarios"].validate(json.loads(path.read_text()))
     again = load_scenarios(path)
     assert {target.member for target in again.member_targets} == {target.member for target in found.member_targets}
-    return replace(again, path=found.path, sha256=found.sha256, member_targets=found.member_targets)
+    assert {place.scenario for place in again.search_places} == {place.scenario for place in found.search_places}
+    told = {"member_targets": found.member_targets, "search_places": found.search_places}
+    return replace(again, path=found.path, sha256=found.sha256, **told)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
@@ -125,7 +127,24 @@ RICH_SCENARIOS = {
         ),
         reads(prefix="data/0", limit=3, countOnly=True, verify=False),
         mixed(spanKeys=2),
-        txns(),
+        txns(
+            load={
+                "search": {
+                    "p50": "4ms",
+                    "p90": "5ms",
+                    "p95": "6ms",
+                    "p99": "7ms",
+                    "p99.9": "8ms",
+                    "from": 20,
+                    "to": 2000,
+                    "step": "2s",
+                    "within": 0.1,
+                    "repeats": 5,
+                },
+                "clients": 2,
+                "conns": 1,
+            },
+        ),
     ],
 }
 

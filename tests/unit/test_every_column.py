@@ -15,6 +15,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.search import Objective, Probe, Search, SearchResult
 from containernet_env.model.topology import RttExpectation
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, row_of
@@ -22,6 +23,8 @@ from tests.unit.answers import open_loop
 
 CONFIG = load_config(Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json")
 PERCENTILES = ("10", "25", "50", "75", "90", "95", "99", "99.9")
+SEARCH = Search((Objective("95", 5_000_000), Objective("99", 50_000_000)), Decimal(10), Decimal(1000))
+PROBE = Probe(1, "repeat", Decimal("251.5"), 6.5, 7, "held", "", (0.004, 0.04))
 SEED_SET = {p: index / 100 for index, p in enumerate(PERCENTILES, 11)}
 
 
@@ -71,7 +74,7 @@ def test_every_column_holds_its_own_figure() -> None:
         consistency="s",
         target="etcd2",
         put_ratio=Decimal("0.5"),
-        seed=70,
+        search=SEARCH,
     )
     nodes = tuple(
         replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
@@ -129,6 +132,7 @@ def test_every_column_holds_its_own_figure() -> None:
             load=LoadResult.from_json(made),
             network=network,
             machine=Usage(2 * 10**9, used),
+            search=SearchResult(SEARCH, "found", Decimal("251.5"), Decimal("264.25"), "held", (PROBE,) * 23),
             error="60 requests failed",
             findings=(
                 Finding("few_answers", "unknown", "few"),
@@ -167,12 +171,18 @@ def test_every_column_holds_its_own_figure() -> None:
         "Floor_50%_s": "0.200000",
         "AboveFloor_50%_s": "0.030000",
         "Drain_s": "0.437500",
-        "LoadSeed": "72",
+        "LoadSeed": "-",
         "OfferedRate_per_s": "267.2500",
         "AchievedRate_per_s": "261.5000",
         "Unsent": "40",
         "FellBehind": "yes",
         "GeneratorLate": "3",
+        "SearchObjective": "p95<=5ms;p99<=50ms",
+        "SearchRate_per_s": "251.5000",
+        "SearchLow_per_s": "251.5000",
+        "SearchHigh_per_s": "264.2500",
+        "SearchEnd": "found",
+        "SearchProbes": "23",
         "ReadSpan": "1 key",
         "ReadLimit": "-",
         "ReadAnswer": "values",

@@ -15,6 +15,7 @@ from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.search import Objective, Search
 from containernet_env.plan.plan import PlannedScenario
 from tests.unit.answers import closed_loop
 
@@ -74,6 +75,34 @@ def test_without_a_terminal_a_long_scenario_says_how_far_it_and_the_matrix_are(c
     assert lines[0] == "[1/2] w: 3,000 of 10,000, 200/s, 12 failed, about 35 s left (all scenarios: 105 s)"
     # The first took half of what was expected: so will the second.
     assert lines[2] == "[2/2] timed: 20 of 60 s, 500/s, about 40 s left (all scenarios: 10 s)"
+
+
+def test_a_search_says_which_probe_is_made_and_how_long_all_of_them_take(clock: Clock) -> None:
+    search = Search((Objective("99", 50_000_000),), Decimal(10), Decimal(1000))
+    searched = replace(WRITE, name="s", total=None, search=search)
+    for terminal in (False, True):
+        output = StringIO()
+        shown = TerminalProgress(Console(file=output, width=160, force_terminal=terminal))
+        scenario = replace(planned(searched), estimated_s=150.0)
+        shown.matrix_started([scenario])
+        shown.scenario_started(scenario)
+        for number, rate in ((1, 400), (2, 800)):
+            shown.probe_started(number, searched.probe(Decimal(rate)))
+            clock.now += 10
+            shown.scenario_progress(10 * rate, 0)
+        clock.now += 20
+        shown.scenario_progress(24_000, 3)
+        shown.close()
+        assert "probe 2 at 800/s, 40 s" in output.getvalue()
+        assert "800/s, 3 failed" in output.getvalue(), "of this probe alone"
+        if not terminal:
+            assert "about 110 s left" in output.getvalue()
+    planned_next = planned(WRITE)
+    shown.scenario_started(planned_next)
+    clock.now += 20
+    shown.scenario_progress(3000, 0)
+    shown.close()
+    assert "3,000 of 10,000" in output.getvalue()
 
 
 def test_on_a_terminal_a_duration_moves_the_live_lines_by_its_time(clock: Clock) -> None:

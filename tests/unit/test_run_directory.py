@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.search import Probe
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
@@ -86,6 +88,7 @@ def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
 
 MEMBER = Consumption(cpu_ns=5, memory_bytes=6)
 USED = Consumers({"etcd1": MEMBER}, client=MEMBER, driver=MEMBER, machine=Consumption(steal_ns=7))
+PROBE = Probe(1, "repeat", Decimal(100), 6.5, 7, "held", "", (0.04,))
 COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warnings={"slow fdatasync": 1})
 
 
@@ -93,6 +96,7 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
     directory.add_scenario(replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED})))
+    directory.add_probe(PROBE, OUTCOME)
     run = read_run(directory.path)
     usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
     assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
@@ -100,6 +104,8 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     assert run.scenarios[-1]["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
     held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
     held["usage"] = usage
+    held["probe"] = [json.loads(line) for line in (directory.path / "probes.jsonl").read_text().splitlines()]
+    assert [line["probe"]["verdict"] for line in held["probe"]] == ["held"]
     assert held.keys() == FILES.keys()
     for name, values in held.items():
         for value in values:

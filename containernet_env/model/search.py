@@ -1,0 +1,198 @@
+"""A saturation search: the highest rate whose response times hold, what is configured of it and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from math import ceil, isqrt, sqrt
+from typing import Any, Literal
+
+from containernet_env.base.units import format_duration, format_number
+from containernet_env.model import load_contract as contract
+
+Percentile = Literal["50", "90", "95", "99", "99.9"]
+PERCENTILES: tuple[Percentile, ...] = ("50", "90", "95", "99", "99.9")
+
+BEYOND = 10
+"""A percentile of fewer requests than have so many beyond it says little; of 1000 requests, p99 has 10 beyond it."""
+LOW_PER_S = Decimal(10)
+"""The lowest rate unless a file names one. It is probed only where the objective is missed at the rates above it."""
+HIGH_PER_S = Decimal(contract.RATE_MAX_PER_S)
+"""The highest rate unless a file names one: what the benchmark server takes."""
+STEP_NS = 5 * 10**9
+WITHIN = Decimal("0.05")
+REPEATS = 6
+"""The least number whose interval has a confidence of 95 % (see ``confidence``)."""
+WARMUP_NS = 10**9
+"""What each probe warms up for unless a file says how long."""
+KEY_SPACE = 10_000
+"""How many keys the writes of all probes write unless a file says how many: so that after the first ones, which make
+them, every probe overwrites."""
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A response time in ns that a percentile of an open loop may have at most."""
+
+    percentile: Percentile
+    limit_ns: int
+
+    @property
+    def text(self) -> str:
+        """As in a row: ``p99<=50ms``."""
+        return f"p{self.percentile}<={format_duration(self.limit_ns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is searched: the highest rate from ``low`` to ``high`` (requests/s) at which all ``objectives`` hold.
+
+    Each probe takes ``step_ns``, or longer where a percentile needs it. The search ends when neighbouring rates,
+    ``within`` (a ratio) of each other, hold and miss the objectives in ``repeats`` probes each.
+    """
+
+    objectives: tuple[Objective, ...]
+    low: Decimal
+    high: Decimal
+    step_ns: int = STEP_NS
+    within: Decimal = WITHIN
+    repeats: int = REPEATS
+
+    @property
+    def text(self) -> str:
+        """The objectives as in a row: ``p50<=5ms;p99<=50ms``."""
+        return ";".join(objective.text for objective in self.objectives)
+
+    @property
+    def name(self) -> str:
+        """What a scenario's name says of it: ``search-p99-50ms``, and what is not as by default."""
+        parts = ["search", *(f"p{item.percentile}-{format_duration(item.limit_ns)}" for item in self.objectives)]
+        if self.low != LOW_PER_S:
+            parts.append(f"from{format_number(self.low)}")
+        if self.high != HIGH_PER_S:
+            parts.append(f"to{format_number(self.high)}")
+        if self.step_ns != STEP_NS:
+            parts.append(f"step{format_duration(self.step_ns)}")
+        if self.within != WITHIN:
+            parts.append(f"within{format_number(self.within)}")
+        if self.repeats != REPEATS:
+            parts.append(f"repeats{self.repeats}")
+        return "-".join(parts)
+
+    @property
+    def confidence(self) -> float:
+        """That of the interval between the rates: 1 - 2 / 2^n for n repeats, of the sign test at each of its ends.
+
+        Where a rate holds in fewer than half of all probes, n of n hold with a probability of at most 1 / 2^n; the same
+        goes for n misses where it holds in more than half of them.
+        """
+        return 1 - 2.0 ** (1 - self.repeats)
+
+    def samples(self, poisson: bool) -> int:
+        """How many requests a probe has at least, so that ``BEYOND`` are beyond its highest percentile.
+
+        The number of Poisson arrivals varies: on average it is four standard deviations higher.
+        """
+        beyond = 1 - Decimal(self.objectives[-1].percentile) / 100
+        least = ceil(BEYOND / beyond)
+        return least + 4 * (isqrt(least) + 1) if poisson else least
+
+    def length_ns(self, rate: Decimal, poisson: bool) -> int:
+        """How long a probe sends requests at a rate, in whole ms."""
+        return max(self.step_ns, ceil(self.samples(poisson) * 1000 / rate) * 10**6)
+
+    def rates(self) -> tuple[Decimal, ...]:
+        """The rates that may be probed, rising: each is the one before and ``within`` of it; four digits are kept."""
+        found, ratio = [self.low], float(1 + self.within)
+        while (rate := _rounded(float(self.low) * ratio ** len(found))) < float(self.high) / sqrt(ratio):
+            found.append(rate)
+        return (*found, self.high)
+
+
+def _rounded(rate: float) -> Decimal:
+    return Decimal(f"{rate:.{_DIGITS - 1}e}")
+
+
+Verdict = Literal["held", "missed", "failed", "generator", "machine"]
+"""How a probe ended: every objective held; one was missed, or requests were never sent; requests failed, or the cluster
+lost its leader or a member; or nobody can tell, since the load generator was too slow, or the machine."""
+
+Purpose = Literal["bracket", "bisect", "repeat"]
+
+End = Literal["found", "from", "to", "generator", "machine", "noise", "ended"]
+"""Why a search ended.
+
+``found``: the rate is known. ``from``: not even the lowest rate held in all repeats. ``to``: the highest one did, or
+was not missed in all of them. ``generator``, ``machine``: beyond the rate that held they were the limit. ``noise``: too
+many probes contradicted each other. ``ended``: the row's error says why.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe: an open loop at one rate, with a seed of its own.
+
+    ``objectives_s`` are the percentiles of the response time that have an objective, in its order; ``None`` where it is
+    not known. ``why`` is one line; empty where the objectives held.
+    """
+
+    number: int
+    purpose: Purpose
+    rate: Decimal
+    seconds: float
+    seed: int
+    verdict: Verdict
+    why: str
+    objectives_s: tuple[float | None, ...]
+
+    def values(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "number": self.number,
+            "purpose": self.purpose,
+            "rate_per_s": float(self.rate),
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "verdict": self.verdict,
+            "why": self.why,
+            "objectives_s": list(self.objectives_s),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search found: ``low_per_s`` held in all repeats, ``high_per_s``, the least rate above it, in none.
+
+    Either is ``None`` where no such rate was found. ``text`` is one line for people.
+    """
+
+    search: Search
+    end: End
+    low_per_s: Decimal | None
+    high_per_s: Decimal | None
+    text: str
+    probes: tuple[Probe, ...]
+
+    @property
+    def rate_per_s(self) -> Decimal | None:
+        """The rate that was searched; ``None`` where it is not known."""
+        return self.low_per_s if self.end == "found" else None
+
+    def values(self) -> dict[str, Any]:
+        """As JSON values."""
+        rates = {"rate_per_s": self.rate_per_s, "low_per_s": self.low_per_s, "high_per_s": self.high_per_s}
+        return {
+            "objective": self.search.text,
+            "end": self.end,
+            **{name: None if rate is None else float(rate) for name, rate in rates.items()},
+            "confidence": self.search.confidence,
+            "repeats": self.search.repeats,
+            "text": self.text,
+            "probes": [probe.values() for probe in self.probes],
+        }
+
+
+def rate_text(rate: Decimal) -> str:
+    """A rate for people: ``4,200/s``."""
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{format_number(rate)}/s"

@@ -1,0 +1,71 @@
+"""A saturation search on real containers, where the answer is known: a link carries so many bytes a second."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from containernet_env.results.run_directory import read_run
+from tests.docker.conftest import COMMAND
+from tests.docker.machine_state import left_over, snapshot
+
+pytestmark = pytest.mark.docker
+
+CONFIG = [{"ip": "10.0.0.1", "mem": "512m", "cpus": 1, "bandwidth": 10, "link_delay": "1ms"}]
+ANSWER_BYTES = 10 * 1028
+"""Ten values of 1000 bytes with their keys and revisions; frames and HTTP/2 add less than a tenth."""
+SCENARIOS = {
+    "dataset": {"keySize": 8, "valSize": 1000, "keys": 100},
+    "scenarios": [
+        {
+            "type": "read",
+            "load": {
+                "search": {"p90": "100ms", "from": 20, "to": 2000, "step": "1s", "within": 0.1, "repeats": 3},
+                "warmup": "200ms",
+                "clients": 20,
+                "conns": 2,
+            },
+            "consistency": "s",
+            "spanKeys": 10,
+        }
+    ],
+}
+
+
+def test_a_search_finds_what_the_link_carries(tmp_path: Path) -> None:
+    before = snapshot()
+    config, scenarios, out = tmp_path / "config.json", tmp_path / "search.json", tmp_path / "out.csv"
+    config.write_text(json.dumps(CONFIG))
+    scenarios.write_text(json.dumps(SCENARIOS))
+    argv = [str(COMMAND), "run", str(config), str(out), "--scenarios", str(scenarios), "--port", "18080"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    (row,) = csv.DictReader(out.read_text().splitlines())
+    assert (row["Error"], row["SearchObjective"], row["SearchEnd"]) == ("-", "p90<=100ms", "found"), (row, output)
+    most = 10e6 / 8 / ANSWER_BYTES
+    low, high = float(row["SearchLow_per_s"]), float(row["SearchHigh_per_s"])
+    assert 0.8 * most < low < most, (low, high, most)
+    assert low < high < 1.25 * most, (low, high, most)
+    assert float(row["AchievedRate_per_s"]) == pytest.approx(low, rel=0.02)
+    assert float(row["90%"]) <= 0.1
+    assert f"p90<=100ms: holds up to {low:,.0f}/s (3 of 3)" in output.replace("\n", ""), output
+
+    directory = tmp_path / "out.runs" / row["RunId"]
+    probes = [json.loads(line) for line in (directory / "probes.jsonl").read_text().splitlines()]
+    assert len(probes) == int(row["SearchProbes"])
+    for line in probes:
+        probe, load = line["probe"], line["load"]
+        assert load["configured"]["rate"] == probe["rate_per_s"]
+        assert load["configured"]["loadSeed"] == probe["seed"]
+        assert load["warmup"]["ok"] > 0 and load["requests"] >= 100
+        held = load["failed"] + load["outcomes"]["unsent"] == 0
+        held &= load["response_time"]["percentiles_s"]["90"] <= 0.1
+        assert (probe["verdict"] == "held") is held or probe["verdict"] in ("generator", "machine"), probe
+    (scenario,) = read_run(directory).scenarios
+    assert scenario["search"]["low_per_s"] == low
+    assert left_over(before) == {}

@@ -1,0 +1,265 @@
+"""Which rates a search probes, on simulated stores: it finds the rate that holds, and says where there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import cycle, pairwise
+from math import exp, log
+from random import Random
+
+import pytest
+
+from containernet_env.model.saturation import MAX_PROBES, Saturation, Step
+from containernet_env.model.search import Objective, Search, Verdict
+
+Store = Callable[[Step], Verdict]
+P99 = (Objective("99", 50_000_000),)
+
+
+def search(low: float = 10, high: float = 100_000, **settings: object) -> Search:
+    return Search(P99, Decimal(str(low)), Decimal(str(high)), **settings)  # type: ignore[arg-type]
+
+
+def run(searched: Search, store: Store) -> tuple[Saturation, list[tuple[Step, Verdict]]]:
+    course = Saturation(searched)
+    made = []
+    while (step := course.next) is not None:
+        verdict = store(step)
+        made.append((step, verdict))
+        course.tell(verdict)
+    return course, made
+
+
+def carries(rate: float) -> Store:
+    return lambda step: "held" if step.rate <= rate else "missed"
+
+
+class QueueOfOne:
+    """The p99 of an M/M/1 queue, -ln(0.01) / (capacity - rate), as its probes of 1000 requests or more see it.
+
+    A quantile of n samples varies: here with a relative deviation of about sqrt(0.99 / 0.01 / n) / ln(100), and more
+    as requests wait for each other.
+    """
+
+    def __init__(self, capacity: float, limit_s: float, seed: int, noise: float = 0.25) -> None:
+        self.capacity, self.limit_s, self.noise, self.draws = capacity, limit_s, noise, Random(seed)
+
+    @property
+    def threshold(self) -> float:
+        """The rate at which half of all probes hold."""
+        return self.capacity - log(100) / self.limit_s
+
+    def __call__(self, step: Step) -> Verdict:
+        if step.rate >= self.capacity:
+            return "missed"
+        p99_s = log(100) / (self.capacity - float(step.rate)) * exp(self.draws.gauss(0, self.noise))
+        return "held" if p99_s <= self.limit_s else "missed"
+
+
+def test_it_finds_the_rate_on_a_store_that_always_answers_alike() -> None:
+    for rate in (11, 199, 200, 4321, 99_000):
+        course, made = run(search(), carries(rate))
+        low, high = course.low, course.high
+        assert low is not None and high is not None
+        assert course.end == "found"
+        assert course.rates[low] <= rate < course.rates[high]
+        assert high == low + 1, "the rates of the interval are neighbours"
+        assert course.rates[high] <= course.rates[low] * Decimal("1.051")
+        repeats = [(step.index, verdict) for step, verdict in made if step.purpose == "repeat"]
+        assert repeats == [(high, "missed")] * 6 + [(low, "held")] * 6
+        assert len(made) <= 12 + 10 + 5
+
+
+def test_it_begins_where_a_step_has_enough_requests_and_doubles_or_halves() -> None:
+    _, made = run(search(), carries(3000))
+    doubled = [float(step.rate) for step, _ in made if step.purpose == "bracket"]
+    assert 200 <= doubled[0] < 215
+    assert [round(b / a, 1) for a, b in pairwise(doubled)] == [2.0] * 4
+    _, made = run(search(), carries(30))
+    halved = [float(step.rate) for step, _ in made if step.purpose == "bracket"]
+    assert [round(a / b, 1) for a, b in pairwise(halved)] == [2.0] * 3
+
+
+def test_a_finer_grid_and_fewer_repeats_are_as_configured() -> None:
+    course, made = run(search(within=Decimal("0.01"), repeats=3), carries(4321))
+    assert course.low is not None and course.high is not None
+    assert course.rates[course.high] <= course.rates[course.low] * Decimal("1.0111")
+    assert len([step for step, _ in made if step.purpose == "repeat"]) == 6
+
+
+def test_the_interval_of_a_noisy_store_has_the_rate_at_which_half_of_all_probes_hold() -> None:
+    """The confidence is stated as 96.9 % for 6 repeats: of 400 searches 12 may miss, 24 or more do in 1 of 1000."""
+    missed, widths = 0, []
+    for seed in range(400):
+        store = QueueOfOne(1000, 0.02, seed)
+        course, made = run(search(within=Decimal("0.02")), store)
+        assert course.end == "found", f"seed {seed}: {course.end} after {len(made)} probes"
+        assert course.low is not None and course.high is not None
+        low, high = float(course.rates[course.low]), float(course.rates[course.high])
+        missed += not low <= store.threshold < high
+        widths.append(high / low)
+    assert missed < 24, f"{missed} of 400 intervals do not have {store.threshold:.0f}/s"
+    assert sorted(widths)[200] < 1.35, f"median width {sorted(widths)[200]:.3f}"
+
+
+def test_one_spoilt_probe_does_not_move_the_rate() -> None:
+    """A hiccup of the first probes at a rate far below what the store carries, or of a single repeat."""
+    for spoilt in range(1, 8):
+        numbers = iter(range(1, 1000))
+        course, _ = run(
+            search(),
+            lambda step: "missed" if next(numbers) == spoilt else carries(5000)(step),  # noqa: B023
+        )
+        assert course.end == "found" and course.low is not None, spoilt
+        assert 4700 < course.rates[course.low] <= 5000, f"probe {spoilt} missed: {course.rates[course.low]}/s"
+
+
+def test_a_store_that_never_holds_says_so() -> None:
+    course, made = run(search(), lambda step: "missed")
+    assert (course.end, course.low) == ("from", None)
+    assert [step.index for step, _ in made if step.purpose == "repeat"] == [0] * 6
+    assert (course.high, made[-1][0].rate) == (0, 10)
+
+
+def test_a_lowest_rate_that_holds_only_sometimes_is_not_held() -> None:
+    verdicts = cycle(("held", "missed"))
+    course, _ = run(search(high=20), lambda step: next(verdicts))
+    assert (course.end, course.low) == ("from", None)
+
+
+def test_a_store_that_holds_up_to_the_highest_rate_says_so() -> None:
+    course, made = run(search(high=5000), lambda step: "held")
+    assert (course.end, course.high) == ("to", None)
+    assert course.low is not None and course.rates[course.low] == 5000
+    assert [step.rate for step, _ in made if step.purpose == "repeat"] == [5000] * 6
+
+
+@pytest.mark.parametrize("limit", ["generator", "machine"])
+def test_a_limit_that_is_not_the_stores_is_told_apart(limit: Verdict) -> None:
+    """Above it nobody can tell; the rate that held is known all the same."""
+    course, made = run(search(), lambda step: "held" if step.rate <= 3000 else limit)
+    assert course.end == limit
+    assert course.low is not None and 2850 < course.rates[course.low] <= 3000
+    assert course.high is None and course.limited_at == course.rates[course.low + 1]
+    assert len([step for step, verdict in made if verdict == limit and step.purpose == "repeat"]) == 3
+
+
+def test_a_limit_above_a_store_that_misses_does_not_matter() -> None:
+    def store(step: Step) -> Verdict:
+        return "machine" if step.rate > 1500 else carries(1000)(step)
+
+    course, _ = run(search(), store)
+    assert course.end == "found" and course.low is not None
+    assert 950 < course.rates[course.low] <= 1000
+
+
+def test_a_limit_at_the_highest_rate_alone_is_no_rate_that_holds() -> None:
+    course, _ = run(search(high=5000), lambda step: "held" if step.rate < 5000 else "machine")
+    assert (course.end, course.high, course.limited_at) == ("machine", None, 5000)
+
+
+def test_an_interval_that_is_wider_than_a_factor_of_two_is_noise() -> None:
+    draws = Random(3)
+
+    def store(step: Step) -> Verdict:
+        if 1000 < step.rate < 4000:
+            return draws.choice(("held", "missed"))
+        return carries(1000)(step)
+
+    course, _ = run(search(), store)
+    assert course.low is not None and course.high is not None
+    assert course.rates[course.high] > 2 * course.rates[course.low]
+    assert course.end == "noise"
+
+
+def test_a_limit_that_was_met_above_the_interval_does_not_matter() -> None:
+    """One early miss makes the search look for the upper end far up, where the machine is the limit."""
+    numbers = iter(range(1, 1000))
+
+    def store(step: Step) -> Verdict:
+        if next(numbers) == 2:
+            return "missed"
+        return "machine" if step.rate > 1500 else carries(1000)(step)
+
+    course, made = run(search(), store)
+    assert [step.purpose for step, verdict in made if verdict == "machine"] == ["repeat"] * 3
+    assert course.end == "found" and course.low is not None
+    assert 950 < course.rates[course.low] <= 1000
+
+
+def test_a_limit_everywhere_leaves_no_rate_at_all() -> None:
+    course, _ = run(search(), lambda step: "machine")
+    assert (course.end, course.low, course.high) == ("machine", None, None)
+
+
+def test_a_limit_that_passes_is_probed_again() -> None:
+    spoilt = iter([True, True])
+
+    def store(step: Step) -> Verdict:
+        if step.purpose == "repeat" and next(spoilt, False):
+            return "machine"
+        return carries(1000)(step)
+
+    course, made = run(search(), store)
+    assert course.end == "found"
+    assert len([step for step, _ in made if step.purpose == "repeat"]) == 14
+
+
+def test_a_store_that_tosses_a_coin_has_no_rate() -> None:
+    found = 0
+    for seed in range(200):
+        draws = Random(seed)
+        course, made = run(search(1, 1_000_000), lambda step: draws.choice(("held", "missed")))  # noqa: B023
+        assert len(made) <= MAX_PROBES
+        found += course.end == "found"
+    assert found <= 10, f"{found} of 200 searches found a rate where there is none"
+
+
+def test_it_is_bounded_however_late_its_repeats_contradict_each_other() -> None:
+    told: Counter[int] = Counter()
+
+    def store(step: Step) -> Verdict:
+        """Repeats agree until their last one: that the objective is missed, and from the highest rate on, that not."""
+        if step.purpose != "repeat":
+            return carries(1000)(step)
+        told[step.index] += 1
+        agreed, other = ("held", "missed") if max(told) == top and step.index != top else ("missed", "held")
+        return agreed if told[step.index] % 6 else other  # type: ignore[return-value]
+
+    searched = search(1, 1_000_000, within=Decimal("0.01"))
+    top = len(searched.rates()) - 1
+    course, made = run(searched, store)
+    assert (course.end, len(made)) == ("noise", MAX_PROBES)
+
+
+def test_an_unfinished_search_says_what_is_known() -> None:
+    course = Saturation(search())
+    assert (course.end, course.low, course.high) == ("ended", None, None)
+    while course.next is not None and course.high is None:
+        course.tell(carries(1000)(course.next))
+    assert course.end == "ended" and course.high is not None and course.low is None
+
+
+def test_each_probe_has_ten_requests_beyond_its_percentile() -> None:
+    for percentile, least in (("50", 20), ("90", 100), ("95", 200), ("99", 1000), ("99.9", 10_000)):
+        searched = Search((Objective(percentile, 10**7),), Decimal(10), Decimal(10_000))  # type: ignore[arg-type]
+        assert searched.samples(poisson=False) == least
+        assert least + 4 * least**0.5 <= searched.samples(poisson=True) <= 2 * least
+        for rate in searched.rates():
+            seconds = searched.length_ns(rate, poisson=False) / 1e9
+            assert seconds >= 5 and seconds * float(rate) >= least - 1e-6
+            assert seconds == 5 or seconds * float(rate) < least * 1.01
+
+
+def test_the_rates_rise_from_the_lowest_to_the_highest() -> None:
+    for low, high, within in ((10, 1_000_000, "0.05"), (0.1, 1, "0.5"), (99.5, 100, "0.01"), (10, 10.01, "0.3")):
+        rates = search(low, high, within=Decimal(within)).rates()
+        assert (rates[0], rates[-1]) == (Decimal(str(low)), Decimal(str(high)))
+        ratios = [float(b / a) for a, b in pairwise(rates)]
+        assert all(1 < ratio <= (1 + float(within)) ** 1.5 + 0.002 for ratio in ratios), ratios
+
+
+def test_the_confidence_is_that_of_two_sign_tests() -> None:
+    assert [round(search(repeats=n).confidence, 4) for n in (3, 5, 6, 10)] == [0.75, 0.9375, 0.9688, 0.998]
