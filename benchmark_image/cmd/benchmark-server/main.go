@@ -35,6 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
 	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
+	credentials := flags.String("credentials", "", "folder of the certificates, keys and passwords that bodies may name (default: none)")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {
@@ -52,14 +53,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	if err := serve(*listen, *client, logger); err != nil {
+	if err := serve(*listen, *client, *credentials, logger); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}
 	return 0
 }
 
-func serve(address, client string, logger *log.Logger) error {
+func serve(address, client, credentials string, logger *log.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if client == "" {
@@ -77,5 +78,5 @@ func serve(address, client string, logger *log.Logger) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	logger.Printf("serving on %v", listener.Addr())
-	return api.Serve(ctx, listener, client, logger)
+	return api.Serve(ctx, listener, client, credentials, logger)
 }

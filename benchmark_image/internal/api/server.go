@@ -18,14 +18,14 @@ import (
 const stopGrace = endGrace + time.Second
 
 // Serve answers requests on the listener until ctx ends, then ends the running benchmark, answers its
-// caller with what was measured, and returns.
-func Serve(ctx context.Context, listener net.Listener, clientPath string, logger *log.Logger) error {
+// caller with what was measured, and returns. Bodies may name files of the folder credentials, if there is one.
+func Serve(ctx context.Context, listener net.Listener, clientPath, credentials string, logger *log.Logger) error {
 	children := &Children{}
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
 	server := &http.Server{
-		Handler:           &Handler{Runner: &Runner{Client: clientPath, Children: children}, Log: logger},
+		Handler:           &Handler{Runner: &Runner{Client: clientPath, Children: children}, Log: logger, Credentials: credentials},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,

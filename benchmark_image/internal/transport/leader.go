@@ -19,7 +19,7 @@ const leaderPoll = 50 * time.Millisecond
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
 func leadingMember(ctx context.Context, protocol store.Protocol, members []string) (string, error) {
-	l, err := newLoop(protocol, statusTimeout)
+	l, err := newLoop(protocol, members, statusTimeout)
 	if err != nil {
 		return "", err
 	}
@@ -47,6 +47,9 @@ func leadingMember(ctx context.Context, protocol store.Protocol, members []strin
 		}
 		timer := time.NewTimer(leaderPoll)
 		select {
+		case <-l.refused:
+			timer.Stop()
+			return "", l.refusal
 		case <-ctx.Done():
 			timer.Stop()
 			return "", problem
@@ -124,7 +127,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.protocol, statusTimeout)
+		l, err := newLoop(t.protocol, t.options.Endpoints, statusTimeout)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}

@@ -20,6 +20,7 @@ import (
 type Cluster struct {
 	Members []*Member
 	Leader  atomic.Uint64 // id of the leader; 0: none
+	Secured bool          // members advertise addresses with TLS
 
 	mu   sync.Mutex
 	keys map[string][]byte
@@ -31,6 +32,7 @@ type Member struct {
 	etcdserverpb.UnimplementedKVServer
 	etcdserverpb.UnimplementedMaintenanceServer
 	etcdserverpb.UnimplementedClusterServer
+	etcdserverpb.UnimplementedAuthServer
 
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
@@ -60,6 +62,7 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 		etcdserverpb.RegisterKVServer(m.server, m)
 		etcdserverpb.RegisterMaintenanceServer(m.server, m)
 		etcdserverpb.RegisterClusterServer(m.server, m)
+		etcdserverpb.RegisterAuthServer(m.server, m)
 		go func() {
 			if err := m.server.Serve(m.connections); err != nil {
 				t.Errorf("member %d: %v", m.id, err)
@@ -147,8 +150,12 @@ func (m *Member) admit(ctx context.Context) error {
 // MemberList implements etcdserverpb.ClusterServer.
 func (m *Member) MemberList(context.Context, *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
 	var list etcdserverpb.MemberListResponse
+	scheme := "http://"
+	if m.cluster.Secured {
+		scheme = "https://"
+	}
 	for _, member := range m.cluster.Members {
-		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{"http://" + member.Endpoint}})
+		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{scheme + member.Endpoint}})
 	}
 	return &list, nil
 }
