@@ -51,10 +51,11 @@ class Progress:
 
 
 class BenchmarkServer:
-    """Talks to the server over the connection to its host."""
+    """Talks to the server over the connection to its host; every benchmark's body also has the fields ``common``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, common: Mapping[str, str] | None = None) -> None:
         self._connection = connection
+        self._common = dict(common or {})
 
     def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
         """Wait until the server answers; RunError after `timeout_s`, or once `broken` gives a reason, with it."""
@@ -76,7 +77,8 @@ class BenchmarkServer:
         Raises RunError where the answer is not in the form that is read here: later ones would not be either.
         """
         try:
-            result = self._connection.request_json(SERVER_PORT, "POST", path, body, timeout_s=timeout_s)
+            whole = {**body, **self._common}
+            result = self._connection.request_json(SERVER_PORT, "POST", path, whole, timeout_s=timeout_s)
         except HttpError as error:
             partial = error.body.get("result") if isinstance(error.body, dict) else None
             if partial is None:
