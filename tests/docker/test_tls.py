@@ -28,7 +28,7 @@ def test_a_cluster_with_tls_is_measured_and_leaves_no_key(tiny: Path, tmp_path: 
     for row in found:
         assert (row["Error"], row["Leader"]) == ("-", "near2"), row
     directory = find_run(out)
-    assert len(list(directory.rglob("*.pb.gz"))) == 2 * len(found)
+    assert len(list(directory.rglob("*-cpu.pb.gz"))) == len(list(directory.rglob("*-allocs.pb.gz"))) == len(found)
     for path in directory.rglob("*"):
         assert path.is_dir() or b"PRIVATE KEY" not in path.read_bytes(), path
     listening = "\n".join(path.read_text(errors="replace") for path in directory.rglob("*.log"))
