@@ -39,4 +39,4 @@ def test_a_cluster_with_tls_is_measured_and_leaves_no_key(tiny: Path, tmp_path: 
     with zipfile.ZipFile(crate) as opened:
         assert all(b"PRIVATE KEY" not in opened.read(name) for name in opened.namelist())
     again = call("rerun", out, "--dry-run")
-    assert again.returncode == 0 and "tmpfs on /run/tls" in again.stdout, again.stdout + again.stderr
+    assert again.returncode == 0 and "would be repeated" in again.stdout, again.stdout + again.stderr
