@@ -72,7 +72,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
             table.around(asked.update_docs, table.PROFILE_MARKS if asked.profile else (table.BEGIN, table.END))
         except UsageError as error:
             parser.error(f"--update-docs: {error}")
-    if not any(asked.only in cell.name for members in plan.MEMBERS for cell in plan.cells(members)):
+    if not any(asked.only in cell.name for members, tls in plan.CLUSTERS for cell in plan.cells(members, tls=tls)):
         parser.error(f"--only: got {asked.only!r}, which is in the name of no cell")
     return asked
 
@@ -118,22 +118,25 @@ class Bench:
         programs = build()
         self.versions = versions(programs)
         share = plan.QUICK_SHARE if self.asked.quick else 1.0
-        for members in plan.MEMBERS:
-            cells = [cell for cell in plan.cells(members, share) if self.asked.only in cell.name]
+        for members, tls in plan.CLUSTERS:
+            cells = [cell for cell in plan.cells(members, share, tls) if self.asked.only in cell.name]
             if self.asked.members in (None, members) and cells:
                 # Not in a temporary folder of the system, which may be memory: fsync is part of what is measured.
                 with tempfile.TemporaryDirectory(prefix="bench-load-", dir=BUILD) as folder:
-                    self._measure(members, cells, Path(folder), programs)
+                    self._measure(members, cells, Path(folder), programs, tls)
         self.finished = True
 
-    def _measure(self, members: int, cells: list[plan.Cell], folder: Path, programs: dict[str, Path]) -> None:
-        with Cluster(programs["server"], members, folder) as cluster:
+    def _measure(
+        self, members: int, cells: list[plan.Cell], folder: Path, programs: dict[str, Path], tls: bool
+    ) -> None:
+        with Cluster(programs["server"], members, folder, tls) as cluster:
             self.versions["etcd"] = cluster.version
             for cell in cells:
                 for tool in self.tools:
                     self._check_limit()
                     run_once(tool, cell, min(cell.total, WARM_UP_REQUESTS), 0, cluster, programs)
-            print(f"{members} members: warmed up after {time.monotonic() - self.began:.0f} s", flush=True)
+            name = f"{members} members{' with TLS' if tls else ''}"
+            print(f"{name}: warmed up after {time.monotonic() - self.began:.0f} s", flush=True)
             for number in range(1, self.asked.rounds + 1):
                 for i, cell in enumerate(cells):
                     # Each tool is first equally often.
@@ -141,8 +144,9 @@ class Bench:
                     for tool in self.tools[turn:] + self.tools[:turn]:
                         self._check_limit()
                         self.samples.append(run_once(tool, cell, cell.total, number, cluster, programs))
-                print(f"{members} members: round {number} after {time.monotonic() - self.began:.0f} s", flush=True)
-            self._measure_start_up(cluster, programs)
+                print(f"{name}: round {number} after {time.monotonic() - self.began:.0f} s", flush=True)
+            if not tls:
+                self._measure_start_up(cluster, programs)
 
     def _measure_start_up(self, cluster: Cluster, programs: dict[str, Path]) -> None:
         cell = plan.Cell(len(cluster.ports), 1, 1, "range-s", 1)

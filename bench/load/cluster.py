@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from bench.load.plan import READ_KEY, VALUE_SIZE
 from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.stores.etcd.certificates import LOOPBACK, Authority, client_context
 
 _POLL_S = 0.05
 _ASK_TIMEOUT_S = 10.0
@@ -27,17 +29,38 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 class Cluster:
     """``size`` members of ``program`` (etcd) below ``folder``, up within the ``with`` block.
 
-    Every question has a deadline and raises RunError; the members die with this process, however it ends.
+    Every question has a deadline and raises RunError; the members die with this process, however it ends. With ``tls``
+    members and clients have certificates; ``client_flags`` are the options by which both tools find theirs.
     """
 
-    def __init__(self, program: Path, size: int, folder: Path) -> None:
+    def __init__(self, program: Path, size: int, folder: Path, tls: bool = False) -> None:
         self.program = program
         self.folder = folder
+        self.client_flags: tuple[str, ...] = ()
+        self._member_flags: tuple[str, ...] = ()
+        self._context: ssl.SSLContext | None = None
+        if tls:
+            self._make_certificates()
         ports = free_ports(2 * size)
         self.ports, self._peer_ports = ports[:size], ports[size:]
         self.endpoints = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.version = ""
         self._processes: list[subprocess.Popen[bytes]] = []
+
+    def _make_certificates(self) -> None:
+        authority = Authority()
+        names: dict[str, Path] = {}
+        member, client = authority.issue("member", [LOOPBACK]), authority.issue("client")
+        contents = {"ca": authority.certificate, "cert": member.certificate, "key": member.key}
+        for name, content in {**contents, "own": client.certificate, "own-key": client.key}.items():
+            names[name] = self.folder / f"{name}.pem"
+            names[name].touch(mode=0o600)
+            names[name].write_bytes(content)
+        own = {"cert-file": names["cert"], "key-file": names["key"], "trusted-ca-file": names["ca"]}
+        self._member_flags = (*(f"--{flag}={path}" for flag, path in own.items()), "--client-cert-auth")
+        theirs = {"cacert": names["ca"], "cert": names["own"], "key": names["own-key"]}
+        self.client_flags = tuple(f"--{flag}={path}" for flag, path in theirs.items())
+        self._context = client_context(authority, client)
 
     def __enter__(self) -> Cluster:
         try:
@@ -56,13 +79,14 @@ class Cluster:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise MissingRequirementError("setpriv is not installed", "Install the package util-linux.")
+        scheme = "http" if self._context is None else "https"
         peers = ",".join(f"m{i}=http://127.0.0.1:{port}" for i, port in enumerate(self._peer_ports))
         for i, (port, peer_port) in enumerate(zip(self.ports, self._peer_ports, strict=True)):
             argv = [setpriv, "--pdeathsig", "KILL", str(self.program), f"--name=m{i}"]
             argv += [f"--data-dir={self.folder / f'm{i}'}", f"--initial-cluster={peers}"]
-            argv += [f"--{verb}-client-urls=http://127.0.0.1:{port}" for verb in ("listen", "advertise")]
+            argv += [f"--{verb}-client-urls={scheme}://127.0.0.1:{port}" for verb in ("listen", "advertise")]
             argv += [f"--{verb}-peer-urls=http://127.0.0.1:{peer_port}" for verb in ("listen", "initial-advertise")]
-            argv += ["--log-level=warn"]
+            argv += ["--log-level=warn", *self._member_flags]
             with self._log(i).open("wb") as log:
                 # A session of its own: the terminal's Ctrl-C is for the driver, which then ends the members.
                 process = subprocess.Popen(
@@ -96,7 +120,12 @@ class Cluster:
 
     def ask(self, path: str, body: dict[str, Any], port: int | None = None) -> dict[str, Any]:
         """One call of a member's JSON gateway; of the first member where no port is named."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.ports[0], timeout=_ASK_TIMEOUT_S)
+        address, context = ("127.0.0.1", port or self.ports[0]), self._context
+        connection: http.client.HTTPConnection
+        if context is None:
+            connection = http.client.HTTPConnection(*address, timeout=_ASK_TIMEOUT_S)
+        else:
+            connection = http.client.HTTPSConnection(*address, timeout=_ASK_TIMEOUT_S, context=context)
         try:
             connection.request("POST", path, json.dumps(body))
             answer = connection.getresponse()

@@ -64,7 +64,7 @@ def run_once(tool: str, cell: Cell, total: int, number: int, cluster: Cluster, p
             f"{cell.name}: the store holds {keys_before} keys after it was emptied, not the one that is read"
         )
     servers_before = cluster.cpu_s()
-    argv = plan.command(tool, cell, total, cluster.endpoints, programs)
+    argv = plan.command(tool, cell, total, cluster.endpoints, programs, cluster.client_flags)
     used, text = run_program(argv, cluster.folder)
     servers_s = cluster.cpu_s() - servers_before
     cluster.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Load:
     clients: int
     totals: dict[str, int]
     members: tuple[int, ...] = MEMBERS
+    tls: bool = False
 
 
 LOADS = (
@@ -36,7 +38,12 @@ LOADS = (
     # As many clients as one process is to drive: do all of them get their answers?
     Load(100, 3000, {"put": 15_000}, members=(1,)),
     Load(3000, 3000, {"put": 15_000}, members=(1,)),
+    # TLS between clients and members, with certificates on both sides: a cluster of its own.
+    Load(100, 1000, {"put": 20_000, "range-s": 40_000}, members=(1,), tls=True),
+    Load(1, 1, {"put": 3_000, "range-s": 6_000}, members=(1,), tls=True),
 )
+CLUSTERS = ((1, False), (3, False), (1, True))
+"""How many members, and whether they speak TLS with clients."""
 # Three members on the same cores answer more slowly.
 SHARE_OF_THREE = {"put": 0.5, "range-s": 1.0, "range-l": 0.5}
 QUICK_SHARE = 0.05
@@ -51,32 +58,37 @@ class Cell:
     clients: int
     operation: str
     total: int
+    tls: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.operation} {self.conns}/{self.clients} on {self.members}"
+        return f"{self.operation} {self.conns}/{self.clients} on {self.members}{' with TLS' if self.tls else ''}"
 
 
-def cells(members: int, share: float = 1.0) -> tuple[Cell, ...]:
+def cells(members: int, share: float = 1.0, tls: bool = False) -> tuple[Cell, ...]:
     """The cells of a cluster of ``members``; every total times ``share``, at least 50 requests and one a client."""
     if members > 1:
         shares = {operation: share * part for operation, part in SHARE_OF_THREE.items()}
     else:
         shares = dict.fromkeys(SHARE_OF_THREE, share)
     return tuple(
-        Cell(members, load.conns, load.clients, operation, max(50, load.clients, round(total * shares[operation])))
+        Cell(members, load.conns, load.clients, operation, max(50, load.clients, round(total * shares[operation])), tls)
         for load in LOADS
-        if members in load.members
+        if members in load.members and load.tls == tls
         for operation, total in load.totals.items()
     )
 
 
-def command(tool: str, cell: Cell, total: int, endpoints: str, programs: dict[str, Path]) -> list[str]:
+def command(
+    tool: str, cell: Cell, total: int, endpoints: str, programs: dict[str, Path], tls: Sequence[str] = ()
+) -> list[str]:
     """The argument list that runs ``total`` requests of ``cell`` with ``tool``.
 
-    Keys are sequential and as many as requests, because that is the one order that both tools have.
+    Keys are sequential and as many as requests, because that is the one order that both tools have. ``tls`` are the
+    options that name certificates; they are the same for both.
     """
     common = [f"--endpoints={endpoints}", f"--conns={cell.conns}", f"--clients={cell.clients}", f"--total={total}"]
+    common += tls
     verb, _, consistency = cell.operation.partition("-")
     if verb == "put":
         common += [f"--key-size={KEY_SIZE}", f"--val-size={VALUE_SIZE}", f"--key-space-size={total}"]

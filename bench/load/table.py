@@ -92,13 +92,13 @@ class Aim:
 
 
 AIMS = (
-    Aim("client CPU at most 1/4 (many clients)", "client_cpu_ms_per_1000", r" (100/1000|10/100) on ", 0.25),
-    Aim("client CPU at most 1/2 (one client)", "client_cpu_ms_per_1000", r" 1/1 on ", 0.5),
-    Aim("peak RSS at most 1/3 (many clients)", "peak_rss_bytes", r" (100/1000|10/100) on ", 1 / 3),
+    Aim("client CPU at most 1/4 (many clients)", "client_cpu_ms_per_1000", r" (100/1000|10/100) on \d$", 0.25),
+    Aim("client CPU at most 1/2 (one client)", "client_cpu_ms_per_1000", r" 1/1 on \d$", 0.5),
+    Aim("peak RSS at most 1/3 (many clients)", "peak_rss_bytes", r" (100/1000|10/100) on \d$", 1 / 3),
     Aim(
         "serializable range at least 1.5 x the requests/s (many clients)",
         "requests_per_s",
-        r"^range-s (100/1000|10/100) on ",
+        r"^range-s (100/1000|10/100) on \d$",
         1.5,
         at_most=False,
     ),

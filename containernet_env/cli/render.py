@@ -173,8 +173,12 @@ def _containers_table(plan: Plan) -> Table:
 def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
     hosts = tuple(hosts)
     lines = [f"in every host: TCP congestion control {hosts[0].tcp_congestion_control}"]
-    mounts = {(path, options): None for host in hosts for path, options in host.tmpfs.items()}
-    lines.extend(f"in every member: tmpfs on {path} ({options})" for path, options in mounts)
+    mounts = {
+        ("every member" if host.role == "etcd" else "the client", path, options): None
+        for host in hosts
+        for path, options in host.tmpfs.items()
+    }
+    lines.extend(f"in {where}: tmpfs on {path} ({options})" for where, path, options in mounts)
     return lines
 
 

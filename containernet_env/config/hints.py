@@ -32,6 +32,9 @@ _OTHER_WORDS = {
     "hosts": ("nodes",),
     "members": ("nodes",),
     "network": ("subnet",),
+    "ssl": ("tls",),
+    "https": ("tls",),
+    "secure": ("tls",),
 }
 # Only in a host's link.
 _OF_LINKS = ("delay", "jitter", "loss", "queue", "overhead", "uplink", "seed", "to_switch", "from_switch")

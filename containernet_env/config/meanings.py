@@ -20,6 +20,7 @@ MEANINGS = {
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
     "election_timeout": "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
     "RawEtcd.data": "where members keep their data, on disk or in memory",
+    "tls": "whether members and clients speak TLS, with certificates made for the run",
     "leader": "the member that is made the leader before each scenario (left to elections)",
     "to_switch": "frames from the host to the switch",
     "from_switch": "frames from the switch to the host",

@@ -99,7 +99,7 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
 
 
 def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
-    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data, raw.leader)
+    return EtcdSettings(raw.heartbeat_interval, raw.election_timeout, raw.data, raw.leader, raw.tls)
 
 
 def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from containernet_env.config.fields import (
     UNLIMITED,
     Bandwidth,
+    Boolean,
     Cpus,
     DataChoice,
     Delay,
@@ -86,6 +87,7 @@ class RawEtcd(StrictModel):
     election_timeout: OptionalElectionMs = None
     data: DataChoice = "disk"
     leader: OptionalMember = None
+    tls: Boolean = False
 
     @rule
     def _election_is_longer_than_heartbeats(self) -> None:

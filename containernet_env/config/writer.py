@@ -102,6 +102,7 @@ def _etcd(settings: EtcdSettings) -> dict[str, Any]:
             "election_timeout": settings.election_ms and f"{settings.election_ms}ms",
             "data": settings.data,
             "leader": settings.leader,
+            "tls": settings.tls or None,
         }
     )
 

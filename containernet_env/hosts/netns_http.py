@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,20 +33,24 @@ class NoAnswerError(RunError):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceConnection:
-    """The way to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name."""
+    """The way to the ports of one host, by the pid of a process in its network namespace; ``host`` is its name.
+
+    With ``tls`` its ports speak TLS, with a certificate for 127.0.0.1.
+    """
 
     pid: int
     host: str
+    tls: ssl.SSLContext | None = None
 
     def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
         """See ``request_json``; raises ``NoAnswerError`` that names the host where its process has ended."""
         with self._named(f"{method} {path} on port {port}"):
-            return request_json(self.pid, port, method, path, body, timeout_s=timeout_s)
+            return request_json(self.pid, port, method, path, body, timeout_s=timeout_s, tls=self.tls)
 
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
         """GET, and the answer as it is; raises as ``request_json`` does."""
         with self._named(f"GET {path} on port {port}"):
-            status, data = _request(self.pid, port, "GET", path, None, timeout_s, "127.0.0.1")
+            status, data = _request(self.pid, port, "GET", path, None, timeout_s, "127.0.0.1", self.tls)
         if not 200 <= status < 300:
             raise HttpError(status, None, data[:200].decode(errors="replace").strip())
         return data
@@ -63,10 +68,10 @@ class NamespaceConnection:
         try:
             made.settimeout(timeout_s)
             made.connect(("127.0.0.1", port))
+            return made if self.tls is None else self.tls.wrap_socket(made, server_hostname="127.0.0.1")
         except OSError as error:
             made.close()
             raise NoAnswerError(f"port {port}: {error}") from error
-        return made
 
 
 def request_json(
@@ -78,13 +83,14 @@ def request_json(
     *,
     timeout_s: float,
     host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
 ) -> Any:
     """Send one request to `host`:`port` in the network namespace of `pid`; return the decoded JSON answer.
 
     `timeout_s` bounds the connection and each silence while reading. Raises HttpError for any status other than
     2xx and NoAnswerError where there is no whole answer.
     """
-    status, data = _request(pid, port, method, path, body, timeout_s, host)
+    status, data = _request(pid, port, method, path, body, timeout_s, host, tls)
     try:
         answer = json.loads(data) if data else None
     except ValueError:
@@ -97,7 +103,9 @@ def request_json(
     return answer
 
 
-def _request(pid: int, port: int, method: str, path: str, body: Any, timeout_s: float, host: str) -> tuple[int, bytes]:
+def _request(
+    pid: int, port: int, method: str, path: str, body: Any, timeout_s: float, host: str, tls: ssl.SSLContext | None
+) -> tuple[int, bytes]:
     """One request; the status and the whole answer."""
     try:
         connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -105,6 +113,8 @@ def _request(pid: int, port: int, method: str, path: str, body: Any, timeout_s: 
         try:
             connection.sock.settimeout(timeout_s)
             connection.sock.connect((host, port))
+            if tls is not None:
+                connection.sock = tls.wrap_socket(connection.sock, server_hostname=host)
             payload = None if body is None else json.dumps(body).encode()
             connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
             response = connection.getresponse()

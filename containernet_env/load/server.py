@@ -56,10 +56,11 @@ class Progress:
 
 
 class BenchmarkServer:
-    """Talks to the server over the connection to its host."""
+    """Talks to the server over the connection to its host; every benchmark's body also has the fields ``common``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, common: Mapping[str, str] | None = None) -> None:
         self._connection = connection
+        self._common = dict(common or {})
         self._job: str | None = None  # of the running benchmark, once its progress was asked for
 
     def wait_ready(self, timeout_s: float, broken: Broken = lambda: None) -> None:
@@ -84,7 +85,7 @@ class BenchmarkServer:
         """
         self._job = None
         try:
-            return self._answer("POST", path, body, timeout_s)
+            return self._answer("POST", path, {**body, **self._common}, timeout_s)
         except HttpError as error:
             return Answer(None, str(error))
         except NoAnswerError as error:

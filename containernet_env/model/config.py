@@ -45,13 +45,15 @@ class Node:
 class EtcdSettings:
     """etcd's settings in the config; a timing of ``None`` is derived from the expected RTT.
 
-    ``leader`` is the member that is to lead in every scenario; ``None`` leaves that to elections.
+    ``leader`` is the member that is to lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
+    clients speak TLS, each with a certificate of a CA that is made for the run.
     """
 
     heartbeat_ms: int | None = None
     election_ms: int | None = None
     data: DataStore = "disk"
     leader: str | None = None
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,21 @@ class LoadBody(TypedDict, total=False):
     # another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes
     loadSeed: int
 
+    # file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS
+    caFile: str
+
+    # file with the client's own certificate; only together with `caFile` and `keyFile`
+    certFile: str
+
+    # file with the private key of the client's certificate; only together with `certFile`
+    keyFile: str
+
+    # user to log in as; the password is in `passwordFile`, or in the environment variable BENCHMARK_PASSWORD
+    user: str
+
+    # file with the user's password on its first line; only together with `user`
+    passwordFile: str
+
     # size of each generated key, without its prefix; with a key to read, of the keys that verify expects (bytes);
     # enough for `keySpace` different keys
     keySize: int

@@ -19,10 +19,12 @@ from containernet_env.plan.notes import notes_of
 from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions, ProfileChoice
 from containernet_env.plan.selection import select
 from containernet_env.stores.kinds import store_of
-from containernet_env.stores.protocol import MemberStart, Store, Timing
+from containernet_env.stores.protocol import CLIENT_SECRETS, MemberStart, Store, Timing
 
 # The kernel keeps memory limits in pages and rounds down; what is read back must be what was configured.
 _PAGE_BYTES = 4096
+# Certificates and keys take a page each.
+_SECRETS_MOUNT = "mode=0700,size=64k"
 # Leaves Go's runtime a tenth for what its collector does not count: stacks, the binary, kernel buffers.
 _GO_MEMORY_SHARE = (9, 10)
 
@@ -144,7 +146,15 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
     share, whole = _GO_MEMORY_SHARE
     profiled = options.profile is not None
-    start = store.start(node, config, timing, options.run_id, profiled=profiled) if is_member else MemberStart()
+    if is_member:
+        start = store.start(node, config, timing, options.run_id, profiled=profiled)
+    elif config.etcd.tls:
+        start = MemberStart(("--credentials", CLIENT_SECRETS), secrets=CLIENT_SECRETS)
+    else:
+        start = MemberStart()
+    tmpfs = {path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"}
+    if start.secrets is not None:
+        tmpfs[start.secrets] = _SECRETS_MOUNT
     return HostPlan(
         name=node.name,
         role=role,
@@ -153,9 +163,12 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         image=role,
         command=start.command if is_member else _server_flags(config, store),
         data=start.data,
-        environment={"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {},
+        environment={
+            **({"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {}),
+            **start.environment,
+        },
         tcp_congestion_control=options.tcp_congestion_control,
-        tmpfs={path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"},
+        tmpfs=tmpfs,
         memory_bytes=memory_bytes,
         memswap_bytes=memory_bytes,
         cpus=node.cpus,

@@ -31,6 +31,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
             **plan.timing.values(),
             "data": plan.config.etcd.data,
             "leader": plan.config.etcd.leader,
+            **({"tls": True} if plan.config.etcd.tls else {}),
         },
         "dataset": {
             "key_size_bytes": plan.dataset.key_size,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -202,6 +203,8 @@ class MemberWatch:
     def _take(self, name: str, now_s: float) -> None:
         try:
             answer = self._sockets[name].recv(_ANSWER_BYTES)
+        except ssl.SSLWantReadError:
+            return  # a part of a record, or something that TLS says for itself
         except OSError:
             answer = b""
         if not answer:

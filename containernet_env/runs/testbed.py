@@ -25,6 +25,7 @@ from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.hosts.engine import EngineGoneError
 from containernet_env.hosts.engine_watch import EngineWatch
 from containernet_env.hosts.netns_http import NamespaceConnection
+from containernet_env.hosts.secrets import put_secrets
 from containernet_env.load.relay import Relay
 from containernet_env.load.server import SERVER_ENTRY_POINT, SERVER_PORT, BenchmarkServer
 from containernet_env.model.leadership import Leadership
@@ -39,7 +40,7 @@ from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import Cluster, MemberPlace
+from containernet_env.stores.protocol import Cluster, MemberPlace, Trust
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
@@ -94,6 +95,7 @@ class Testbed:
         self.hosts: dict[str, TestbedHost] = {}
         self.relay: Relay | None = None
         self._cluster: Cluster | None = None
+        self._trust: Trust | None = None
         self._server: BenchmarkServer | None = None
         self.gate: Gate | None = None
         self.led_at_start: Leadership | None = None
@@ -304,12 +306,16 @@ class Testbed:
         self._floor = Floor(self.plan.store, self.plan.topology, medians_ns)
 
     def _start_cluster(self) -> Leadership:
+        self._trust = self.plan.store.trust(self.plan.config)
+        for name, files in (self._trust.files if self._trust else {}).items():
+            put_secrets(self.hosts[name].pid, name, files)
+        context = self._trust.context if self._trust else None
         self._cluster = self.plan.store.cluster(
             [
                 MemberPlace(
                     self.hosts[host.name],
                     str(host.ip),
-                    NamespaceConnection(self.hosts[host.name].pid, host.name),
+                    NamespaceConnection(self.hosts[host.name].pid, host.name, context),
                 )
                 for host in self.plan.topology.members
             ]
@@ -319,7 +325,8 @@ class Testbed:
     def _start_relay(self) -> None:
         self._during = "before the first scenario"
         pid = self.client_host.pid
-        self._server = BenchmarkServer(NamespaceConnection(pid, self.client_host.name))
+        request = self._trust.request if self._trust else {}
+        self._server = BenchmarkServer(NamespaceConnection(pid, self.client_host.name), request)
         self._server.wait_ready(SERVER_TIMEOUT_S, self._broken)
         self.relay = Relay(pid, SERVER_PORT, self._port)
         self.relay.start()

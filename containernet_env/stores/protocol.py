@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from containernet_env.base.endings import LastWords, last_words
@@ -22,12 +23,34 @@ Broken = Callable[[], str | None]
 """Why waiting any longer is pointless; ``None`` while it is not."""
 
 
+CLIENT_SECRETS = "/run/credentials"
+"""The client's directory, in memory, for its files of a ``Trust``."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberStart:
-    """How a member is started: what follows its image's entry point, and the directories that hold its data."""
+    """How a member is started: what follows its image's entry point, and the directories that hold its data.
+
+    ``secrets`` is the directory, in memory, for its files of a ``Trust``. ``environment`` is for programs that ask it.
+    """
 
     command: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    secrets: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What the hosts of one run know each other by. Private keys are nowhere but here and in the hosts' memory.
+
+    ``context`` is the driver's own. ``files`` are to be put into each host: by its name, contents by path. ``request``
+    is what a request to the benchmark server must have for the load to be let in.
+    """
+
+    context: ssl.SSLContext
+    files: Mapping[str, Mapping[str, bytes]] = field(repr=False)
+    request: Mapping[str, str]
 
 
 class OneWayTimes(Protocol):
@@ -243,6 +266,9 @@ class Store(Protocol):
 
         ``sync_ns`` is how long each of them takes for an fdatasync; needed for writes alone.
         """
+
+    def trust(self, config: Config) -> Trust | None:
+        """A new trust for one run; ``None`` where its hosts need none."""
 
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster:
         """The cluster of these members, not yet started."""

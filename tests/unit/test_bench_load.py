@@ -9,6 +9,7 @@ import pytest
 
 from bench.load import measure, plan, profile, table
 from bench.load.cli import file_system, main, options
+from bench.load.cluster import Cluster
 from bench.load.measure import Sample, Used, run_once, run_program
 from bench.load.reports import parse_etcd, parse_ours
 from containernet_env.base.errors import RunError, UsageError
@@ -103,11 +104,23 @@ def test_both_tools_are_asked_for_the_same():
 
 
 def test_every_load_meets_every_operation_on_both_clusters():
-    names = {cell.name for members in plan.MEMBERS for cell in plan.cells(members)}
+    names = {cell.name for members, tls in plan.CLUSTERS for cell in plan.cells(members, tls=tls)}
     everywhere = [load for load in plan.LOADS if load.members == plan.MEMBERS]
-    assert len(everywhere) == 3 and len(names) == len(plan.MEMBERS) * 3 * 3 + 2
-    assert {"put 100/3000 on 1", "put 3000/3000 on 1"} < names
+    assert len(everywhere) == 3 and len(names) == len(plan.MEMBERS) * 3 * 3 + 2 + 4
+    assert {"put 100/3000 on 1", "put 3000/3000 on 1", "range-s 1/1 on 1 with TLS"} < names
     assert all(cell.total >= max(50, cell.clients) for cell in plan.cells(3, plan.QUICK_SHARE))
+
+
+def test_with_tls_both_tools_have_certificates_of_files_that_only_the_owner_reads(tmp_path):
+    cluster = Cluster(Path("/etcd"), 1, tmp_path, tls=True)
+    programs = {plan.OURS: Path("/ours"), plan.ETCD: Path("/etcd")}
+    (cell, *_) = plan.cells(1, tls=True)
+    for tool in (plan.OURS, plan.ETCD):
+        asked = plan.command(tool, cell, 70, "h:1", programs, cluster.client_flags)
+        named = {word.partition("=")[0]: Path(word.partition("=")[2]) for word in asked if ".pem" in word}
+        assert set(named) == {"--cacert", "--cert", "--key"}
+        assert all(path.stat().st_mode & 0o777 == 0o600 for path in named.values())
+    assert Cluster(Path("/etcd"), 1, tmp_path).client_flags == ()
 
 
 def test_each_tool_spells_a_number_in_its_own_way():
@@ -134,7 +147,7 @@ def test_each_tool_spells_a_number_in_its_own_way():
 class FakeCluster:
     """A store that a run changes: ``rises`` and ``writes`` say by how much, ``outermost`` what stands at its ends."""
 
-    endpoints, folder = "h:1", Path("/nowhere")
+    endpoints, folder, client_flags = "h:1", Path("/nowhere"), ()
 
     def __init__(self, keys: int = 500) -> None:
         self.keys, self.revision, self.emptied, self.leaves = keys, 900, 0, 1

@@ -109,7 +109,7 @@ RICH_TOPOLOGY = {
         }
     ],
     "client": {"ip": "10.0.9.9", "mem": "1g", "cpus": 2, "link": {"delay": "1ms", "queue": 100, "bandwidth": 5}},
-    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a"},
+    "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a", "tls": True},
 }
 RICH_SCENARIOS = {
     "dataset": {"keySize": 9, "valSize": 10, "keys": 1000, "keyPrefix": "data/"},

@@ -23,6 +23,7 @@ ONLY = {
     "docker": {"hosts", "setup"},
     "requests": {"hosts", "setup"},
     "rocrate": {"results"},
+    "cryptography": {"stores"},
     "pandas": {"results", "analysis", "report"},
     "numpy": {"results", "analysis", "report"},
     "scipy": {"results", "analysis", "report"},

@@ -42,6 +42,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		"which is loopback and the networks that this machine is connected to; comma-separated")
 	results := flags.String("results", filepath.Join(os.TempDir(), fmt.Sprintf("benchmark-results-%d", os.Geteuid())),
 		"directory that keeps results until they are fetched")
+	credentials := flags.String("credentials", "", "folder of the certificates, keys and passwords that bodies may name (default: none)")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {
@@ -61,7 +62,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	if err := serve(*listen, api.Options{Client: *client, Hosts: *hosts, Allow: *allowed}, *results, logger); err != nil {
+	options := api.Options{Client: *client, Hosts: *hosts, Allow: *allowed, Credentials: *credentials}
+	if err := serve(*listen, options, *results, logger); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}

@@ -27,9 +27,10 @@ const (
 
 // Handler serves the HTTP interface.
 type Handler struct {
-	Runner *Runner
-	Hosts  Hosts
-	Log    *log.Logger
+	Runner      *Runner
+	Hosts       Hosts
+	Log         *log.Logger
+	Credentials string // the folder of the files that bodies may name; empty: they may name none
 
 	streams atomic.Int32
 }
@@ -102,7 +103,9 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 		var s *spec.Spec
 		if problem == nil {
 			status = http.StatusBadRequest
-			s, problem = spec.ParseBody(operation, body)
+			if s, problem = spec.ParseBody(operation, body); problem == nil {
+				problem = s.Locate(h.Credentials)
+			}
 		}
 		if problem != nil {
 			h.answer(w, status, problem)

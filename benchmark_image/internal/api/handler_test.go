@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
@@ -121,6 +123,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/benchmark/txn", `{"endpoints":"a:1","keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a\u0000"}`, 400, `"field":"key"`},
 		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a","endRange":"b\u0000"}`, 400, `"field":"endRange"`},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","caFile":"/etc/passwd"}`, 400, `"field":"caFile","got":"/etc/passwd","allowed":"no files`},
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := send(t, c.method, url+c.path, c.body)
@@ -379,6 +382,39 @@ func TestABenchmarkIsBoundedByDefault(t *testing.T) {
 		if !strings.Contains(failed.Message, begin) || !strings.Contains(failed.Message, want) {
 			t.Errorf("%s: the client is given %s, want %q", body, failed.Message, want)
 		}
+	}
+}
+
+// TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
+func TestFilesAreOfTheServersFolder(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	users := &etcdtest.Users{Name: "root", Password: "sesame"}
+	cluster := etcdtest.Start(t, 1, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
+	ca, _, _ := authority.Files()
+	t.Setenv(spec.PasswordVariable, "sesame")
+	url, h := start(t)
+	var logged strings.Builder
+	h.Log, h.Credentials = log.New(&logged, "", 0), filepath.Dir(ca)
+	body := func(ca, user string) string {
+		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`, cluster.Members[0].Endpoint, ca, user)
+	}
+	for _, c := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{body("ca.pem", "root"), 200, `"ok":50`},
+		{body("other.pem", "root"), 500, "no such file"},
+		{body("../ca.pem", "root"), 400, `"field":"caFile"`},
+		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
+	} {
+		status, _, answer := send(t, "POST", url+"/benchmark/write", c.body)
+		if status != c.status || !strings.Contains(string(answer), c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
+			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
+		}
+	}
+	if len(cluster.Keys()) != 50 {
+		t.Errorf("%d keys", len(cluster.Keys()))
 	}
 }
 

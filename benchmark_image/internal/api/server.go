@@ -18,10 +18,11 @@ const stopGrace = time.Second
 
 // Options is what the server is started with.
 type Options struct {
-	Client  string   // path of benchmark-client
-	Hosts   []string // names by which callers may call the server, beside its own
-	Allow   string   // members that loads may be sent to, as allow.Parse reads it
-	Results *Results // where results are kept until they are fetched
+	Client      string   // path of benchmark-client
+	Hosts       []string // names by which callers may call the server, beside its own
+	Allow       string   // members that loads may be sent to, as allow.Parse reads it
+	Results     *Results // where results are kept until they are fetched
+	Credentials string   // the folder of the files that bodies may name; empty: they may name none
 }
 
 // Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers its
@@ -33,7 +34,7 @@ func Serve(ctx context.Context, listener net.Listener, options Options, logger *
 		defer reap(children, logger)()
 	}
 	server := &http.Server{
-		Handler:           &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger},
+		Handler:           &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger, Credentials: options.Credentials},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,

@@ -129,12 +129,7 @@ var details = map[spec.Operation]func(*cobra.Command){
 // refuseGlobal registers the flags of etcd's tool that have no effect here, so that using one is an
 // error with a reason.
 func refuseGlobal(flags *pflag.FlagSet) {
-	const tls = "TLS is not supported: members must serve plain connections"
-	refuse(flags, "cert", "", tls)
-	refuse(flags, "key", "", tls)
-	refuse(flags, "cacert", "", tls)
-	refuseSwitch(flags, "insecure-skip-tls-verify", tls)
-	refuse(flags, "user", "", "authentication is not supported")
+	refuseSwitch(flags, "insecure-skip-tls-verify", "the members' certificates are always verified")
 	refuse(flags, "auto-sync-interval", "0", "the list of endpoints stays as given")
 	refuseSwitch(flags, "report-perfdash", "perfdash reports are not written")
 }

@@ -52,11 +52,11 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"mixed --span-keys -1", "--span-keys: got -1"},
 		{"mixed --ratio 1.5", "0..1"},
 		{"mixed k", "unknown command"},
-		{"put --cert f", "TLS"},
-		{"put --key f", "TLS"},
-		{"--cacert f put", "TLS"},
-		{"put --insecure-skip-tls-verify", "TLS"},
-		{"put --user root:x", "authentication"},
+		{"put --cert f", "--cert: got \"f\", allowed: only together with a CA"},
+		{"put --key f", "--key: got \"f\", allowed: only together with its certificate"},
+		{"--cacert f --cert f put", "only together with its private key"},
+		{"put --insecure-skip-tls-verify", "always verified"},
+		{"put --user root:x", "--user: got \"root:...\", allowed: a name without a colon"},
 		{"put --auto-sync-interval 5s", "endpoints"},
 		{"put --report-perfdash", "perfdash"},
 		{"put --compact-interval 5m", "compaction"},
@@ -103,7 +103,7 @@ func TestVersionAndHelp(t *testing.T) {
 	if status, stdout, _ := call(t, "--version"); status != ExitOK || stdout != "benchmark-client dev\n" {
 		t.Errorf("--version: status %d, %q", status, stdout)
 	}
-	if status, stdout, _ := call(t, "put", "--help"); status != ExitOK || !strings.Contains(stdout, "--key-space-size") || strings.Contains(stdout, "--cert") {
+	if status, stdout, _ := call(t, "put", "--help"); status != ExitOK || !strings.Contains(stdout, "--key-space-size") || strings.Contains(stdout, "--insecure") {
 		t.Errorf("--help: status %d, %q", status, stdout)
 	}
 }
@@ -148,6 +148,8 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 			"sequentialKeys":true,"keyPrefix":"-p","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`},
 		{"--endpoints a:1,b:1 txn --duration 1500ms --rate 123.5 --arrival poisson --warmup 2s --target-member b:1 --key-space-size 9", spec.Txn,
 			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2,"targetMember":"b:1","keySpace":9}`},
+		{"--cacert /a --cert b --key c --user d --password-file e put --endpoints a:1", spec.Put,
+			`{"endpoints":"a:1","caFile":"/a","certFile":"b","keyFile":"c","user":"d","passwordFile":"e"}`},
 		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found --key-order zipfian --zipf-exponent 1.25 " +
 			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7", spec.Mixed,
 			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,6 +122,10 @@ func startEtcd(t *testing.T, flags ...string) (endpoint string, process *os.Proc
 func startCluster(t *testing.T, members int, flags ...string) (endpoints []string, processes []*os.Process) {
 	t.Helper()
 	program := etcdProgram(t)
+	scheme := "http://"
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "--cert-file=") }) {
+		scheme = "https://"
+	}
 	var peers, cluster []string
 	for i := range members {
 		endpoints, peers = append(endpoints, freePort(t)), append(peers, freePort(t))
@@ -129,7 +134,7 @@ func startCluster(t *testing.T, members int, flags ...string) (endpoints []strin
 	for i := range members {
 		processes = append(processes, startMember(t, exec.Command(program, append([]string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error", "--unsafe-no-fsync",
-			"--listen-client-urls", "http://" + endpoints[i], "--advertise-client-urls", "http://" + endpoints[i],
+			"--listen-client-urls", scheme + endpoints[i], "--advertise-client-urls", scheme + endpoints[i],
 			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
 			"--initial-cluster", strings.Join(cluster, ","),
 		}, flags...)...)))

@@ -11,7 +11,6 @@ import (
 
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
-	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/transport"
 )
 
@@ -63,7 +62,12 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		stop := showProgress(&b.progress, stderr)
 		defer stop()
 	}
-	connections, err := transport.Open(ctx, etcd.Protocol{}, transport.Options{
+	protocol, err := protocol(s)
+	if err != nil {
+		b.setting.Reason = oneLine(err.Error())
+		return report.New(b.setting)
+	}
+	connections, err := transport.Open(ctx, protocol, transport.Options{
 		Endpoints:      s.Members(),
 		Conns:          s.Conns,
 		TargetLeader:   s.TargetLeader,

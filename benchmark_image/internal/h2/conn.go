@@ -10,8 +10,9 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
-// Options are for tests; the zero value is right for everything else.
+// Options are those of a connection. All but the first are for tests; zero is right for everything else.
 type Options struct {
+	Secure      bool   // it goes over TLS
 	Window      uint32 // receive window of a stream and of the connection, in bytes, at least 65535
 	FirstStream uint32 // odd
 }
@@ -71,7 +72,7 @@ type Conn struct {
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
-		headers: newRequestHeaders(authority, methods), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
+		headers: newRequestHeaders(authority, methods, options.Secure), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
 		peerMaxStreams: math.MaxUint32, sendWindow: defaultWindow,
 	}
 	if options.Window == 0 {
@@ -91,6 +92,9 @@ func NewConn(authority string, methods []string, options Options) *Conn {
 	}
 	return c
 }
+
+// SetToken gives all later requests this token of a login as metadata.
+func (c *Conn) SetToken(token string) { c.headers.setToken(token) }
 
 // Ready tells whether the member has answered the opening of the connection.
 func (c *Conn) Ready() bool { return c.settled && !c.broken }

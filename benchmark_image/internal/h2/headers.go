@@ -16,8 +16,11 @@ const userAgent = "containernet-env-load"
 // requestHeaders keeps the encoded header block of each method. Header fields go into the member's dynamic table once;
 // from then on a block is the same few bytes for all requests of a method.
 type requestHeaders struct {
+	scheme    string
 	authority string
 	methods   []string // their paths
+	token     string   // of a login; empty: there is none
+	member    uint32   // how large a table the member allows
 	encoder   *hpack.Encoder
 	buffer    bytes.Buffer
 	ready     [maxMethods][]byte
@@ -30,8 +33,11 @@ const maxMethods = 8
 // tableSize is the default size of the table (RFC 9113 section 6.5.2), in bytes.
 const tableSize = 4096
 
-func newRequestHeaders(authority string, methods []string) *requestHeaders {
-	h := &requestHeaders{authority: authority, methods: methods}
+func newRequestHeaders(authority string, methods []string, secure bool) *requestHeaders {
+	h := &requestHeaders{scheme: "http", authority: authority, methods: methods}
+	if secure {
+		h.scheme = "https"
+	}
 	h.encoder = hpack.NewEncoder(&h.buffer)
 	h.limit(tableSize)
 	return h
@@ -40,11 +46,13 @@ func newRequestHeaders(authority string, methods []string) *requestHeaders {
 // limit follows the member's SETTINGS_HEADER_TABLE_SIZE. A table too small for all fields would
 // change with each request: then none is used.
 func (h *requestHeaders) limit(size uint32) {
+	h.member = size
 	needed := uint32(0)
-	for method := range h.methods {
-		for _, field := range h.fields(method) {
-			needed += field.Size()
-		}
+	for _, field := range h.fields(0) {
+		needed += field.Size()
+	}
+	for _, path := range h.methods[1:] {
+		needed += hpack.HeaderField{Name: ":path", Value: path}.Size()
 	}
 	use := min(size, tableSize)
 	if use < needed {
@@ -56,16 +64,29 @@ func (h *requestHeaders) limit(size uint32) {
 	clear(h.sent[:])
 }
 
+// setToken changes the token, which takes the place of the last one in all blocks.
+func (h *requestHeaders) setToken(token string) {
+	h.token = token
+	// An old token in the table could push out other fields, to which blocks that are kept refer.
+	h.encoder.SetMaxDynamicTableSize(0)
+	h.limit(h.member)
+}
+
 func (h *requestHeaders) fields(method int) []hpack.HeaderField {
-	return []hpack.HeaderField{
+	fields := []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
-		{Name: ":scheme", Value: "http"},
+		{Name: ":scheme", Value: h.scheme},
 		{Name: ":path", Value: h.methods[method]},
 		{Name: ":authority", Value: h.authority},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "user-agent", Value: userAgent},
 		{Name: "te", Value: "trailers"},
 	}
+	if h.token != "" {
+		// What etcd calls it (api/v3rpc/rpctypes, TokenFieldNameGRPC).
+		fields = append(fields, hpack.HeaderField{Name: "token", Value: h.token})
+	}
+	return fields
 }
 
 // block gives the header block of the next request, which must be sent.

@@ -90,7 +90,7 @@ func checkFirstFrame(b []byte, length int) error {
 	return broken(ProtocolError, "it does not begin with SETTINGS")
 }
 
-var errTLS = &ConnError{ProtocolError, "it asks for TLS, which is not supported: members must serve plain connections"}
+var errTLS = &ConnError{ProtocolError, "it speaks TLS: a CA must be named by which to check its certificate"}
 
 // isTLS tells whether b is the alert with which TLS answers other protocols (RFC 8446 sections 5.1 and 6).
 func isTLS(b []byte) bool {
@@ -104,6 +104,9 @@ func (c *Conn) EOF() error {
 	switch {
 	case !c.settled && isTLS(c.in):
 		return errTLS
+	case !c.settled && c.headers.scheme == "http":
+		// etcd and grpc-go say no more to who does not speak TLS with them.
+		return errors.New("the member closes new connections: does it speak TLS?")
 	case !c.settled:
 		return errors.New("the member closes new connections")
 	case len(c.in) > 0:

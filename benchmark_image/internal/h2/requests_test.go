@@ -4,11 +4,48 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/http2"
 )
+
+// TestTheTokenOfALoginIsSent changes the token again and again, with tables that hold all fields, some, or none.
+func TestTheTokenOfALoginIsSent(t *testing.T) {
+	for _, table := range []uint32{0, 500, tableSize} {
+		p := newPeer(t, Options{Secure: true})
+		p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: table}))
+		p.reader.ReadMetaHeaders.SetAllowedMaxDynamicTableSize(tableSize)
+		p.must(p.feed())
+		var want, got []string
+		for round := range 100 {
+			token := ""
+			if round > 0 {
+				token = fmt.Sprintf("token-%d%s", round, strings.Repeat("x", 7*round))
+				p.conn.SetToken(token)
+			}
+			for _, call := range []int{put, put, get, put, get} {
+				p.start(&Stream{Owner: &outcomes{}}, call, 1, 1)
+				want = append(want, "https "+methods[call]+" "+token)
+			}
+		}
+		p.frames(func(f http2.Frame) {
+			headers, ok := f.(*http2.MetaHeadersFrame)
+			if !ok {
+				return
+			}
+			fields := make(map[string]string)
+			for _, field := range headers.Fields {
+				fields[field.Name] += field.Value
+			}
+			got = append(got, fields[":scheme"]+" "+fields[":path"]+" "+fields["token"])
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("table of %d bytes: %d requests arrived, of %d", table, len(got), len(want))
+		}
+	}
+}
 
 func TestRequestsReachTheMember(t *testing.T) {
 	for _, table := range [][]uint32{nil, {0}, {100}, {1000}, {65536}, {0, 4096}, {4096, 0}} {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEncoded is more than MarshalJSON gives for any valid Spec, in bytes: 100 endpoints of 260, and three texts of 4096 bytes
-// that take six each.
+// MaxEncoded is more than MarshalJSON gives for any valid Spec, in bytes: 100 endpoints of 260, and three texts of 4096, four
+// of 512 and one of 256 bytes, that take six each.
 const MaxEncoded = 128 << 10
 
 // encode appends the parameters to an object whose beginning is given.
@@ -148,7 +148,11 @@ func checkNames(operation Operation, values map[string]json.RawMessage) *Problem
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(unknown)) {
-		problem := refuse(Clip(name), show(values[name]), namesOf(operation))
+		got := show(values[name])
+		if strings.Contains(strings.ToLower(name), "password") {
+			got = "..." // it may be one
+		}
+		problem := refuse(Clip(name), got, namesOf(operation))
 		problem.Message = fmt.Sprintf("%.100q is not a field of %s; its fields: %s", name, here, problem.Allowed)
 		return problem
 	}

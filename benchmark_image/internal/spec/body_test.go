@@ -250,6 +250,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 				"sequentialKeys":true,"keyPrefix":"-p q","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
 			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
 			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
+			`{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`,
 		},
 		Range: {
 			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
@@ -293,7 +294,10 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 func TestTheLargestSpecFits(t *testing.T) {
 	s := Default(Range)
 	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02", MaxKeyText), 1024, 1, true
-	s.Prefix, s.Endpoints = "\x01", nil
+	s.Prefix, s.Endpoints, s.User = "\x01", nil, strings.Repeat("\x01", MaxUser)
+	for _, p := range s.files() {
+		*p.at(&s).(*string) = strings.Repeat("\x01", MaxFileName)
+	}
 	for i := range MaxEndpoints {
 		label := strings.Repeat(string(rune('a'+i%26)), 62)
 		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b", 60)+string(rune('a'+i/26))+":65535")

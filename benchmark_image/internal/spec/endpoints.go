@@ -47,7 +47,7 @@ func checkEndpoints(endpoints []string) error {
 
 func checkEndpoint(endpoint string) error {
 	if strings.Contains(endpoint, "://") {
-		return fmt.Errorf("%.100q has a scheme: TLS is not supported and plain endpoints are written host:port", endpoint)
+		return fmt.Errorf("%.100q has a scheme: endpoints are written host:port, and a CA asks for TLS", endpoint)
 	}
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil {

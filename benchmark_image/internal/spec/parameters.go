@@ -64,6 +64,12 @@ type Spec struct {
 
 	PutRatio float64
 
+	CAFile       string // empty: connections are plain
+	CertFile     string // at most together with CAFile
+	KeyFile      string
+	User         string // empty: none
+	PasswordFile string // empty: the password is in the environment
+
 	Key          string // of a range, or the first one of its span
 	End          string // empty: only Key; AllKeys: all from Key on
 	KeyIsPrefix  bool   // all keys that start with Key
@@ -122,6 +128,8 @@ const (
 	MaxTotal      = MaxRate * day
 	MaxKeySpace   = 1_000_000_000
 	MaxKeyText    = 4096
+	MaxFileName   = 512
+	MaxUser       = 256
 	MaxRunTimeout = 24 * time.Hour
 )
 
@@ -144,6 +152,14 @@ func parameter(p Parameter) *Parameter {
 	}
 	Parameters = append(Parameters, &p)
 	return &p
+}
+
+// fileParameter describes the name of a file on the machine of the client.
+func fileParameter(name, flag, rule, usage string, at func(s *Spec) any) *Parameter {
+	return parameter(Parameter{
+		Name: name, Flag: flag, Max: MaxFileName, Optional: true, Form: "at most 512 bytes of Unicode text, none of them zero",
+		Usage: usage, Rule: rule, at: at,
+	})
 }
 
 var (
@@ -212,6 +228,20 @@ var (
 		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes",
 		at:    func(s *Spec) any { return &s.LoadSeed },
 	})
+	paramCAFile = fileParameter("caFile", "cacert", "",
+		"file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS",
+		func(s *Spec) any { return &s.CAFile })
+	paramCertFile = fileParameter("certFile", "cert", "only together with `caFile` and `keyFile`",
+		"file with the client's own certificate", func(s *Spec) any { return &s.CertFile })
+	paramKeyFile = fileParameter("keyFile", "key", "only together with `certFile`",
+		"file with the private key of the client's certificate", func(s *Spec) any { return &s.KeyFile })
+	paramUser = parameter(Parameter{
+		Name: "user", Flag: "user", Max: MaxUser, Optional: true, Form: "at most 256 bytes of Unicode text without a colon",
+		Usage: "user to log in as; the password is in `passwordFile`, or in the environment variable " + PasswordVariable,
+		at:    func(s *Spec) any { return &s.User },
+	})
+	paramPasswordFile = fileParameter("passwordFile", "password-file", "only together with `user`",
+		"file with the user's password on its first line", func(s *Spec) any { return &s.PasswordFile })
 	paramKeySize = parameter(Parameter{
 		Name: "keySize", Flag: "key-size", Unit: "bytes", Min: 1, Max: 1024, Optional: true, Default: "8; reads: none",
 		Usage: "size of each generated key, without its prefix; with a key to read, of the keys that verify expects",

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -108,6 +109,13 @@ func TestValidateNamesTheProblem(t *testing.T) {
 		{Put, func(s *Spec) { s.RequestTimeout = 0 }, "requestTimeout", "--request-timeout", "0.001..3600"},
 		{Put, func(s *Spec) { s.DialTimeout = time.Hour }, "dialTimeout", "--dial-timeout", "0.001..600"},
 		{Put, func(s *Spec) { s.RunTimeout = -time.Second }, "runTimeout", "--run-timeout", "seconds"},
+		{Put, func(s *Spec) { s.CertFile, s.KeyFile = "c", "k" }, "certFile", "--cert", "only together with a CA"},
+		{Put, func(s *Spec) { s.CAFile, s.CertFile = "a", "c" }, "certFile", "--cert", "private key"},
+		{Put, func(s *Spec) { s.CAFile, s.KeyFile = "a", "k" }, "keyFile", "--key", "certificate"},
+		{Put, func(s *Spec) { s.CAFile = "a\x00" }, "caFile", "--cacert", "zero"},
+		{Range, func(s *Spec) { s.PasswordFile = "p" }, "passwordFile", "--password-file", "user"},
+		{Range, func(s *Spec) { s.User = "root:" }, "user", "--user", "without a colon"},
+		{Range, func(s *Spec) { s.User = strings.Repeat("u", 257) }, "user", "--user", "256 bytes"},
 		{Range, func(s *Spec) { s.Key = "" }, "key", "KEY", "at least 1 byte"},
 		{Range, func(s *Spec) { s.Key = "a\x00" }, "key", "KEY", "zero"},
 		{Range, func(s *Spec) { s.End = "k" }, "endRange", "END", "after"},
@@ -169,5 +177,45 @@ func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testin
 		if problem := s.Validate(); problem != nil {
 			t.Error(problem)
 		}
+	}
+}
+
+// TestAPasswordIsNotRepeated gives passwords where none belongs.
+func TestAPasswordIsNotRepeated(t *testing.T) {
+	for _, body := range []string{
+		`{"endpoints":"a:1","user":"root:sesame"}`, `{"endpoints":"a:1","user":"root","password":"sesame"}`,
+		`{"endpoints":"a:1","user":"root","passWord":{"is":"sesame"}}`,
+	} {
+		_, problem := ParseBody(Put, []byte(body))
+		if problem == nil {
+			t.Errorf("%s is accepted", body)
+			continue
+		}
+		encoded, err := json.Marshal(problem)
+		if err != nil || strings.Contains(string(encoded)+problem.FlagError(), "sesame") {
+			t.Errorf("%s: %s, %s", body, encoded, problem.FlagError())
+		}
+	}
+}
+
+func TestFilesOfCallersStayInTheFolder(t *testing.T) {
+	for name, want := range map[string]string{
+		"ca.pem": "/folder/ca.pem", "..ca": "/folder/..ca", "": "", "/etc/passwd": "slash", "../ca.pem": "slash", "..": "slash", ".": "slash",
+		"a/b": "slash", "ca.pem/": "slash",
+	} {
+		s := Default(Put)
+		s.CAFile, s.User, s.PasswordFile = "ca", "root", name
+		if problem := s.Locate("/folder"); problem == nil && s.PasswordFile != want || problem == nil && s.CAFile != "/folder/ca" ||
+			problem != nil && (problem.Field != "passwordFile" || !strings.Contains(problem.Allowed, want)) {
+			t.Errorf("%q: %q, %v", name, s.PasswordFile, problem)
+		}
+	}
+	s := Default(Put)
+	if problem := s.Locate(""); problem != nil {
+		t.Errorf("without files: %v", problem)
+	}
+	s.KeyFile = "key.pem"
+	if problem := s.Locate(""); problem == nil || problem.Field != "keyFile" || !strings.Contains(problem.Allowed, "--credentials") {
+		t.Errorf("without a folder: %v", problem)
 	}
 }

@@ -47,4 +47,6 @@ type Failure struct {
 	// Unknown tells that the request may have been carried out all the same: the member has it as a whole, and has not
 	// said that it leaves it alone.
 	Unknown bool
+	// LoggedOut tells that the member carries out nothing until there is a new Login: the last one has expired.
+	LoggedOut bool
 }

@@ -1,9 +1,17 @@
 package store
 
-// Protocol speaks with the members of one kind of store. It has no state: any number of goroutines may use it.
+import "crypto/tls"
+
+// Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most the
+// login that all its connections share.
 type Protocol interface {
 	// Name is that of what goes over a connection, for messages.
 	Name() string
+	// TLS is what connections are secured with, but for the member's name; nil: they are plain. The first of its
+	// NextProtos, if there is one, is what the member must speak.
+	TLS() *tls.Config
+	// NeedsLogin tells whether a Login must have succeeded, on any connection, before other requests are sent.
+	NeedsLogin() bool
 	// NewConn starts a connection to a member, of which host:port is given. Its first output is there at once.
 	NewConn(member string) Conn
 	// NewCall makes room for one request at a time, on any connection of this protocol. owner is told how each ends.

@@ -14,6 +14,7 @@ const (
 	Transaction                  // write Value to Key if it holds Value already, and nothing otherwise
 	Status                       // which member answers, and which one leads
 	Locate                       // where clients reach the member Leader
+	Login                        // as the protocol's user, for all its connections
 )
 
 // Request is one request. A field counts only with the operations that are named beside it. Its slices belong to the

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -61,27 +62,42 @@ func (l *loop) newConn(member string) *conn {
 
 // connect starts an attempt.
 func (c *conn) connect() {
-	ctx, cancel := context.WithTimeout(c.loop.dialing, handshake)
-	start := c.loop.now()
+	l := c.loop
 	go func() {
+		if l.shaking != nil {
+			l.shaking <- struct{}{}
+			defer func() { <-l.shaking }()
+		}
+		ctx, cancel := context.WithTimeout(l.dialing, handshake)
 		defer cancel()
-		fd, err := dial(ctx, dialerOf(c.loop.dialer, c.member, c.loop.permit), c.member)
-		if !c.loop.poller.post(func() { c.dialed(fd, err, start) }) && err == nil {
+		start := l.now()
+		fd, over, err := dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member, l.protocol.TLS())
+		if !l.poller.post(func() { c.dialed(fd, over, err, start) }) && err == nil {
 			_ = unix.Close(fd) // nothing was written to it
 		}
 	}()
 }
 
-// dial gives a connected socket that Go's poller knows nothing of.
-func dial(ctx context.Context, dialer *net.Dialer, member string) (fd int, err error) {
+// dial gives a connected socket that Go's poller knows nothing of, and the session of TLS on it, if there is a config.
+func dial(ctx context.Context, dialer *net.Dialer, member string, config *tls.Config) (fd int, over *session, err error) {
 	connection, err := dialer.DialContext(ctx, "tcp", member)
 	if err != nil {
-		return -1, err
+		return -1, nil, err
 	}
 	defer func() {
 		// The copy stays open.
 		_ = connection.Close()
 	}()
+	if config != nil {
+		if over, err = shake(ctx, connection, config, member); err != nil {
+			return -1, nil, err
+		}
+	}
+	fd, err = copyOf(connection)
+	return fd, over, err
+}
+
+func copyOf(connection net.Conn) (fd int, err error) {
 	raw, err := connection.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return -1, err
@@ -95,13 +111,16 @@ func dial(ctx context.Context, dialer *net.Dialer, member string) (fd int, err e
 	return fd, err
 }
 
-func (c *conn) dialed(fd int, err error, start time.Duration) {
+func (c *conn) dialed(fd int, over *session, err error, start time.Duration) {
 	if err != nil {
-		c.attemptFailed(errors.New(cause(err)))
+		c.attemptFailed(cause(err))
 		return
 	}
 	l := c.loop
 	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member)}
+	if over != nil {
+		k.protocol = &secured{Conn: k.protocol, session: over, plain: l.plain}
+	}
 	if err := l.addLink(k); err != nil {
 		_ = unix.Close(fd)
 		c.attemptFailed(err)
@@ -112,6 +131,11 @@ func (c *conn) dialed(fd int, err error, start time.Duration) {
 	l.markDirty(k)
 	if k.protocol.Ready() {
 		c.becameReady()
+	}
+	if over != nil {
+		l.feed(k, nil) // TLS may have read on behind its handshake
+	}
+	if k.dead || k.protocol.Ready() {
 		return
 	}
 	l.after(start+handshake-l.now(), func() {
@@ -124,11 +148,11 @@ func (c *conn) dialed(fd int, err error, start time.Duration) {
 var errNoAnswer = errors.New("the member does not answer")
 
 // cause leaves out the address that Go puts in front of what went wrong.
-func cause(err error) string {
-	if operation := new(net.OpError); errors.As(err, &operation) {
-		err = operation.Err
+func cause(err error) error {
+	if operation := new(net.OpError); errors.As(err, &operation) && !errors.As(err, new(refusedError)) {
+		return operation.Err
 	}
-	return err.Error()
+	return err
 }
 
 // becameReady lets the jobs go that wait.
@@ -155,10 +179,10 @@ func (c *conn) startWaiting() {
 
 // start returns false when the member takes no job for now.
 func (c *conn) start(j *job) bool {
-	if !c.link.protocol.Start(j.call, j.task.request(), &c.loop.scratch) {
+	if c.loop.loggingIn || !c.link.protocol.Start(j.call, j.task.request(), &c.loop.scratch) {
 		return false
 	}
-	j.link = c.link
+	j.link, j.login = c.link, c.loop.logins
 	c.loop.markDirty(c.link)
 	return true
 }
@@ -170,7 +194,7 @@ func (c *conn) submit(j *job, timeout time.Duration) bool {
 	if !ready && c.failing {
 		return false
 	}
-	j.conn = c
+	j.conn, j.renewed = c, false
 	c.loop.schedule(j, timeout)
 	if ready && c.waiting.first == nil && c.start(j) {
 		return true
@@ -213,13 +237,23 @@ func (c *conn) attemptFailed(err error) {
 	if c.loop.dialing.Err() != nil {
 		return
 	}
+	if errors.As(err, new(refusedError)) {
+		c.loop.refuse(fmt.Errorf("%s: %w", c.member, err))
+	}
 	c.retry()
-	for c.waiting.first != nil {
-		j := c.waiting.first
-		c.waiting.remove(j)
+	c.failWaiting(c.failure())
+}
+
+// failWaiting fails the jobs that wait now: others may follow them at once.
+func (c *conn) failWaiting(failure *store.Failure) {
+	waiting := c.waiting
+	c.waiting = list{which: inQueue}
+	for waiting.first != nil {
+		j := waiting.first
+		waiting.remove(j)
 		j.queued = false
 		c.loop.deadlines.remove(j)
-		j.task.fail(c.failure())
+		j.task.fail(failure)
 	}
 }
 
@@ -240,11 +274,13 @@ func (c *conn) failure() *store.Failure {
 	return &store.Failure{Code: store.Unavailable, Text: text}
 }
 
-// wait returns when the connection is ready, or at the end of ctx with what went wrong.
+// wait returns when the connection is ready, or at the end of ctx, or once a member has refused a connection, with what
+// went wrong.
 func (c *conn) wait(ctx context.Context) error {
 	select {
 	case <-c.opened:
 		return nil
+	case <-c.loop.refused:
 	case <-ctx.Done():
 	}
 	select {

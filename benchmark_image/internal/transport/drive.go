@@ -141,7 +141,9 @@ func (c *client) judge(answer *store.Answer) error {
 // Finished implements task.
 func (c *client) Finished(answer *store.Answer, failure *store.Failure) {
 	if c.job.ended(failure == nil); failure != nil {
-		c.fail(failure)
+		if !c.job.renew(failure) {
+			c.fail(failure)
+		}
 		return
 	}
 	c.drive.run.Done(c.current, answer.Count, c.judge(answer))

@@ -23,6 +23,8 @@ type job struct {
 	link     *link // of a request that was started
 	queued   bool
 	deadline time.Duration
+	login    int  // the login that it was started with
+	renewed  bool // it was started again after a new login
 
 	links [lists]struct{ before, after *job }
 }

@@ -131,7 +131,7 @@ func (s seat) endpoint(ctx context.Context) (string, error) {
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
 func leadingMember(ctx context.Context, protocol store.Protocol, members []string, permit Permit) (string, error) {
-	l, err := newLoop(protocol, statusTimeout, permit)
+	l, err := newLoop(protocol, members, statusTimeout, permit)
 	if err != nil {
 		return "", err
 	}
@@ -160,8 +160,11 @@ func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error)
 	defer stop()
 	e, heard := newElection(probes), make(map[*conn]bool)
 	problem := errors.New("no member could be reached")
+	l := probes[0].loop
 	for {
 		select {
+		case <-l.refused:
+			return seat{}, l.refusal
 		case <-ctx.Done():
 			for _, c := range probes {
 				if len(heard) == 0 && c.isReady.Load() {
@@ -207,7 +210,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.protocol, statusTimeout, t.options.Permit)
+		l, err := newLoop(t.protocol, t.options.Endpoints, statusTimeout, t.options.Permit)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}

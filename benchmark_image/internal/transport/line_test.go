@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,8 @@ import (
 type line struct{}
 
 func (line) Name() string                         { return "lines" }
+func (line) TLS() *tls.Config                     { return nil }
+func (line) NeedsLogin() bool                     { return false }
 func (line) NewConn(string) store.Conn            { return &lineConn{} }
 func (line) NewCall(owner store.Owner) store.Call { return &lineCall{owner: owner} }
 func (c *lineCall) Endpoint() (string, error)     { return c.endpoint, nil }

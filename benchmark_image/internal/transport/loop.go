@@ -26,7 +26,8 @@ var errClosing = errors.New("the member closes new connections")
 type loop struct {
 	poller    *poller
 	protocol  store.Protocol
-	errSpeech error // of a member that does not speak the protocol
+	members   []string // where to log in
+	errSpeech error    // of a member that does not speak the protocol
 	dialer    *net.Dialer
 	permit    Permit
 	clock     time.Time
@@ -35,6 +36,9 @@ type loop struct {
 
 	dialing     context.Context
 	stopDialing context.CancelFunc
+	shaking     chan struct{} // has an element for each handshake of TLS that goes on; nil: there is no TLS
+	refused     chan struct{} // closed when a member has refused a connection, for
+	refusal     error
 
 	links      []*link // by token
 	free       []int32
@@ -42,7 +46,11 @@ type loop struct {
 	dirty      []*link
 	again      []*link
 	buffer     []byte
+	plain      []byte // for what TLS opens
 	scratch    []byte
+
+	loggingIn bool // requests wait for that
+	logins    int  // how many there were
 
 	deadlines  list
 	timers     timers
@@ -51,15 +59,19 @@ type loop struct {
 	quit       bool
 }
 
-func newLoop(protocol store.Protocol, requestTimeout time.Duration, permit Permit) (*loop, error) {
+func newLoop(protocol store.Protocol, members []string, requestTimeout time.Duration, permit Permit) (*loop, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		poller: p, protocol: protocol, dialer: newDialer(requestTimeout), permit: permit, clock: time.Now(), done: make(chan struct{}),
+		poller: p, protocol: protocol, members: members, dialer: newDialer(requestTimeout), permit: permit, clock: time.Now(),
+		done:      make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
-		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline},
+		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
+	}
+	if protocol.TLS() != nil {
+		l.plain, l.shaking = make([]byte, readSize), make(chan struct{}, shakers)
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())
 	go l.run()
@@ -343,6 +355,11 @@ func (l *loop) lose(k *link, err error) {
 // schedule gives a job a deadline. Nearly all have the same timeout, so it mostly goes to the end.
 func (l *loop) schedule(j *job, timeout time.Duration) {
 	j.deadline = l.now() + timeout
+	l.await(j)
+}
+
+// await puts a job where its deadline belongs.
+func (l *loop) await(j *job) {
 	before := l.deadlines.last
 	for before != nil && before.deadline > j.deadline {
 		before = before.links[byDeadline].before

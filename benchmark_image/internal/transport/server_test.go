@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"crypto/tls"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,37 +38,46 @@ func TestAgainstGRPCGo(t *testing.T) {
 		})}, valSize: 64, total: 2000},
 		"the last stream numbers": {client: h2.Options{FirstStream: math.MaxInt32 - 20}, valSize: 64, total: 300},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := etcdtest.Start(t, 2, append(c.server, grpc.MaxRecvMsgSize(math.MaxInt32))...)
-			o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 10 * time.Second, RequestTimeout: 20 * time.Second}
-			transport, err := Open(t.Context(), etcd.Protocol{HTTP2: c.client}, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer transport.Close()
-			values := keys.NewValues(c.valSize, 0)
-			writes := puts(c.total, 20)
-			writes.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values}
-			reads := writes
-			reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Verify: values}
-			reads.RequireFound = true
-			rewrites := writes
-			rewrites.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values, Txn: true}
-			for _, o := range []load.Options{writes, rewrites, reads} {
-				if result := load.NewRun(o).Attack(t.Context(), transport); result.Failed != 0 || result.Reason != "" {
-					t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
+		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12, " over TLS 1.3": tls.VersionTLS13} {
+			t.Run(name+with, func(t *testing.T) {
+				options := append(slices.Clone(c.server), grpc.MaxRecvMsgSize(math.MaxInt32))
+				protocol := etcd.Protocol{HTTP2: c.client}
+				if version != 0 {
+					authority := etcdtest.NewAuthority(t)
+					options = append(options, etcdtest.Secured(authority.Server(version)))
+					protocol.Secured = trusting(authority, authority)
 				}
-			}
-			if got := len(cluster.Keys()); got != c.total {
-				t.Errorf("%d keys of %d were written", got, c.total)
-			}
-			opened := 0
-			for _, m := range cluster.Members {
-				opened += m.Connections()
-			}
-			if reconnects := name == "old connections" || name == "the last stream numbers"; (opened > 4) != reconnects {
-				t.Errorf("%d connections were opened", opened)
-			}
-		})
+				cluster := etcdtest.Start(t, 2, options...)
+				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 10 * time.Second, RequestTimeout: 20 * time.Second}
+				transport, err := Open(t.Context(), protocol, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer transport.Close()
+				values := keys.NewValues(c.valSize, 0)
+				writes := puts(c.total, 20)
+				writes.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values}
+				reads := writes
+				reads.Targeter = &load.Reads{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Verify: values}
+				reads.RequireFound = true
+				rewrites := writes
+				rewrites.Targeter = &load.Puts{KeySize: 4, Order: keys.NewOrder(c.total, true, 0), Values: values, Txn: true}
+				for _, o := range []load.Options{writes, rewrites, reads} {
+					if result := load.NewRun(o).Attack(t.Context(), transport); result.Failed != 0 || result.Reason != "" {
+						t.Errorf("%d of %d failed: %v, reason %q", result.Failed, c.total, result.Errors, result.Reason)
+					}
+				}
+				if got := len(cluster.Keys()); got != c.total {
+					t.Errorf("%d keys of %d were written", got, c.total)
+				}
+				opened := 0
+				for _, m := range cluster.Members {
+					opened += m.Connections()
+				}
+				if reconnects := name == "old connections" || name == "the last stream numbers"; (opened > 4) != reconnects {
+					t.Errorf("%d connections were opened", opened)
+				}
+			})
+		}
 	}
 }

@@ -23,6 +23,8 @@ func (s *single) request() *store.Request { return &s.what }
 func (s *single) Finished(answer *store.Answer, failure *store.Failure) {
 	if s.job.ended(failure == nil); failure == nil {
 		s.answer = *answer
+	} else if s.job.renew(failure) {
+		return
 	}
 	s.fail(failure)
 }
@@ -52,7 +54,15 @@ func (c *conn) ask(ctx context.Context, what store.Request, timeout time.Duratio
 		failure = &store.Failure{Code: store.Canceled, Text: context.Cause(ctx).Error(), Unknown: true}
 	}
 	if failure != nil {
-		return nil, errors.New(describe(c.member, failure, timeout))
+		return nil, &askedError{failure.Code, describe(c.member, failure, timeout)}
 	}
 	return one, nil
 }
+
+// askedError is the outcome of a single request that failed.
+type askedError struct {
+	code store.Code
+	text string
+}
+
+func (e *askedError) Error() string { return e.text }

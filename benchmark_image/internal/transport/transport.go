@@ -44,9 +44,10 @@ type Transport struct {
 
 // Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to member
 // k mod n. It waits until all are ready, at most for the dial timeout; members that are not by
-// then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
+// then are listed by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses
+// a connection over TLS or is refused, or if the protocol's user cannot log in.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
-	l, err := newLoop(protocol, options.RequestTimeout, options.Permit)
+	l, err := newLoop(protocol, options.Endpoints, options.RequestTimeout, options.Permit)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +63,11 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
+	if t.protocol.NeedsLogin() {
+		if err := login(ctx, t.protocol, members, t.options.Permit); err != nil {
+			return err
+		}
+	}
 	if t.options.TargetLeader {
 		leader, err := leadingMember(ctx, t.protocol, members, t.options.Permit)
 		if err != nil {
@@ -77,6 +83,9 @@ func (t *Transport) open(ctx context.Context) error {
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
 	t.unreachable = waitAll(ctx, t.connections)
+	if err := t.loop.refusedBy(); err != nil {
+		return err
+	}
 	if len(t.unreachable) == len(members) {
 		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
 	}

@@ -52,7 +52,8 @@ class EtcdProfiling:
         """See ``Profiling``: Go ends a profile early, and sends it, where who asked for it says no more."""
         if self._socket is not None:
             try:
-                self._socket.shutdown(socket.SHUT_WR)
+                # Not its own: that of a socket with TLS would have it read no TLS any more.
+                socket.socket.shutdown(self._socket, socket.SHUT_WR)
             except OSError as error:
                 self._problem = str(error)
                 self.close()

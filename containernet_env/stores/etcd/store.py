@@ -8,10 +8,10 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
-from containernet_env.stores.etcd.flags import DATA_DIR, client_endpoint, etcd_flags
+from containernet_env.stores.etcd.flags import DATA_DIR, TLS_DIR, client_endpoint, etcd_flags, etcdctl_environment
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
-from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing
+from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing, Trust
 
 
 class Etcd:
@@ -29,7 +29,9 @@ class Etcd:
         assert isinstance(timing, EtcdTiming)
         flags = etcd_flags(node, config, timing, run_id)
         # It then also samples contended mutexes, all the time: such a member is another one.
-        return MemberStart((*flags, "--enable-pprof") if profiled else flags, (DATA_DIR,))
+        command = (*flags, "--enable-pprof") if profiled else flags
+        secrets = TLS_DIR if config.etcd.tls else None
+        return MemberStart(command, (DATA_DIR,), secrets, etcdctl_environment(config))
 
     def endpoint(self, ip: str) -> str:
         """See ``Store``."""
@@ -49,6 +51,15 @@ class Etcd:
     ) -> LeastLatencies:
         """See ``Store``."""
         return CriticalPath(members, living, client, network, sync_ns).shares
+
+    def trust(self, config: Config) -> Trust | None:
+        """See ``Store``."""
+        if not config.etcd.tls:
+            return None
+        # Only here: every command would wait for the import, and few runs need it.
+        from containernet_env.stores.etcd.certificates import trust_of
+
+        return trust_of(config)
 
     def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
         """See ``Store``."""

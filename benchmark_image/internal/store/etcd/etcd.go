@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"crypto/tls"
 	"strings"
 
 	"containernet-env/benchmark_image/internal/h2"
@@ -15,31 +16,48 @@ const DefaultEndpoint = "127.0.0.1:2379"
 
 // Protocol implements store.Protocol.
 type Protocol struct {
-	HTTP2 h2.Options // for tests
+	Secured *tls.Config // as from Secure; nil: connections are plain
+	User    *User       // nil: there is none
+	HTTP2   h2.Options  // for tests
 }
 
 // Name implements store.Protocol.
 func (Protocol) Name() string { return "HTTP/2" }
 
+// TLS implements store.Protocol.
+func (p Protocol) TLS() *tls.Config { return p.Secured }
+
+// NeedsLogin implements store.Protocol.
+func (p Protocol) NeedsLogin() bool { return p.User != nil }
+
 // NewConn implements store.Protocol.
 func (p Protocol) NewConn(member string) store.Conn {
-	return conn{h2.NewConn(member, wire.Methods[:], p.HTTP2)}
+	options := p.HTTP2
+	options.Secure = p.Secured != nil
+	return &conn{Conn: h2.NewConn(member, wire.Methods[:], options), user: p.User}
 }
 
 // NewCall implements store.Protocol.
-func (Protocol) NewCall(owner store.Owner) store.Call {
-	c := &call{owner: owner}
+func (p Protocol) NewCall(owner store.Owner) store.Call {
+	c := &call{owner: owner, user: p.User, secure: p.Secured != nil}
 	c.stream.Owner = c
 	return c
 }
 
 // conn implements store.Conn.
-type conn struct{ *h2.Conn }
+type conn struct {
+	*h2.Conn
+	user  *User
+	token *string // that requests carry
+}
 
 // Start implements store.Conn. A large value is sent from where it is.
-func (c conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
+func (c *conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	if !c.CanStart() {
 		return false
+	}
+	if c.user != nil {
+		c.bring(c.user.token.Load())
 	}
 	to := room.(*call)
 	method, head, tail := wire.Range, h2.AppendPrefix((*scratch)[:0]), []byte(nil)
@@ -54,21 +72,35 @@ func (c conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 		method = wire.Status
 	case store.Locate:
 		method, to.wanted = wire.MemberList, r.Leader
+	case store.Login:
+		method, head = wire.Authenticate, wire.AppendAuthenticate(head, to.user.Name, to.user.Password)
 	}
+	to.login = r.Operation == store.Login
 	to.reader.Reset(method)
 	c.Conn.Start(&to.stream, int(method), head, tail)
 	*scratch = head
 	return true
 }
 
+// bring lets requests from now on carry the user's token, which changes with each login.
+func (c *conn) bring(token *string) {
+	if token != c.token { // before the first login there is none
+		c.token = token
+		c.SetToken(*token)
+	}
+}
+
 // Cancel implements store.Conn.
-func (c conn) Cancel(room store.Call) (unknown bool) { return c.Conn.Cancel(&room.(*call).stream) }
+func (c *conn) Cancel(room store.Call) (unknown bool) { return c.Conn.Cancel(&room.(*call).stream) }
 
 // call implements store.Call and h2.Owner.
 type call struct {
 	owner  store.Owner
 	stream h2.Stream
 	reader wire.Reader
+	user   *User
+	secure bool
+	login  bool
 	wanted uint64 // the member that Locate asks for
 }
 
@@ -78,7 +110,7 @@ func (c *call) Endpoint() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return advertised(list, c.wanted)
+	return advertised(list, c.wanted, c.secure)
 }
 
 // Feed implements h2.Owner.
@@ -92,11 +124,24 @@ func (c *call) Feed(b []byte, last bool) error {
 // Finished implements h2.Owner.
 func (c *call) Finished(_ *h2.Stream, f *h2.Failure) {
 	if f == nil {
-		c.owner.Finished(&c.reader.Answer, nil)
+		c.succeeded()
 		return
 	}
 	unknown := f.Unknown && !(f.Answered && refused(f.Code, f.Text))
-	c.owner.Finished(nil, &store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown})
+	loggedOut := c.user != nil && f.Answered && expired(f.Code, f.Text)
+	c.owner.Finished(nil, &store.Failure{Code: f.Code, Text: f.Text, Unknown: unknown, LoggedOut: loggedOut})
+}
+
+func (c *call) succeeded() {
+	if c.login {
+		token, err := c.reader.Token()
+		if err != nil {
+			c.owner.Finished(nil, &store.Failure{Code: store.Internal, Text: err.Error()})
+			return
+		}
+		c.user.token.Store(&token)
+	}
+	c.owner.Finished(&c.reader.Answer, nil)
 }
 
 // didNotHappen are the codes with which etcd refuses a request before it has any effect.

@@ -83,10 +83,16 @@ func TestTheAddressOfALeader(t *testing.T) {
 		{ID: 7, Name: "a", ClientURLs: []string{"https://a:1", "unix:///a", "http://a:2", "http://a:3"}},
 		{ID: 99, Name: "b", ClientURLs: []string{"https://b:1"}},
 	}
-	for id, want := range map[uint64]string{7: "a:2", 99: "leader b advertises no address", 255: "member id ff) is not in the member list"} {
-		endpoint, err := advertised(list, id)
-		if got := endpoint; err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
-			t.Errorf("member %d: %q, %v", id, got, err)
+	list = append(list, wire.Member{ID: 8, Name: "c", ClientURLs: []string{"http://c:1"}})
+	for id, want := range map[uint64][2]string{ // without TLS, and with it
+		7: {"a:2", "a:1"}, 99: {"leader b advertises no address for clients without TLS", "b:1"},
+		8: {"c:1", "leader c advertises no address for clients with TLS"}, 255: {"member id ff) is not in", "is not in the member list"},
+	} {
+		for i, secure := range []bool{false, true} {
+			endpoint, err := advertised(list, id, secure)
+			if got := endpoint; err != nil && !strings.Contains(err.Error(), want[i]) || err == nil && got != want[i] {
+				t.Errorf("member %d, TLS %v: %q, %v", id, secure, got, err)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 // Cluster is a store that several members serve. Member i has the id i+1.
 type Cluster struct {
 	Members []*Member
+	Secured bool // members advertise addresses with TLS
 
 	mu     sync.Mutex
 	keys   map[string][]byte
@@ -32,6 +33,7 @@ type Member struct {
 	etcdserverpb.UnimplementedKVServer
 	etcdserverpb.UnimplementedMaintenanceServer
 	etcdserverpb.UnimplementedClusterServer
+	etcdserverpb.UnimplementedAuthServer
 
 	Endpoint string
 	Requests atomic.Int64 // puts and ranges that arrived
@@ -67,6 +69,7 @@ func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 		etcdserverpb.RegisterKVServer(m.server, m)
 		etcdserverpb.RegisterMaintenanceServer(m.server, m)
 		etcdserverpb.RegisterClusterServer(m.server, m)
+		etcdserverpb.RegisterAuthServer(m.server, m)
 		go func() {
 			if err := m.server.Serve(m.connections); err != nil {
 				t.Errorf("member %d: %v", m.id, err)
@@ -174,8 +177,12 @@ func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListReque
 		return nil, err
 	}
 	var list etcdserverpb.MemberListResponse
+	scheme := "http://"
+	if m.cluster.Secured {
+		scheme = "https://"
+	}
 	for _, member := range m.cluster.Members {
-		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{"http://" + member.Endpoint}})
+		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{scheme + member.Endpoint}})
 	}
 	return &list, nil
 }

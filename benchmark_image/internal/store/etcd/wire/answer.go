@@ -16,16 +16,18 @@ const (
 	Txn
 	Status
 	MemberList
+	Authenticate
 	calls // how many there are
 )
 
 // Methods are the paths of the calls in gRPC, by Call.
 var Methods = [calls]string{
-	Put:        "/etcdserverpb.KV/Put",
-	Range:      "/etcdserverpb.KV/Range",
-	Txn:        "/etcdserverpb.KV/Txn",
-	Status:     "/etcdserverpb.Maintenance/Status",
-	MemberList: "/etcdserverpb.Cluster/MemberList",
+	Put:          "/etcdserverpb.KV/Put",
+	Range:        "/etcdserverpb.KV/Range",
+	Txn:          "/etcdserverpb.KV/Txn",
+	Status:       "/etcdserverpb.Maintenance/Status",
+	MemberList:   "/etcdserverpb.Cluster/MemberList",
+	Authenticate: "/etcdserverpb.Auth/Authenticate",
 }
 
 // Problems with an encoding.
@@ -111,7 +113,7 @@ func (r *Reader) Reset(call Call) {
 	if cap(r.value) > maxKept {
 		r.value = nil
 	}
-	if call == MemberList {
+	if call.whole() {
 		r.value = r.value[:0]
 	}
 }
@@ -121,7 +123,7 @@ const maxKept = 64 << 10
 
 // Feed reads the next piece of the answer. After an error the reader must not be used before Reset.
 func (r *Reader) Feed(b []byte) error {
-	if r.call == MemberList {
+	if r.call.whole() {
 		return r.keepWhole(b)
 	}
 	for len(b) > 0 {

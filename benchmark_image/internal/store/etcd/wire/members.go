@@ -23,6 +23,9 @@ type Member struct {
 // maxMemberList bounds the answer to MemberList, in bytes: a hundred members with long names and many addresses.
 const maxMemberList = 1 << 20
 
+// whole tells whether the answer is kept as it is.
+func (c Call) whole() bool { return c == MemberList || c == Authenticate }
+
 // keepWhole collects an answer that is small and rare as it is.
 func (r *Reader) keepWhole(b []byte) error {
 	if len(r.value)+len(b) > maxMemberList {
@@ -62,7 +65,7 @@ func eachField(b []byte, visit func(field protowire.Number, number uint64, conte
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return fmt.Errorf("a list of members cannot be read: %w", protowire.ParseError(n))
+			return fmt.Errorf("the answer cannot be read: %w", protowire.ParseError(n))
 		}
 		b = b[n:]
 		var number uint64
@@ -76,7 +79,7 @@ func eachField(b []byte, visit func(field protowire.Number, number uint64, conte
 			n = protowire.ConsumeFieldValue(field, kind, b)
 		}
 		if n < 0 {
-			return fmt.Errorf("a list of members cannot be read: %w", protowire.ParseError(n))
+			return fmt.Errorf("the answer cannot be read: %w", protowire.ParseError(n))
 		}
 		if err := visit(field, number, content); err != nil {
 			return err

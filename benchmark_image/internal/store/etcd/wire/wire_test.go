@@ -247,3 +247,29 @@ func TestMembersAreRead(t *testing.T) {
 		t.Errorf("an answer that is too long: %v", err)
 	}
 }
+
+func TestTokensAreRead(t *testing.T) {
+	for token, want := range map[string]error{"abc.5": nil, "": ErrNoToken} {
+		encoded, err := proto.Marshal(&etcdserverpb.AuthenticateResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 5}, Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Reader
+		r.Reset(Authenticate)
+		for i := range encoded {
+			if err := r.Feed(encoded[i : i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.End(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.Token(); got != token || !errors.Is(err, want) {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	var asked etcdserverpb.AuthenticateRequest
+	if err := proto.Unmarshal(AppendAuthenticate(nil, "root", "p:w"), &asked); err != nil || asked.Name != "root" || asked.Password != "p:w" {
+		t.Errorf("%v, %v", &asked, err)
+	}
+}

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/authpb"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+// write puts a file into a folder of the test.
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	users := &etcdtest.Users{Name: "root", Password: "a secret"}
+	cluster := etcdtest.Start(t, 2, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
+	ca, certificate, key := authority.Files()
+	args := []string{"put", "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints()), "--total=100", "--clients=10", "--conns=2", "--dial-timeout=60s",
+		"--cacert=" + ca, "--cert=" + certificate, "--key=" + key, "--user=root"}
+	with := func(more ...string) []string { return append(append([]string(nil), args...), more...) }
+	t.Setenv(spec.PasswordVariable, "")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{with(), "log in as \"root\": there is neither a password file nor the environment variable BENCHMARK_PASSWORD"},
+		{with("--password-file=/not/there"), "read the password of \"root\": open /not/there: no such file or directory"},
+		{with("--password-file=" + write(t, "\nsesame")), "the first line of"},
+		{with("--password-file=" + write(t, "sesame")), "authentication failed, invalid user ID or password"},
+		{with("--password-file="+write(t, "a secret"), "--user=nobody"), "authentication failed, invalid user ID or password"},
+		{with("--cacert=/not/there"), "read the CA: open /not/there: no such file or directory"},
+		{with("--cacert=" + key), "holds no certificate in PEM form"},
+		{with("--cert=/not/there"), "read the client's certificate: open /not/there: no such file or directory"},
+		{with("--key=" + ca), "read the client's certificate: " + certificate + " and " + ca + ": tls: "},
+		{with("--cacert=" + write(t, strings.Repeat("x", maxSecret+1))), "is larger than 1048576 bytes"},
+	} {
+		status, _, stderr := call(t, c.args...)
+		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "sesame") {
+			t.Errorf("%q: status %d, %q, want one line with %q", c.args[9:], status, stderr, c.want)
+		}
+	}
+	if len(cluster.Keys()) > 0 {
+		t.Error("requests were sent")
+	}
+	for _, line := range []string{"a secret", "a secret\n", "a secret\r\nsecond line"} {
+		if status, _, stderr := call(t, with("--password-file="+write(t, line))...); status != ExitOK {
+			t.Errorf("%q: status %d, %s", line, status, stderr)
+		}
+	}
+	t.Setenv(spec.PasswordVariable, "a secret")
+	status, stdout, stderr := call(t, with("--output=json")...)
+	if status != ExitOK || len(cluster.Keys()) != 100 || strings.Contains(stdout+stderr, "a secret") {
+		t.Errorf("status %d, %d keys, %s%s", status, len(cluster.Keys()), stdout, stderr)
+	}
+}
+
+// TestAgainstEtcdWithTLSAndUsers runs against the real server. Its tokens end after a second, whether they are used or not.
+func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	ca, certificate, key := authority.Files("127.0.0.1")
+	private, public := tokenKeys(t)
+	endpoint, _ := startEtcd(t, "--cert-file="+certificate, "--key-file="+key, "--trusted-ca-file="+ca, "--client-cert-auth",
+		"--auth-token=jwt,sign-method=ES256,ttl=1s,pub-key="+public+",priv-key="+private)
+	addUsers(t, authority, endpoint)
+	own := []string{"--endpoints=" + endpoint, "--cacert=" + ca, "--cert=" + certificate, "--key=" + key, "--user=writer", "--dial-timeout=30s"}
+	t.Setenv(spec.PasswordVariable, "secret")
+	for _, args := range [][]string{
+		{"put", "--duration=4s", "--rate=500", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000", "--prefix=allowed/"},
+		{"put", "--total=2000", "--clients=50", "--conns=5", "--key-size=8", "--prefix=allowed/", "--sequential-keys", "--target-leader"},
+		{"range", "--total=2000", "--clients=50", "--key-size=8", "--key-space-size=2000", "--key-prefix=allowed/", "--require-found"},
+	} {
+		status, result, stderr := callJSON(t, append(args, own...)...)
+		if status != ExitOK || result.OK != result.Requests || result.Requests < 1900 {
+			t.Errorf("%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
+		}
+	}
+	status, result, stderr := callJSON(t, append(own, "put", "--total=20", "--prefix=forbidden/")...)
+	if want := endpoint + ": PermissionDenied: etcdserver: permission denied"; status != ExitFailed || result.Errors[want] != 20 {
+		t.Errorf("status %d, %v, %s", status, result.Errors, stderr)
+	}
+	t.Setenv(spec.PasswordVariable, "wrong")
+	status, result, stderr = callJSON(t, append(own, "put", "--total=20", "--prefix=allowed/")...)
+	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr, "authentication failed, invalid user ID or password") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
+// tokenKeys writes a pair of keys with which etcd signs tokens.
+func tokenKeys(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded := func(kind string, content []byte) string {
+		return write(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})))
+	}
+	return encoded("EC PRIVATE KEY", secret), encoded("PUBLIC KEY", open)
+}
+
+// addUsers lets writer write and read below allowed/ alone, and makes the member ask for users.
+func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
+	t.Helper()
+	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
+	connection, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = connection.Close() // all is answered
+	}()
+	auth := etcdserverpb.NewAuthClient(connection)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	wait := grpc.WaitForReady(true)
+	span := &authpb.Permission{PermType: authpb.READWRITE, Key: []byte("allowed/"), RangeEnd: []byte("allowed0")}
+	for _, step := range []func() error{
+		func() error {
+			_, err := auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "root", Password: "root"}, wait)
+			return err
+		},
+		func() error {
+			_, err := auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "writer", Password: "secret"})
+			return err
+		},
+		func() error {
+			_, err := auth.RoleAdd(ctx, &etcdserverpb.AuthRoleAddRequest{Name: "root"})
+			return err
+		},
+		func() error {
+			_, err := auth.RoleAdd(ctx, &etcdserverpb.AuthRoleAddRequest{Name: "below"})
+			return err
+		},
+		func() error {
+			_, err := auth.RoleGrantPermission(ctx, &etcdserverpb.AuthRoleGrantPermissionRequest{Name: "below", Perm: span})
+			return err
+		},
+		func() error {
+			_, err := auth.UserGrantRole(ctx, &etcdserverpb.AuthUserGrantRoleRequest{User: "root", Role: "root"})
+			return err
+		},
+		func() error {
+			_, err := auth.UserGrantRole(ctx, &etcdserverpb.AuthUserGrantRoleRequest{User: "writer", Role: "below"})
+			return err
+		},
+		func() error { _, err := auth.AuthEnable(ctx, &etcdserverpb.AuthEnableRequest{}); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

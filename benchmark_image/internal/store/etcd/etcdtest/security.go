@@ -1,0 +1,203 @@
+package etcdtest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Authority signs certificates for the time of a test.
+type Authority struct {
+	t           testing.TB
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority makes a CA.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t}
+	a.certificate, a.key = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "a test's CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+func (a *Authority) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore = time.Now().Add(-2 * time.Hour)
+	parent, signer := a.certificate, a.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	encoded, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(encoded)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return certificate, key
+}
+
+// Issue makes a certificate for servers and clients alike that is valid for so long from now, for these host names and
+// addresses.
+func (a *Authority) Issue(valid time.Duration, hosts ...string) tls.Certificate {
+	a.t.Helper()
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(valid), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	certificate, key := a.sign(template)
+	return tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
+}
+
+// Pool holds the CA's own certificate.
+func (a *Authority) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.certificate)
+	return pool
+}
+
+// Server is what members are secured with that know of no name but 127.0.0.1, and want a certificate of the CA from clients.
+func (a *Authority) Server(version uint16) *tls.Config {
+	a.t.Helper()
+	return &tls.Config{
+		Certificates: []tls.Certificate{a.Issue(time.Hour, "127.0.0.1")}, MinVersion: version, MaxVersion: version,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool(),
+	}
+}
+
+// Secured is the option of members that are secured so.
+func Secured(config *tls.Config) grpc.ServerOption { return grpc.Creds(credentials.NewTLS(config)) }
+
+// Files writes the CA's certificate, and a new certificate with its key, as PEM, below a folder of the test.
+func (a *Authority) Files(hosts ...string) (ca, certificate, key string) {
+	a.t.Helper()
+	issued := a.Issue(time.Hour, hosts...)
+	encoded, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	folder := a.t.TempDir()
+	write := func(name, kind string, content []byte) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+		return path
+	}
+	return write("ca.pem", "CERTIFICATE", a.certificate.Raw), write("cert.pem", "CERTIFICATE", issued.Certificate[0]),
+		write("key.pem", "PRIVATE KEY", encoded)
+}
+
+// Users makes members ask for a token, which one user gets for a password.
+type Users struct {
+	Name, Password string
+
+	mu     sync.Mutex
+	tokens map[string]bool
+	logins int
+	denied bool
+}
+
+// Option is what makes members ask this.
+func (u *Users) Option() grpc.ServerOption { return grpc.ChainUnaryInterceptor(u.admit) }
+
+// Logins is how many tokens there were.
+func (u *Users) Logins() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.logins
+}
+
+// Expire makes all tokens so far invalid.
+func (u *Users) Expire() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	clear(u.tokens)
+}
+
+// ChangePassword makes all tokens so far, and the password, invalid.
+func (u *Users) ChangePassword(password string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.Password = password
+	clear(u.tokens)
+}
+
+// Deny takes all permissions from the user.
+func (u *Users) Deny() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.denied = true
+}
+
+func (u *Users) admit(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if login, ok := request.(*etcdserverpb.AuthenticateRequest); ok {
+		return u.logIn(login)
+	}
+	fields, _ := metadata.FromIncomingContext(ctx)
+	u.mu.Lock()
+	tokens := fields.Get("token")
+	known, denied := len(tokens) == 1 && u.tokens[tokens[0]], u.denied
+	u.mu.Unlock()
+	switch {
+	case len(tokens) == 0:
+		return nil, status.Error(codes.InvalidArgument, "etcdserver: user name is empty")
+	case !known:
+		return nil, status.Error(codes.Unauthenticated, "etcdserver: invalid auth token")
+	case denied && info.FullMethod != etcdserverpb.Maintenance_Status_FullMethodName:
+		return nil, status.Error(codes.PermissionDenied, "etcdserver: permission denied")
+	}
+	return handler(ctx, request)
+}
+
+func (u *Users) logIn(r *etcdserverpb.AuthenticateRequest) (any, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r.Name != u.Name || r.Password != u.Password {
+		return nil, status.Error(codes.InvalidArgument, "etcdserver: authentication failed, invalid user ID or password")
+	}
+	u.logins++
+	token := fmt.Sprintf("token-%d", u.logins)
+	if u.tokens == nil {
+		u.tokens = make(map[string]bool)
+	}
+	u.tokens[token] = true
+	return &etcdserverpb.AuthenticateResponse{Token: token}, nil
+}

@@ -1,0 +1,228 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// record is the most plaintext that one record of TLS holds, in bytes (RFC 8446 section 5.1).
+const record = 16 << 10
+
+// enoughSealed is the number of bytes waiting to be written from which on no more output is sealed.
+const enoughSealed = 64 << 10
+
+// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take longer
+// than an attempt may.
+const shakers = 64
+
+// refusedError is what TLS says of a member or a member of us, and not of the way between: the next attempt would bring
+// the same.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// tlsProblem words an error of crypto/tls.
+func tlsProblem(err error) error {
+	var says *net.OpError
+	switch {
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return refusedError{fmt.Errorf("the member does not speak TLS: %w", err)}
+	case errors.As(err, &says) && says.Op == "remote error":
+		return refusedError{fmt.Errorf("the member refuses the connection: %w", says.Err)}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the member closed the connection within TLS's handshake")
+	case errors.As(err, new(syscall.Errno)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	}
+	return refusedError{err}
+}
+
+// shake secures a connection that was just opened. It is blocking, so that the loop need not know of it.
+func shake(ctx context.Context, connection net.Conn, config *tls.Config, member string) (*session, error) {
+	host, _, err := net.SplitHostPort(member)
+	if err != nil {
+		return nil, err
+	}
+	config = config.Clone()
+	config.ServerName = host
+	// Small records at first bring a web page's beginning early, and cost time.
+	config.DynamicRecordSizingDisabled = true
+	s := &session{pipe: &pipe{Conn: connection}}
+	s.tls = tls.Client(s.pipe, config)
+	if err := s.tls.HandshakeContext(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, errors.New("the member accepts connections but does not take part in TLS's handshake")
+		}
+		return nil, tlsProblem(err)
+	}
+	spoken := s.tls.ConnectionState().NegotiatedProtocol
+	if wanted := config.NextProtos; len(wanted) > 0 && !slices.Contains(wanted, spoken) {
+		return nil, refusedError{fmt.Errorf("the member does not agree to speak %s over TLS (ALPN)", wanted[0])}
+	}
+	s.pipe.Conn = nil
+	return s, nil
+}
+
+// session is TLS on a connection whose handshake is over. It does no input or output of its own any more.
+type session struct {
+	tls  *tls.Conn
+	pipe *pipe
+}
+
+// pipe is what crypto/tls takes for the network: that, during the handshake, and memory from then on.
+type pipe struct {
+	net.Conn
+	in  []byte // read from the network, and not yet by TLS
+	out []byte // written by TLS, and not yet to the network
+}
+
+// errNothingYet tells TLS that there is no more input for now; for crypto/tls, only a net.Error may pass.
+var errNothingYet net.Error = nothingYet{}
+
+type nothingYet struct{}
+
+func (nothingYet) Error() string   { return "there is no more input for now" }
+func (nothingYet) Timeout() bool   { return true }
+func (nothingYet) Temporary() bool { return true }
+
+// Read implements net.Conn.
+func (p *pipe) Read(b []byte) (int, error) {
+	if p.Conn != nil {
+		return p.Conn.Read(b)
+	}
+	if len(p.in) == 0 {
+		return 0, errNothingYet
+	}
+	n := copy(b, p.in)
+	p.in = p.in[n:]
+	return n, nil
+}
+
+// Write implements net.Conn.
+func (p *pipe) Write(b []byte) (int, error) {
+	if p.Conn != nil {
+		return p.Conn.Write(b)
+	}
+	p.out = append(p.out, b...)
+	return len(b), nil
+}
+
+// SetWriteDeadline implements net.Conn; memory takes everything at once.
+func (p *pipe) SetWriteDeadline(at time.Time) error {
+	if p.Conn != nil {
+		return p.Conn.SetWriteDeadline(at)
+	}
+	return nil
+}
+
+// secured is a protocol's connection over TLS: it opens what was read, and seals what is to be written.
+type secured struct {
+	store.Conn
+	*session
+	plain  []byte  // for what was opened; all links share it
+	sealed []piece // what pipe.out consists of, in order; the first may have been written in part
+	known  int     // bytes of pipe.out that are in a piece
+	ahead  int     // bytes of the protocol's output that were sealed and are not yet written
+	over   bool    // the member has ended its direction
+}
+
+// piece is a record: its content, and what of it is not yet written, in bytes. What TLS says by itself has no content.
+type piece struct{ content, left int }
+
+// Feed implements store.Conn.
+func (s *secured) Feed(b []byte) error {
+	s.pipe.in = b
+	for {
+		n, err := 0, error(nil)
+		for err == nil && n < len(s.plain) {
+			var more int
+			more, err = s.tls.Read(s.plain[n:])
+			n += more
+		}
+		if n > 0 {
+			if err := s.Conn.Feed(s.plain[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == nil:
+		case err == errNothingYet:
+			return nil
+		case errors.Is(err, io.EOF): // the end of the connection follows
+			s.over = true
+			return nil
+		default:
+			return tlsProblem(err)
+		}
+	}
+}
+
+// Closing implements store.Conn.
+func (s *secured) Closing() bool { return s.over || s.Conn.Closing() }
+
+// Start implements store.Conn.
+func (s *secured) Start(call store.Call, request *store.Request, scratch *[]byte) bool {
+	return !s.over && s.Conn.Start(call, request, scratch)
+}
+
+// Output implements store.Conn.
+func (s *secured) Output() []byte {
+	s.note(0)
+	for len(s.pipe.out) < enoughSealed {
+		content := s.Conn.Output()[s.ahead:]
+		content = content[:min(len(content), record)]
+		if len(content) == 0 {
+			break
+		}
+		if _, err := s.tls.Write(content); err != nil {
+			break // TLS has failed, and has left behind what it says of that
+		}
+		s.ahead += len(content)
+		s.note(len(content))
+	}
+	return s.pipe.out
+}
+
+// note puts what TLS has written since into a piece with that content.
+func (s *secured) note(content int) {
+	if length := len(s.pipe.out) - s.known; length > 0 {
+		s.sealed = append(s.sealed, piece{content, length})
+		s.known += length
+	}
+}
+
+// Wrote implements store.Conn. The protocol is told of a record when all of it was written: a member can open no part of
+// one, so a request that ends in a record which was cut off did not happen.
+func (s *secured) Wrote(n int) {
+	s.pipe.out = append(s.pipe.out[:0], s.pipe.out[n:]...)
+	s.known -= n
+	whole, content := 0, 0
+	for ; whole < len(s.sealed) && s.sealed[whole].left <= n; whole++ {
+		n -= s.sealed[whole].left
+		content += s.sealed[whole].content
+	}
+	s.sealed = append(s.sealed[:0], s.sealed[whole:]...)
+	if len(s.sealed) > 0 {
+		s.sealed[0].left -= n
+	}
+	if content > 0 {
+		s.ahead -= content
+		s.Conn.Wrote(content)
+	}
+}
+
+// Leave implements store.Conn.
+func (s *secured) Leave(err error) {
+	s.Conn.Leave(err)
+	s.Output()
+	_ = s.tls.CloseWrite() // it is written to memory
+}

@@ -1,0 +1,144 @@
+"""A CA that is made for one run, and the certificates that it signs for members, client and driver.
+
+Its private key is never written anywhere. Keys of the others are bytes in memory, too (docs/adr/0015).
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from containernet_env.model.config import Config
+from containernet_env.stores.etcd.flags import CA_FILE, CERTIFICATE_FILE, KEY_FILE
+from containernet_env.stores.protocol import CLIENT_SECRETS, Trust
+
+# No run takes so long. The begin is in the past: members may have a clock of their own in a virtual machine.
+_VALID = timedelta(days=365)
+_BEFORE = timedelta(hours=1)
+LOOPBACK = "127.0.0.1"
+"""By this address the driver reaches a member, inside the member's own network namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate and its private key, as PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class Authority:
+    """A new CA. All keys are ECDSA ones on P-256: small, and cheap for a member with a fraction of a core."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("containernet-env, one run")
+        certificate = (
+            self._builder(self._name, self._key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
+        """The CA's own, as PEM."""
+
+    def issue(self, name: str, hosts: Iterable[str] = ()) -> Issued:
+        """A certificate for servers and clients of that common name, for these addresses and host names.
+
+        Of a client's certificate with hosts in it etcd wants that the client connects from one of them.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = (
+            self._builder(_name(name), key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        )
+        if names := [_host(host) for host in hosts]:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        return Issued(
+            certificate.public_bytes(encoding), key.private_bytes(encoding, form, serialization.NoEncryption())
+        )
+
+    def _builder(self, name: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BEFORE)
+            .not_valid_after(now + _VALID)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(authority, critical=False)
+        )
+
+
+def trust_of(config: Config) -> Trust:
+    """A new CA for the run, and what every host of it gets: a member for both of its ports, the client, the driver."""
+    authority = Authority()
+    files = {}
+    for node in config.nodes:
+        issued = authority.issue(node.name, (str(node.ip), LOOPBACK, node.name, "localhost"))
+        files[node.name] = _files(authority, issued, CA_FILE, CERTIFICATE_FILE, KEY_FILE)
+    request = {"caFile": "ca.pem", "certFile": "cert.pem", "keyFile": "key.pem"}
+    paths = (f"{CLIENT_SECRETS}/{name}" for name in request.values())
+    files[config.client.name] = _files(authority, authority.issue("client"), *paths)
+    return Trust(client_context(authority, authority.issue("driver")), files, request)
+
+
+def client_context(authority: Authority, issued: Issued) -> ssl.SSLContext:
+    """What a client of that certificate connects with; it accepts servers of the CA alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authority.certificate.decode())
+    # OpenSSL takes a key from a file only: this one has no name and is in memory.
+    file = os.memfd_create("containernet-env-certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(file, issued.certificate + issued.key)
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
+    return context
+
+
+def _files(authority: Authority, issued: Issued, *paths: str) -> dict[str, bytes]:
+    return dict(zip(paths, (authority.certificate, issued.certificate, issued.key), strict=True))
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
