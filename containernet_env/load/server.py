@@ -39,7 +39,8 @@ class Progress:
     """The server's progress of the running benchmark.
 
     ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
-    warm-up; the client last told of itself ``client_silent_s`` ago.
+    warm-up; the client last told of itself ``client_silent_s`` ago. The measurement began at ``began_ns``
+    (CLOCK_MONOTONIC); ``None`` before.
     """
 
     running: bool
@@ -48,6 +49,7 @@ class Progress:
     errors: int
     warmup_done: int
     client_silent_s: float
+    began_ns: int | None = None
 
 
 class BenchmarkServer:
@@ -99,6 +101,7 @@ class BenchmarkServer:
             errors=int(answer["errors"]),
             warmup_done=int(answer["warmup_done"]),
             client_silent_s=float(answer["client_silent_s"]),
+            began_ns=answer["began_ns"],
         )
 
     def cancel(self) -> None:

@@ -21,6 +21,9 @@ func (p *progress) now() report.Progress {
 	now := report.Progress{Total: int(p.total.Load())}
 	if run := p.run.Load(); run != nil {
 		now.Done, now.Errors = run.Progress()
+		if began := run.BeganNs(); began > 0 {
+			now.BeganNs = &began
+		}
 	}
 	if warm := p.warm.Load(); warm != nil {
 		now.Warmup, _ = warm.Progress()

@@ -23,7 +23,7 @@ type Options struct {
 type Run struct {
 	options Options
 	epoch   time.Time
-	beganNs int64
+	beganNs atomic.Int64
 	records records
 	slots   []slot
 	tally   tally
@@ -94,7 +94,8 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch, r.beganNs = time.Now(), monotonicNs()
+	r.epoch = time.Now()
+	r.beganNs.Store(monotonicNs())
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -139,9 +140,12 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 		CPU:     used,
 		Delay:   delay,
 		Epoch:   r.epoch,
-		BeganNs: r.beganNs,
+		BeganNs: r.beganNs.Load(),
 	}
 }
+
+// BeganNs is when the measurement began, on CLOCK_MONOTONIC; 0 before. It may be called at any time.
+func (r *Run) BeganNs() int64 { return r.beganNs.Load() }
 
 // pace wakes the clients that wait for their intended starts until end is called or ctx ends.
 func (r *Run) pace(ctx context.Context) (end func(), err error) {
