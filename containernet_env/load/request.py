@@ -11,6 +11,10 @@ from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
 
+TIMELINE_STEP_S = 0.1
+"""The step of the timeline of a scenario with events: they show in it."""
+_INTERVAL = "timelineInterval"
+
 
 def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
@@ -22,6 +26,8 @@ def request_of(scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: 
         "runTimeout": run_timeout_s,
         **_load_fields(scenario),
     }
+    if scenario.events and _INTERVAL in contract.LoadBody.__annotations__:
+        body[_INTERVAL] = TIMELINE_STEP_S
     if scenario.verify or not scenario.span.named:
         body |= _key_fields(scenario)
     if scenario.member is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from containernet_env.base.endings import OOM_BY_OWN_LIMIT
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -41,6 +42,8 @@ Kind = Literal[
     "network_unknown",
     "few_answers",
     "cut_short",
+    "event",
+    "event_missed",
 ]
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
@@ -111,10 +114,11 @@ def load_findings(load: LoadResult | None) -> Iterator[Finding]:
         yield Finding("generator_late", effect, text, late, 0)
 
 
-def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
+def network_findings(network: LinkStatistics | None, killed: Collection[str] = ()) -> Iterator[Finding]:
     """Findings of the links that the configuration does not explain: frames late, or lost by the emulator itself.
 
-    A pause of the emulator makes few frames late, which no percentile shows, so the largest values count too.
+    A pause of the emulator makes few frames late, which no percentile shows, so the largest values count too. What was
+    lost at members that configured events ``killed`` is explained: nobody was left to take it.
     """
     if network is None:
         return
@@ -135,20 +139,36 @@ def network_findings(network: LinkStatistics | None) -> Iterator[Finding]:
             text += f", and frames may have waited unread for {delay_ns / 1e9:.1f} s"
         yield Finding("links_paused", "invalid", text, network.pause_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
-        yield Finding("frames_lost", "invalid", text, frames, 0, subject)
+        # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
+        explained = subject.rpartition("-")[0] in killed
+        yield Finding("frames_lost", "told" if explained else "invalid", text, frames, 0, subject)
+
+
+def event_findings(done: Disruptions | None) -> Iterator[Finding]:
+    """Findings of configured events: what was done, and what should have been."""
+    if done is None:
+        return
+    if done.text:
+        yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.carried), 0)
+    for item in done.missed:
+        yield Finding("event_missed", "invalid", f"a configured event did not happen: {item.text}")
 
 
 def member_findings(
-    silent_s: Mapping[str, float], timeout_s: float, throttled_s: Mapping[str, float]
+    silent_s: Mapping[str, float],
+    timeout_s: float,
+    throttled_s: Mapping[str, float],
+    stopped: Collection[str] = (),
 ) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
 
     ``timeout_s`` is how long that may be: the others then take a member for gone. ``throttled_s`` is for how long its
-    own CPU limit stopped each: half of a silence or more explains it.
+    own CPU limit stopped each: half of a silence or more explains it. So it does that configured events ``stopped`` it.
     """
     for name, silence_s in silent_s.items():
         if silence_s > timeout_s:
-            effect: Effect = "told" if throttled_s.get(name, 0.0) >= silence_s / 2 else "invalid"
+            explained = name in stopped or throttled_s.get(name, 0.0) >= silence_s / 2
+            effect: Effect = "told" if explained else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
             yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(timeout_s * 1e9), name)
 
@@ -162,17 +182,18 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("member_died", "told" if OOM_BY_OWN_LIMIT in reason else "invalid", reason, subject=name)
 
 
-def leader_findings(before: Leadership | None, after: Leadership | None) -> Iterator[Finding]:
+def leader_findings(before: Leadership | None, after: Leadership | None, explained: bool = False) -> Iterator[Finding]:
     """The finding that there was an election between the start and the end of a scenario: its value is how many terms.
 
-    Also where the same member leads again: nobody did meanwhile.
+    Also where the same member leads again: nobody did meanwhile. ``explained``: by configured events.
     """
     if before is None or before == after:
         return
+    effect: Effect = "told" if explained else "invalid"
     if after is None:
         text = f"{before.leader} led at the start (term {before.term}), nobody at the end"
-        yield Finding("leader_changed", "invalid", text, None, 0)
+        yield Finding("leader_changed", effect, text, None, 0)
         return
     text = f"{before.leader} led at the start (term {before.term}), "
     text += f"{after.leader}{' again' if after.leader == before.leader else ''} at the end (term {after.term})"
-    yield Finding("leader_changed", "invalid", text, after.term - before.term, 0, after.leader)
+    yield Finding("leader_changed", effect, text, after.term - before.term, 0, after.leader)

@@ -8,6 +8,8 @@ from typing import Any
 
 SCHEMA = 6
 """The version of docs/benchmark-result.schema.json that is read here."""
+_SUCCESSES = ("first_ok_ns", "last_ok_ns")
+"""The first and the last success of a row of the timeline, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,34 @@ class LoadResult:
     rate_achieved_per_s: float | None
     schedule: Schedule | None
     values: Mapping[str, Any]
+
+    @property
+    def wrong_answers(self) -> int:
+        """How many of the failed requests were answered, but not with what the answer must hold."""
+        return int(self.values["codes"].get("Check", 0))
+
+    @property
+    def began_ns(self) -> int | None:
+        """When it began (CLOCK_MONOTONIC); ``None`` where nothing was measured."""
+        began: int | None = self.values["began_ns"]
+        return began
+
+    @property
+    def longest_gap_s(self) -> float | None:
+        """The longest time without a success; ``None`` where the server does not tell."""
+        return float(self.values["longest_gap_s"]) if "longest_gap_s" in self.values else None
+
+    def first_success_s(self, after_s: float) -> float | None:
+        """How long after a moment the first request succeeded; the moment is in seconds since the start.
+
+        Within a row of the timeline that has successes before and after it, it is the row's last one: at most a row's
+        length too long. ``None`` where none did, or the server does not tell.
+        """
+        for row in self.values["timeline"]:
+            first, last = (None if (at_ns := row.get(name)) is None else at_ns / 1e9 for name in _SUCCESSES)
+            if last is not None and last >= after_s:
+                return float((first if first is not None and first >= after_s else last) - after_s)
+        return None
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -25,6 +26,7 @@ class ScenarioOutcome:
     generator and the links saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted
     themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
     well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown.
+    ``disruptions`` is what events did; ``None`` where none is configured.
     """
 
     scheduled: ScheduledScenario
@@ -43,6 +45,7 @@ class ScenarioOutcome:
     store: StoreActivity | None = None
     findings: tuple[Finding, ...] = ()
     error: str | None = None
+    disruptions: Disruptions | None = None
 
     @property
     def requests_per_s(self) -> float | None:

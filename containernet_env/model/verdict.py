@@ -73,10 +73,11 @@ RULES: Mapping[Kind, Rule] = {
         "their lateness lacks the time before they were read",
     ),
     "frames_lost": Rule(
-        ("invalid",),
+        ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
-        "no configured loss or queue explains them, and TCP waits 200 ms for some",
+        "no configured loss or queue explains them, and TCP waits 200 ms for some; told where a configured event "
+        "killed the member",
     ),
     "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
     "member_throttled": Rule(
@@ -143,7 +144,7 @@ RULES: Mapping[Kind, Rule] = {
         ("told", "invalid"),
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout",
-        "the others take it for gone; its own CPU limit may explain it (told), nothing else that is configured does",
+        "the others take it for gone; its own CPU limit or a configured event may explain it (told)",
     ),
     "leader_changed": Rule(
         ("told", "invalid"),
@@ -172,6 +173,14 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "cut_short": Rule(
         ("unknown",), "-", "-", "the scenario ended before its load did: its figures are of another load"
+    ),
+    "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
+    "event_missed": Rule(
+        ("invalid",),
+        "-",
+        "-",
+        "the figures are not of what was configured: nobody led when the event was due, the member was dead, the load "
+        "had ended, or the system refused it",
     ),
 }
 

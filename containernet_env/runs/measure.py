@@ -220,7 +220,7 @@ class _Run:
 
     def _observer(self, testbed: Testbed) -> Observer:
         keeper = self._keeper
-        sampler = Sampler(AllUse(testbed.pids()), keeper.usage)
+        sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
         choice = self._plan.options.profile
         return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile)
 
@@ -238,6 +238,7 @@ class _Run:
                 self._event,
                 self._observer(testbed),
                 plan.options.retry_invalid,
+                plan.options.seed,
             )
         else:
             self._matrix.move_to(testbed, self._observer(testbed))

@@ -39,7 +39,9 @@ def scenarios_again(folder: Path, found: ScenarioSet) -> ScenarioSet:
     SCHEMAS["scenarios"].validate(json.loads(path.read_text()))
     again = load_scenarios(path)
     assert {target.member for target in again.member_targets} == {target.member for target in found.member_targets}
-    return replace(again, path=found.path, sha256=found.sha256, member_targets=found.member_targets)
+    assert {place.event for place in again.event_places} == {place.event for place in found.event_places}
+    where = {"member_targets": found.member_targets, "event_places": found.event_places}
+    return replace(again, path=found.path, sha256=found.sha256, **where)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
@@ -125,7 +127,20 @@ RICH_SCENARIOS = {
         ),
         reads(prefix="data/0", limit=3, countOnly=True, verify=False),
         mixed(spanKeys=2),
-        txns(),
+        txns(
+            events=[
+                {"at": "2s", "kill": "leader", "for": "1s"},
+                {"at": "4s", "restart": "killed"},
+                {"every": "5s", "freeze": "random"},
+                {"at": "6s", "thaw": "frozen"},
+                {"at": "6s", "partition": "followers"},
+                {"at": "7s", "heal": "partitioned"},
+                {"at": "7s", "link": "down", "of": "etcd2"},
+                {"at": "7s", "delay": "5ms", "of": "etcd2"},
+                {"at": "7s", "loss": 0.1, "of": "etcd2"},
+                {"at": "7s", "rate": 0.5, "of": "etcd2"},
+            ]
+        ),
     ],
 }
 
