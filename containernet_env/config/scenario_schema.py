@@ -21,6 +21,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from containernet_env.base.units import format_duration, format_number, parse_duration
 from containernet_env.config import hints
+from containernet_env.config.event_schema import EVENTS_MAX, RawEvent
 from containernet_env.config.fields import (
     Boolean,
     checked,
@@ -393,6 +394,12 @@ class RawBlock(StrictModel):
 
     type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
     load: Annotated[list[RawLoad], *_AXIS]
+    events: Annotated[list[RawEvent], Length(1, EVENTS_MAX), _OneOrMore()] = Field(default=[])
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """See ``StrictModel``: what is done meanwhile comes after what is measured."""
+        return [*(key for key in super().known_keys() if key != "events"), "events"]
 
 
 _TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *_AXIS]
@@ -602,6 +609,8 @@ def model_at(location: Location, document: Any) -> type[StrictModel]:
             return RawData
         case (_, _, "span", *_):
             return RawSpan
+        case (_, _, "events", *_):
+            return RawEvent
         case (_, int(index)):
             return _BLOCKS.get(_type_of(document["scenarios"][index]), _UNTYPED)
     return _UNTYPED

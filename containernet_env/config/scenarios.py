@@ -11,6 +11,7 @@ from typing import Any
 
 from containernet_env.base import assets
 from containernet_env.base.units import format_number
+from containernet_env.config.event_rules import event_findings, event_places
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
 from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
@@ -29,6 +30,7 @@ from containernet_env.config.scenario_schema import (
     model_at,
 )
 from containernet_env.config.validation import as_far_as_good, validate
+from containernet_env.model.disruption import name_of
 from containernet_env.model.scenario import (
     ANY_MEMBER,
     CONSISTENCY_NAMES,
@@ -80,6 +82,7 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
             findings.extend(key_findings(document, location, block))
         elif isinstance(block, RawReading) and raw_dataset is not None:
             findings.extend(span_findings(document, location, block, dataset.all_keys, blocks))
+        findings.extend(event_findings(document, location, block))
         for scenario in _expand(block, dataset) if count <= MAX_SCENARIOS else ():
             if scenario.name in first_at:
                 where = json_path(first_at[scenario.name])
@@ -98,6 +101,9 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
         tuple(scenarios),
         tuple(_member_targets(document, blocks.values())),
         tuple(search_places),
+        tuple(
+            place for index, block in blocks.items() for place in event_places(document, ("scenarios", index), block)
+        ),
     )
 
 
@@ -135,6 +141,7 @@ def _load_settings(load: Load) -> dict[str, Any]:
 
 
 def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
+    events = tuple(event.disruption for event in block.events)
     loads = [load for raw in block.load for load in _loads(raw)]
     if isinstance(block, RawWrite):
         for load, data, target, order in product(loads, block.data, block.target, block.keys):
@@ -148,6 +155,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 f"{data.key_size}B-{data.val_size}B",
                 space,
                 *_order(order, exponent),
+                name_of(events),
             ]
             yield Scenario(
                 name="-".join(filter(None, parts)),
@@ -158,6 +166,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 target=target,
                 keys=order,
                 zipf_exponent=exponent,
+                events=events,
                 **_load_settings(load),
             )
         return
@@ -177,6 +186,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             span.label,
             *_order(order, exponent),
             "" if verify or not isinstance(block, RawReading) else "unverified",
+            name_of(events),
         ]
         yield Scenario(
             name="-".join(filter(None, parts)),
@@ -192,6 +202,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             put_ratio=ratio,
             key_prefix=dataset.key_prefix,
             span=span,
+            events=events,
             **_load_settings(load),
         )
 

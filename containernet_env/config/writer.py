@@ -15,6 +15,7 @@ from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO
 from containernet_env.config.reader import json_text
 from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node
+from containernet_env.model.disruption import Disruption
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
@@ -124,8 +125,24 @@ def _block(scenario: Scenario) -> dict[str, Any]:
             "consistency": scenario.consistency,
             "verify": False if reads and not scenario.verify else None,
             **_span(scenario.span),
+            "events": [_event(event) for event in scenario.events] or None,
         }
     )
+
+
+def _event(event: Disruption) -> dict[str, Any]:
+    times = {"at": event.at_ns, "every": event.every_ns, "for": event.for_ns}
+    given = {key: format_duration(time_ns) for key, time_ns in times.items() if time_ns is not None}
+    if event.verb in ("link_down", "link_up"):
+        return {**given, "link": event.verb.removeprefix("link_"), "of": event.target}
+    if event.verb == "delay":
+        return {**given, "delay": format_duration(int(event.value or 0)), "of": event.target}
+    if event.verb == "rate":
+        rate = UNLIMITED if event.value is None else Decimal(format_mbps(int(event.value)))
+        return {**given, "rate": rate, "of": event.target}
+    if event.verb == "loss":
+        return {**given, "loss": event.value, "of": event.target}
+    return {**given, event.verb: event.target}
 
 
 def _span(span: Span) -> dict[str, Any]:

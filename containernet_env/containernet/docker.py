@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import secrets
 import shlex
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -189,6 +190,26 @@ class Docker(ContainerPrograms):
     def logs(self, tail: int = 20) -> str:
         """The last ``tail`` lines the first process wrote. Raises ``RunError`` for a host without ``logs=True``."""
         return self.container.logs(tail)
+
+    def freeze(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGSTOP)
+
+    def thaw(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGCONT)
+
+    def kill(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGKILL)
+
+    def wait_frozen(self, frozen: bool) -> None:
+        """See ``testbed_network.TestbedHost``."""
+        self.container.wait_stopped(frozen)
+
+    def restart(self) -> None:
+        """See ``testbed_network.TestbedHost``."""
+        self.container.restart()
 
     @property
     def processes(self) -> ContainerProcesses:

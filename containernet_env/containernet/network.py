@@ -28,6 +28,7 @@ from containernet_env.containernet.docker import ContainerContext, Docker, new_r
 from containernet_env.containernet.keywords import link_spec, split
 from containernet_env.containernet.links import NetworkLink, wrap
 from containernet_env.containernet.live_links import LiveLinks
+from containernet_env.containernet.reconnect import reconnect
 from containernet_env.containernet.switches import NetworkSwitch, StandInController, check_keywords
 from containernet_env.containernet.tear_down import CONTAINERS, attempt, tear_down_error
 from containernet_env.hosts import engine
@@ -297,6 +298,10 @@ class Containernet(LiveLinks, Mininet):  # type: ignore[misc]
             enter_neighbours(own.node.pid, own.name, others)
 
         list(self._pool.map(enter, ends))
+
+    def reconnect(self, name: str) -> None:
+        """Make the links of a host again whose container was started again; see ``reconnect.reconnect``."""
+        reconnect(self[name], self.links, self.hosts, self.factory)
 
     def start(self) -> None:
         """See Mininet. Raises ``RunError`` for a container that did not come up; what exists stays for ``stop``."""

@@ -34,12 +34,43 @@ class TestbedHost(MemberHost, Protocol):
     def defaultIntf(self) -> Any:
         """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
 
+    def freeze(self) -> int:
+        """Stop its first process (SIGSTOP); when that was sent (monotonic, ns)."""
+
+    def thaw(self) -> int:
+        """Let its first process go on (SIGCONT); likewise."""
+
+    def kill(self) -> int:
+        """Kill its first process; likewise. These raise ``RunError`` where that has ended."""
+
+    def wait_frozen(self, frozen: bool) -> None:
+        """Return once the kernel says that its first process is stopped, or goes on. Raises ``RunError`` else."""
+
+    def restart(self) -> None:
+        """Start its first process again, which has ended, on its files and within its limits, which are read back.
+
+        It has no network then, see ``TestbedNetwork.reconnect``. Raises ``RunError``.
+        """
+
     def run(self, *args: Any) -> tuple[int, str]:
         """Run a command in the host's shell; its exit status, and what it printed with plain line ends."""
 
 
+class LiveLink(Protocol):
+    """A link while the network runs; see ``network.link.ShapedLink``."""
+
+    @property
+    def spec(self) -> LinkSpec: ...
+
+    def change_directions(self, changes: Mapping[str, Mapping[str, Any]]) -> int: ...
+
+    def statistics(self) -> dict[str, Any]: ...
+
+
 class LiveChanges(Protocol):
     """Changes of links while the network runs, which every engine builds on; see ``live_links.LiveLinks``."""
+
+    def link_between(self, node1: Any, node2: Any) -> LiveLink: ...
 
     def set_link_up(self, node1: Any, node2: Any, up: bool) -> int: ...
 
@@ -99,6 +130,12 @@ class TestbedNetwork(LiveChanges, Protocol):
 
     def staticArp(self) -> None:
         """Mininet's: make every host a permanent neighbour of every other, so that none has to be resolved."""
+
+    def reconnect(self, name: str) -> None:
+        """Make the links of a host again that was started again: as they were last, with its addresses and neighbours.
+
+        What the system then holds is read back. Raises ``RunError``.
+        """
 
     def stop(self) -> None:
         """Remove everything. Idempotent; tolerates only what is gone; raises ``RunError`` for what stays."""

@@ -6,8 +6,10 @@ import os
 import select
 import shlex
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from docker.errors import BuildError, ImageNotFound
@@ -33,6 +35,7 @@ from containernet_env.hosts.shim import Shim, shim_of
 # How much of its log is looked at for why it ended: the dump of thousands of goroutines follows the line that says it.
 _WORDS_LINES = 10_000
 _KILL_DEADLINE_S = 5.0
+_STATE_DEADLINE_S, _STATE_POLL_S = 1.0, 0.001
 # The SDK's names of limits, and ours.
 _UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
 
@@ -49,6 +52,8 @@ class Container:
         self.id = container_id
         self._pid: int | None = None
         self._pidfd: int | None = None
+        # Of the process before the last restart: another thread may be asking it just then.
+        self._former_pidfd: int | None = None
         self._shim: Shim | None = None
         self._config: dict[str, Any] = {}
         self._processes: ContainerProcesses | None = None
@@ -106,6 +111,21 @@ class Container:
             hint = "" if self.options.logs else " (logs=True keeps what it says)"
             raise RunError(f"its first process ended at once: {self._how_ended(last_words)}{hint}")
         self._pid = pid
+
+    def restart(self) -> None:
+        """Start its first process again once that has ended: with its files, within its limits, on no network.
+
+        Raises ``RunError`` where it still runs, or as ``start`` does.
+        """
+        if self.alive or self._removed:
+            raise RunError(f"host {self.host}: it cannot be started again: it has not ended, or was removed")
+        self._ended()  # the engine starts none that it takes for running
+        self.wait_gone()
+        self._processes = None
+        former, self._former_pidfd = self._former_pidfd, self._pidfd
+        if former is not None:
+            os.close(former)
+        self.start()
 
     def _check_limits(self, held: Limits) -> None:
         """Raise ``RunError`` where the kernel does not hold what was asked for."""
@@ -192,6 +212,30 @@ class Container:
             self._processes = ContainerProcesses(pid, self._config, self.host)
         return self._processes
 
+    # --- its first process -------------------------------------------------------------------------------------
+
+    def signal(self, signum: int) -> int:
+        """Send its first process a signal; when that was (monotonic, ns). Raises ``RunError`` where it has ended."""
+        pidfd = self._pidfd
+        try:
+            if self._removed or pidfd is None:
+                raise ProcessLookupError
+            signal.pidfd_send_signal(pidfd, signum)
+        except ProcessLookupError as error:
+            raise RunError(f"host {self.host}: its container has ended") from error
+        return time.monotonic_ns()
+
+    def wait_stopped(self, stopped: bool) -> None:
+        """Return once the kernel says that its first process is stopped (SIGSTOP), or that it is not.
+
+        Raises ``RunError`` where that does not come within a second.
+        """
+        deadline_s = time.monotonic() + _STATE_DEADLINE_S
+        while _is_stopped(self.pid) is not stopped:
+            if time.monotonic() > deadline_s:
+                raise RunError(f"host {self.host}: its first process is {'not ' if stopped else ''}stopped")
+            time.sleep(_STATE_POLL_S)
+
     # --- limits ------------------------------------------------------------------------------------------------
 
     def limits(self) -> Limits:
@@ -275,15 +319,26 @@ class Container:
 
     def _let_go(self) -> None:
         self._removed = True
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+        for pidfd in (self._pidfd, self._former_pidfd):
+            if pidfd is not None:
+                os.close(pidfd)
+        self._pidfd = self._former_pidfd = None
 
     def wait_gone(self) -> None:
         """Once it was removed, return when the engine's shim beside it has ended, too."""
         shim, self._shim = self._shim, None
         if shim is not None and (problem := engine.wait_shim(shim)):
             raise RunError(f"host {self.host}: {problem}")
+
+
+def _is_stopped(pid: int) -> bool | None:
+    """Whether a process is stopped, as /proc says; ``None`` where it has ended."""
+    try:
+        # Field 3 of stat (proc(5)), which follows the name and its last ')'.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+    return state == "T"
 
 
 def find_image(image: str, on_fetch: Callable[[], None] = lambda: None) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
 
+TIMELINE_STEP_S = 0.1
+"""The step of the timeline of a scenario with events: they show in it."""
+
 
 def request_of(
     scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float, load_seed: int = 0
@@ -27,6 +30,8 @@ def request_of(
     }
     if load_seed:
         body["loadSeed"] = load_seed
+    if scenario.events:
+        body["timelineInterval"] = TIMELINE_STEP_S
     if scenario.verify or not scenario.span.named:
         body |= _key_fields(scenario)
     if scenario.member is not None:

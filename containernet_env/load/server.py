@@ -43,7 +43,8 @@ class Progress:
     """The server's progress of the running benchmark.
 
     ``done`` requests of the measurement have an outcome, ``errors`` of them a bad one, and ``warmup_done`` of the
-    warm-up; the client last told of itself ``client_silent_s`` ago. ``job`` names the result that there will be.
+    warm-up; the client last told of itself ``client_silent_s`` ago. ``job`` names the result that there will be. The
+    measurement began at ``began_ns`` (CLOCK_MONOTONIC); ``None`` before.
     """
 
     running: bool
@@ -53,6 +54,7 @@ class Progress:
     warmup_done: int
     client_silent_s: float
     job: str | None = None
+    began_ns: int | None = None
 
 
 class BenchmarkServer:
@@ -133,6 +135,7 @@ class BenchmarkServer:
             warmup_done=int(answer["warmup_done"]),
             client_silent_s=float(answer["client_silent_s"]),
             job=answer["job"],
+            began_ns=answer["began_ns"],
         )
 
     def cancel(self) -> None:

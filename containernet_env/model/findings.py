@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from containernet_env.base.endings import is_by_own_limit
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LATE_NS, LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -46,6 +47,8 @@ Kind = Literal[
     "few_answers",
     "cut_short",
     "search",
+    "event",
+    "event_missed",
 ]
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that
@@ -144,12 +147,15 @@ def _pauses(load: LoadResult) -> Iterator[Finding]:
     yield Finding("generator_paused", "invalid", text, round(value), round(threshold))
 
 
-def network_findings(network: LinkStatistics | None, latency_s: float | None = None) -> Iterator[Finding]:
+def network_findings(
+    network: LinkStatistics | None, latency_s: float | None = None, killed: Collection[str] = ()
+) -> Iterator[Finding]:
     """Findings of the links that the configuration does not explain: frames late, early, or lost by the emulator.
 
     ``latency_s`` is the median latency that requests over them have to have, ``None`` where it is not known: the floor,
     or the one that was measured, which lateness itself makes longer. A pause of the emulator makes few frames late,
-    which no percentile shows, so the largest values count too.
+    which no percentile shows, so the largest values count too. What was lost at members that configured events
+    ``killed`` is explained: nobody was left to take it.
     """
     if network is None:
         return
@@ -164,7 +170,19 @@ def network_findings(network: LinkStatistics | None, latency_s: float | None = N
             text += f", and frames may have waited unread for {delay_ns / 1e9:.1f} s"
         yield Finding("links_paused", "invalid", text, network.pause_ns, PAUSE_NS)
     for subject, frames, text in network.own_losses():
-        yield Finding("frames_lost", "invalid", text, frames, 0, subject)
+        # Ports and links of a member are called by it: etcd1-eth0, etcd1-s1.
+        explained = subject.rpartition("-")[0] in killed
+        yield Finding("frames_lost", "told" if explained else "invalid", text, frames, 0, subject)
+
+
+def event_findings(done: Disruptions | None) -> Iterator[Finding]:
+    """Findings of configured events: what was done, and what should have been."""
+    if done is None:
+        return
+    if done.text:
+        yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.carried), 0)
+    for item in done.missed:
+        yield Finding("event_missed", "invalid", f"a configured event did not happen: {item.text}")
 
 
 def _late_limit_ns(latency_s: float | None) -> int:
@@ -191,19 +209,24 @@ def _lateness_findings(network: LinkStatistics, limit_ns: int) -> Iterator[Findi
 
 
 def member_findings(
-    silent_s: Mapping[str, float], timeout_s: float, throttled_s: Mapping[str, float], lasted_s: float
+    silent_s: Mapping[str, float],
+    timeout_s: float,
+    throttled_s: Mapping[str, float],
+    lasted_s: float,
+    stopped: Collection[str] = (),
 ) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
 
     ``timeout_s`` is how long that may be, at most 2 s: the others then take a member for gone. ``throttled_s`` is for
     how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence where it is half of it, and a
-    tenth of the whole scenario.
+    tenth of the whole scenario. So it does that configured events ``stopped`` it.
     """
     most_s = min(timeout_s, SILENCE_MAX_S)
     for name, silence_s in silent_s.items():
         if silence_s > most_s:
             stopped_s = throttled_s.get(name, 0.0)
-            explained = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
+            throttled = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
+            explained = name in stopped or throttled
             effect: Effect = "told" if explained else "invalid"
             text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
             yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(most_s * 1e9), name)
@@ -219,12 +242,13 @@ def death_findings(deaths: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def leader_findings(
-    before: Leadership | None, after: Leadership | None, deaths: Mapping[str, str]
+    before: Leadership | None, after: Leadership | None, deaths: Mapping[str, str], explained: bool = False
 ) -> Iterator[Finding]:
     """The finding that there was an election between the start and the end of a scenario: its value is how many terms.
 
     Also where the same member leads again: nobody did meanwhile. Where the leader's own memory limit has ended it
-    (``deaths``: dead members, by name with the reason), the election follows from what was configured.
+    (``deaths``: dead members, by name with the reason), or configured events did (``explained``), the election follows
+    from what was configured.
     """
     if before == after and before is not None:
         return
@@ -232,7 +256,8 @@ def leader_findings(
         text = "who led at the start is not known, so there may have been an election"
         yield Finding("leader_changed", "unknown", text, None, 0)
         return
-    effect: Effect = "told" if is_by_own_limit(deaths.get(before.leader, "")) else "invalid"
+    explained = explained or is_by_own_limit(deaths.get(before.leader, ""))
+    effect: Effect = "told" if explained else "invalid"
     text = f"{before.leader} led at the start (term {before.term}), "
     if after is None:
         yield Finding("leader_changed", effect, f"{text}nobody at the end", None, 0)

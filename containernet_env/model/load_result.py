@@ -74,6 +74,37 @@ class LoadResult:
         """The median latency, ``None`` where no request was answered well."""
         return self.percentiles_s.get("50")
 
+    @property
+    def wrong_answers(self) -> int:
+        """How many of the failed requests were answered, but not with what the answer must hold."""
+        return int(self.values["codes"].get("Check", 0))
+
+    @property
+    def began_ns(self) -> int | None:
+        """When it began (CLOCK_MONOTONIC); ``None`` where nothing was measured."""
+        began: int | None = self.values["began_ns"]
+        return began
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time without a success."""
+        return float(self.values["longest_gap_s"])
+
+    def first_success_s(self, after_s: float) -> float | None:
+        """How long after a moment the first request succeeded; the moment is in seconds since the start.
+
+        Exact where the moment is before the first success of its row of the timeline, or in the row's longest time
+        without one. Else it is at most that time too long, for the successes between are not told. ``None`` where none
+        came after it.
+        """
+        after_ns = after_s * 1e9
+        for row in self.values["timeline"]:
+            if row["last_ok_ns"] is not None and row["last_ok_ns"] >= after_ns:
+                gap_begin_ns = row["gap_end_ns"] - row["gap_ns"]
+                known = (row["first_ok_ns"], gap_begin_ns, row["gap_end_ns"], row["last_ok_ns"])
+                return float(min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns) / 1e9
+        return None
+
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
         """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -26,7 +27,8 @@ class ScenarioOutcome:
     generator and the links saw, ``machine`` what hosts, links and machine used, ``store`` what the members counted
     themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
     well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown. ``search`` is
-    what a saturation search found; the figures are then those of one of its probes.
+    what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
+    ``None`` where none is configured.
     """
 
     scheduled: ScheduledScenario
@@ -46,6 +48,7 @@ class ScenarioOutcome:
     findings: tuple[Finding, ...] = ()
     search: SearchResult | None = None
     error: str | None = None
+    disruptions: Disruptions | None = None
 
     @property
     def requests_per_s(self) -> float | None:

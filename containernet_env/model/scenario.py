@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from containernet_env.base.units import format_duration, format_number
+from containernet_env.model.disruption import Disruption
 from containernet_env.model.keys import ONE_KEY, Keys, Span
 from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 
@@ -213,7 +214,7 @@ class Scenario(Load):
     checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set again if it
     has the expected value. ``key_prefix`` is in front of every key. ``target`` is where requests go: only to the
     leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is ``None`` where
-    nothing is read by itself.
+    nothing is read by itself. ``events`` are what is done to members and links while it runs.
     """
 
     name: str
@@ -229,6 +230,7 @@ class Scenario(Load):
     put_ratio: Decimal | None = None
     key_prefix: str = ""
     span: Span = ONE_KEY
+    events: tuple[Disruption, ...] = ()
 
     @property
     def reads(self) -> bool:
@@ -301,11 +303,21 @@ class SearchPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class EventPlace:
+    """Where a scenario file has an event: its target as a JSON path, and as a line and a column, both from 1."""
+
+    where: str
+    event: Disruption
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioSet:
     """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
 
-    Whether the members in ``member_targets`` exist, and whether the objectives of the searches in ``search_places``
-    can be met, depends on the topology.
+    Whether the members in ``member_targets`` exist, whether the objectives of the searches in ``search_places`` can be
+    met, and whether ``event_places`` can be carried out, depends on the topology.
     """
 
     path: Path
@@ -314,3 +326,4 @@ class ScenarioSet:
     scenarios: tuple[Scenario, ...]
     member_targets: tuple[MemberTarget, ...] = ()
     search_places: tuple[SearchPlace, ...] = ()
+    event_places: tuple[EventPlace, ...] = ()

@@ -130,6 +130,13 @@ def difference(before: Consumption, after: Consumption, largest: Consumption) ->
     return Consumption(**used)
 
 
+def resumed(before: Consumption, since: Consumption) -> Consumption:
+    """The counters of a consumer that was started again: what it had used before, and since; levels are those now."""
+    both = {name: (getattr(before, name), getattr(since, name)) for name in NAMES if name not in GAUGES}
+    sums = {name: None if None in pair else sum(pair) for name, pair in both.items()}
+    return Consumption(**sums, **{name: getattr(since, name) for name in GAUGES})
+
+
 def larger(one: Consumption | None, other: Consumption) -> Consumption:
     """The larger of each gauge."""
     if one is None:

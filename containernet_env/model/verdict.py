@@ -82,10 +82,11 @@ RULES: Mapping[Kind, Rule] = {
         "their lateness lacks the time before they were read",
     ),
     "frames_lost": Rule(
-        ("invalid",),
+        ("told", "invalid"),
         "frames that the emulator or a host's network stack lost",
         "0",
-        "no configured loss or queue explains them, and TCP waits 200 ms for some",
+        "no configured loss or queue explains them, and TCP waits 200 ms for some; told where a configured event "
+        "killed the member",
     ),
     "counters": Rule(("unknown",), "-", "-", "what the links did meanwhile is not known"),
     "usage": Rule(("unknown",), "-", "-", "whether hosts, links and load had their cores is not known"),
@@ -169,14 +170,14 @@ RULES: Mapping[Kind, Rule] = {
         "ns in which a living member answered nothing, on a connection that crosses no emulated link",
         "its election timeout, at most 2 s",
         "the others take it for gone; told where its own CPU limit stopped it for half of that and for a tenth of the "
-        "scenario",
+        "scenario, or a configured event did",
     ),
     "leader_changed": Rule(
         ("told", "unknown", "invalid"),
         "elections between the start and the end of the scenario",
         "0",
         "requests waited for a leader, and the ones before and after it are not of the same cluster; told where the "
-        "leader's own memory limit ended it, unknown where it is not known who led at the start",
+        "leader's own memory limit ended it or a configured event explains it, unknown where it is not known who led at the start",
     ),
     "network_off": Rule(
         ("invalid",),
@@ -204,6 +205,14 @@ RULES: Mapping[Kind, Rule] = {
         "requests/s at which the objective of a search held in all repeats",
         "requests/s above it at which it held in none",
         "told where both are known; else the figures are those of a rate that may not be the highest",
+    ),
+    "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
+    "event_missed": Rule(
+        ("invalid",),
+        "-",
+        "-",
+        "the figures are not of what was configured: nobody led when the event was due, the member was dead, the load "
+        "had ended, or the system refused it",
     ),
 }
 

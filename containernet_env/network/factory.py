@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -66,6 +66,7 @@ class LinkFactory:
         self._numbers = itertools.count()
         self._macs: set[str] = set()
         self._link_names: set[str] = set()
+        self._places: dict[str, tuple[Place, Place]] = {}
         self._seed = seed
         self._emulator = partial(LinkEmulator, emulator_binary, on_event, emulator_core)
         self.emulator = self._emulator()
@@ -132,6 +133,12 @@ class LinkFactory:
         else:
             self._start_emulator()
             link = EmulatedLink(self.emulator, name, (first, second), spec, self._seed)
+        self._build(link, places, spec)
+        self._places[name] = places
+        return link
+
+    @staticmethod
+    def _build(link: ShapedLink, places: tuple[Place, Place], spec: LinkSpec) -> None:
         try:
             link.make()
             for port, place in zip(link.ends, places, strict=True):
@@ -147,7 +154,20 @@ class LinkFactory:
             except RunError as left:
                 error.add_note(str(left))  # the first one is the one to tell
             raise
-        return link
+
+    def remake_link(self, link: ShapedLink, end: Interface, pid: int) -> None:
+        """Make a link again one of whose ends has gone with its namespace: ``end``, now in that of ``pid``.
+
+        The link is as it was last, up, with the same names and addresses; nothing is left of one that fails.
+        """
+        first, second = self._places[link.name]
+        address = None if end.ip is None else f"{end.ip}/{end.prefix_length}"
+        link.clear()
+        end.pid = pid
+        moved = first if link.ends[0] is end else second
+        moved = replace(moved, at=pid, address=address)
+        self._places[link.name] = places = (moved, second) if link.ends[0] is end else (first, moved)
+        self._build(link, places, link.spec)
 
     def _port(self, place: Place) -> Port:
         mac = self._mac(place)

@@ -39,6 +39,12 @@ def enter_neighbours(pid: int, interface: str, others: Iterable[tuple[str, str]]
     netns.ip_batch(pid, lines)
 
 
+def read_neighbours(pid: int, interface: str) -> dict[str, str]:
+    """The permanent neighbours over an interface as the kernel holds them: IPv4 -> Ethernet address."""
+    shown = netns.run(pid, ["ip", "-j", "neighbour", "show", "dev", interface, "nud", "permanent"]).stdout
+    return {entry["dst"]: entry["lladdr"] for entry in json.loads(shown or "[]") if "lladdr" in entry}
+
+
 def delete_interface(pid: int, name: str) -> bool:
     """Remove an interface from the namespace of ``pid``; false where it has gone, with its other end for instance."""
     try:

@@ -14,6 +14,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScenario
 from containernet_env.model.topology import HostRole, Link, star
 from containernet_env.plan.estimate import Estimator
+from containernet_env.plan.event_rules import check_events
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
 from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions, ProfileChoice
@@ -51,6 +52,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     timing = store.timing(config, largest)
     if scenario_set is not None:
         _check_targets(config, scenario_set)
+        check_events(config, scenario_set, options)
     dataset = scenario_set.dataset if scenario_set else Dataset()
     scheduled = [
         replace(item, identity=scenario_hash(item.scenario, dataset))

@@ -138,6 +138,7 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
         "key_prefix": scenario.key_prefix,
         "span": asdict(scenario.span) if scenario.reads else None,
+        **({"events": [event.text for event in scenario.events]} if scenario.events else {}),
         "loads_dataset": planned.loads_dataset,
         "estimated_s": round(planned.estimated_s, 1),
     }

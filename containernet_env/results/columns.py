@@ -14,6 +14,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario
 from containernet_env.results.column import Column, Role, Value
+from containernet_env.results.event_columns import EVENT_COLUMNS
 from containernet_env.results.leader_columns import LEADER_COLUMNS
 from containernet_env.results.link_text import (
     bandwidth_mbps,
@@ -222,6 +223,7 @@ OUR_TABLE = (
         lambda facts, outcome: ";".join(outcome.verdict.reasons) or None if outcome.verdict else None,
     ),
     *LEADER_COLUMNS,
+    *EVENT_COLUMNS,
     Column(
         "Drain_s",
         "s",

@@ -14,7 +14,7 @@ import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
 from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import (
+    DisruptionLine,
     EventLine,
     Manifest,
     NetworkFile,
@@ -39,13 +40,14 @@ from containernet_env.results.run_files import (
 from containernet_env.results.run_shown import SHOWN
 from containernet_env.results.whole_lines import append_whole, open_to_append
 
-MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, LOGS, PROFILES = (
+MANIFEST, NETWORK, SCENARIOS, PROBES, EVENTS, USAGE, DISRUPTIONS, LOGS, PROFILES = (
     "manifest.json",
     "network.json",
     "scenarios.jsonl",
     "probes.jsonl",
     "events.jsonl",
     "usage.jsonl",
+    "disruptions.jsonl",
     "logs",
     "profiles",
 )
@@ -113,10 +115,12 @@ class RunDirectory:
         self._replace(NETWORK, NetworkFile(run_id=self.run_id, proofs=[*proofs, proof]))
 
     def add_scenario(self, outcome: ScenarioOutcome) -> None:
-        """Append a line to scenarios.jsonl."""
+        """Append a line to scenarios.jsonl, and one to disruptions.jsonl for each thing that its events did."""
         with self._lock:
             self._outcomes.append(outcome)
             self._append(SCENARIOS)
+            if lines := disruption_lines(outcome):
+                self._write_lines(DISRUPTIONS, lines)
 
     def amend_scenarios(self, outcomes: Sequence[ScenarioOutcome]) -> None:
         """Write scenarios.jsonl anew, for outcomes that are known better than when they were added."""
@@ -138,17 +142,18 @@ class RunDirectory:
         for role in ("client", "links", "driver", "machine"):
             single = getattr(consumers, role)
             line[role] = None if single is None else single.values()
-        self._append_once(USAGE, line, sync=False)
+        self._write_lines(USAGE, [line])
 
     def add_probe(self, probe: Probe, outcome: ScenarioOutcome) -> None:
         """Append a line to probes.jsonl; one that could not be written is not written again."""
         line = ProbeLine(**scenario_line(outcome).model_dump(by_alias=True), probe=probe.values())
-        self._append_once(PROBES, line.model_dump(by_alias=True), sync=True)
+        self._write_lines(PROBES, [line.model_dump(by_alias=True)], sync=True)
 
-    def _append_once(self, name: str, line: Mapping[str, Any], *, sync: bool) -> None:
+    def _write_lines(self, name: str, lines: Sequence[Any], *, sync: bool = False) -> None:
+        """Append values to a file, forced to disk where ``sync`` is set."""
         fd = open_to_append(self.path / name)
         try:
-            append_whole(fd, f"{_compact(line)}\n".encode(), sync=sync)
+            append_whole(fd, "".join(f"{_compact(line)}\n" for line in lines).encode(), sync=sync)
         finally:
             os.close(fd)
 
@@ -245,6 +250,27 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         store=outcome.store,
         search=outcome.search.values() if outcome.search is not None else None,
     )
+
+
+def disruption_lines(outcome: ScenarioOutcome) -> list[dict[str, Any]]:
+    """The lines of what the events of a scenario did."""
+    scheduled, done, load = outcome.scheduled, outcome.disruptions, outcome.load
+    if done is None:
+        return []
+    lines = []
+    for item in done.carried:
+        during = item.since_start_ns if item.cause != "end" else None
+        line = DisruptionLine(
+            scenario=scheduled.scenario.name,
+            repetition=scheduled.repetition,
+            attempt=scheduled.attempt,
+            began_ns=load.began_ns if load is not None else None,
+            seed=done.seed,
+            **asdict(item),
+            first_success_s=None if load is None or during is None else load.first_success_s(during / 1e9),
+        )
+        lines.append(line.model_dump(by_alias=True))
+    return lines
 
 
 def _line_of(what: ScenarioOutcome | EventLine) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from containernet_env.model.disruption import Cause, Verb
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Consumption, Usage
 from containernet_env.results.provenance import (
@@ -151,6 +152,33 @@ class ProbeLine(ScenarioLine):
     probe: dict[str, Any] = Field(description="its number, purpose, rate, seed, verdict and why")
 
 
+class DisruptionLine(RunFile):
+    """A line of disruptions.jsonl: something that an event of a scenario did to members, or should have done.
+
+    The lines of a scenario are in the order in which it happened; there is one for each end of an event, too.
+    """
+
+    scenario: str
+    repetition: int
+    attempt: int
+    began_ns: int | None = Field(description="when the load began; null where it did not")
+    seed: str = Field(description="what random members were drawn from: the run's seed, scenario, repetition, attempt")
+    number: int = Field(description="of the event in the scenario, from 1; 0 for what was undone at the end")
+    occurrence: int = Field(description="how often the event had been due by then, from 1")
+    cause: Cause = Field(description="the event itself, the end of its length, or the end of the scenario")
+    verb: Verb = Field(description="what was done; reset: delay, loss or rate are as in the topology again")
+    target: str = Field(description="as configured")
+    value: int | float | None = Field(description="of delay (ns), loss (ratio) or rate (bit/s; null is unlimited)")
+    members: list[str] = Field(description="to whom it was done")
+    leader: str | None = Field(description="who led right before; null where nobody did, or nobody asked")
+    asked_ns: int | None = Field(description="when it was due, since the load began; null at the end of the scenario")
+    since_start_ns: int | None = Field(description="when it took effect, since the load began")
+    at_ns: int | None = Field(description="when it took effect; null where it did not happen")
+    answered_ns: int | None = Field(description="when a member that was started again answered")
+    first_success_s: float | None = Field(description="how long after it the first request succeeded")
+    problem: str | None = Field(description="why it did not happen, or not as configured")
+
+
 class UsageLine(RunFile):
     """A line of usage.jsonl: what each consumer has used since it exists; a counter that nobody keeps is absent.
 
@@ -173,8 +201,8 @@ class EventLine(RunFile):
     at_ns: int
     kind: str = Field(
         description="run_began, hosts_up, network_proved, network_wrong, network_unproved, cluster_up, matrix_began, "
-        "dataset_loaded, scenario_began, probe_ended, scenario_ended, scenario_not_run, profiled, member_died, "
-        "leader_changed, "
+        "dataset_loaded, scenario_began, probe_ended, scenario_ended, scenario_not_run, event (a configured one was "
+        "carried out), profiled, member_died, leader_changed, "
         "leader_moved, port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, "
         "tear_down_began, run_ended"
     )
@@ -189,6 +217,7 @@ FILES: dict[str, type[RunFile]] = {
     "probe": ProbeLine,
     "event": EventLine,
     "usage": UsageLine,
+    "disruption": DisruptionLine,
 }
 
 

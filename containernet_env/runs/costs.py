@@ -21,11 +21,13 @@ def keep_costs(
 ) -> str | None:
     """Add what was measured to the machine's file; a note where that cannot be. Never raises.
 
-    Profiles cost CPU time that others do not spend, so scenarios of such a run are left out.
+    Profiles cost CPU time that others do not spend, so scenarios of such a run are left out; so are those with events,
+    of which requests wait and fail.
     """
     try:
         members = len(plan.topology.members)
-        measured = [] if plan.options.profile is not None else outcomes
+        usual = [outcome for outcome in outcomes if outcome.disruptions is None]
+        measured = [] if plan.options.profile is not None else usual
         samples = [sample_of(outcome, members, facts.cores, config_hash(plan)) for outcome in measured]
         syncs = [
             SyncSample(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from containernet_env.base.clock import Moment
@@ -12,9 +12,11 @@ from containernet_env.base.errors import RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.load.request import request_of
 from containernet_env.load.server import Answer
+from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import (
     Finding,
     death_findings,
+    event_findings,
     leader_findings,
     load_findings,
     member_findings,
@@ -26,6 +28,7 @@ from containernet_env.model.machine_findings import machine_findings, store_find
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
+from containernet_env.runs.disruptor import Disruptor
 from containernet_env.runs.follow import Follower, answer_nothing
 from containernet_env.runs.member_watch import MemberWatch
 from containernet_env.runs.observer import Observer
@@ -63,6 +66,7 @@ class Matrix:
     """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome.
 
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
+    ``seed`` is what the random members of events are drawn from.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class Matrix:
         observer: Observer | None = None,
         retries: int = 0,
         keep_probe: KeepProbe = lambda probe, outcome: None,
+        seed: int = 0,
     ) -> None:
         self._planned = tuple(scenarios)
         self._dataset = dataset
@@ -86,6 +91,7 @@ class Matrix:
         self._on_event = on_event
         self._retries = retries
         self._keep_probe = keep_probe
+        self._seed = seed
         self._left = 0
         self._passed = 0
         self._last: ScenarioOutcome | None = None
@@ -269,6 +275,10 @@ class Matrix:
         )
         return replace(outcome, findings=tuple(self._findings(outcome, silences, before, after)))
 
+    def _is_election_explained(self, outcome: ScenarioOutcome) -> bool:
+        done = outcome.disruptions
+        return done is not None and done.explains_election(self._target.cluster.size)
+
     def _findings(
         self,
         outcome: ScenarioOutcome,
@@ -281,14 +291,17 @@ class Matrix:
         members = usage.used.members if usage is not None else {}
         throttled_s = {name: (used.throttled_ns or 0) / 1e9 for name, used in members.items()}
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
+        done = outcome.disruptions
+        killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        yield from event_findings(done)
         yield from death_findings(deaths)
         yield from load_findings(load)
-        yield from network_findings(outcome.network, latency_s)
+        yield from network_findings(outcome.network, latency_s, killed)
         yield from self._counters_findings(outcome)
         yield from machine_findings(usage, load, self._target.capacity)
         yield from store_findings(outcome.store)
-        yield from member_findings(living, self._target.member_timeout_s, throttled_s, outcome.seconds)
-        yield from leader_findings(before, after, deaths)
+        yield from member_findings(living, self._target.member_timeout_s, throttled_s, outcome.seconds, stopped)
+        yield from leader_findings(before, after, deaths, self._is_election_explained(outcome))
 
     def _counters_findings(self, outcome: ScenarioOutcome) -> Iterator[Finding]:
         if outcome.network is None and self._target.network is not None and self._target.failure is None:
@@ -300,13 +313,19 @@ class Matrix:
         """Run one scenario on the living members; its error names every dead member and a broken network."""
         scenario, endpoints = outcome.scheduled.scenario, dict(self._target.cluster.endpoints)
         dead_before = self._target.cluster.deaths()
+        disruptions: Disruptions | None = None
         if scenario.member is not None and scenario.member not in endpoints:
             answer = Answer(None, f"there is no {scenario.member} to ask")
+        elif scenario.events and self._target.faults is None:
+            answer = Answer(None, "nothing here can carry out its events")
         else:
-            self._observer.begin()
-            request = request_of(scenario, endpoints, timeout_s(scenario), outcome.scheduled.load_seed)
-            answer = self._follower.follow(*request, scenario)
-            self._observer.end()
+            with self._disrupted(outcome.scheduled) as done:
+                self._observer.begin()
+                request = request_of(scenario, endpoints, timeout_s(scenario), outcome.scheduled.load_seed)
+                answer = self._follower.follow(*request, scenario)
+                self._observer.end()
+            disruptions = done[0] if done else None
+            answer = _excused(answer, disruptions)
         # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()
@@ -314,7 +333,40 @@ class Matrix:
         problems = [failure]
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [self._silence(answer.error, failure), answer.error]
-        return replace(outcome, load=answer.load, error="; ".join(filter(None, problems)) or None)
+        error = "; ".join(filter(None, problems)) or None
+        return replace(outcome, load=answer.load, error=error, disruptions=disruptions)
+
+    @contextmanager
+    def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
+        """Within it the events of a scenario are carried out; after it nothing of them is in force.
+
+        What was done is in the list then; nothing, where the scenario has no events.
+        """
+        scenario, done = scheduled.scenario, list[Disruptions]()
+        if not scenario.events or self._target.faults is None:
+            yield done
+            return
+        disruptor = Disruptor(
+            scenario.events,
+            f"{self._seed}/{scenario.name}/{scheduled.repetition}.{scheduled.attempt}",
+            self._target.faults,
+            self._target.cluster,
+            self._began_ns,
+            lambda carried: self._on_event("event", carried.text, scenario.name),
+            lambda: self._target.failure or ("the run is to end" if self._stop.received is not None else None),
+        )
+        disruptor.start()
+        whole = False
+        try:
+            yield done
+            whole = self._target.failure is None
+        finally:
+            with self._stop.deferred():
+                done.append(disruptor.end(whole))
+
+    def _began_ns(self) -> int | None:
+        progress = self._target.server.progress()
+        return progress.began_ns if progress is not None and progress.running else None
 
     def _link_statistics(self, reset: bool = False) -> LinkStatistics | None:
         """What the links saw since they were last reset; None where there are none of ours, or nobody can tell."""
@@ -397,7 +449,7 @@ class Matrix:
     def _remember_dataset(self, outcome: ScenarioOutcome) -> None:
         """Keep track of whether the store holds what reads read; a failed write may have made or spoilt it."""
         dataset, scenario = self._dataset, outcome.scheduled.scenario
-        if outcome.error is None:
+        if outcome.error is None and not (outcome.load is not None and outcome.load.failed):
             self._loaded = dataset.present_after(scenario, self._loaded)
         else:
             self._loaded = self._loaded and dataset.present_after(scenario, True)
@@ -421,6 +473,17 @@ class Matrix:
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None
+
+
+def _excused(answer: Answer, done: Disruptions | None) -> Answer:
+    """The answer of a load that ran to its end, without the error that requests failed where events explain it.
+
+    Answers that do not hold what they must are explained by nothing.
+    """
+    load = answer.load
+    if done is None or not done.struck or load is None or load.reason is not None or load.wrong_answers or not load.ok:
+        return answer
+    return replace(answer, error=None)
 
 
 def timeout_s(scenario: Scenario) -> float:

@@ -223,7 +223,7 @@ class _Run:
 
     def _observer(self, testbed: Testbed) -> Observer:
         keeper = self._keeper
-        sampler = Sampler(AllUse(testbed.pids()), keeper.usage)
+        sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
         choice = self._plan.options.profile
         return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile)
 
@@ -242,6 +242,7 @@ class _Run:
                 self._observer(testbed),
                 plan.options.retry_invalid,
                 self._keeper.probe,
+                plan.options.seed,
             )
         else:
             self._matrix.move_to(testbed, self._observer(testbed))

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.scenario import Scenario
+from containernet_env.runs.faults import Faults
 from containernet_env.stores.protocol import Cluster
 
 
@@ -68,3 +69,7 @@ class Target(Protocol):
 
     @property
     def client_host(self) -> ClientHost | None: ...
+
+    @property
+    def faults(self) -> Faults | None:
+        """What events of scenarios can do to it; ``None`` where nothing can be done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,15 +32,16 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.proof import Moment as GateMoment
 from containernet_env.model.proof import NetworkProof
 from containernet_env.model.scenario import Scenario
-from containernet_env.plan.plan import Plan
+from containernet_env.plan.plan import HostPlan, Plan
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.results.run_files import Proof
+from containernet_env.runs.faults import TestbedFaults
 from containernet_env.runs.link_watch import LinkWatch
 from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import Cluster, MemberPlace, Trust
+from containernet_env.stores.protocol import Broken, Cluster, MemberPlace, Trust
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
@@ -134,6 +135,25 @@ class Testbed:
     def network(self) -> TestbedNetwork:
         """The network; see ``runs.target.Target``."""
         return self.net
+
+    @property
+    def faults(self) -> TestbedFaults:
+        """See ``runs.target.Target``."""
+        members = {host.name for host in self.plan.topology.members}
+        links = {link.a: link for link in self.plan.links if link.a in members}
+        return TestbedFaults(self.net, self.hosts, links, self._restart_member, self.fail)
+
+    def _restart_member(self, name: str, ready: Callable[[], None], broken: Broken) -> int:
+        """Start a member that was killed again; see ``faults.Faults.restart``."""
+        host, plan = self.hosts[name], next(plan for plan in self.plan.hosts if plan.name == name)
+        host.restart()
+        self._put_secrets(name)
+        self.net.reconnect(name)
+        self._set_tcp([plan])
+        ready()
+        at_ns = time.monotonic_ns()
+        self.cluster.rejoin(self._place_of(name, str(plan.ip)), broken)
+        return at_ns
 
     @property
     def client_host(self) -> TestbedHost:
@@ -239,17 +259,17 @@ class Testbed:
             self.net.add_link(link.a, link.b, link.spec)
         self.net.start()
         self.net.staticArp()
-        self._set_tcp()
+        self._set_tcp(self.plan.hosts)
 
-    def _set_tcp(self) -> None:
-        """Give every host the TCP that was asked for, and see that its connections use it."""
+    def _set_tcp(self, plans: Sequence[HostPlan]) -> None:
+        """Give these hosts the TCP that was asked for, and see that their connections use it."""
         subnet = str(self.plan.config.subnet)
-        for plan in self.plan.hosts:
+        for plan in plans:
             host = self.hosts[plan.name]
             interface = host.defaultIntf().name
             tcp.set_congestion_control(host.pid, interface, plan.ip, subnet, plan.tcp_congestion_control)
-        peers = (*self.plan.hosts[1:], self.plan.hosts[0])
-        for plan, peer in zip(self.plan.hosts, peers, strict=True):
+        for plan in plans:
+            peer = next(other for other in self.plan.hosts if other is not plan)
             held = tcp.congestion_control_towards(self.hosts[plan.name].pid, peer.ip)
             if held != plan.tcp_congestion_control:
                 raise RunError(f"{plan.name}: TCP congestion control is {held}, not {plan.tcp_congestion_control}")
@@ -307,20 +327,20 @@ class Testbed:
 
     def _start_cluster(self) -> Leadership:
         self._trust = self.plan.store.trust(self.plan.config)
-        for name, files in (self._trust.files if self._trust else {}).items():
-            put_secrets(self.hosts[name].pid, name, files)
-        context = self._trust.context if self._trust else None
-        self._cluster = self.plan.store.cluster(
-            [
-                MemberPlace(
-                    self.hosts[host.name],
-                    str(host.ip),
-                    NamespaceConnection(self.hosts[host.name].pid, host.name, context),
-                )
-                for host in self.plan.topology.members
-            ]
-        )
+        for name in self.hosts:
+            self._put_secrets(name)
+        places = [self._place_of(host.name, str(host.ip)) for host in self.plan.topology.members]
+        self._cluster = self.plan.store.cluster(places)
         return self._cluster.start(CLUSTER_TIMEOUT_S, self._broken)
+
+    def _place_of(self, name: str, ip: str) -> MemberPlace:
+        host, context = self.hosts[name], self._trust.context if self._trust else None
+        return MemberPlace(host, ip, NamespaceConnection(host.pid, name, context))
+
+    def _put_secrets(self, name: str) -> None:
+        """Give a host that was just started its certificates, where there are any."""
+        if self._trust is not None and (files := self._trust.files.get(name)):
+            put_secrets(self.hosts[name].pid, name, files)
 
     def _start_relay(self) -> None:
         self._during = "before the first scenario"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -202,6 +202,22 @@ class Cluster(Protocol):
     def leadership(self) -> Leadership | None:
         """Who leads as at least a quorum says; ``None`` where there is nobody."""
 
+    def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
+        """Who leads in the newest term that a member tells within ``timeout_s``; ``None`` where none does.
+
+        Those in ``without`` are not asked: they are known to be silent.
+        """
+
+    def expect_death(self, name: str) -> None:
+        """That member is killed next: its end is no death that ``deaths`` tells, until it has rejoined."""
+
+    def rejoin(self, place: MemberPlace, broken: Broken) -> None:
+        """Start the member of that place again, on its data, and return once it answers and knows a leader.
+
+        Without a quorum that takes as long as that lacks. Raises ``RunError`` once the member has ended or ``broken``
+        gives a reason.
+        """
+
     def move_leader(self, name: str, timeout_s: float, broken: Broken) -> Leadership:
         """Make that member the leader, and return once all living members say that it is.
 
@@ -213,7 +229,7 @@ class Cluster(Protocol):
         """The version that a living member reports. Raises ``RunError`` where none answers."""
 
     def deaths(self) -> Mapping[str, str]:
-        """Dead members: name -> why, in config order."""
+        """Dead members but those whose death was expected: name -> why, in config order."""
 
     def pings(self) -> Mapping[str, Ping]:
         """How each living member is asked whether it answers at all, by name; what it answers depends on no other."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
 from containernet_env.hosts.limits import cgroups_of
-from containernet_env.model.usage import Consumers, Consumption
+from containernet_env.model.usage import Consumers, Consumption, resumed
 from containernet_env.usage import texts
 from containernet_env.usage.groups import Group
 from containernet_env.usage.kept import KeptFile
@@ -83,6 +83,36 @@ class ContainerUse:
             process.close()
         if self._group is not None:
             self._group.close()
+
+
+class MemberUse:
+    """A container that may be started again: by its first process, ``pid``, and then by that which ``pid_now`` tells.
+
+    Its counters go on from what was last seen of them before.
+    """
+
+    def __init__(self, pid: int, pid_now: Callable[[], int]) -> None:
+        self._pid = pid
+        self._pid_now = pid_now
+        self._use = ContainerUse(pid)
+        self._before: Consumption | None = None
+        self._last: Consumption | None = None
+
+    def read(self) -> Consumption | None:
+        """What it has used since it first began; ``None`` while it has ended."""
+        now = self._use.read()
+        if now is None and (pid := self._pid_now()) != self._pid:
+            self._use.close()
+            self._pid, self._use, self._before = pid, ContainerUse(pid), self._last
+            now = self._use.read()
+        if now is None:
+            return None
+        self._last = now if self._before is None else resumed(self._before, now)
+        return self._last
+
+    def close(self) -> None:
+        """Let go of every file. Idempotent."""
+        self._use.close()
 
 
 class ProcessUse:
@@ -173,10 +203,11 @@ class MachineUse:
 
 
 class AllUse:
-    """Every consumer of a run."""
+    """Every consumer of a run. ``pids_now`` tells the first processes of members that may have been started again."""
 
-    def __init__(self, pids: Pids) -> None:
-        self._members = {name: ContainerUse(pid) for name, pid in pids.members.items()}
+    def __init__(self, pids: Pids, pids_now: Callable[[], Mapping[str, int]] | None = None) -> None:
+        now = pids_now or (lambda: pids.members)
+        self._members = {name: MemberUse(pid, _pid_of(name, now)) for name, pid in pids.members.items()}
         self._client = None if pids.client is None else ContainerUse(pids.client)
         self._links = None if pids.links is None else ProcessUse(pids.links)
         self._driver = ProcessUse(pids.driver)
@@ -198,6 +229,10 @@ class AllUse:
         for consumer in (*self._members.values(), self._client, self._links, self._driver, self._machine):
             if consumer is not None:
                 consumer.close()
+
+
+def _pid_of(name: str, pids: Callable[[], Mapping[str, int]]) -> Callable[[], int]:
+    return lambda: pids()[name]
 
 
 def _group_of(pid: int) -> Group | None:

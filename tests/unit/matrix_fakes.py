@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.cli.signals import StopSignals
 from containernet_env.config import load_config
 from containernet_env.load.server import Answer, Progress
+from containernet_env.model.disruption import Disruption
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.machine_findings import Capacity
@@ -27,6 +29,7 @@ from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
 from tests.unit.answers import closed_loop
 
+MEMBERS = ("etcd1", "etcd2", "etcd3")
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 
 
@@ -88,10 +91,21 @@ class FakeCluster:
         self.led_by: str | None = "etcd1"
         self.moves: list[str] = []
         self.cannot_move: str | None = None
+        self.expected: set[str] = set()
+        self.size = 3
+        self.asked = 0
 
     @property
     def endpoints(self) -> dict[str, str]:
-        return {name: f"{name}:2379" for name in ("etcd1", "etcd2", "etcd3") if name not in self.dead}
+        gone = self.dead.keys() | self.expected
+        return {name: f"{name}:2379" for name in MEMBERS if name not in gone}
+
+    def leader_now(self, timeout_s: float, without: Any) -> str | None:
+        self.asked += 1
+        return self.led_by if self.led_by not in without else None
+
+    def expect_death(self, name: str) -> None:
+        self.expected.add(name)
 
     def deaths(self) -> dict[str, str]:
         return dict(self.dead)
@@ -127,6 +141,95 @@ class FakeCluster:
         return Leadership(name, self.term)
 
 
+class FakeFaults:
+    """Keeps what is done to members in ``done``; ``refused`` are calls that fail, with a reason."""
+
+    def __init__(self, cluster: FakeCluster, links_at_once: bool = True) -> None:
+        self.cluster = cluster
+        self.members: tuple[str, ...] = MEMBERS
+        self.links_at_once = links_at_once
+        self.done: list[tuple[str, Any]] = []
+        self.refused: dict[str, str] = {}
+        self.given_up: list[str] = []
+        self.sets: list[list[str]] | None = None
+        self.down: set[str] = set()
+        self.frozen: set[str] = set()
+        self.values: dict[tuple[str, str], Any] = {}
+        self.takes_s = 0.0
+
+    def _note(self, verb: str, what: Any) -> int:
+        if verb in self.refused:
+            raise RunError(self.refused[verb])
+        self.done.append((verb, what))
+        return time.monotonic_ns()
+
+    def _link(self, verb: str, what: Any) -> int:
+        if not self.links_at_once:
+            time.sleep(self.takes_s)
+        at_ns = self._note(verb, what)
+        if self.links_at_once:
+            time.sleep(self.takes_s)  # for its answer
+        return at_ns
+
+    def partition(self, sets: Any) -> int:
+        self.sets = [list(group) for group in sets]
+        return self._link("partition", self.sets)
+
+    def heal(self) -> int:
+        self.sets = None
+        return self._link("heal", None)
+
+    def set_link_up(self, member: str, up: bool) -> int:
+        (self.down.discard if up else self.down.add)(member)
+        return self._link("up" if up else "down", member)
+
+    def shape(self, member: str, event: Disruption) -> int:
+        self.values[member, event.verb] = event.value
+        return self._link(event.verb, member)
+
+    def unshape(self, member: str, verbs: Any) -> int:
+        for verb in verbs:
+            self.values.pop((member, verb), None)
+        return self._link("unshape", member)
+
+    def freeze(self, member: str) -> int:
+        self.frozen.add(member)
+        return self._note("freeze", member)
+
+    def thaw(self, member: str) -> int:
+        self.frozen.discard(member)
+        return self._note("thaw", member)
+
+    def kill(self, member: str) -> int:
+        self.frozen.discard(member)
+        return self._note("kill", member)
+
+    def wait_frozen(self, member: str, frozen: bool) -> None:
+        assert (member in self.frozen) is frozen
+
+    def restart(self, member: str, ready: Callable[[], None], broken: Callable[[], str | None]) -> int:
+        at_ns = self._note("restart", member)
+        ready()
+        while not self.cluster.answering:
+            if (reason := broken()) is not None:
+                raise RunError(reason)
+            time.sleep(0.001)
+        self.cluster.expected.discard(member)
+        return at_ns
+
+    def check(self, member: str) -> None:
+        if "check" in self.refused:
+            raise RunError(self.refused["check"])
+
+    def give_up(self, reason: str) -> None:
+        self.given_up.append(reason)
+
+    @property
+    def as_before(self) -> bool:
+        """Whether nothing is in force."""
+        return not (self.sets or self.down or self.frozen or self.values or self.cluster.expected)
+
+
 class FakeServer:
     """Answers each benchmark by `behave(path, body)`; `cancel` sets `cancelled`."""
 
@@ -134,13 +237,14 @@ class FakeServer:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = threading.Event()
         self.behave: Callable[[str, dict[str, Any]], Answer] = lambda path, body: Answer(result_of(), None)
+        self.began_ns: int | None = None
 
     def run(self, path: str, body: dict[str, Any], timeout_s: float) -> Answer:
         self.asked.append((path, body))
         return self.behave(path, body)
 
     def progress(self) -> Progress | None:
-        return Progress(True, 1, 10, 0, warmup_done=0, client_silent_s=0.0)
+        return Progress(True, 1, 10, 0, warmup_done=0, client_silent_s=0.0, began_ns=self.began_ns)
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -179,6 +283,7 @@ class Bench:
 
     def __init__(self, *scenarios: Scenario, stop: Stop | None = None, retries: int = 0) -> None:
         self.cluster, self.server, self.net, self.progress = FakeCluster(), FakeServer(), FakeNet(), Notes()
+        self.faults = FakeFaults(self.cluster)
         self.target: Any = SimpleNamespace(
             cluster=self.cluster,
             server=self.server,
@@ -191,6 +296,7 @@ class Bench:
             leader_wanted=None,
             capacity=Capacity(2),
             least_median_s=lambda scenario, leader, living: None,
+            faults=self.faults,
         )
         self.outcomes: list[ScenarioOutcome] = []
         self.stop: Stop = stop or StopSignals()

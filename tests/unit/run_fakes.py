@@ -53,7 +53,7 @@ class FakeTestbed:
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
-        self.gate = self.realtime = None
+        self.gate = self.realtime = self.faults = None
         self.fail: BaseException | None = None
 
     def up(self) -> None:

@@ -40,7 +40,8 @@ def scenarios_again(folder: Path, found: ScenarioSet) -> ScenarioSet:
     again = load_scenarios(path)
     assert {target.member for target in again.member_targets} == {target.member for target in found.member_targets}
     assert {place.scenario for place in again.search_places} == {place.scenario for place in found.search_places}
-    told = {"member_targets": found.member_targets, "search_places": found.search_places}
+    assert {place.event for place in again.event_places} == {place.event for place in found.event_places}
+    told = {name: getattr(found, name) for name in ("member_targets", "search_places", "event_places")}
     return replace(again, path=found.path, sha256=found.sha256, **told)
 
 
@@ -144,6 +145,20 @@ RICH_SCENARIOS = {
                 "clients": 2,
                 "conns": 1,
             },
+        ),
+        txns(
+            events=[
+                {"at": "2s", "kill": "leader", "for": "1s"},
+                {"at": "4s", "restart": "killed"},
+                {"every": "5s", "freeze": "random"},
+                {"at": "6s", "thaw": "frozen"},
+                {"at": "6s", "partition": "followers"},
+                {"at": "7s", "heal": "partitioned"},
+                {"at": "7s", "link": "down", "of": "etcd2"},
+                {"at": "7s", "delay": "5ms", "of": "etcd2"},
+                {"at": "7s", "loss": 0.1, "of": "etcd2"},
+                {"at": "7s", "rate": 0.5, "of": "etcd2"},
+            ]
         ),
     ],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -28,6 +29,7 @@ class Family:
     """A process called as the engine's shim is, and its child."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(exist_ok=True)
         program = folder / name
         program.symlink_to(shutil.which("sh") or "/bin/sh")
         self.shim = subprocess.Popen(
@@ -282,3 +284,51 @@ def test_without_its_engine_the_first_process_is_ended_and_the_shim_left_to_the_
     api.failing.clear()
     host.remove()
     assert host.removed
+
+
+def test_a_container_is_started_again_within_its_limits_once_it_has_ended(
+    api: Api, family: Family, tmp_path: Path
+) -> None:
+    made = Container("h1", ContainerOptions(), "abc")
+    made.adopt(family.first)
+    with pytest.raises(RunError, match="it has not ended"):
+        made.restart()
+    family.end_first()
+    until_ended(made)
+    family.end()
+    other = Family(tmp_path / "other", "containerd-shim-runc-v2")
+    try:
+        api.pid = other.first
+        api.asked.clear()
+        made.restart()
+        assert api.asked == ["inspect_container", "start", "inspect_container"], "the engine has to know that it ended"
+        assert (made.pid, made.alive) == (other.first, True)
+        other.end()
+        until_ended(made)
+        with pytest.raises(RunError, match="its first process ended at once"):
+            made.restart()
+    finally:
+        other.end()
+
+
+def until_ended(made: Container) -> None:
+    deadline_s = time.monotonic() + 10
+    while made.alive:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
+
+
+def test_the_first_process_is_stopped_and_goes_on_and_the_kernel_says_so(api: Api, family: Family) -> None:
+    made = Container("h1", ContainerOptions(), "abc")
+    made.adopt(family.first)
+    before_ns = time.monotonic_ns()
+    assert before_ns <= made.signal(signal.SIGSTOP) <= time.monotonic_ns()
+    made.wait_stopped(True)
+    with pytest.raises(RunError, match="h1: its first process is stopped"):
+        made.wait_stopped(False)
+    made.signal(signal.SIGCONT)
+    made.wait_stopped(False)
+    made.signal(signal.SIGKILL)
+    until_ended(made)
+    with pytest.raises(RunError, match="its container has ended"):
+        made.signal(signal.SIGSTOP)

@@ -230,3 +230,62 @@ def test_the_first_that_all_ask_answers_before_the_others_start(
     assert cluster.start(timeout_s=30) == Leadership("etcd2", 2)
     assert steps[:4] == ["start etcd10", "ask etcd10", "ask etcd10", "ask etcd10"]
     assert sorted(steps[4:]) == ["start etcd11", "start etcd2"]
+
+
+def test_who_leads_now_is_told_by_those_that_answer_and_frozen_members_are_not_asked(members: FakeMembers) -> None:
+    cluster, hosts = cluster_of(members)
+    members.views = {1: (101, 101, 2), 2: (102, 102, 3), 3: None}
+    assert cluster.leader_now(1.0, ()) == "etcd2"
+    assert cluster.leader_now(1.0, {"etcd2"}) == "etcd1"
+    members.views = {1: (101, 0, 4), 2: (102, 101, 3), 3: None}
+    assert cluster.leader_now(1.0, ()) is None
+    hosts[0].ended = "exit status 1"
+    members.views = {1: (101, 101, 3), 2: (102, 101, 3), 3: (103, 101, 3)}
+    assert cluster.leader_now(1.0, ()) is None, "a leader that is dead leads nobody"
+
+
+def test_an_expected_death_is_none_of_the_clusters_until_the_member_has_rejoined(
+    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, hosts = cluster_of(members)
+    members.views = {i: (100 + i, 101, 2) for i in (1, 2, 3)}
+    cluster.expect_death("etcd2")
+    assert "etcd2" not in cluster.endpoints, "it is not asked from then on"
+    hosts[1].ended = "killed by SIGKILL"
+    assert cluster.deaths() == {}
+    hosts[2].ended = "exit status 2"
+    assert cluster.deaths() == {"etcd3": "etcd3 ended: exit status 2"}
+    members.views[22] = (102, 0, 2)
+    started: list[int] = []
+    monkeypatch.setattr(Member, "start", lambda self, deadline: started.append(self.host.pid))
+
+    def broken() -> str | None:
+        """It knows a leader after it was asked twice."""
+        if members.views[22] == (102, 0, 2):
+            members.views[22] = (102, 101, 2)
+            return None
+        return "too late"
+
+    hosts[1].ended = None  # its host, of which there is one, lives
+    cluster.rejoin(MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 22)), broken)
+    assert started == [2]
+    assert set(cluster.endpoints) == {"etcd1", "etcd2"}
+    assert cluster.pings()["etcd2"].connection == FakeConnection(members, 22)
+    hosts[1].ended = "killed by SIGSEGV"
+    assert "etcd2" in cluster.deaths(), "the next death is one"
+
+
+def test_a_member_that_does_not_rejoin_is_waited_for_until_that_is_pointless(
+    members: FakeMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, hosts = cluster_of(members)
+    cluster.expect_death("etcd2")
+    monkeypatch.setattr(Member, "start", lambda self, deadline: None)
+    place = MemberPlace(hosts[1], "10.0.0.2", FakeConnection(members, 2))
+    with pytest.raises(RunError, match="etcd2 did not rejoin: the run is to end"):
+        cluster.rejoin(place, lambda: "the run is to end")
+    hosts[1].ended = "exit status 1"
+    with pytest.raises(RunError, match="etcd2 did not rejoin: exit status 1"):
+        cluster.rejoin(place, lambda: None)
+    assert cluster.deaths() == {}
+    assert "etcd2" not in cluster.endpoints

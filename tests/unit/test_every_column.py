@@ -8,6 +8,7 @@ from pathlib import Path
 
 from containernet_env.config import load_config
 from containernet_env.model.config import EtcdSettings
+from containernet_env.model.disruption import Carried, Disruption, Disruptions
 from containernet_env.model.findings import Finding
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.load_result import LoadResult
@@ -75,7 +76,20 @@ def test_every_column_holds_its_own_figure() -> None:
         target="etcd2",
         put_ratio=Decimal("0.5"),
         search=SEARCH,
+        events=(
+            Disruption(verb="kill", target="leader", at_ns=2 * 10**9),
+            Disruption(verb="loss", target="etcd3", every_ns=5 * 10**9, value=0.01),
+        ),
     )
+    carried = (
+        Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 2 * 10**9, 9, 2_000_000_000, "etcd1"),
+        Carried(2, 1, "event", "loss", "etcd3", 0.01, ("etcd3",), 5 * 10**9, 12, 5_001_000_000, "etcd2"),
+        Carried(0, 1, "end", "restart", "etcd1", None, ("etcd1",), None, 13, 7 * 10**9),
+    )
+    rows = [(0, 1_900_000_000), (None, None), (3_500_000_000, 4_900_000_000)]
+    timeline = [
+        {"first_ok_ns": first, "last_ok_ns": last, "gap_ns": 0, "gap_end_ns": last} for first, last in rows
+    ]
     nodes = tuple(
         replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
     )
@@ -129,8 +143,9 @@ def test_every_column_holds_its_own_figure() -> None:
             term_at_start=4,
             term_at_end=6,
             floor_s=0.2,
-            load=LoadResult.from_json(made),
+            load=LoadResult.from_json(made | {"longest_gap_s": 1.4, "timeline": timeline}),
             network=network,
+            disruptions=Disruptions("7/m/3.2", carried),
             machine=Usage(2 * 10**9, used),
             search=SearchResult(SEARCH, "found", Decimal("251.5"), Decimal("264.25"), "held", (PROBE,) * 23),
             error="60 requests failed",
@@ -168,6 +183,11 @@ def test_every_column_holds_its_own_figure() -> None:
         "TermAtStart": "4",
         "TermAtEnd": "6",
         "LeaderConfigured": "etcd2",
+        "Events": "kill leader at 2s; loss 1 % of etcd3 every 5s",
+        "EventsDone": "kill etcd1 at 2.000 s; loss etcd3 at 5.001 s",
+        "EventSeed": "7/m/3.2",
+        "LongestGap_s": "1.400000",
+        "FirstSuccess_s": "1.500;-",
         "Floor_50%_s": "0.200000",
         "AboveFloor_50%_s": "0.030000",
         "Drain_s": "0.437500",

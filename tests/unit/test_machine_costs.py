@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from containernet_env.model.disruption import Disruptions
 from containernet_env.plan.plan import ProfileChoice
 from containernet_env.results import machine_costs
 from containernet_env.runs import costs
@@ -106,7 +108,8 @@ def test_a_run_keeps_what_it_has_measured(place: Path, tmp_path: Path, monkeypat
     assert [(one.data, one.median_ns) for one in machine_costs.read(KEY)[0].syncs] == [("disk", 500_000)]
     profiled = plan_of(tmp_path, profile=ProfileChoice(("cpu",)))
     for plan in (plan_of(tmp_path), profiled):
-        assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared")]) is None
+        struck = replace(outcome(), disruptions=Disruptions("1"))
+        assert costs.keep_costs(plan, MACHINE, [], [outcome(), outcome("machine_shared"), struck]) is None
     assert len(machine_costs.read(KEY)[0].requests) == 1
     assert place.exists()
 

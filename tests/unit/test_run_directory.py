@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from containernet_env.base.errors import UsageError
 from containernet_env.cli import group
+from containernet_env.model.disruption import Carried, Disruptions
 from containernet_env.model.findings import Finding
 from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
@@ -95,8 +96,12 @@ COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warn
 def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
-    directory.add_scenario(replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED})))
     directory.add_probe(PROBE, OUTCOME)
+    kill = Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
+    never = Carried(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
+    done = Disruptions("7/w/1.1", (kill, never))
+    used = replace(OUTCOME, machine=Usage(10**9, USED), store=StoreActivity({"etcd1": COUNTED}))
+    directory.add_scenario(replace(used, disruptions=done))
     run = read_run(directory.path)
     usage = [json.loads(line) for line in (directory.path / "usage.jsonl").read_text().splitlines()]
     assert usage[0]["members"] == {"etcd1": {"cpu_ns": 5, "memory_bytes": 6}}, "what is not known is not there"
@@ -106,6 +111,12 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     held["usage"] = usage
     held["probe"] = [json.loads(line) for line in (directory.path / "probes.jsonl").read_text().splitlines()]
     assert [line["probe"]["verdict"] for line in held["probe"]] == ["held"]
+    lines = (directory.path / "disruptions.jsonl").read_text().splitlines()
+    held["disruption"] = [json.loads(line) for line in lines]
+    assert [(line["verb"], line["members"], line["began_ns"]) for line in held["disruption"]] == [
+        ("kill", ["etcd1"], closed_loop()["began_ns"]),
+        ("restart", [], closed_loop()["began_ns"]),
+    ]
     assert held.keys() == FILES.keys()
     for name, values in held.items():
         for value in values:

@@ -15,7 +15,7 @@ import pytest
 
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.usage import consumers as consumers_module
-from containernet_env.usage.consumers import AllUse, ContainerUse, MachineUse, Pids, ProcessUse
+from containernet_env.usage.consumers import AllUse, ContainerUse, MachineUse, MemberUse, Pids, ProcessUse
 from containernet_env.usage.groups import Group
 from containernet_env.usage.processes import Process
 from containernet_env.usage.sampler import Sampler
@@ -290,3 +290,34 @@ def test_a_process_that_is_put_into_another_cgroup_is_told_of_that_one(
     looks = [use.read() for _ in range(3)]
     assert [look and look.throttled_ns for look in looks] == [5, 5, 70]
     use.close()
+
+
+def test_a_member_that_was_started_again_goes_on_from_what_it_had_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its counters began at 0 again, so that nobody knew what it had used."""
+    seen: dict[int, list[Consumption | None]] = {
+        1: [Consumption(cpu_ns=5, rss_bytes=70), Consumption(cpu_ns=9, rss_bytes=80, reads=3), None],
+        2: [Consumption(cpu_ns=2, rss_bytes=10, reads=4), Consumption(cpu_ns=4, rss_bytes=20)],
+    }
+    closed: list[int] = []
+
+    class Scripted:
+        def __init__(self, pid: int) -> None:
+            self.pid = pid
+
+        def read(self) -> Consumption | None:
+            return seen[self.pid].pop(0) if seen[self.pid] else None
+
+        def close(self) -> None:
+            closed.append(self.pid)
+
+    monkeypatch.setattr(consumers_module, "ContainerUse", Scripted)
+    pid = [1]
+    member = MemberUse(1, lambda: pid[0])
+    assert member.read() == Consumption(cpu_ns=5, rss_bytes=70)
+    assert member.read() == Consumption(cpu_ns=9, rss_bytes=80, reads=3)
+    assert member.read() is None
+    assert closed == []
+    pid[0] = 2
+    assert member.read() == Consumption(cpu_ns=11, rss_bytes=10, reads=7)
+    assert member.read() == Consumption(cpu_ns=13, rss_bytes=20)
+    assert closed == [1]

@@ -215,7 +215,7 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
 		t.Errorf("cancel of nothing: %s", answer)
 	}
-	const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"elapsed_s":0,"client_silent_s":0}`
+	const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"began_ns":null,"elapsed_s":0,"client_silent_s":0}`
 	if _, _, answer := send(t, "GET", url+"/progress", ""); strings.TrimSpace(string(answer)) != idle {
 		t.Errorf("progress of nothing: %s", answer)
 	}

@@ -89,6 +89,7 @@ type Status struct {
 	Total     int             `json:"total"`
 	Errors    int             `json:"errors"`
 	Warmup    int             `json:"warmup_done"` // requests of the warm-up that have an outcome
+	BeganNs   *int64          `json:"began_ns"`    // when the measurement began, on CLOCK_MONOTONIC; null before
 	ElapsedS  float64         `json:"elapsed_s"`
 	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none runs.
 	ClientSilentS float64 `json:"client_silent_s"`
@@ -114,6 +115,7 @@ func (r *Runner) Status() Status {
 	status.ClientSilentS = status.ElapsedS
 	if p := r.current.heard.Load(); p != nil {
 		status.Done, status.Errors, status.Total, status.Warmup = p.Done, p.Errors, max(p.Total, status.Total), p.Warmup
+		status.BeganNs = p.BeganNs
 		status.ClientSilentS = time.Since(p.at).Seconds()
 	}
 	return status

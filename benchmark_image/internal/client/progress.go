@@ -21,6 +21,9 @@ func (p *progress) now() report.Progress {
 	if run := p.run.Load(); run != nil {
 		now.Done, now.Errors = run.Progress()
 		now.Warmup = run.WarmedUp()
+		if began := run.BeganNs(); began > 0 {
+			now.BeganNs = &began
+		}
 	}
 	return now
 }

@@ -35,7 +35,7 @@ func (o *Options) lanes() int {
 type Run struct {
 	options Options
 	epoch   time.Time
-	beganNs int64
+	beganNs atomic.Int64
 	records *records // where there is no other Sink
 	adding  sync.Mutex
 	lastEnd time.Duration // when the last outcome of the measurement came, since epoch; 0: none has come
@@ -121,7 +121,8 @@ func (r *Run) Attack(ctx context.Context, transport Transport) Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.quit, cancel)()
-	r.epoch, r.beganNs = time.Now(), monotonicNs()
+	r.epoch = time.Now()
+	r.beganNs.Store(monotonicNs())
 	defer context.AfterFunc(ctx, func() {
 		r.setReason(fmt.Sprint(context.Cause(ctx)))
 		r.stopped.Store(true)
@@ -184,7 +185,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		idle := after.idle - r.before.idle
 		result.Idle = &idle
 	}
-	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.beganNs+int64(begin)
+	result.Epoch, result.BeganNs = r.epoch.Add(begin), r.beganNs.Load()+int64(begin)
 	return result
 }
 
@@ -195,6 +196,19 @@ type account struct {
 }
 
 func (r *Run) account() account { return account{processorNow(), time.Duration(r.idle.Load())} }
+
+// BeganNs is when the measurement began, on CLOCK_MONOTONIC; 0 before. It may be called at any time.
+func (r *Run) BeganNs() int64 {
+	started := r.beganNs.Load()
+	if started == 0 {
+		return 0
+	}
+	begin, begun := r.plan.measuring(r.elapsed())
+	if !begun {
+		return 0
+	}
+	return started + int64(begin)
+}
 
 // pace wakes the clients that wait for their intended starts until end is called or ctx ends.
 func (r *Run) pace(ctx context.Context) (end func(), err error) {

@@ -54,6 +54,8 @@ type Progress struct {
 	Total  int `json:"total"`
 	Errors int `json:"errors"`
 	Warmup int `json:"warmup_done"` // requests of the warm-up that have an outcome
+	// BeganNs is when the measurement began, on CLOCK_MONOTONIC; nil before.
+	BeganNs *int64 `json:"began_ns"`
 }
 
 // Setting is the input of New.

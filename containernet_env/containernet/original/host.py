@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -193,6 +194,26 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
     def limits(self) -> Limits:
         """See ``testbed_network.TestbedHost``."""
         return self.container.limits()
+
+    def freeze(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGSTOP)
+
+    def thaw(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGCONT)
+
+    def kill(self) -> int:
+        """See ``testbed_network.TestbedHost``."""
+        return self.container.signal(signal.SIGKILL)
+
+    def wait_frozen(self, frozen: bool) -> None:
+        """See ``testbed_network.TestbedHost``."""
+        self.container.wait_stopped(frozen)
+
+    def restart(self) -> None:
+        """Refused: its class makes a container, its interfaces and its shell once."""
+        raise RunError(f"host {self.name}: the original Containernet does not start a host again")
 
     # --- the end --------------------------------------------------------------------------------------------------
 

@@ -279,7 +279,7 @@ class VethLink(ShapedLink):
         """See ``ShapedLink``: one end takes the other with it."""
         if not self._made:
             return
-        self._made = False
+        self._made = self._applied = False
         for end in self._interfaces:
             try:
                 if delete_interface(end.pid, end.name):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT, client_endpoint
@@ -33,6 +35,8 @@ _POLL_S = 0.05
 _MEMBERS = "/members"
 # For so long the others wait for the first one: 49 peers on links of 100 ms both ways have refused it by then.
 _FIRST_TIMEOUT_S = 10.0
+# A host that was started again has its gate within a moment.
+_GATE_S = 20.0
 # etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
 _STATUS, _RANGE = "/v3/maintenance/status", "/v3/kv/range"
 _MOVE_LEADER = "/v3/maintenance/transfer-leadership"
@@ -62,13 +66,29 @@ class Member:
         self.endpoint = client_endpoint(place.ip)
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
         self.connection = place.connection
+        self._lock = threading.Lock()
         self._death: str | None = None
+        self.expected = False
+
+    def expect_death(self) -> None:
+        """It is killed next, as configured; it counts as dead from now on."""
+        with self._lock:
+            self._death, self.expected = f"{self.name} was killed, as configured", True
+
+    def move(self, place: MemberPlace) -> None:
+        """Its host was started again: it is reached there from now on. It still counts as dead."""
+        self.place, self.connection = place, place.connection
+
+    def revive(self) -> None:
+        """It lives again."""
+        with self._lock:
+            self._death, self.expected = None, False
 
     def start(self, deadline: float) -> None:
         """Open the gate: PID 1 of the host then becomes etcd. `deadline` is on the monotonic clock, seconds."""
         path = Path("/proc", str(self.host.pid), "root", GATE)
         while True:
-            if (death := self.death()) is not None:
+            if not self.expected and (death := self.death()) is not None:
                 raise RunError(f"the cluster did not start: {death}")
             try:
                 gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -92,6 +112,13 @@ class Member:
             version=str(answer["version"]),
         )
 
+    def knows_a_leader(self) -> bool:
+        """Whether this member answers, and knows who leads."""
+        try:
+            return self.status().leader_id != "0"
+        except RunError:
+            return False
+
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
         self.connection.request_json(
@@ -109,7 +136,10 @@ class Member:
     def death(self) -> str | None:
         """Why this member is dead, in one line; None while it lives. The first answer is kept."""
         if self._death is None and (ending := self.host.ending(last_words)) is not None:
-            self._death = f"{self.name} ended: {ending}"
+            with self._lock:
+                # The engine may take a second to tell; meanwhile it may have been expected, or live again.
+                if self._death is None and not self.host.alive:
+                    self._death = f"{self.name} ended: {ending}"
         return self._death
 
     def tail(self, lines: int = 8) -> str:
@@ -192,6 +222,29 @@ class EtcdCluster:
         """See ``stores.protocol.Cluster``."""
         return self._leadership(self.statuses(), required=self.quorum)
 
+    def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
+        """See ``stores.protocol.Cluster``."""
+        asked = [member for member in self.living() if member.name not in without]
+        answers = answers_within(timeout_s, lambda member: member.status(timeout_s), asked)
+        found = self._leadership(answers, required=1)
+        return found.leader if found is not None else None
+
+    def expect_death(self, name: str) -> None:
+        """See ``stores.protocol.Cluster``."""
+        self._member(name).expect_death()
+
+    def rejoin(self, place: MemberPlace, broken: Broken = lambda: None) -> None:
+        """See ``stores.protocol.Cluster``."""
+        member = self._member(place.host.name)
+        member.move(place)
+        member.start(time.monotonic() + _GATE_S)
+        while not member.knows_a_leader():
+            reason = broken() or member.host.ending(last_words)
+            if reason is not None:
+                raise RunError(f"{member.name} did not rejoin: {reason}")
+            time.sleep(_POLL_S)
+        member.revive()
+
     def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
         """See ``stores.protocol.Cluster``."""
         wanted = self._member(name)
@@ -261,7 +314,11 @@ class EtcdCluster:
 
     def deaths(self) -> dict[str, str]:
         """Dead members: name -> why, in config order."""
-        return {member.name: reason for member in self.members if (reason := member.death()) is not None}
+        return {
+            member.name: reason
+            for member in self.members
+            if (reason := member.death()) is not None and not member.expected
+        }
 
     def living(self) -> tuple[Member, ...]:
         """The members whose process still runs, in config order."""

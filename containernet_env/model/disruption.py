@@ -1,0 +1,244 @@
+"""Events of a scenario: what is done to members and their links while a load runs, and what of it took place."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from containernet_env.base.units import format_duration, format_mbps, format_number
+
+Verb = Literal[
+    "kill", "restart", "freeze", "thaw", "partition", "heal", "link_down", "link_up", "delay", "loss", "rate", "reset"
+]
+"""``reset``, which no file has, puts delay, loss and rate back to what the topology says."""
+UNDOING: dict[Verb, Verb] = {
+    "kill": "restart",
+    "freeze": "thaw",
+    "partition": "heal",
+    "link_down": "link_up",
+    "delay": "reset",
+    "loss": "reset",
+    "rate": "reset",
+}
+"""What takes each back."""
+STRUCK: dict[Verb, str] = {"restart": "killed", "thaw": "frozen", "heal": "partitioned", "link_up": "down"}
+"""The target that means all members that are in the state which the verb ends."""
+DRAWN_TARGETS = ("leader", "followers", "random")
+"""The targets that are worked out when the time has come."""
+Cause = Literal["event", "for", "end"]
+"""Why something was done: it is configured, the time of its event was over, or the scenario had ended."""
+
+_NAME_CHARACTERS = 80
+_TOLD = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disruption:
+    """One event as configured: once, ``at_ns`` after the start of the load, or every ``every_ns`` (the other is
+    ``None``), and undone ``for_ns`` later.
+
+    ``target`` is a member's name, one of ``DRAWN_TARGETS``, or that of ``STRUCK``. ``value`` is the delay (one way, ns,
+    each direction), the share of frames that is lost, or the rate (bit/s; ``None`` is unlimited) of the members' links.
+    """
+
+    verb: Verb
+    target: str
+    at_ns: int | None = None
+    every_ns: int | None = None
+    for_ns: int | None = None
+    value: int | float | None = None
+
+    @property
+    def what(self) -> str:
+        """What is done, for people: "kill leader", "delay 50ms of etcd1"."""
+        value = self.value_text
+        if value is not None:
+            return f"{self.verb} {value} of {self.target}"
+        return f"{self.verb.replace('_', ' ')} {self.target}"
+
+    @property
+    def value_text(self) -> str | None:
+        """The value with its unit; ``None`` where there is none."""
+        if self.verb == "delay":
+            return format_duration(int(self.value or 0))
+        if self.verb == "loss":
+            return f"{format_number(float(self.value or 0) * 100)} %"
+        if self.verb == "rate":
+            return "unlimited" if self.value is None else f"{format_mbps(int(self.value))} Mbit/s"
+        return None
+
+    @property
+    def text(self) -> str:
+        """The whole event, for people."""
+        when = f"at {format_duration(self.at_ns)}" if self.at_ns is not None else f"every {self._every}"
+        return f"{self.what} {when}" + (f" for {format_duration(self.for_ns)}" if self.for_ns is not None else "")
+
+    @property
+    def label(self) -> str:
+        """The whole event as a part of a scenario's name."""
+        value = (self.value_text or "").replace(" Mbit/s", "").replace(" %", "pc")
+        when = f"at{format_duration(self.at_ns)}" if self.at_ns is not None else f"every{self._every}"
+        lasting = f"-for{format_duration(self.for_ns)}" if self.for_ns is not None else ""
+        return f"{self.verb.replace('_', '')}{value}-{self.target}-{when}{lasting}"
+
+    @property
+    def _every(self) -> str:
+        return format_duration(self.every_ns or 0)
+
+    @property
+    def is_undoing(self) -> bool:
+        """Whether it takes something back."""
+        return self.verb in STRUCK
+
+
+def name_of(disruptions: Sequence[Disruption]) -> str:
+    """What a scenario's name says of its events: all of them, or where that is long, how many and a digest."""
+    labels = "-".join(item.label for item in disruptions)
+    if len(labels) <= _NAME_CHARACTERS:
+        return labels
+    return f"{len(disruptions)}events-{hashlib.sha256(labels.encode()).hexdigest()[:6]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Something to do ``at_ns`` after the start of the load: event number ``number`` (from 0) for the
+    ``occurrence``-th time (from 1), or where it has ``members`` the end of that."""
+
+    at_ns: int
+    number: int
+    occurrence: int
+    members: tuple[str, ...] = ()
+
+
+class Timeline:
+    """What is to be done when; pure. Times are ns since the start of the load."""
+
+    def __init__(self, disruptions: Sequence[Disruption]) -> None:
+        self._disruptions = disruptions
+        self._order = itertools.count()
+        self._heap: list[tuple[int, int, Due]] = []
+        for number, item in enumerate(disruptions):
+            self._add(Due(item.at_ns if item.at_ns is not None else item.every_ns or 0, number, 1))
+
+    def _add(self, due: Due) -> None:
+        heapq.heappush(self._heap, (due.at_ns, next(self._order), due))
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next thing is due; ``None`` where nothing is."""
+        return self._heap[0][0] if self._heap else None
+
+    @property
+    def never_came(self) -> list[Due]:
+        """The events that are still due for the first time."""
+        return sorted((due for _, _, due in self._heap if due.occurrence == 1 and not due.members), key=_moment)
+
+    def pop(self) -> list[Due]:
+        """Everything that is due at the next moment, ends of events first; recurring events are due again later."""
+        at_ns, found = self._heap[0][0], []
+        while self._heap and self._heap[0][0] == at_ns:
+            found.append(heapq.heappop(self._heap)[2])
+        for due in found:
+            every_ns = self._disruptions[due.number].every_ns
+            if every_ns is not None and not due.members:
+                self._add(Due((due.occurrence + 1) * every_ns, due.number, due.occurrence + 1))
+        return sorted(found, key=lambda due: not due.members)
+
+    def ends(self, due: Due, at_ns: int, members: Collection[str]) -> None:
+        """What was due has happened to these members at that time: its end is due its length later, if it has one."""
+        for_ns = self._disruptions[due.number].for_ns
+        if for_ns is not None and members:
+            self._add(Due(at_ns + for_ns, due.number, due.occurrence, tuple(members)))
+
+
+def _moment(due: Due) -> int:
+    return due.at_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Something that was done to members, or that should have been.
+
+    ``number`` is its event's place in the scenario (from 1; 0 at the end), ``occurrence`` how often that had been due
+    by then; ``cause`` is why. ``asked_ns`` is when it was due (ns since the start of the load; ``None`` at the end of
+    the scenario) and ``at_ns`` when it took effect (CLOCK_MONOTONIC; the latest of several members),
+    ``since_start_ns`` the same since the start of the load. ``leader`` led right before. ``answered_ns``
+    (CLOCK_MONOTONIC) is when a member that was restarted answered again. ``problem`` is why it did not happen, or not
+    as configured.
+    """
+
+    number: int
+    occurrence: int
+    cause: Cause
+    verb: Verb
+    target: str
+    value: int | float | None
+    members: tuple[str, ...]
+    asked_ns: int | None
+    at_ns: int | None
+    since_start_ns: int | None
+    leader: str | None = None
+    answered_ns: int | None = None
+    problem: str | None = None
+
+    @property
+    def text(self) -> str:
+        """On one line, for people: "kill etcd1 at 2.001 s"."""
+        who = " ".join(self.members) or self.target
+        when = "" if self.since_start_ns is None else f" at {self.since_start_ns / 1e9:.3f} s"
+        return f"{self.verb.replace('_', ' ')} {who}{when}" + (f": {self.problem}" if self.problem else "")
+
+    @property
+    def strikes(self) -> bool:
+        """Whether it happened, and took nothing back."""
+        return self.at_ns is not None and self.verb in UNDOING
+
+
+@dataclass(frozen=True, slots=True)
+class Disruptions:
+    """All that was done in one scenario, in order; ``seed`` is what ``random`` members were drawn from."""
+
+    seed: str
+    carried: tuple[Carried, ...] = ()
+
+    @property
+    def missed(self) -> tuple[Carried, ...]:
+        """What is configured and did not happen."""
+        return tuple(item for item in self.carried if item.cause == "event" and item.at_ns is None)
+
+    @property
+    def struck(self) -> frozenset[str]:
+        """The members that something was done to."""
+        return frozenset(name for item in self.carried if item.strikes for name in item.members)
+
+    @property
+    def stopped(self) -> frozenset[str]:
+        """The members that were killed or frozen, so that they answered nothing."""
+        return frozenset(
+            name for item in self.carried if item.strikes and item.verb in ("kill", "freeze") for name in item.members
+        )
+
+    @property
+    def killed(self) -> frozenset[str]:
+        """The members that were killed."""
+        return frozenset(name for item in self.carried if item.strikes and item.verb == "kill" for name in item.members)
+
+    def explains_election(self, size: int) -> bool:
+        """Whether something was done that may cost a leader of a cluster of that size its leadership.
+
+        To the leader itself, where it is known; or to so many members in all that the others are no majority.
+        """
+        if self.struck and 2 * (size - len(self.struck)) <= size:
+            return True
+        return any(item.strikes and (item.leader is None or item.leader in item.members) for item in self.carried)
+
+    @property
+    def text(self) -> str:
+        """What happened, for people: the first few, and how many there were."""
+        happened = [item.text for item in self.carried if item.at_ns is not None and item.cause != "end"]
+        more = f"; and {len(happened) - _TOLD} more" if len(happened) > _TOLD else ""
+        return "; ".join(happened[:_TOLD]) + more

@@ -1,0 +1,440 @@
+"""Carries out the events of one scenario, on a thread of its own, and undoes all of it at the end, whatever happens."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from containernet_env.base.errors import ContainernetEnvError, RunError, text_of
+from containernet_env.base.exhausted import told
+from containernet_env.model.disruption import UNDOING, Carried, Cause, Disruption, Disruptions, Due, Timeline, Verb
+from containernet_env.runs.at_once import Call, at_once
+from containernet_env.runs.faults import Faults
+from containernet_env.stores.protocol import Broken, Cluster
+
+START_POLL_S = 0.02
+"""How often it is asked whether the load has begun."""
+LEAD_NS = 100_000_000
+"""So long before an event its members are worked out: who leads, most of all."""
+LEADER_TIMEOUT_S, LEADER_TIMEOUT_MAX_S = 0.08, 1.0
+"""How long members may take to say who leads, at first and at most: a member on a fifth of a core may need long."""
+_LEADER_POLL_S = 0.02
+# An event is this late where nobody led when it was due, or the machine is overloaded.
+_LATE_NS = 10_000_000
+# For so long members that were started again may take to answer once the scenario has ended.
+REJOIN_TIMEOUT_S, _ANSWER_S = 60.0, 1.0
+# And so long they may take to notice that nobody waits for them any more.
+_ABANDON_S = 15.0
+
+
+@dataclass
+class _Act:
+    """What is done to some members at a moment, for one event or the end of one."""
+
+    event: Disruption
+    verb: Verb
+    due: Due
+    cause: Cause
+    members: tuple[str, ...] = ()
+    links: list[Call] = field(default_factory=list)
+    signals: list[Call] = field(default_factory=list)
+    times_ns: list[int] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _State:
+    """What is in force: members by what was done to them; partitions by the event that made each.
+
+    ``shaped`` is kept for the end, also where a link has been put back: it may have been made anew just then.
+    """
+
+    killed: set[str] = field(default_factory=set)
+    unconnected: set[str] = field(default_factory=set)
+    frozen: set[str] = field(default_factory=set)
+    down: set[str] = field(default_factory=set)
+    parted: dict[tuple[int, int], set[str]] = field(default_factory=dict)
+    shaped: dict[str, set[Verb]] = field(default_factory=dict)
+
+    def struck_by(self, verb: Verb) -> set[str]:
+        """The members that ``verb``, which undoes something, has something to undo of."""
+        parted = {name for group in self.parted.values() for name in group}
+        found: dict[Verb, set[str]] = {
+            "restart": self.killed,
+            "thaw": self.frozen,
+            "link_up": self.down,
+            "heal": parted,
+            "reset": set(self.shaped),
+        }
+        return set(found[verb])
+
+
+class Disruptor:
+    """Use it so: ``start`` when the load is sent, ``end`` when its answer came or an exception strikes.
+
+    ``seed`` is what members are drawn from. ``began_ns`` tells when the load began (CLOCK_MONOTONIC), ``None`` before.
+    ``tell`` hears of everything that is done, at once, from another thread. ``broken``: why waiting is pointless.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Disruption],
+        seed: str,
+        faults: Faults,
+        cluster: Cluster,
+        began_ns: Callable[[], int | None],
+        tell: Callable[[Carried], None],
+        broken: Broken,
+    ) -> None:
+        self._events = events
+        self._seed = seed
+        self._faults = faults
+        self._cluster = cluster
+        self._began_ns = began_ns
+        self._tell = tell
+        self._broken = broken
+        self._random = random.Random(seed)
+        self._timeline = Timeline(events)
+        self._state = _State()
+        self._touched: set[str] = set()
+        self._start_ns: int | None = None
+        self._carried: list[Carried] = []
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._ended_s: float | None = None
+        self._abandoned = False
+        self._crash: str | None = None
+        self._why_down: dict[str, str] = {}
+        # A partition is worked out and made as one.
+        self._parting = threading.Lock()
+        self._restarts: list[threading.Thread] = []
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+
+    def start(self) -> None:
+        """Begin; raises ``RunError`` where no thread can be started."""
+        with told():
+            self._thread.start()
+
+    def end(self, whole: bool = True) -> Disruptions:
+        """Undo everything that is still in force, and say what was done.
+
+        ``whole``: the testbed is used further, so members that are dead are started again and have to answer; what
+        cannot be put back gives it up. Else only what takes no time is undone. Never raises.
+        """
+        self._over.set()
+        self._ended_s = time.monotonic()
+        self._abandoned = not whole
+        if self._thread.is_alive():
+            self._thread.join()
+        self._note_missed()
+        problems = [] if self._crash is None else [self._crash]
+        problems += self._undo_at_end(whole)
+        for thread in self._restarts:
+            thread.join(None if whole else _ABANDON_S)
+        if whole:
+            problems += [f"{name} is still down: {self._why_down.get(name)}" for name in sorted(self._state.killed)]
+            problems += self._unlike_before()
+            if not problems and self._touched and not self._answer_again():
+                problems.append("not every member answers")
+            if problems and self._broken() is None:
+                self._faults.give_up(f"after the events of the scenario: {'; '.join(problems)}")
+        with self._lock:
+            return Disruptions(self._seed, tuple(self._carried))
+
+    def _answer_again(self) -> bool:
+        """Whether every living member answers a consistent read before it is given up."""
+        while self._given_up() is None:
+            if self._cluster.answers(_ANSWER_S):
+                return True
+        return False
+
+    # --- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:  # noqa: BLE001 - told at the end; what is in force is undone
+            self._crash = text_of(error)
+
+    def _follow(self) -> None:
+        while (start_ns := self._began_ns()) is None:
+            if self._over.wait(START_POLL_S):
+                return
+        self._start_ns = start_ns
+        while (next_ns := self._timeline.next_ns) is not None:
+            if self._wait_until(start_ns + next_ns - LEAD_NS):
+                return
+            self._carry_out(self._timeline.pop(), start_ns + next_ns)
+
+    def _wait_until(self, at_ns: int) -> bool:
+        """Whether the scenario has ended before."""
+        return self._over.wait(max(0, at_ns - time.monotonic_ns()) / 1e9)
+
+    def _carry_out(self, group: Sequence[Due], due_ns: int) -> None:
+        """Everything that is due at one moment."""
+        acts = [self._act(due) for due in group]
+        leader = self._leader(needed=any(act.cause == "event" and _by_leader(act.event) for act in acts))
+        for act in acts:
+            if act.cause == "event":
+                act.members = self._targets(act, leader)
+        self._fire([act for act in acts if act.members], due_ns)
+        for act in acts:
+            if act.members:
+                self._note(act, leader)
+            elif act.cause == "event":
+                act.problems.append("nobody led" if leader is None and _by_leader(act.event) else "there was none")
+                self._note(act, leader)
+
+    def _act(self, due: Due) -> _Act:
+        event = self._events[due.number]
+        if not due.members:
+            return _Act(event, event.verb, due, "event")
+        verb = UNDOING[event.verb]
+        still = self._state.struck_by(verb)
+        return _Act(event, verb, due, "for", tuple(name for name in due.members if name in still))
+
+    def _leader(self, needed: bool) -> str | None:
+        """Who leads now; where that is ``needed``, once somebody does, or the scenario has ended."""
+        timeout_s = LEADER_TIMEOUT_S
+        while True:
+            leader = self._cluster.leader_now(timeout_s, self._state.killed | self._state.frozen)
+            timeout_s = min(2 * timeout_s, LEADER_TIMEOUT_MAX_S)
+            if leader is not None or not needed or self._over.wait(_LEADER_POLL_S):
+                return leader
+
+    def _targets(self, act: _Act, leader: str | None) -> tuple[str, ...]:
+        """The members that an event is about, in config order."""
+        event, state = act.event, self._state
+        if event.is_undoing:
+            struck = state.struck_by(event.verb)
+            wanted = struck & {event.target} if event.target in self._faults.members else struck
+        else:
+            living = list(self._cluster.endpoints)
+            if event.verb in ("freeze", "link_down"):
+                already = state.frozen if event.verb == "freeze" else state.down
+                living = [name for name in living if name not in already]
+            match event.target:
+                case "leader":
+                    wanted = {leader} & set(living) if leader is not None else set()
+                case "followers":
+                    wanted = set(living) - {leader} if leader is not None else set()
+                case "random":
+                    wanted = {self._random.choice(living)} if living else set()
+                case name:
+                    wanted = {name} & set(living)
+        return tuple(name for name in self._faults.members if name in wanted)
+
+    # --- acting ------------------------------------------------------------------------------------------------
+
+    def _fire(self, acts: Sequence[_Act], due_ns: int) -> None:
+        """Carry acts out at one moment; what they did is in them."""
+        partitions = [act for act in acts if act.verb in ("partition", "heal")]
+        for act in acts:
+            self._prepare(act)
+        links = [call for act in acts for call in act.links]
+        if partitions:
+            links.append(partial(self._part, partitions))
+        at_once(links, [call for act in acts for call in act.signals], self._faults.links_at_once, due_ns)
+        for act in acts:
+            self._touched |= set(act.members)
+            self._confirm(act)
+            if act.times_ns and act.cause == "event" and self._start_ns is not None:
+                at_ns = max(act.times_ns) - self._start_ns
+                asked_ns = act.due.at_ns
+                self._timeline.ends(act.due, at_ns if at_ns - asked_ns > _LATE_NS else asked_ns, act.members)
+
+    def _prepare(self, act: _Act) -> None:
+        """What is called at the moment, and what is in force from then on."""
+        state, names, faults = self._state, set(act.members), self._faults
+
+        def each(call: Callable[[str], int]) -> list[Call]:
+            return [partial(_kept, act, partial(call, name)) for name in act.members]
+
+        match act.verb:
+            case "kill":
+                for name in act.members:
+                    self._cluster.expect_death(name)
+                act.signals = each(faults.kill)
+                state.killed |= names
+                state.unconnected |= names
+                state.frozen -= names
+            case "freeze":
+                act.signals = each(faults.freeze)
+                state.frozen |= names
+            case "thaw":
+                act.signals = each(faults.thaw)
+                state.frozen -= names
+            case "link_down":
+                act.links = each(lambda name: faults.set_link_up(name, False))
+                state.down |= names
+            case "link_up":
+                act.links = each(lambda name: faults.set_link_up(name, True))
+                state.down -= names
+            case "delay" | "loss" | "rate":
+                act.links = each(lambda name: faults.shape(name, act.event))
+                for name in names:
+                    state.shaped.setdefault(name, set()).add(act.verb)
+            case "reset":
+                of_event = [act.event.verb] if act.cause == "for" else None
+                act.links = each(lambda name: faults.unshape(name, of_event or sorted(state.shaped[name])))
+            case "partition" | "heal":
+                parted = {key: rest for key, group in state.parted.items() if (rest := group - names)}
+                if act.verb == "partition":
+                    parted[act.due.number, act.due.occurrence] = names
+                state.parted = parted
+            case "restart":
+                act.signals = [partial(self._begin_restart, act)]
+
+    def _part(self, acts: Iterable[_Act]) -> None:
+        """Make the partition that is in force by now, for all of these acts."""
+        first, *others = acts
+        with self._parting:
+            sets = self._sets()
+            _kept(first, self._faults.heal if sets is None else partial(self._faults.partition, sets))
+        for act in others:
+            act.times_ns += first.times_ns
+            act.problems += first.problems
+
+    def _sets(self) -> list[list[str]] | None:
+        """The sets of members that are kept apart now; ``None`` where all reach each other."""
+        here = [name for name in self._faults.members if name not in self._state.unconnected]
+        parted = [[name for name in here if name in group] for group in self._state.parted.values()]
+        rest = [name for name in here if not any(name in group for group in parted)]
+        sets = [group for group in (*parted, rest) if group]
+        return sets if len(sets) > 1 else None
+
+    @staticmethod
+    def _guard(act: _Act, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except ContainernetEnvError as error:
+            act.problems.append(text_of(error))
+
+    def _confirm(self, act: _Act) -> None:
+        """See that the kernel has done it; links are read back by those who change them."""
+        if act.verb in ("freeze", "thaw") and not act.problems:
+            for name in act.members:
+                self._guard(act, partial(self._faults.wait_frozen, name, act.verb == "freeze"))
+
+    # --- starting members again --------------------------------------------------------------------------------
+
+    def _begin_restart(self, act: _Act) -> None:
+        """Start the members of an act again, each on a thread of its own; each is noted when it answers."""
+        for name in act.members:
+            one = replace(act, members=(name,), times_ns=[], problems=[])
+            thread = threading.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                act.problems.append(text_of(error))
+                continue
+            self._state.killed.discard(name)
+            self._restarts.append(thread)
+
+    def _restart(self, act: _Act) -> None:
+        (name,) = act.members
+        answered_ns = None
+
+        def restart() -> int:
+            return self._faults.restart(name, partial(self._put_back, name), self._given_up)
+
+        _kept(act, restart)
+        if act.problems:
+            self._why_down[name] = "; ".join(act.problems)
+            self._state.killed.add(name)
+        else:
+            answered_ns = time.monotonic_ns()
+        self._note(act, None, answered_ns)
+
+    def _given_up(self) -> str | None:
+        """Why a member that does not answer is waited for no longer."""
+        late = self._ended_s is not None and time.monotonic() > self._ended_s + REJOIN_TIMEOUT_S
+        late |= self._abandoned
+        return self._broken() or (f"it did not answer {REJOIN_TIMEOUT_S:g} s after the scenario" if late else None)
+
+    def _put_back(self, name: str) -> None:
+        """What is in force on the links of a member that has new ones."""
+        if name in self._state.down:
+            self._faults.set_link_up(name, False)
+        with self._parting:
+            self._state.unconnected.discard(name)
+            if (sets := self._sets()) is not None:
+                self._faults.partition(sets)
+
+    # --- the end -----------------------------------------------------------------------------------------------
+
+    def _undo_at_end(self, whole: bool) -> list[str]:
+        """Undo what is in force: what takes no time at one moment, then start members again."""
+        at_once: list[Verb] = ["heal", "link_up", "reset", "thaw"]
+        then: list[Verb] = ["restart"] if whole else []
+        problems = []
+        for step in (at_once, then):
+            acts = [self._end_act(verb) for verb in step if self._state.struck_by(verb)]
+            self._fire(acts, 0)
+            for act in acts:
+                self._note(act, None)
+                problems += act.problems
+        return problems
+
+    def _end_act(self, verb: Verb) -> _Act:
+        members = self._state.struck_by(verb)
+        named = tuple(name for name in self._faults.members if name in members)
+        event = Disruption(verb=verb, target=" ".join(named))
+        return _Act(event, verb, Due(0, -1, 1), "end", named)
+
+    def _unlike_before(self) -> list[str]:
+        """What is not as it was, of the members that something was done to."""
+        problems = []
+        for name in sorted(self._touched):
+            try:
+                self._faults.check(name)
+            except RunError as error:
+                problems.append(text_of(error))
+        return problems
+
+    def _note_missed(self) -> None:
+        """Events that were never due, since the load had ended before."""
+        for due in self._timeline.never_came:
+            event = self._events[due.number]
+            self._note(_Act(event, event.verb, due, "event", problems=["the load had ended"]), None)
+
+    def _note(self, act: _Act, leader: str | None, answered_ns: int | None = None) -> None:
+        """Keep what was done, and tell of it."""
+        if act.verb == "restart" and act.members and answered_ns is None and not act.problems:
+            return  # each of its members is noted when it answers
+        at_ns = max(act.times_ns) if act.times_ns else None
+        since_ns = None if at_ns is None or self._start_ns is None else at_ns - self._start_ns
+        made = Carried(
+            number=act.due.number + 1,
+            occurrence=act.due.occurrence,
+            cause=act.cause,
+            verb=act.verb,
+            target=act.event.target,
+            value=act.event.value,
+            members=act.members,
+            asked_ns=None if act.cause == "end" else act.due.at_ns,
+            at_ns=at_ns,
+            since_start_ns=since_ns,
+            leader=leader,
+            answered_ns=answered_ns,
+            problem="; ".join(act.problems) or None,
+        )
+        with self._lock:
+            self._carried.append(made)
+        self._tell(made)
+
+
+def _by_leader(event: Disruption) -> bool:
+    return event.target in ("leader", "followers")
+
+
+def _kept(act: _Act, call: Callable[[], int]) -> None:
+    """Make a call and keep when it took effect, or why it did not."""
+    try:
+        act.times_ns.append(call())
+    except ContainernetEnvError as error:
+        act.problems.append(text_of(error))

@@ -1,0 +1,291 @@
+"""Events that are carried out on fakes: to whom, when, at the same moment, and undone whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from containernet_env.model.disruption import Carried, Disruption, Disruptions, Timeline
+from containernet_env.runs import disruptor as module
+from containernet_env.runs.disruptor import Disruptor
+from tests.unit.matrix_fakes import FakeCluster, FakeFaults
+
+MS = 1_000_000
+
+
+class Course:
+    """A disruptor on fakes; the load begins when it is started."""
+
+    def __init__(self, *events: Disruption, seed: str = "1", links_at_once: bool = True) -> None:
+        self.cluster = FakeCluster()
+        self.faults = FakeFaults(self.cluster, links_at_once)
+        self.told: list[Carried] = []
+        self.broken: str | None = None
+        self.began_ns: int | None = None
+        self.disruptor = Disruptor(
+            events, seed, self.faults, self.cluster, lambda: self.began_ns, self.told.append, lambda: self.broken
+        )
+
+    def start(self) -> None:
+        self.disruptor.start()
+        self.began_ns = time.monotonic_ns()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < deadline_s, (self.faults.done, self.told)
+            time.sleep(0.001)
+
+    def run(self, count: int) -> Disruptions:
+        """Until so many things were done, and then the end."""
+        self.start()
+        self.until(lambda: len(self.told) >= count)
+        return self.disruptor.end()
+
+    @property
+    def verbs(self) -> list[tuple[str, Any]]:
+        return self.faults.done
+
+
+def event(verb: Any, target: str, at_ms: int | None = 20, **others: Any) -> Disruption:
+    return Disruption(verb=verb, target=target, at_ns=None if at_ms is None else at_ms * MS, **others)
+
+
+def test_times_of_a_timeline_are_those_of_the_file() -> None:
+    events = (event("kill", "leader", 20, for_ns=30 * MS), event("freeze", "random", None, every_ns=25 * MS))
+    timeline, seen = Timeline(events), []
+    while timeline.next_ns is not None and timeline.next_ns <= 80 * MS:
+        at_ns = timeline.next_ns
+        for due in timeline.pop():
+            seen.append((at_ns // MS, due.number, due.occurrence, due.members))
+            timeline.ends(due, due.at_ns, ["etcd1"]) if not due.members else None
+    assert seen == [
+        (20, 0, 1, ()),
+        (25, 1, 1, ()),
+        (50, 0, 1, ("etcd1",)),  # the end of one event, before another one begins
+        (50, 1, 2, ()),
+        (75, 1, 3, ()),
+    ]
+
+
+def test_a_killed_leader_is_started_again_after_its_time() -> None:
+    course = Course(event("kill", "leader", for_ns=30 * MS))
+    done = course.run(2)
+    assert course.verbs == [("kill", "etcd1"), ("restart", "etcd1")]
+    kill, restart = done.carried
+    assert (kill.members, kill.cause, kill.leader, kill.asked_ns) == (("etcd1",), "event", "etcd1", 20 * MS)
+    assert (restart.members, restart.cause, restart.asked_ns) == (("etcd1",), "for", 50 * MS)
+    assert kill.at_ns is not None
+    assert restart.at_ns is not None
+    assert restart.answered_ns is not None
+    assert restart.at_ns - kill.at_ns >= 25 * MS
+    assert restart.answered_ns >= restart.at_ns
+    assert course.faults.as_before
+    assert course.faults.given_up == []
+
+
+def test_the_leader_is_the_one_that_leads_when_the_time_has_come() -> None:
+    course = Course(event("freeze", "leader", 1), event("thaw", "frozen", 2), event("freeze", "followers", 3))
+    course.cluster.led_by = "etcd3"
+    done = course.run(3)
+    assert [item.members for item in done.carried[:3]] == [("etcd3",), ("etcd3",), ("etcd1", "etcd2")]
+
+
+def test_an_event_waits_for_a_leader_and_says_so_where_none_comes() -> None:
+    course = Course(event("kill", "leader", 1))
+    course.cluster.led_by = None
+    course.start()
+    course.until(lambda: course.cluster.asked >= 3)
+    assert course.told == []
+    (missed,) = course.disruptor.end().missed
+    assert (missed.problem, missed.at_ns, missed.members) == ("nobody led", None, ())
+    course = Course(event("kill", "leader", 1, for_ns=10 * MS))
+    course.cluster.led_by = None
+    course.start()
+    course.until(lambda: course.cluster.asked >= 3)
+    course.cluster.led_by = "etcd2"
+    course.until(lambda: len(course.told) == 2)
+    kill, restart = course.disruptor.end().carried
+    assert kill.since_start_ns is not None
+    assert kill.since_start_ns >= 30 * MS
+    assert restart.asked_ns is not None
+    assert restart.asked_ns >= 40 * MS  # it lasts as long as configured, from when it happened
+
+
+def test_random_members_follow_from_the_seed() -> None:
+    def drawn(seed: str) -> list[tuple[str, ...]]:
+        course = Course(event("delay", "random", None, every_ns=2 * MS, value=5), seed=seed)
+        done = course.run(15)
+        assert done.seed == seed
+        return [item.members for item in done.carried if item.verb == "delay"][:15]
+
+    first = drawn("a")
+    assert first == drawn("a")
+    assert first != drawn("b")
+    assert len(set(first)) == 3
+
+
+@pytest.mark.parametrize("links_at_once", [True, False])
+def test_link_and_process_faults_of_one_moment_come_together(links_at_once: bool) -> None:
+    """Also where a link's answer, or its change, takes long: it is not waited for, or it is what is waited for."""
+    events = (
+        event("freeze", "etcd1", 150),
+        event("link_down", "etcd1", 150),
+        event("delay", "etcd2", 150, value=5 * MS),
+        event("partition", "etcd3", 150),
+    )
+    course = Course(*events, links_at_once=links_at_once)
+    course.faults.takes_s = 0.2
+    course.start()
+    course.until(lambda: len(course.told) == 4)
+    times_ns = sorted(item.at_ns or 0 for item in course.told)
+    course.disruptor.end()
+    assert times_ns[-1] - times_ns[0] < 100 * MS, [(item.text, item.at_ns) for item in course.told]
+
+
+def test_sets_of_several_partitions_are_kept_apart_together() -> None:
+    course = Course(event("partition", "etcd1", 1), event("partition", "etcd2", 2), event("heal", "etcd1", 3))
+    course.run(3)
+    assert [what for verb, what in course.verbs] == [
+        [["etcd1"], ["etcd2", "etcd3"]],
+        [["etcd1"], ["etcd2"], ["etcd3"]],
+        [["etcd2"], ["etcd1", "etcd3"]],
+        None,
+    ]
+
+
+ALL = (
+    event("kill", "etcd1", 1),
+    event("freeze", "etcd2", 1),
+    event("partition", "etcd3", 1),
+    event("link_down", "etcd2", 1),
+    event("delay", "etcd3", 1, value=9),
+    event("loss", "etcd3", 2, value=0.5),
+    event("rate", "etcd2", 2, value=None),
+)
+
+
+def test_everything_is_undone_at_the_end() -> None:
+    course = Course(*ALL)
+    done = course.run(len(ALL))
+    assert course.faults.as_before, vars(course.faults)
+    assert [item.verb for item in done.carried if item.cause == "end"] == [
+        "heal",
+        "link_up",
+        "reset",
+        "thaw",
+        "restart",
+    ]
+    assert done.struck == {"etcd1", "etcd2", "etcd3"}
+    assert done.stopped == {"etcd1", "etcd2"}
+
+
+def test_after_an_exception_all_but_the_dead_is_undone() -> None:
+    course = Course(*ALL)
+    course.start()
+    course.until(lambda: len(course.told) == len(ALL))
+    course.disruptor.end(whole=False)
+    assert course.cluster.expected == {"etcd1"}
+    course.cluster.expected.clear()
+    assert course.faults.as_before
+    assert course.faults.given_up == []
+
+
+@pytest.mark.parametrize("refused", ["thaw", "unshape", "up", "heal", "check"])
+def test_what_cannot_be_undone_gives_the_testbed_up(refused: str) -> None:
+    course = Course(*ALL)
+    course.start()
+    course.until(lambda: len(course.told) == len(ALL))
+    course.faults.refused[refused] = "it does not go"
+    course.disruptor.end()
+    (reason,) = course.faults.given_up
+    assert "it does not go" in reason
+
+
+def test_a_member_that_does_not_answer_again_gives_the_testbed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REJOIN_TIMEOUT_S", 0.05)
+    course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
+    course.cluster.answering = False
+    course.start()
+    course.until(lambda: ("restart", "etcd2") in course.verbs)
+    course.disruptor.end()
+    assert "etcd2 is still down: it did not answer 0.05 s after the scenario" in course.faults.given_up[0]
+
+
+def test_a_run_that_is_to_end_waits_for_no_member() -> None:
+    course = Course(event("kill", "etcd2", 1, for_ns=1 * MS))
+    course.cluster.answering = False
+    course.start()
+    course.until(lambda: ("restart", "etcd2") in course.verbs)
+    course.broken = "the run is to end"
+    course.disruptor.end()
+    assert course.faults.given_up == []
+
+
+def test_events_after_the_end_of_the_load_did_not_happen() -> None:
+    course = Course(event("kill", "leader", 1), event("freeze", "etcd3", 60_000), event("heal", "partitioned", 60_000))
+    done = course.run(1)
+    assert [(item.verb, item.problem) for item in done.missed] == [
+        ("freeze", "the load had ended"),
+        ("heal", "the load had ended"),
+    ]
+    assert ("freeze", "etcd3") not in course.verbs
+
+
+def test_a_load_that_never_began_has_no_events() -> None:
+    course = Course(event("kill", "leader", 1))
+    course.disruptor.start()
+    done = course.disruptor.end()
+    assert course.verbs == []
+    assert [item.problem for item in done.missed] == ["the load had ended"]
+
+
+def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected() -> None:
+    course = Course(event("kill", "etcd2", 1), event("freeze", "random", 2))
+    course.cluster.dead = {"etcd2": "etcd2 ended: OOM-killed", "etcd1": "etcd1 ended: OOM-killed"}
+    done = course.run(2)
+    assert course.cluster.expected == set()
+    assert [item.members for item in done.carried[:2]] == [(), ("etcd3",)]
+
+
+def test_a_refused_fault_is_told_and_missed() -> None:
+    course = Course(event("delay", "etcd2", 1, value=5))
+    course.faults.refused["delay"] = "link etcd2-s1: no room"
+    done = course.run(1)
+    assert [item.problem for item in done.missed] == ["link etcd2-s1: no room"]
+
+
+def test_a_restarted_member_is_parted_and_unplugged_again_before_it_is_let_go() -> None:
+    course = Course(
+        event("partition", "etcd2", 1), event("link_down", "etcd2", 2), event("kill", "etcd2", 3, for_ns=5 * MS)
+    )
+    course.run(4)
+    after = course.verbs[course.verbs.index(("restart", "etcd2")) + 1 :]
+    assert after[:2] == [("down", "etcd2"), ("partition", [["etcd2"], ["etcd1", "etcd3"]])]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name in ("events", "event") or name.startswith("restart-")], names
+
+
+def test_an_election_is_explained_by_what_was_done_to_the_leader_or_to_most() -> None:
+    def explained(*carried: tuple[Any, tuple[str, ...], str | None]) -> bool:
+        items = tuple(
+            Carried(1, 1, "event", verb, "x", None, members, 1, 1, 1, leader) for verb, members, leader in carried
+        )
+        return Disruptions("1", items).explains_election(3)
+
+    assert explained(("kill", ("etcd1",), "etcd1"))
+    assert explained(("freeze", ("etcd1",), None))
+    assert explained(("delay", ("etcd2", "etcd3"), "etcd1"))
+    assert explained(("freeze", ("etcd2",), "etcd1"), ("freeze", ("etcd3",), "etcd1"))
+    assert not explained(("kill", ("etcd2",), "etcd1"))
+    assert not explained(("restart", ("etcd1",), "etcd1"))
+    assert not explained()

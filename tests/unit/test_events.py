@@ -1,0 +1,222 @@
+"""Events in scenario files: what is taken, what is refused and where, and what comes back when it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.base.errors import ConfigError
+from containernet_env.config import load_config
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.writer import scenarios_text
+from containernet_env.model.disruption import name_of
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.identity import scenario_hash
+from containernet_env.plan.plan import PlanOptions
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+FAILOVER = CONFIGS / "scenarios" / "failover.json"
+LOAD = {"rate": 100, "duration": "10s", "clients": 10, "conns": 3}
+
+
+def file_of(folder: Path, *events: Any, load: Any = LOAD) -> Path:
+    path = folder / "events.json"
+    block = {"type": "write", "load": load, "data": {"keySize": 8, "valSize": 8}, "target": "cluster"}
+    path.write_text(json.dumps({"scenarios": [block | {"events": list(events)}]}))
+    return path
+
+
+def refusals(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        load_scenarios(path)
+    return str(refused.value).splitlines()
+
+
+EVERY_KIND = [
+    {"at": "2s", "kill": "leader", "for": "1s"},
+    {"at": "2s", "kill": "etcd1"},
+    {"at": "3s", "restart": "killed"},
+    {"every": "5s", "for": "500ms", "freeze": "random"},
+    {"at": "5s", "freeze": "followers"},
+    {"at": "6s", "thaw": "frozen"},
+    {"at": "1s", "partition": "random"},
+    {"at": "1500ms", "heal": "partitioned"},
+    {"at": "1s", "link": "down", "of": "followers"},
+    {"at": "2s", "link": "up", "of": "down"},
+    {"at": "1s", "delay": "50ms", "of": "leader", "for": "2s"},
+    {"at": "1s", "loss": 0.125, "of": "etcd3"},
+    {"at": "4s", "rate": 12.5, "of": "leader"},
+    {"at": "5s", "rate": "unlimited", "of": "leader"},
+]
+
+
+def test_every_kind_is_read_and_comes_back(tmp_path: Path) -> None:
+    found = load_scenarios(file_of(tmp_path, *EVERY_KIND))
+    (scenario,) = found.scenarios
+    assert [event.text for event in scenario.events] == [
+        "kill leader at 2s for 1s",
+        "kill etcd1 at 2s",
+        "restart killed at 3s",
+        "freeze random every 5s for 500ms",
+        "freeze followers at 5s",
+        "thaw frozen at 6s",
+        "partition random at 1s",
+        "heal partitioned at 1.5s",
+        "link down followers at 1s",
+        "link up down at 2s",
+        "delay 50ms of leader at 1s for 2s",
+        "loss 12.5 % of etcd3 at 1s",
+        "rate 12.5 Mbit/s of leader at 4s",
+        "rate unlimited of leader at 5s",
+    ]
+    (tmp_path / "again.json").write_text(scenarios_text(found.dataset, found.scenarios))
+    assert load_scenarios(tmp_path / "again.json").scenarios == found.scenarios
+
+
+def test_names_say_which_events_and_do_not_grow_for_ever(tmp_path: Path) -> None:
+    (scenario,) = load_scenarios(file_of(tmp_path, EVERY_KIND[0], EVERY_KIND[10])).scenarios
+    assert scenario.name.endswith("-8B-8B-kill-leader-at2s-for1s-delay50ms-leader-at1s-for2s")
+    (scenario,) = load_scenarios(file_of(tmp_path, *EVERY_KIND)).scenarios
+    assert scenario.name.endswith(f"-{name_of(scenario.events)}")
+    assert name_of(scenario.events).startswith("14events-")
+    assert name_of(scenario.events) != name_of(scenario.events[::-1])
+
+
+def test_a_single_event_stands_for_a_list_of_one(tmp_path: Path) -> None:
+    path = file_of(tmp_path)
+    value = json.loads(path.read_text())
+    value["scenarios"][0]["events"] = {"at": "2s", "kill": "etcd9"}
+    path.write_text(json.dumps(value))
+    found = load_scenarios(path)
+    assert [place.where for place in found.event_places] == ["$.scenarios[0].events.kill"]
+
+
+def test_the_hash_of_a_scenario_has_its_events_and_is_what_it_was_without(tmp_path: Path) -> None:
+    path = file_of(tmp_path, {"at": "2s", "kill": "leader"})
+    other = load_scenarios(path)
+    value = json.loads(path.read_text())
+    del value["scenarios"][0]["events"]
+    path.write_text(json.dumps(value))
+    plain = load_scenarios(path)
+    hashes = {scenario_hash(found.scenarios[0], found.dataset) for found in (plain, other)}
+    assert len(hashes) == 2
+    assert scenario_hash(plain.scenarios[0], plain.dataset) == "9815a8e7b3e3"
+
+
+REFUSED = [
+    ({"kill": "leader"}, "at: is missing", "at, a time after the start of the load, or every"),
+    ({"at": "2s", "every": "3s", "kill": "leader"}, "every: is given beside at", "either at or every"),
+    ({"at": "2s"}, "events[0]: does nothing", "one of the keys kill, restart"),
+    ({"at": "2s", "kill": "leader", "freeze": "leader"}, "freeze: is given beside kill", "one action"),
+    ({"at": "2s", "kill": "killed!"}, "kill: is not a node's name", '"leader", "followers", "random"'),
+    ({"at": "2s", "kil": "leader"}, 'kil: is not a known key, did you mean "kill"?', "the keys at, every"),
+    ({"at": "2s", "delay": "5ms"}, "of: is missing", "whose link"),
+    ({"at": "2s", "kill": "leader", "of": "etcd1"}, "of: is given beside kill", "only beside link, delay"),
+    ({"at": "2s", "link": "left", "of": "etcd1"}, "link: is not one of the choices", '"down" or "up"'),
+    ({"at": "2s", "link": "down", "of": "down"}, "of: is given without link up", "leader, followers, random"),
+    ({"at": "2s", "link": "up", "of": "leader"}, "of: is not known to be down", '"down"'),
+    ({"at": "2s", "delay": 5, "of": "etcd1"}, "delay: is not a delay", "3ms"),
+    ({"at": "2s", "loss": 1.5, "of": "etcd1"}, "loss: is out of range", "from 0 to 1"),
+    ({"at": "2s", "loss": "1%", "of": "etcd1"}, "loss: is not a number", "0.01"),
+    ({"at": "2s", "rate": 0, "of": "etcd1"}, "rate: is out of range", "0.01 to 100000"),
+    ({"at": "100ms", "kill": "leader"}, "at: is out of range", "from 200ms"),
+    ({"at": "10s", "kill": "leader"}, "at: is not before the end of the load", "less than the load takes, 10s"),
+    ({"every": "20s", "kill": "leader"}, "every: is not before the end of the load", "10s"),
+    ({"every": "2s", "for": "2s", "kill": "leader"}, "for: is not over when it comes again", "less than every, 2s"),
+    ({"at": "2s", "for": "1ms", "kill": "leader"}, "for: is out of range", "from 10ms"),
+    ({"at": "2s", "for": "1s", "restart": "killed"}, "for: is given for what ends something", "not beside restart"),
+    ({"at": "2s", "restart": "killed"}, "restart: ends what no event begins", "beside an event that does: kill"),
+    ({"at": "2s", "thaw": "etcd1"}, "thaw: ends what no event begins", "freeze"),
+    ({"at": "2s", "heal": "partitioned"}, "heal: ends what no event begins", "partition"),
+    ({"at": "2s", "link": "up", "of": "down"}, "of: ends what no event begins", "link down"),
+]
+
+
+@pytest.mark.parametrize(("event", "message", "allowed"), REFUSED, ids=[message for _, message, _ in REFUSED])
+def test_what_makes_no_sense_is_refused_where_it_stands(tmp_path: Path, event: Any, message: str, allowed: str) -> None:
+    text = "\n".join(refusals(file_of(tmp_path, event)))
+    assert "$.scenarios[0].events[0]" in text
+    assert message in text
+    assert allowed in text
+
+
+def test_an_event_after_the_end_of_the_fastest_of_several_loads_is_refused(tmp_path: Path) -> None:
+    load = {"rate": [10, 100], "total": 500, "clients": 1, "conns": 1}
+    assert any(
+        "less than the load takes, 5s" in line
+        for line in refusals(file_of(tmp_path, EVERY_KIND[4] | {"at": "5s"}, load=load))
+    )
+    assert load_scenarios(file_of(tmp_path, {"at": "4.9s", "freeze": "etcd1"}, load=load)).scenarios
+    closed = {"total": 500, "clients": 1, "conns": 1}  # nobody knows how long it takes
+    assert load_scenarios(file_of(tmp_path, {"at": "500s", "freeze": "etcd1"}, load=closed)).scenarios
+
+
+def test_events_beside_a_search_are_refused(tmp_path: Path) -> None:
+    load = {"search": {"p99": "50ms"}, "clients": 1, "conns": 1}
+    text = "\n".join(refusals(file_of(tmp_path, EVERY_KIND[4], load=load)))
+    assert "$.scenarios[0].events" in text
+    assert "would spoil the probes of a search" in text
+
+
+def planned(folder: Path, topology: Any, *events: Any, **options: Any) -> str:
+    """Why a plan is refused; empty where it is not."""
+    (folder / "topology.json").write_text(json.dumps(topology))
+    found = load_scenarios(file_of(folder, *events))
+    try:
+        build_plan(load_config(folder / "topology.json"), found, PlanOptions(machine_cores=2, **options))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def topology(members: int = 3, **changes: Any) -> Any:
+    node = {"mem": "512m", "cpus": 1, "bandwidth": 100, "link_delay": "3ms"}
+    return {"nodes": [node | {"ip": f"10.0.0.{251 + number}"} for number in range(members)], **changes}
+
+
+PLANS = [
+    (topology(), {"at": "2s", "kill": "etcd4"}, {}, "is not a member of"),
+    (topology(etcd={"data": "tmpfs"}), {"at": "2s", "kill": "leader"}, {}, "would lose its data, which is on tmpfs"),
+    (topology(1), {"at": "2s", "freeze": "followers"}, {}, "does not exist"),
+    (topology(1), {"at": "2s", "partition": "leader"}, {}, "has nobody to be parted from"),
+    (topology(), {"at": "2s", "loss": 0.1, "of": "etcd2"}, {"links": "netem"}, "loss with a bandwidth"),
+]
+
+
+@pytest.mark.parametrize(("config", "event", "options", "message"), PLANS, ids=[message for *_, message in PLANS])
+def test_what_a_topology_cannot_do_is_refused_where_the_file_says_it(
+    tmp_path: Path, config: Any, event: Any, options: Any, message: str
+) -> None:
+    text = planned(tmp_path, config, event, **options)
+    assert message in text
+    assert "events.json" in text
+    assert "$.scenarios[0].events[0]" in text
+    assert "line 1" in text
+
+
+def test_a_delay_below_the_jitter_of_a_link_is_refused(tmp_path: Path) -> None:
+    config = topology()
+    config["nodes"][1]["link"] = {"jitter": {"distribution": "uniform", "value": "2ms"}}
+    text = planned(tmp_path, config, {"at": "2s", "delay": "1ms", "of": "random"})
+    assert "cannot be carried out on the link of etcd2" in text
+    assert "negative" in text
+    assert not planned(tmp_path, config, {"at": "2s", "delay": "1ms", "of": "etcd1"})
+
+
+def test_events_that_can_be_carried_out_are_planned(tmp_path: Path) -> None:
+    assert not planned(tmp_path, topology(), *EVERY_KIND)
+    assert not planned(tmp_path, topology(etcd={"data": "tmpfs"}), EVERY_KIND[4])
+    assert not planned(tmp_path, topology(1), {"at": "2s", "kill": "leader"})
+
+
+def test_the_failover_preset_is_what_its_document_says() -> None:
+    found = load_scenarios(FAILOVER)
+    assert found.dataset.keys == 50
+    assert [scenario.events[0].verb for scenario in found.scenarios] == ["kill", "freeze", "partition"]
+    for scenario in found.scenarios:
+        assert (scenario.rate, scenario.put_ratio, scenario.consistency, scenario.target) == (500, 0.5, "l", "cluster")
+        assert scenario.events[0].target == "leader"
+    build_plan(load_config(CONFIGS / "3node-3ms.json"), found, PlanOptions(machine_cores=2))
