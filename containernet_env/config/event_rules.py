@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from containernet_env.base.units import format_duration
 from containernet_env.config.event_schema import RawEvent
+from containernet_env.config.load_schema import RawLoad
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, render, value_at
-from containernet_env.config.scenario_schema import RawAnyBlock, RawLoad
+from containernet_env.config.scenario_schema import RawAnyBlock
 from containernet_env.model.disruption import UNDOING
 from containernet_env.model.scenario import EventPlace
 

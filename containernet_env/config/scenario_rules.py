@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from containernet_env.config.load_schema import RawLoad
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
     RawAnyBlock,
-    RawLoad,
     RawOnDataset,
     RawRead,
     RawReading,

@@ -12,17 +12,16 @@ from typing import Any
 from containernet_env.base import assets
 from containernet_env.base.units import format_number
 from containernet_env.config.event_rules import event_findings, event_places
+from containernet_env.config.load_schema import MAX_SCENARIOS, RawLoad
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
 from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
 from containernet_env.config.scenario_schema import (
     BLOCK,
     DATASET,
-    MAX_SCENARIOS,
     SCENARIO_FILE,
     RawAnyBlock,
     RawDataset,
-    RawLoad,
     RawMixed,
     RawOnDataset,
     RawReading,
