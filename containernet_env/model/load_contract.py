@@ -25,6 +25,7 @@ RUN_TIMEOUT_MIN_S, RUN_TIMEOUT_MAX_S = 0.001, 86_400
 STALL_TIMEOUT_MIN_S, STALL_TIMEOUT_MAX_S = 0.001, 86_400
 RATIO_MIN, RATIO_MAX = 0, 1
 SPAN_KEYS_MIN, SPAN_KEYS_MAX = 1, 1_000_000_000
+UNIQUE_VAL_SIZE_MIN_BYTES = 20
 
 WRITE_PATH = "/benchmark/write"
 READ_PATH = "/benchmark/read"
@@ -102,6 +103,10 @@ class LoadBody(TypedDict, total=False):
     # end the run when no request, or none of a kind, has succeeded for this long (s)
     stallTimeout: float
 
+    # keep what each operation did and was told, for a check of linearizability; only with single generated keys; of
+    # writes only with a `valSize` of 20 or more, of reads only together with `verify`
+    history: bool
+
 
 class WriteBody(LoadBody, total=False):
     """The body of POST /benchmark/write."""
@@ -137,8 +142,10 @@ class ReadBody(LoadBody, total=False):
     # a read that finds no key is a failed request
     requireFound: bool
 
-    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
-    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a load with the same seed and sizes
+    # wrote; for range, also if a key is missing; for mixed, also if a linearizable read finds less than was
+    # acknowledged before it began; of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed
+    # only with a `valSize` of 20 or more
     verify: bool
 
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
@@ -161,8 +168,10 @@ class MixedBody(LoadBody, total=False):
     # a read that finds no key is a failed request
     requireFound: bool
 
-    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
-    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a load with the same seed and sizes
+    # wrote; for range, also if a key is missing; for mixed, also if a linearizable read finds less than was
+    # acknowledged before it began; of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed
+    # only with a `valSize` of 20 or more
     verify: bool
 
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and

@@ -24,8 +24,10 @@ func Serve(ctx context.Context, listener net.Listener, clientPath string, logger
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
+	runner := &Runner{Client: clientPath, Children: children}
+	defer runner.Forget()
 	server := &http.Server{
-		Handler:           &Handler{Runner: &Runner{Client: clientPath, Children: children}, Log: logger},
+		Handler:           &Handler{Runner: runner, Log: logger},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,

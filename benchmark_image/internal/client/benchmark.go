@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"time"
 
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
@@ -17,12 +19,19 @@ type benchmark struct {
 	spec     *spec.Spec
 	setting  report.Setting
 	progress progress
+	id       uint64 // of the run; the warm-up has the next one
+	promises *load.Promises
+	history  *history.Writer // nil: none is kept
 }
+
+// newID draws the number of a run: an even one, from 2 on.
+func newID() uint64 { return 2 + 2*rand.Uint64N(keys.MaxRun/2-1) }
 
 // run runs the warm-up, and then the measurement.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 	s := b.spec
-	targets := targeter(s)
+	b.promises = promises(s)
+	targets := targeter(s, b.promises)
 	measured, total := pacer(s, s.Total, s.Duration, s.MaxRequests())
 	b.setting.Requests = total
 	b.progress.total.Store(int64(total))
@@ -33,6 +42,7 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 		}
 		pacer, _ := pacer(s, s.WarmupRequests, s.WarmupDuration, limit)
 		options := b.options(pacer, targets, limit)
+		options.ID++
 		run := load.NewRun(options)
 		b.progress.warm.Store(run)
 		warmup := checkRoom(run.Attack(ctx, transport), options)
@@ -68,6 +78,9 @@ func (b *benchmark) options(pacer load.Pacer, targets load.Targeter, room int) l
 		Pacer:        pacer,
 		RequireFound: requireFound(s),
 		Stall:        s.StallTimeout,
+		ID:           b.id,
+		Promises:     b.promises,
+		History:      b.history,
 	}
 }
 

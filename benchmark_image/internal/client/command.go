@@ -31,6 +31,7 @@ type display struct {
 	progress string // none or json
 	precise  bool
 	sample   bool
+	history  string // the file for it
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every

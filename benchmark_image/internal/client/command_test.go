@@ -149,9 +149,9 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 		{"--endpoints a:1,b:1 txn --duration 1500ms --rate 123.5 --arrival poisson --warmup 2s --target-member b:1 --key-space-size 9", spec.Txn,
 			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2,"targetMember":"b:1","keySpace":9}`},
 		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found --key-order zipfian --zipf-exponent 1.25 " +
-			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7", spec.Mixed,
+			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7 --val-size 20", spec.Mixed,
 			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
-			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`},
+			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7,"valSize":20}`},
 		{"range --endpoints a:1 --limit 12 --keys-only --consistency s -- --conns=3 -z", spec.Range,
 			`{"endpoints":"a:1","limit":12,"keysOnly":true,"consistency":"s","key":"--conns=3","endRange":"-z"}`},
 		{"range --endpoints a:1 k --from-key --count-only", spec.Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000","countOnly":true}`},

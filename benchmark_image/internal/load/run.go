@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"containernet-env/benchmark_image/internal/history"
 )
 
 // Options describes a run.
@@ -17,6 +19,10 @@ type Options struct {
 	Pacer        Pacer
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
+
+	ID       uint64          // the run that values name as their writer's
+	Promises *Promises       // what was acknowledged before; nil: nothing
+	History  *history.Writer // keeps each operation; nil: nothing does
 }
 
 // Run is a load under way. Next, Ask and Done are for transports; Progress and Stop may be called at any time.
@@ -74,6 +80,9 @@ type Result struct {
 
 // NewRun prepares a run. The clock starts with Attack.
 func NewRun(options Options) *Run {
+	if options.Promises == nil {
+		options.Promises = NewPromises(0)
+	}
 	r := &Run{
 		options: options,
 		records: newRecords(options.Total),
@@ -245,6 +254,7 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		return nil, false
 	}
 	request = &s.request
+	request.run, request.client, request.floor = r.options.ID, client, r.options.Promises.seen.Load()
 	if s.claimed {
 		s.claimed = false
 		if request.actual = r.elapsed(); request.actual < request.start {
@@ -286,6 +296,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 	end := r.elapsed()
 	if err == ErrAbandoned {
 		*r.records.at(request.Number) = newRecord(request, end, Abandoned, CodeUnknown)
+		r.remember(request, end, err)
 		return
 	}
 	if request.Kind == Range && err == nil && found == 0 {
@@ -304,6 +315,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 		r.streaks[request.Kind].end()
 	}
 	*r.records.at(request.Number) = newRecord(request, end, outcome, code)
+	r.remember(request, end, err)
 	r.done.Add(1)
 }
 
