@@ -63,5 +63,6 @@ MEANINGS = {
     "limit": "an answer holds at most so many keys",
     "keysOnly": "whether answers hold keys without values",
     "countOnly": "whether answers hold only how many keys there are",
+    "history": "whether what each operation did and was told is kept, for the command `verify`",
     "verify": "whether an answer must hold exactly what was written, or only something",
 }

@@ -247,6 +247,7 @@ class RawBlock(StrictModel):
 
     type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
     load: Annotated[list[RawLoad], *_AXIS]
+    history: Boolean = False
 
 
 _TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *_AXIS]

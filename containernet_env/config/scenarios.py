@@ -13,7 +13,14 @@ from containernet_env.base import assets
 from containernet_env.base.units import format_number
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
-from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
+from containernet_env.config.scenario_rules import (
+    key_findings,
+    key_too_small,
+    keys_fit,
+    span_findings,
+    spans_of,
+    unique_findings,
+)
 from containernet_env.config.scenario_schema import (
     BLOCK,
     DATASET,
@@ -78,6 +85,8 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
             findings.extend(key_findings(document, location, block))
         elif isinstance(block, RawReading) and raw_dataset is not None:
             findings.extend(span_findings(document, location, block, dataset.all_keys, blocks))
+        if raw_dataset is not None:
+            findings.extend(unique_findings(location, block, dataset))
         for scenario in _expand(block, dataset) if count <= MAX_SCENARIOS else ():
             if scenario.name in first_at:
                 where = json_path(first_at[scenario.name])
@@ -136,6 +145,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 f"{data.key_size}B-{data.val_size}B",
                 space,
                 *_order(order, exponent),
+                "history" if block.history else "",
             ]
             yield Scenario(
                 name="-".join(filter(None, parts)),
@@ -146,6 +156,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 target=target,
                 keys=order,
                 zipf_exponent=exponent,
+                history=block.history,
                 **_load_settings(load),
             )
         return
@@ -165,6 +176,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             span.label,
             *_order(order, exponent),
             "" if verify or not isinstance(block, RawReading) else "unverified",
+            "history" if block.history else "",
         ]
         yield Scenario(
             name="-".join(filter(None, parts)),
@@ -180,6 +192,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             put_ratio=ratio,
             key_prefix=dataset.key_prefix,
             span=span,
+            history=block.history,
             **_load_settings(load),
         )
 

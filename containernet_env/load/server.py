@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError
+from containernet_env.base.http_stream import streamed
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.stores.protocol import Broken, Connection
@@ -19,6 +20,8 @@ SERVER_ENTRY_POINT = "benchmark-server"
 # All requests but benchmarks are answered from memory; a longer wait means that the server is stuck.
 QUESTION_TIMEOUT_S = 5.0
 _POLL_S = 0.05
+_PIECE_BYTES = 1 << 20
+_HISTORY_PATH = "/benchmark/history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,15 @@ class BenchmarkServer:
             warmup_done=int(answer["warmup_done"]),
             client_silent_s=float(answer["client_silent_s"]),
         )
+
+    def history(self) -> Iterator[bytes]:
+        """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""
+        connection = self._connection.open(SERVER_PORT, timeout_s=QUESTION_TIMEOUT_S)
+        with streamed(connection, "GET", _HISTORY_PATH) as answer:
+            while piece := answer.read(_PIECE_BYTES):
+                yield piece
+            if answer.length:
+                raise RunError(f"the benchmark server ended the history {answer.length} bytes early")
 
     def cancel(self) -> None:
         """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""

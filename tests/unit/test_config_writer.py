@@ -110,7 +110,7 @@ RICH_TOPOLOGY = {
     "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a"},
 }
 RICH_SCENARIOS = {
-    "dataset": {"keySize": 9, "valSize": 10, "keys": 1000, "keyPrefix": "data/"},
+    "dataset": {"keySize": 9, "valSize": 20, "keys": 1000, "keyPrefix": "data/"},
     "scenarios": [
         writes(
             load={"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"},
@@ -125,7 +125,7 @@ RICH_SCENARIOS = {
         ),
         reads(prefix="data/0", limit=3, countOnly=True, verify=False),
         mixed(spanKeys=2),
-        txns(),
+        txns(history=True),
     ],
 }
 
