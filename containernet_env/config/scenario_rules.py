@@ -91,7 +91,7 @@ def span_findings(
 
 
 def unique_findings(location: Location, block: RawAnyBlock, dataset: Dataset) -> Iterator[Finding]:
-    """Values that have no room for the name of their writer, where that is needed, and reads that a history cannot have."""
+    """Values without room for the name of their writer, where that is needed, and reads that a history cannot have."""
     if not block.history and not (isinstance(block, RawMixed) and block.verify):
         return
     key = "history" if block.history else "verify"

@@ -247,7 +247,6 @@ class RawBlock(StrictModel):
 
     type: Annotated[ScenarioType, *choice("write", "read", "mixed", "txn")]
     load: Annotated[list[RawLoad], *_AXIS]
-    history: Boolean = False
 
 
 _TARGETS = Annotated[list[Annotated[str, *one_of_or_name(*ANY_MEMBER)]], *_AXIS]
@@ -277,6 +276,7 @@ class RawWrite(RawBlock):
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
     key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+    history: Boolean = False
 
     @rule
     def _exponent_has_its_order(self) -> None:
@@ -355,6 +355,7 @@ class RawRead(RawReading):
     limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
     keys_only: Boolean = Field(default=False, alias="keysOnly")
     count_only: Boolean = Field(default=False, alias="countOnly")
+    history: Boolean = False
 
     @property
     def _extents(self) -> list[str]:
@@ -397,6 +398,7 @@ class RawMixed(RawReading):
 
     type: Literal["mixed"]
     ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *_AXIS]
+    history: Boolean = False
 
 
 class RawTxn(RawOnDataset):
@@ -405,6 +407,7 @@ class RawTxn(RawOnDataset):
     model_config = ConfigDict(title="Transactions")
 
     type: Literal["txn"]
+    history: Boolean = False
 
 
 RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn

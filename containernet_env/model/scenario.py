@@ -174,7 +174,8 @@ class Scenario(Load):
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
     checks that it finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists.
-    ``history`` keeps what each operation did and was told. ``key_prefix`` is in front of every key. ``target`` is where requests go: only to the
+    ``history`` keeps what each operation did and was told. ``key_prefix`` is in front of every key. ``target`` is where
+    requests go: only to the
     leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is ``None`` where
     nothing is read by itself.
     """

@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
-from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import ProfileChoice
 from containernet_env.runs.histories import Histories, KeepHistory
 from containernet_env.runs.progress import OnEvent, RunProgress

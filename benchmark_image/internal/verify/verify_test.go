@@ -353,6 +353,9 @@ func BenchmarkJudge(b *testing.B) {
 	start, count := time.Now(), 0
 	for key := range uint64(50) {
 		for _, o := range simulated(rand.New(rand.NewPCG(key, 3)), 10, 1000, nil) {
+			if o.Value != dataset {
+				o.Value.Number += int(key) * 1000
+			}
 			w.Add(history.Entry{Operation: o, KeyNumber: key, Start: start})
 			count++
 		}
