@@ -175,9 +175,8 @@ class Scenario(Load):
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
     checks that it finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists.
     ``history`` keeps what each operation did and was told. ``key_prefix`` is in front of every key. ``target`` is where
-    requests go: only to the
-    leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is ``None`` where
-    nothing is read by itself.
+    requests go: only to the leader, to all members in turn (``"cluster"``), or to the member of that name.
+    ``consistency`` is ``None`` where nothing is read by itself.
     """
 
     name: str
