@@ -189,8 +189,11 @@ class Gateway:
 
         def serve() -> None:
             with theirs:
-                request = theirs.recv(65536).decode()
-                self.asked.append(json.loads(request.split("\r\n\r\n", 1)[1]) if "{" in request else request)
+                with theirs.makefile("rb") as request:
+                    headers = [*iter(request.readline, b"\r\n")]
+                    lengths = [int(header.split(b":")[1]) for header in headers if header.startswith(b"Content-Length")]
+                    if lengths:
+                        self.asked.append(json.loads(request.read(lengths[0])))
                 theirs.sendall(self.answer)
 
         threading.Thread(target=serve, daemon=True).start()
