@@ -67,7 +67,11 @@ def modules(root: Path = assets.ROOT) -> tuple[GoModule, ...]:
         GoModule(
             "benchmark",
             root / "benchmark_image",
-            {"benchmark-client": "./cmd/benchmark-client", "benchmark-server": "./cmd/benchmark-server"},
+            {
+                "benchmark-client": "./cmd/benchmark-client",
+                "benchmark-server": "./cmd/benchmark-server",
+                "history-checker": "./cmd/history-checker",
+            },
         ),
         GoModule("emulator", root / "link_emulator", {"link-emulator": "."}),
     )

@@ -33,6 +33,7 @@ COMMANDS = {
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
+    "verify": "Judge the histories of a run: whether the store kept its promises.",
     "rerun": "Repeat a run from its run directory, where nothing that matters differs.",
     "export": "Write a run as an RO-Crate: one zip that explains itself to others.",
     "clean": "Remove what a killed run left behind.",
@@ -40,7 +41,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
 # Commands whose work is what they print.
-PRINTING = ("check", "results", "show", "schema")
+PRINTING = ("check", "results", "show", "verify", "schema")
 # What a command that lacks an argument may look like.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
@@ -48,6 +49,7 @@ EXAMPLES = {
     "shell": "shell configs/3node-3ms.json",
     "results": "results results/mine.csv",
     "show": "show results/mine.csv",
+    "verify": "verify results/mine.csv",
     "rerun": "rerun results/mine.csv",
     "export": "export results/mine.csv run.zip",
 }

@@ -83,5 +83,6 @@ MEANINGS = {
     "RawEvent.loss": "share of frames that is lost on the members' links, each direction",
     "RawEvent.rate": "bandwidth of the members' links in Mbit/s, each direction",
     "of": "whose links",
+    "history": "whether what each operation did and was told is kept, for the command `verify`",
     "verify": "whether an answer must hold exactly what was written, or only something",
 }

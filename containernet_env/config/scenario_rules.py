@@ -9,6 +9,7 @@ from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, render, value_at
 from containernet_env.config.scenario_schema import (
     RawAnyBlock,
+    RawMixed,
     RawOnDataset,
     RawRead,
     RawReading,
@@ -16,7 +17,7 @@ from containernet_env.config.scenario_schema import (
 )
 from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import ALPHABET, ONE_KEY, Answer, Keys, Span, after_prefix
-from containernet_env.model.scenario import NO_WARMUP, KeyOrder, new_keys
+from containernet_env.model.scenario import NO_WARMUP, Dataset, KeyOrder, new_keys
 from containernet_env.model.search import KEY_SPACE
 
 
@@ -88,6 +89,33 @@ def span_findings(
         where = json_path(("scenarios", written))
         allowed = "a dataset.keyPrefix, which keeps the data set apart from what is written, or verify false"
         yield Finding(place, f"may hold keys beside the data set, which {where} writes", got, allowed)
+
+
+def unique_findings(location: Location, block: RawAnyBlock, dataset: Dataset) -> Iterator[Finding]:
+    """Values without room for the name of their writer, where that is needed, and reads that a history cannot have."""
+    if not block.history and not (isinstance(block, RawMixed) and block.verify):
+        return
+    key = "history" if block.history else "verify"
+    if block.history and any(load.search is not None for load in block.load):
+        yield Finding((*location, key), "is given for a search, of which no single load is judged", "true", "false")
+        return
+    if isinstance(block, RawReading) and block.history:
+        if spans_of(block)[0] != ONE_KEY:
+            yield Finding((*location, key), "is given for more than single keys and their values", "true", "false")
+            return
+        if not block.verify:
+            yield Finding(
+                (*location, key), "is given without verify, which tells what reads have found", "true", "false"
+            )
+            return
+    if isinstance(block, RawRead):
+        return
+    least = contract.UNIQUE_VAL_SIZE_MIN_BYTES
+    sizes = [data.val_size for data in block.data] if isinstance(block, RawWrite) else [dataset.val_size]
+    if min(sizes) < least:
+        problem = f"needs unique values, and {min(sizes)} bytes have no room for the name of their writer"
+        what = "a valSize" if isinstance(block, RawWrite) else "a dataset.valSize"
+        yield Finding((*location, key), problem, "true", f"{what} of at least {least}, or {key} false")
 
 
 def _most_keys(block: RawWrite) -> int:

@@ -105,6 +105,7 @@ class RawWrite(RawBlock):
     keys: _KEY_ORDERS = Field(default=["sequential"])
     zipf_exponent: _EXPONENT = Field(default=None, alias="zipfExponent")
     key_space: Annotated[int | None, *integer(1, contract.KEY_SPACE_MAX)] = Field(default=None, alias="keySpace")
+    history: Boolean = False
 
     @rule
     def _exponent_has_its_order(self) -> None:
@@ -183,6 +184,7 @@ class RawRead(RawReading):
     limit: Annotated[int | None, *integer(1, LIMIT_MAX)] = None
     keys_only: Boolean = Field(default=False, alias="keysOnly")
     count_only: Boolean = Field(default=False, alias="countOnly")
+    history: Boolean = False
 
     @property
     def _extents(self) -> list[str]:
@@ -225,6 +227,7 @@ class RawMixed(RawReading):
 
     type: Literal["mixed"]
     ratio: Annotated[list[Annotated[Decimal, *decimal(Decimal(0), Decimal(1))]], *AXIS]
+    history: Boolean = False
 
 
 class RawTxn(RawOnDataset):
@@ -233,6 +236,7 @@ class RawTxn(RawOnDataset):
     model_config = ConfigDict(title="Transactions")
 
     type: Literal["txn"]
+    history: Boolean = False
 
 
 RawAnyBlock = RawWrite | RawRead | RawMixed | RawTxn

@@ -15,7 +15,14 @@ from containernet_env.config.event_rules import event_findings, event_places
 from containernet_env.config.load_schema import MAX_SCENARIOS, RawLoad
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
-from containernet_env.config.scenario_rules import key_findings, key_too_small, keys_fit, span_findings, spans_of
+from containernet_env.config.scenario_rules import (
+    key_findings,
+    key_too_small,
+    keys_fit,
+    span_findings,
+    spans_of,
+    unique_findings,
+)
 from containernet_env.config.scenario_schema import (
     BLOCK,
     DATASET,
@@ -82,6 +89,8 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
         elif isinstance(block, RawReading) and raw_dataset is not None:
             findings.extend(span_findings(document, location, block, dataset.all_keys, blocks))
         findings.extend(event_findings(document, location, block))
+        if raw_dataset is not None:
+            findings.extend(unique_findings(location, block, dataset))
         for scenario in _expand(block, dataset) if count <= MAX_SCENARIOS else ():
             if scenario.name in first_at:
                 where = json_path(first_at[scenario.name])
@@ -154,6 +163,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 f"{data.key_size}B-{data.val_size}B",
                 space,
                 *_order(order, exponent),
+                "history" if block.history else "",
                 name_of(events),
             ]
             yield Scenario(
@@ -165,6 +175,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
                 target=target,
                 keys=order,
                 zipf_exponent=exponent,
+                history=block.history,
                 events=events,
                 **_load_settings(load),
             )
@@ -185,6 +196,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             span.label,
             *_order(order, exponent),
             "" if verify or not isinstance(block, RawReading) else "unverified",
+            "history" if block.history else "",
             name_of(events),
         ]
         yield Scenario(
@@ -201,6 +213,7 @@ def _expand(block: RawAnyBlock, dataset: Dataset) -> Iterator[Scenario]:
             put_ratio=ratio,
             key_prefix=dataset.key_prefix,
             span=span,
+            history=block.history,
             events=events,
             **_load_settings(load),
         )

@@ -124,6 +124,7 @@ def _block(scenario: Scenario) -> dict[str, Any]:
             "ratio": scenario.put_ratio,
             "consistency": scenario.consistency,
             "verify": False if reads and not scenario.verify else None,
+            "history": True if scenario.history else None,
             **_span(scenario.span),
             "events": [_event(event) for event in scenario.events] or None,
         }

@@ -34,6 +34,8 @@ def request_of(
         body["timelineInterval"] = TIMELINE_STEP_S
     if scenario.verify or not scenario.span.named:
         body |= _key_fields(scenario)
+    if scenario.history:
+        body["history"] = True
     if scenario.member is not None:
         body["targetMember"] = endpoints[scenario.member]
     elif scenario.type == "write" or scenario.target == "leader":

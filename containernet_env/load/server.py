@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError
+from containernet_env.base.http_stream import streamed
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
@@ -23,6 +24,8 @@ _POLL_S = 0.05
 # How long a benchmark may take to end once the connection to its caller broke: the longest grace of its client, and as
 # much again on a busy machine.
 _KEPT_TIMEOUT_S = 60.0
+_PIECE_BYTES = 1 << 20
+_HISTORY_PATH = "/benchmark/history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,15 @@ class BenchmarkServer:
             job=answer["job"],
             began_ns=answer["began_ns"],
         )
+
+    def history(self) -> Iterator[bytes]:
+        """The history of the last benchmark that kept one, compressed, in pieces. Raises RunError."""
+        connection = self._connection.open(SERVER_PORT, timeout_s=QUESTION_TIMEOUT_S)
+        with streamed(connection, "GET", _HISTORY_PATH) as answer:
+            while piece := answer.read(_PIECE_BYTES):
+                yield piece
+            if answer.length:
+                raise RunError(f"the benchmark server ended the history {answer.length} bytes early")
 
     def cancel(self) -> None:
         """End the running benchmark early, with a report of what it has. Raises RunError where the server is gone."""

@@ -162,8 +162,10 @@ class ReadBody(LoadBody, total=False):
     # a read that finds no key is a failed request
     requireFound: bool
 
-    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
-    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a load with the same seed and sizes
+    # wrote; for range, also if a key is missing; for mixed, also if a linearizable read finds less than was
+    # acknowledged before it began; of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed
+    # only with a `valSize` of 20 or more
     verify: bool
 
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
@@ -186,8 +188,10 @@ class MixedBody(LoadBody, total=False):
     # a read that finds no key is a failed request
     requireFound: bool
 
-    # a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote;
-    # for range, also if a key is missing; of ranges only together with `keySize`; with `key` also with `keySpace`
+    # a read is a failed request if its answer holds another key or value than a load with the same seed and sizes
+    # wrote; for range, also if a key is missing; for mixed, also if a linearizable read finds less than was
+    # acknowledged before it began; of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed
+    # only with a `valSize` of 20 or more
     verify: bool
 
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and

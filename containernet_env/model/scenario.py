@@ -86,7 +86,7 @@ class Dataset:
         """Whether the store holds the data set after ``scenario``, given whether it did before it.
 
         A write that is certain to write at least as many keys of the same sizes creates it; one of other values under
-        keys of the same size replaces part of it. Mixed loads and transactions write the values that it already has.
+        keys of the same size replaces part of it. Mixed loads and transactions write versions of its values.
         """
         if scenario.uses_dataset or scenario.key_size != self.key_size or self.key_prefix:
             return present
@@ -211,10 +211,11 @@ class Scenario(Load):
     ``key_space`` different ones: as many as requests unless the file says otherwise, ``None`` where a duration leaves
     that open. A read, and a mixed load with a share of ``put_ratio`` writes, uses the ``key_space`` keys of the data
     set, whose sizes are then given, in the order of ``keys``; ``span`` is what each read requests, and ``verify``
-    checks that it finds exactly what was written. A transaction (``"txn"``) writes a key of the data set again if it
-    has the expected value. ``key_prefix`` is in front of every key. ``target`` is where requests go: only to the
-    leader, to all members in turn (``"cluster"``), or to the member of that name. ``consistency`` is ``None`` where
-    nothing is read by itself. ``events`` are what is done to members and links while it runs.
+    checks that it finds what was written. A transaction (``"txn"``) writes a key of the data set again if it exists.
+    ``history`` keeps what each operation did and was told. ``key_prefix`` is in front of every key. ``target`` is where
+    requests go: only to the leader, to all members in turn (``"cluster"``), or to the member of that name.
+    ``consistency`` is ``None`` where nothing is read by itself. ``events`` are what is done to members and links while
+    it runs.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Scenario(Load):
     put_ratio: Decimal | None = None
     key_prefix: str = ""
     span: Span = ONE_KEY
+    history: bool = False
     events: tuple[Disruption, ...] = ()
 
     @property

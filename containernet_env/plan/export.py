@@ -134,6 +134,7 @@ def _scenario_dict(planned: PlannedScenario) -> dict[str, Any]:
         "keys": scenario.keys,
         "zipf_exponent": float(scenario.zipf_exponent) if scenario.keys == "zipfian" else None,
         "verify": scenario.verify,
+        "history": scenario.history,
         "request_timeout_s": scenario.request_timeout_ns / 1e9,
         "put_ratio": None if scenario.put_ratio is None else float(scenario.put_ratio),
         "key_prefix": scenario.key_prefix,

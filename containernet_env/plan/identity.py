@@ -47,7 +47,7 @@ def config_hash(plan: Plan) -> str:
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
     """Hash of a scenario and the data set that it may read; 12 hexadecimal digits."""
     values = asdict(scenario)
-    for name in ("seed", "search", "events"):
+    for name in ("seed", "search", "events", "history"):
         if not values[name]:
             del values[name]  # what is not configured leaves the hash as it was before there was such a key
     return _digest([values, asdict(dataset) if scenario.uses_dataset else None])

@@ -12,7 +12,7 @@ import os
 import reprlib
 import textwrap
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.search import Probe
 from containernet_env.model.usage import Consumers, Consumption
 from containernet_env.results.checksums import CHECKSUMS, PARTIAL, Checked, check, checksums_of
+from containernet_env.results.histories import HISTORIES
 from containernet_env.results.ownership import give_to_caller, make_folders
 from containernet_env.results.run_files import (
     DisruptionLine,
@@ -163,6 +164,21 @@ class RunDirectory:
         path = self.path / PROFILES / folder / name
         path.write_bytes(content)
         give_to_caller(path)
+
+    def write_history(self, name: str, content: Iterable[bytes]) -> None:
+        """Keep a history as history/``name``; it comes in pieces, and is not there until it is whole."""
+        make_folders(self.path / HISTORIES)
+        path = self.path / HISTORIES / name
+        partial = path.with_name(name + PARTIAL)
+        try:
+            with partial.open("wb") as file:
+                file.writelines(content)
+            give_to_caller(partial)
+            partial.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink()
+            raise
 
     def restore(self) -> None:
         """Write what is missing: what could not be written before, and all of it where it was removed."""

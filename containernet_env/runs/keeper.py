@@ -103,6 +103,10 @@ class Keeper:
         """See ``RunDirectory``."""
         self._record(lambda: self.directory.write_profile(folder, name, content))
 
+    def history(self, name: str, content: Iterable[bytes]) -> None:
+        """See ``RunDirectory``."""
+        self._record(lambda: self.directory.write_history(name, content))
+
     def logs(self, read: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """Keep what the hosts printed."""
 

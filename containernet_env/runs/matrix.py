@@ -170,7 +170,8 @@ class Matrix:
                 except RunError as error:
                     outcome = self._not_run(planned, text_of(error))
                 else:
-                    self._observer.prepare(start.leadership.leader if start.leadership else None)
+                    leader = start.leadership.leader if start.leadership else None
+                    self._observer.prepare(leader, planned.scheduled.scenario)
                     outcome = self._outcome(planned.scheduled, "interrupted", start.leadership)
                     self._progress.scenario_started(planned)
                     self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
@@ -205,7 +206,7 @@ class Matrix:
         self._stop.check()
         start = self._start()
         leadership = start.leadership
-        self._observer.prepare(leadership.leader if leadership else None)
+        self._observer.prepare(leadership.leader if leadership else None, scheduled.scenario)
         counting = self._link_statistics(reset=True) is not None
         self._members.reset()
         outcome = self._measure(self._outcome(scheduled, "interrupted", leadership))

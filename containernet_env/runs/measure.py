@@ -225,7 +225,7 @@ class _Run:
         keeper = self._keeper
         sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
         choice = self._plan.options.profile
-        return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile)
+        return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile, keeper.history)
 
     def _run_matrix(self, testbed: Testbed, until: int) -> bool:
         plan = self._plan

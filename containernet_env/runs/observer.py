@@ -10,9 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.plan.plan import ProfileChoice
+from containernet_env.runs.histories import Histories, KeepHistory
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
 from containernet_env.stores.protocol import Observation, Profile, Profiling
@@ -37,6 +39,7 @@ class Observer:
         sampler: Sampler | None = None,
         profile: ProfileChoice | None = None,
         keep_profile: KeepProfile = lambda folder, name, content: None,
+        keep_history: KeepHistory = lambda name, content: None,
     ) -> None:
         self._target = target
         self._progress = progress
@@ -44,6 +47,7 @@ class Observer:
         self._sampler = sampler
         self._profile = profile
         self._keep_profile = keep_profile
+        self._histories = Histories(target, progress, keep_history)
         self._store: Observation | None = None
         self._profiling: Profiling | None = None
         self._profiled = ""
@@ -66,10 +70,11 @@ class Observer:
         if self._sampler is not None:
             self._sampler.close()
 
-    def prepare(self, leader: str | None) -> None:
+    def prepare(self, leader: str | None, scenario: Scenario) -> None:
         """A scenario is about to begin; who leads, if that is known."""
         self._number += 1
         self._end_profiling()
+        self._histories.prepare(scenario)
         self._usage = None
         self._store = self._target.cluster.observe()
         if self._profile is not None:
@@ -95,10 +100,12 @@ class Observer:
         store: StoreActivity | None = None
         if self._target.failure is None:
             store = self._store.end() if self._store is not None else None
+            scenario, repetition = outcome.scheduled.scenario, outcome.scheduled.repetition
+            again = f".{repetition}" if repetition > 1 else ""
+            name = f"{self._number:02}-{scenario.name}{again}"
             if self._profile is not None:
-                repetition = outcome.scheduled.repetition
-                again = f".{repetition}" if repetition > 1 else ""
-                self._keep(outcome, f"{self._number:02}-{outcome.scheduled.scenario.name}{again}")
+                self._keep(outcome, name)
+            self._histories.keep(outcome, name)
         self._end_profiling()
         self._store = None
         return replace(outcome, machine=self._usage, store=store)

@@ -166,6 +166,15 @@ class Profile:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write as the store itself has it: its revision, the key, and how the value begins."""
+
+    revision: int
+    key: str
+    value: str
+
+
 class Profiling(Protocol):
     """Profiles of one member that are taken: made, then ``begin``, ``end``, ``profiles``, ``close``.
 
@@ -239,6 +248,15 @@ class Cluster(Protocol):
 
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
         """Profile a member, whose store was started for that; ``None`` where it does not live."""
+
+    def revision(self) -> int:
+        """How many changes the store has seen, as its own numbering has it. Raises ``RunError``."""
+
+    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+        """Every write of keys that start with ``prefix``, from a revision on up to the present, in order.
+
+        Raises ``RunError`` where the store does not have that any more, or never had it.
+        """
 
     def answers(self, timeout_s: float) -> bool:
         """Whether every living member answers a consistent read within ``timeout_s``, and they are a quorum."""

@@ -130,5 +130,5 @@ def scenario_files(draw: st.DrawFn) -> dict[str, Any]:
     """A scenario file; each block has a total or a duration of its own, so that none repeats another."""
     made: dict[str, Any] = {"scenarios": [draw(_blocks(number)) for number in range(draw(st.integers(1, 4)))]}
     if draw(st.booleans()):
-        made["dataset"] = {"keySize": 8, "valSize": draw(st.integers(1, 1024)), "keys": draw(st.integers(1, 10**6))}
+        made["dataset"] = {"keySize": 8, "valSize": draw(st.integers(20, 1024)), "keys": draw(st.integers(1, 10**6))}
     return made

@@ -113,7 +113,7 @@ RICH_TOPOLOGY = {
     "etcd": {"heartbeat_interval": "100ms", "election_timeout": "2s", "data": "tmpfs", "leader": "a", "tls": True},
 }
 RICH_SCENARIOS = {
-    "dataset": {"keySize": 9, "valSize": 10, "keys": 1000, "keyPrefix": "data/"},
+    "dataset": {"keySize": 9, "valSize": 20, "keys": 1000, "keyPrefix": "data/"},
     "scenarios": [
         writes(
             load={"duration": "2s", "rate": 20.5, "arrival": "poisson", "clients": 2, "conns": 1, "warmup": "1s"},
@@ -160,6 +160,7 @@ RICH_SCENARIOS = {
                 {"at": "7s", "rate": 0.5, "of": "etcd2"},
             ]
         ),
+        txns(history=True),
     ],
 }
 

@@ -222,8 +222,8 @@ def test_a_transaction_is_a_put_with_more_bytes() -> None:
     txn = replace(WRITE, type="txn")
     assert ms(floor_of(link(3), link(3), link(3)), txn) == 19
     put, sizes = WriteSizes.of(WRITE), WriteSizes.of(txn)
-    # The value is in it twice, and the key too.
-    assert sizes.request - put.request == pytest.approx(256 + 8 + 20, abs=5)
+    # The key is in it twice.
+    assert sizes.request - put.request == pytest.approx(8 + 16, abs=5)
     assert sizes.answer > put.answer
 
 

@@ -81,5 +81,12 @@ def test_etcd_version_stands_in_go_mod() -> None:
 def test_every_module_of_the_project_is_there_and_its_programs_are_distinct() -> None:
     modules = sources.modules()
     programs = [name for module in modules for name in module.packages]
-    assert sorted(programs) == ["benchmark-client", "benchmark-server", "etcd", "etcdctl", "link-emulator"]
+    assert sorted(programs) == [
+        "benchmark-client",
+        "benchmark-server",
+        "etcd",
+        "etcdctl",
+        "history-checker",
+        "link-emulator",
+    ]
     assert all((module.folder / "go.sum").is_file() for module in modules)

@@ -49,10 +49,11 @@ type route struct {
 
 func (h *Handler) routes() map[string]route {
 	routes := map[string]route{
-		"/benchmark/cancel": {http.MethodPost, h.cancel},
-		"/progress":         {http.MethodGet, h.progress},
-		"/progress/stream":  {http.MethodGet, h.stream},
-		"/healthz":          {http.MethodGet, h.health},
+		"/benchmark/cancel":  {http.MethodPost, h.cancel},
+		"/benchmark/history": {http.MethodGet, h.keptHistory},
+		"/progress":          {http.MethodGet, h.progress},
+		"/progress/stream":   {http.MethodGet, h.stream},
+		"/healthz":           {http.MethodGet, h.health},
 	}
 	for _, operation := range spec.Operations {
 		routes[operation.Path()] = route{http.MethodPost, h.benchmark(operation)}
@@ -60,7 +61,8 @@ func (h *Handler) routes() map[string]route {
 	return routes
 }
 
-// ServeHTTP implements http.Handler. Every answer is JSON, or one JSON object for each line.
+// ServeHTTP implements http.Handler. Every answer is JSON, or one JSON object for each line; of a
+// history these lines are compressed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if problem := h.Hosts.refuse(r); problem != nil {
 		h.answer(w, http.StatusForbidden, problem)
@@ -74,7 +76,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		h.answer(w, http.StatusNotFound, spec.Problem{
 			Message: fmt.Sprintf("there is no %.200s", r.URL.Path),
-			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; GET /benchmark/result/JOB, /progress, /progress/stream, /healthz",
+			Allowed: "POST /benchmark/read, /benchmark/write, /benchmark/mixed, /benchmark/txn, /benchmark/cancel; " +
+				"GET /benchmark/result/JOB, /benchmark/history, /progress, /progress/stream, /healthz",
 		})
 		return
 	}

@@ -62,6 +62,7 @@ type Runner struct {
 
 	mu      sync.Mutex
 	current *job
+	history string // the file with the last one that was kept
 }
 
 // job is a running benchmark.
@@ -209,7 +210,15 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	if err != nil {
 		return Outcome{Problem: fmt.Sprintf("describe the benchmark: %v", err)}
 	}
-	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json", "--allow="+cmp.Or(r.Allow, allow.Local))
+	args := []string{"run", "--output=json", "--progress=json", "--allow=" + cmp.Or(r.Allow, allow.Local)}
+	if s.History {
+		path, err := r.newHistory()
+		if err != nil {
+			return Outcome{Problem: err.Error()}
+		}
+		args = append(args, "--history-file="+path)
+	}
+	command := exec.CommandContext(ctx, r.Client, args...)
 	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr

@@ -33,6 +33,7 @@ func Serve(ctx context.Context, listener net.Listener, options Options, logger *
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
+	defer runner.Forget()
 	server := &http.Server{
 		Handler:           &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger, Credentials: options.Credentials},
 		ReadHeaderTimeout: bodyTimeout,

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"time"
 
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/load"
 	"containernet-env/benchmark_image/internal/report"
@@ -16,11 +18,18 @@ type benchmark struct {
 	spec     *spec.Spec
 	setting  report.Setting
 	progress progress
-	seconds  bool // the text report has a row for every second
+	seconds  bool   // the text report has a row for every second
+	id       uint64 // of the run
+	promises *load.Promises
+	history  *history.Writer // nil: none is kept
 }
+
+// newID draws the number of a run.
+func newID() uint64 { return 1 + rand.Uint64N(keys.MaxRun) }
 
 // run runs the warm-up, and the measurement right after it.
 func (b *benchmark) run(ctx context.Context, transport load.Transport) {
+	b.promises = promises(b.spec)
 	options, total := b.options()
 	b.setting.Requests = total
 	b.progress.total.Store(int64(total))
@@ -67,9 +76,12 @@ func (b *benchmark) options() (options load.Options, total int) {
 	options = load.Options{
 		Clients:      s.Clients,
 		Members:      members,
-		Targeter:     targeter(s),
+		Targeter:     targeter(s, b.promises),
 		RequireFound: requireFound(s),
 		Stall:        s.StallTimeout,
+		ID:           b.id,
+		Promises:     b.promises,
+		History:      b.history,
 	}
 	warms := s.WarmupRequests > 0 || s.WarmupDuration > 0
 	if s.Rate == 0 {

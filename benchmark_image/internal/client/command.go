@@ -33,6 +33,7 @@ type display struct {
 	precise  bool
 	sample   bool
 	permit   transport.Permit
+	history  string // the file for it
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every

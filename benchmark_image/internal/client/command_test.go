@@ -151,9 +151,9 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 		{"--cacert /a --cert b --key c --user d --password-file e put --endpoints a:1", spec.Put,
 			`{"endpoints":"a:1","caFile":"/a","certFile":"b","keyFile":"c","user":"d","passwordFile":"e"}`},
 		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found --key-order zipfian --zipf-exponent 1.25 " +
-			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7", spec.Mixed,
+			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7 --val-size 20", spec.Mixed,
 			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
-			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`},
+			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7,"valSize":20}`},
 		{"range --endpoints a:1 --limit 12 --keys-only --consistency s -- --conns=3 -z", spec.Range,
 			`{"endpoints":"a:1","limit":12,"keysOnly":true,"consistency":"s","key":"--conns=3","endRange":"-z"}`},
 		{"range --endpoints a:1 k --from-key --count-only", spec.Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000","countOnly":true}`},

@@ -17,6 +17,7 @@ func displayFlags(flags *pflag.FlagSet, d *display) {
 	flags.StringVar(&d.output, "output", "text", "form of the report: text (as etcd's tool has it) or json")
 	flags.StringVar(&d.progress, "progress", "none", "none, or json: a line on standard error every 100 ms")
 	flags.BoolVar(&d.precise, "precise", false, "use full floating point precision in the text report")
+	flags.StringVar(&d.history, "history-file", "history.jsonl.gz", "where --history writes to")
 	flags.BoolVar(&d.sample, "sample", false, "add a row for every second to the text report")
 }
 

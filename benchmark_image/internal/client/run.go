@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/transport"
@@ -42,14 +44,18 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 	if result.Empty > 0 {
 		fmt.Fprintf(stderr, "benchmark-client: %d of %d answers held no key\n", result.Empty, result.Done)
 	}
+	if kept := result.History; kept != nil && kept.Lost > 0 {
+		fmt.Fprintf(stderr, "benchmark-client: the history lacks %d of %d operations: it could not be written fast enough\n",
+			kept.Lost, kept.Lost+kept.Operations)
+	}
 	if err := print(result, d, stdout); err != nil {
 		return false, runError{fmt.Errorf("print the report: %w", err)}
 	}
 	return problem == "", nil
 }
 
-func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *report.Result {
-	b := &benchmark{spec: s, seconds: d.sample, setting: report.Setting{
+func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) (result *report.Result) {
+	b := &benchmark{spec: s, id: newID(), seconds: d.sample, setting: report.Setting{
 		Operation:  string(s.Operation),
 		Endpoints:  s.Endpoints,
 		Clients:    s.Clients,
@@ -66,6 +72,14 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 	if err != nil {
 		b.setting.Reason = oneLine(err.Error())
 		return report.New(b.setting)
+	}
+	if s.History {
+		end, err := b.keepHistory(d.history)
+		if err != nil {
+			b.setting.Reason = oneLine(err.Error())
+			return report.New(b.setting)
+		}
+		defer func() { result.AddHistory(end()) }()
 	}
 	connections, err := transport.Open(ctx, protocol, transport.Options{
 		Endpoints:      s.Members(),
@@ -91,11 +105,24 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 	if err := connections.LeaderLost(); err != nil && b.setting.Reason == "" {
 		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())
 	}
-	result := report.New(b.setting)
+	result = report.New(b.setting)
 	for _, change := range connections.LeaderChanges() {
 		result.AddLeaderChange(change.At, change.Leader)
 	}
 	return result
+}
+
+// keepHistory has a history written to a new file; end completes it, and tells what it holds.
+func (b *benchmark) keepHistory(path string) (end func() (history.Footer, error), err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("keep a history: %w", err)
+	}
+	b.history = history.NewWriter(file, b.spec.Prefix, b.spec.KeySize)
+	return func() (history.Footer, error) {
+		footer, err := b.history.Close()
+		return footer, errors.Join(err, file.Close())
+	}, nil
 }
 
 func print(result *report.Result, d display, stdout io.Writer) error {

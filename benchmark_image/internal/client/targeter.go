@@ -6,16 +6,19 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-func targeter(s *spec.Spec) load.Targeter {
+// targeter gives what the requests do. promises is what the store acknowledges of their writes.
+func targeter(s *spec.Spec, promises *load.Promises) load.Targeter {
 	if s.Operation == spec.Range && s.Named() {
 		return named(s)
 	}
 	puts := &load.Puts{
-		Prefix:  s.Prefix,
-		KeySize: s.KeySize,
-		Order:   order(s),
-		Values:  keys.NewValues(s.ValSize, s.Seed),
-		Txn:     s.Operation == spec.Txn,
+		Prefix:   s.Prefix,
+		KeySize:  s.KeySize,
+		Order:    order(s),
+		Values:   keys.NewValues(s.ValSize, s.Seed),
+		Txn:      s.Operation == spec.Txn,
+		Unique:   s.Unique(),
+		Promises: promises,
 	}
 	if !s.Operation.Reads() {
 		return puts
@@ -28,7 +31,16 @@ func targeter(s *spec.Spec) load.Targeter {
 	if s.Operation == spec.Range {
 		return reads
 	}
+	reads.Promises = promises
 	return &load.Mixed{Puts: puts, Reads: reads, Ratio: s.PutRatio, Draw: keys.NewDraw(s.DrawSeed(), keys.StreamKinds).At}
+}
+
+// promises gives room for what the store acknowledges, key by key where reads are held against it.
+func promises(s *spec.Spec) *load.Promises {
+	if s.Operation == spec.Mixed && s.Verify {
+		return load.NewPromises(s.DistinctKeys())
+	}
+	return load.NewPromises(0)
 }
 
 func order(s *spec.Spec) keys.Order {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -33,7 +34,7 @@ from typing import Literal, Required, TypedDict
 		}
 	}
 	fmt.Fprintf(&b, "KEY_SPACE_OF_DURATION = %s\n", pythonNumber(spec.DurationKeySpace))
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "UNIQUE_VAL_SIZE_MIN_BYTES = %d\n\n", keys.VersionSize)
 	for _, operation := range spec.Operations {
 		fmt.Fprintf(&b, "%s_PATH = %q\n", strings.ToUpper(operation.Name()), operation.Path())
 	}

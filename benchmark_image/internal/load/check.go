@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/keys"
 )
 
 // expected is what an answer to a range is compared with: generated keys, known by their numbers, and their values.
 type expected struct {
 	values      *keys.Values // nil: nothing is checked
+	promises    *Promises    // of the writes of the same load; nil: it has none
+	mixed       *Mixed       // which writes those are; nil: that is not known
 	prefix      string
 	keySize     int
 	first, last uint64 // numbers of the first key in the range, and of the one after the last
@@ -59,7 +62,13 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	}
 	if e := &r.expected; e.values != nil {
 		written := int64(e.last - e.first)
-		// Whether an answer without a key is right, the run decides.
+		if count == 0 && len(r.End) == 0 && !r.CountOnly {
+			r.found.content = history.Absent
+			if !r.Serializable && e.promises.known(r, e.first).revision > 0 {
+				return errLost
+			}
+		}
+		// Whether an answer without a key is right otherwise, the run decides.
 		if count > written || e.complete && count > 0 && count < written {
 			return &WrongAnswerError{fmt.Sprintf("an answer counted %d keys, written were %d", count, written)}
 		}
@@ -67,10 +76,20 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	return nil
 }
 
-// Check compares the next key and value of the answer with what a writer of the same seed, key size and value size
-// writes: each key lies in the requested span, sorts after the one before, and was written; where all were
-// written, none is left out. The error is a *WrongAnswerError.
-func (r *Request) Check(key, value []byte) error {
+// CheckRevision takes the revision that the store tells in an answer, 0 where it tells none, and the member that answered;
+// written tells whether the answer acknowledges a write. A linearizable read must not be answered at a revision below
+// one that was told before it began. The error is a *WrongAnswerError.
+func (r *Run) CheckRevision(request *Request, revision int64, member uint64, written bool) error {
+	request.revision, request.member = revision, member
+	return r.options.Promises.take(request, r.elapsed(), written)
+}
+
+// Check compares the next key of the answer, its value, and the revision at which it was last written, with what a writer
+// of the same seed, key size and value size writes: each key lies in the requested span, sorts after the one before, and
+// was written; where all were written, none is left out. A value is that of the data set, or a version of that key: of the
+// same load one that was sent, and in a linearizable read none that is older than what was acknowledged before. The error
+// is a *WrongAnswerError.
+func (r *Request) Check(key, value []byte, revision int64) error {
 	e := &r.expected
 	number, known := keys.Number(key, e.prefix, e.keySize)
 	switch {
@@ -86,24 +105,32 @@ func (r *Request) Check(key, value []byte) error {
 		return errLeftOut
 	}
 	e.next = number + 1
-	return r.checkValue(number, value)
+	return r.checkValue(number, value, revision)
 }
 
-func (r *Request) checkValue(number uint64, value []byte) error {
+func (r *Request) checkValue(number uint64, value []byte, revision int64) error {
 	if r.KeysOnly {
 		if len(value) > 0 {
 			return errAnyValue
 		}
 		return nil
 	}
-	want := r.expected.values.At(number)
-	if len(value) != len(want) {
-		return &WrongAnswerError{fmt.Sprintf("an answer held a value of %d bytes, written were %d", len(value), len(want))}
-	}
-	if !bytes.Equal(value, want) {
+	e := &r.expected
+	id, ok := e.values.Writer(number, value)
+	r.found = found{content: history.Written, writer: id, revision: revision}
+	switch {
+	case !ok:
+		r.found.content = history.Foreign
+		if want := len(e.values.At(number)); len(value) != want {
+			return &WrongAnswerError{fmt.Sprintf("an answer held a value of %d bytes, written were %d", len(value), want)}
+		}
 		return errOtherValue
+	case e.promises == nil:
+		return nil
+	case e.mixed != nil && id.Run == r.run && !(e.mixed.wrote(id.Number, number) && e.promises.hasBegun(id)):
+		return errNoWriter
 	}
-	return nil
+	return e.promises.check(r, number, id, revision)
 }
 
 // within tells whether a key lies in a span of etcd's API, whose end is exclusive; an end of one zero byte is

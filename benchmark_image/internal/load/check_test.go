@@ -113,7 +113,7 @@ func TestWrongAnswers(t *testing.T) {
 		}
 		var wrong error
 		for _, pair := range c.pairs {
-			if wrong = r.Check([]byte(pair.key), pair.value); wrong != nil {
+			if wrong = r.Check([]byte(pair.key), pair.value, 1); wrong != nil {
 				break
 			}
 		}
@@ -177,7 +177,7 @@ func TestSpansDoNotAllocate(t *testing.T) {
 		e := &r.expected
 		for n := e.first; n < e.last; n++ {
 			key = keys.Append(append(key[:0], 'p'), n, 8)
-			if err := r.Check(key, values.At(n)); err != nil {
+			if err := r.Check(key, values.At(n), 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,7 +204,7 @@ func BenchmarkCheckSpan(b *testing.B) {
 		reads.Target(&r)
 		for n := r.expected.first; n < r.expected.last; n++ {
 			key = keys.Append(key[:0], n, 8)
-			if err := r.Check(key, values.At(n)); err != nil {
+			if err := r.Check(key, values.At(n), 1); err != nil {
 				b.Fatal(err)
 			}
 		}

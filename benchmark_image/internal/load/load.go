@@ -5,6 +5,9 @@ package load
 import (
 	"context"
 	"time"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
 )
 
 // Kind is the call that a request makes.
@@ -28,7 +31,8 @@ type Request struct {
 	Kind   Kind
 
 	Key   []byte
-	Value []byte // of a put; of a txn, also the expected value
+	Head  []byte // of a put and a txn: the beginning of the value, which Value follows
+	Value []byte
 
 	End          []byte // of a range: the key after the last one; empty: only Key
 	Limit        int64  // 0: no limit
@@ -38,12 +42,29 @@ type Request struct {
 
 	expected expected // what Check compares an answer with
 	end      []byte   // the buffer for End of a generated span
+	head     [keys.VersionSize]byte
+
+	run       uint64 // which its client and Number are of
+	client    int
+	keyNumber uint64 // of a generated key
+	unique    bool   // its value names the write
+	floor     int64  // the highest revision that was told before it began
+	revision  int64  // that its answer tells
+	member    uint64 // that answered
+	found     found  // what a read of one key found
 
 	start  time.Duration // intended, since the start of the run
 	actual time.Duration
 	waited bool // its client was free before the intended start
 	own    bool // if it starts late, the generator is the cause
 	warmup bool // it is in no figure of the measurement
+}
+
+// found is what a read of one key found, as far as it is known.
+type found struct {
+	content  history.Content
+	writer   keys.ID
+	revision int64 // at which the key was last written
 }
 
 // Targeter fills in what a request does. It is called by many goroutines at once.
@@ -60,7 +81,7 @@ type Targeter interface {
 // once, put a deadline on each, return from Drive soon after the context has ended, and report requests
 // that this cuts off as ErrAbandoned, or ErrNotSent, and other failures as a *CallError. For a range with Checked true it
 // must pass each key and value of the answer to Check, in order and once, and then the numbers of keys to CheckCounts;
-// Done gets the first error of those.
+// of every answer it must pass what the store tells of its revision to CheckRevision. Done gets the first error of those.
 type Transport interface {
 	// Drive serves clients 0..clients-1 and returns when Next or Ask has refused each of them.
 	Drive(ctx context.Context, clients int, run *Run)

@@ -49,8 +49,8 @@ var ErrNotSent = errors.New("not sent before the end of the run")
 // ErrNotFound is the outcome of a read that found no key although one was required.
 var ErrNotFound = errors.New("no key found")
 
-// ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not hold the expected value.
-var ErrCompareFailed = &WrongAnswerError{"a transaction found another value than the one that was written, or none, and changed nothing"}
+// ErrCompareFailed is the outcome of a transaction that changed nothing, because the key did not exist.
+var ErrCompareFailed = &WrongAnswerError{"a transaction did not find the key that was written, and changed nothing"}
 
 // classify gives the outcome and the code of a request that ended with err. With an error of an unknown type
 // the outcome is unknown.

@@ -386,11 +386,11 @@ func TestChecksOfAnswers(t *testing.T) {
 			puts++
 			continue
 		}
-		if !r.Checked() || r.Check(w.Key, w.Value) != nil || r.Value != nil {
-			t.Fatalf("request %d refuses what was written: %v", i, r.Check(w.Key, w.Value))
+		if !r.Checked() || r.Check(w.Key, w.Value, 1) != nil || r.Value != nil {
+			t.Fatalf("request %d refuses what was written: %v", i, r.Check(w.Key, w.Value, 1))
 		}
 		other := append([]byte("x"), w.Value[1:]...)
-		for _, err := range []error{r.Check([]byte("p0"), w.Value), r.Check(w.Key, w.Value[1:]), r.Check(w.Key, nil), r.Check(w.Key, append(other, 'x'))} {
+		for _, err := range []error{r.Check([]byte("p0"), w.Value, 1), r.Check(w.Key, w.Value[1:], 1), r.Check(w.Key, nil, 1), r.Check(w.Key, append(other, 'x'), 1)} {
 			if err == nil {
 				t.Fatal("a wrong answer is accepted")
 			}

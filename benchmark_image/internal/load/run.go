@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"containernet-env/benchmark_image/internal/history"
 )
 
 // Options describes a run.
@@ -20,6 +22,10 @@ type Options struct {
 	RequireFound bool          // a range whose answer holds no key has failed
 	Stall        time.Duration // end the run when no request has succeeded for this long
 	Sink         Sink          // gets every outcome; nil: they are kept, in Result.Records
+
+	ID       uint64          // the run that values name as their writer's
+	Promises *Promises       // what was acknowledged before; nil: nothing
+	History  *history.Writer // keeps each operation, those of the warm-up too; nil: nothing does
 }
 
 // lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls keeps no
@@ -97,6 +103,9 @@ type Result struct {
 
 // NewRun prepares a run. The clock starts with Attack.
 func NewRun(options Options) *Run {
+	if options.Promises == nil {
+		options.Promises = NewPromises(0)
+	}
 	r := &Run{
 		options: options,
 		slots:   make([]slot, options.Clients),
@@ -324,6 +333,7 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		return nil, false
 	}
 	request = &s.request
+	request.run, request.client, request.floor = r.options.ID, client, r.options.Promises.seen.Load()
 	if s.claimed {
 		s.claimed = false
 		if request.actual = r.elapsed(); request.actual < request.start {
@@ -371,6 +381,7 @@ func (r *Run) Done(request *Request, found int64, err error) {
 		outcome, code = classify(err)
 	}
 	end := r.add(request, outcome, code)
+	r.remember(request, end, err)
 	if outcome == Abandoned {
 		return
 	}

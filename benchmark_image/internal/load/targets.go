@@ -4,13 +4,16 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number.
+// Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number, and
+// if it is to be unique, also of the request.
 type Puts struct {
-	Prefix  string
-	KeySize int
-	Order   keys.Order
-	Values  *keys.Values
-	Txn     bool // write a key only if it already holds that value
+	Prefix   string
+	KeySize  int
+	Order    keys.Order
+	Values   *keys.Values
+	Txn      bool // write a key only if it exists
+	Unique   bool // no two requests write the same value
+	Promises *Promises
 }
 
 // Target implements Targeter.
@@ -20,7 +23,13 @@ func (p *Puts) Target(r *Request) {
 	keyNumber := p.Order.Key(number)
 	r.Number, r.Kind = number, Put
 	r.Key = keys.Append(append(key[:0], p.Prefix...), keyNumber, p.KeySize)
-	r.Value = p.Values.At(keyNumber)
+	r.keyNumber, r.unique = keyNumber, p.Unique
+	if p.Unique {
+		r.Head, r.Value = p.Values.Version(r.head[:0], keyNumber, keys.ID{Run: r.run, Client: r.client, Number: number})
+		p.Promises.begin(r)
+	} else {
+		r.Value = p.Values.At(keyNumber)
+	}
 	if p.Txn {
 		r.Kind = Txn
 	}
@@ -38,6 +47,7 @@ type Reads struct {
 	Space    int // how many generated keys there are
 
 	Verify      *keys.Values // if set, answers must hold what Puts with these values wrote, and no other key
+	Promises    *Promises    // with Verify: what the same load has written; nil if it writes nothing
 	Complete    bool         // with Verify: Puts wrote every key that is read
 	First, Last uint64       // with Verify, without Order: numbers of the first key in Span, and of the one after the last
 }
@@ -61,8 +71,9 @@ func (g *Reads) Target(r *Request) {
 			r.End = r.end
 		}
 	}
+	r.keyNumber = first
 	r.expected = expected{
-		values: g.Verify, prefix: g.Prefix, keySize: g.KeySize, first: first, next: first, last: last, complete: g.Complete,
+		promises: g.Promises, values: g.Verify, prefix: g.Prefix, keySize: g.KeySize, first: first, next: first, last: last, complete: g.Complete,
 	}
 }
 
@@ -88,11 +99,18 @@ func (m *Mixed) Target(r *Request) {
 		m.Puts.Target(r)
 	} else {
 		m.Reads.Target(r)
+		r.expected.mixed = m
 	}
+}
+
+// wrote tells whether a request of that number writes that key.
+func (m *Mixed) wrote(number int, key uint64) bool {
+	return m.Draw(uint64(number)) < m.Ratio && m.Puts.Order.Key(number) == key
 }
 
 // clear resets what the request does, not when it starts.
 func (r *Request) clear() {
-	r.Key, r.Value, r.End, r.expected = nil, nil, nil, expected{}
+	r.Key, r.Head, r.Value, r.End, r.expected = nil, nil, nil, nil, expected{}
+	r.keyNumber, r.unique, r.revision, r.member, r.found = 0, false, 0, 0, found{}
 	r.Limit, r.Serializable, r.CountOnly, r.KeysOnly = 0, false, false, false
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"containernet-env/benchmark_image/internal/history"
 	"containernet-env/benchmark_image/internal/load"
 )
 
@@ -26,9 +27,10 @@ type Result struct {
 
 	Figures
 
-	Configured    json.RawMessage `json:"configured"`     // the body of an HTTP request for the same load, defaults filled in
-	Warmup        *Warmup         `json:"warmup"`         // null if none was configured
-	LeaderChanges []LeaderChange  `json:"leader_changes"` // moves of the load
+	Configured    json.RawMessage `json:"configured"`        // the body of an HTTP request for the same load, defaults filled in
+	Warmup        *Warmup         `json:"warmup"`            // null if none was configured
+	LeaderChanges []LeaderChange  `json:"leader_changes"`    // moves of the load
+	History       *History        `json:"history,omitempty"` // absent if none was configured
 
 	epoch time.Time // of the run
 }
@@ -46,6 +48,12 @@ type Warmup struct {
 type LeaderChange struct {
 	AtS    float64 `json:"at_s"` // since the start
 	Leader string  `json:"leader"`
+}
+
+// History is what the file with the history holds.
+type History struct {
+	Operations int `json:"operations"`
+	Lost       int `json:"lost"` // operations that it lacks: the writer could not keep up
 }
 
 // Progress is one line of benchmark-client --progress json.
@@ -111,6 +119,14 @@ func New(setting Setting) *Result {
 func (r *Result) AddLeaderChange(at time.Time, leader string) {
 	if !r.epoch.IsZero() {
 		r.LeaderChanges = append(r.LeaderChanges, LeaderChange{at.Sub(r.epoch).Seconds(), leader})
+	}
+}
+
+// AddHistory tells of the history that was kept; err is why it is not whole.
+func (r *Result) AddHistory(kept history.Footer, err error) {
+	r.History = &History{Operations: kept.Operations, Lost: kept.Lost}
+	if err != nil && r.Reason == nil {
+		r.Reason = optional(err.Error())
 	}
 }
 

@@ -39,7 +39,7 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		t.Errorf("%+v", cycle)
 	}
 	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
-		"zipfExponent":1.5,"ratio":0.25,"verify":true,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
+		"zipfExponent":1.5,"ratio":0.25,"verify":true,"valSize":20,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -154,6 +154,12 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","arrival":"poisson"}`, "arrival", "closed loop"},
 		{put, `{"endpoints":"a:1","zipfExponent":2}`, "zipfExponent", "zipfian"},
 		{read, `{"endpoints":"a:1","keySize":8,"valSize":64}`, "valSize", "verify"},
+		{put, `{"endpoints":"a:1","valSize":19,"history":true}`, "valSize", "at least 20 bytes with a history"},
+		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":19,"verify":true}`, "valSize", "at least 20 bytes with verify"},
+		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":20,"history":true}`, "history", "verify"},
+		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":20,"history":true,"verify":true,"spanKeys":2}`, "history", "single generated keys"},
+		{read, `{"endpoints":"a:1","keySize":8,"valSize":64,"verify":true,"history":true,"keysOnly":true}`, "history", "single generated keys"},
+		{read, `{"endpoints":"a:1","key":"k0","prefix":true,"keySize":1,"keySpace":9,"keyPrefix":"k","verify":true,"history":true}`, "history", "single"},
 		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
 		{put, `{"endpoints":"a:1","keyPrefix":"a\u0000"}`, "keyPrefix", "none of them zero"},
 		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
@@ -264,7 +270,10 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 				"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
 			`{"endpoints":"a:1","ratio":0}`,
 		},
-		Txn: {`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, `{"endpoints":"a:1"}`},
+		Txn: {
+			`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, `{"endpoints":"a:1","valSize":20,"history":true}`,
+			`{"endpoints":"a:1"}`,
+		},
 	}
 	unchanged := make(map[string]bool)
 	for _, p := range Parameters {

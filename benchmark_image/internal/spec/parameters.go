@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"fmt"
 	"time"
 
+	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
@@ -80,6 +82,8 @@ type Spec struct {
 	RequireFound bool
 	Verify       bool
 	SpanKeys     int // 0: one key
+
+	History bool
 }
 
 // DefaultZipfExponent is YCSB's: Cooper et al., 'Benchmarking Cloud Serving Systems with YCSB', SoCC 2010.
@@ -356,14 +360,22 @@ var (
 	})
 	paramVerify = parameter(Parameter{
 		Name: "verify", Flag: "verify", Operations: reads,
-		Usage: "a read is a failed request if its answer holds another key or value than a put with the same seed and sizes wrote; " +
-			"for range, also if a key is missing",
-		Rule: "of ranges only together with `keySize`; with `key` also with `keySpace`",
-		at:   func(s *Spec) any { return &s.Verify },
+		Usage: "a read is a failed request if its answer holds another key or value than a load with the same seed and sizes wrote; " +
+			"for range, also if a key is missing; for mixed, also if a linearizable read finds less than was acknowledged before it began",
+		Rule: fmt.Sprintf("of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed only with a `valSize` of %d or more",
+			keys.VersionSize),
+		at: func(s *Spec) any { return &s.Verify },
 	})
 	paramSpanKeys = parameter(Parameter{
 		Name: "spanKeys", Flag: "span-keys", Unit: "keys", Operations: reads, Min: 1, Max: MaxKeySpace, Optional: true,
 		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on", Rule: "only with `keySize`, and without `key`",
 		at: func(s *Spec) any { return &s.SpanKeys },
+	})
+	paramHistory = parameter(Parameter{
+		Name: "history", Flag: "history",
+		Usage: "keep what each operation did and was told, for a check of linearizability",
+		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only together with `verify`",
+			keys.VersionSize),
+		at: func(s *Spec) any { return &s.History },
 	})
 )

@@ -75,7 +75,7 @@ func TestKnownSpans(t *testing.T) {
 func TestSpansOfGeneratedKeysAreValid(t *testing.T) {
 	for _, operation := range []Operation{Range, Mixed} {
 		s := Default(operation)
-		s.KeySize, s.SpanKeys, s.Verify = 8, MaxKeySpace, true
+		s.KeySize, s.SpanKeys, s.Verify, s.ValSize = 8, MaxKeySpace, true, 20
 		if problem := s.Validate(); problem != nil {
 			t.Error(problem)
 		}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
 )
 
 // Operation is the kind of request that a benchmark sends, named as in etcd's benchmark tool.
@@ -17,7 +19,7 @@ const (
 	Put   Operation = "put"
 	Range Operation = "range"
 	Mixed Operation = "mixed" // puts and ranges of the same generated keys
-	Txn   Operation = "txn"   // puts in transactions, if the key already holds the value
+	Txn   Operation = "txn"   // puts in transactions, if the key exists
 )
 
 // Operations are all of them.
@@ -85,6 +87,12 @@ func (s *Spec) Order() string {
 		return Sequential
 	}
 	return Shuffled
+}
+
+// Unique tells whether each value that is written names its writer. Those of puts are a data set's, the same whoever
+// writes them, unless a history is kept.
+func (s *Spec) Unique() bool {
+	return s.ValSize >= keys.VersionSize && (s.Operation == Mixed || s.Operation == Txn || s.History)
 }
 
 // Members are the endpoints that requests may go to.

@@ -25,6 +25,7 @@ func (s *Spec) Validate() *Problem {
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange
 	}
+	rules = append(rules, s.validateUnique, s.validateHistory)
 	for _, rule := range rules {
 		if problem := rule(); problem != nil {
 			return problem
@@ -167,6 +168,32 @@ func (s *Spec) validateKnown() *Problem {
 	if first, last := s.Known(); first == last {
 		return s.problem(paramKey, fmt.Sprintf("at least one of the keys %.200q to %.200q, which were written",
 			keys.Append([]byte(s.Prefix), 0, s.KeySize), keys.Append([]byte(s.Prefix), uint64(s.KeySpace)-1, s.KeySize)))
+	}
+	return nil
+}
+
+// validateUnique checks that values have room for the name of their writer where reads or a history depend on it.
+func (s *Spec) validateUnique() *Problem {
+	if s.Operation == Range || s.ValSize >= keys.VersionSize || !s.History && !(s.Operation == Mixed && s.Verify) {
+		return nil
+	}
+	what := "a history"
+	if !s.History {
+		what = "verify"
+	}
+	return s.problem(paramValSize, fmt.Sprintf("at least %d bytes with %s: smaller values cannot be unique, as they have no room for the "+
+		"name of their writer", keys.VersionSize, what))
+}
+
+// validateHistory checks that each operation of a history is about one generated key.
+func (s *Spec) validateHistory() *Problem {
+	switch {
+	case !s.History:
+		return nil
+	case s.Operation.Reads() && !s.Verify:
+		return s.problem(paramHistory, "only together with verify, which tells what reads have found")
+	case s.Named() || s.SpanKeys > 0 || s.CountOnly || s.KeysOnly:
+		return s.problem(paramHistory, "only with reads of the values of single generated keys")
 	}
 	return nil
 }

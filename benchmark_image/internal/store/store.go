@@ -11,7 +11,7 @@ const (
 	Put         Operation = iota // write Key
 	Get                          // read Key
 	Scan                         // read the keys from Key on, before End
-	Transaction                  // write Value to Key if it holds Value already, and nothing otherwise
+	Transaction                  // write Key if it exists, which its revision tells, and nothing otherwise
 	Status                       // which member answers, and which one leads
 	Locate                       // where clients reach the member Leader
 	Login                        // as the protocol's user, for all its connections
@@ -23,6 +23,7 @@ type Request struct {
 	Operation Operation
 
 	Key   []byte
+	Head  []byte // of Put and Transaction: the beginning of the value, which Value follows
 	Value []byte // of Put and Transaction
 	End   []byte // of Scan: the first key that is not asked for; one zero byte: there is none
 
@@ -36,9 +37,10 @@ type Request struct {
 	Leader uint64 // of Locate: a member, as an Answer to Status names it
 }
 
-// Visitor sees the keys of an answer with their values, in order. Both are valid only during the call.
+// Visitor sees the keys of an answer with their values, in order, and with the revisions of the store at which they were
+// last written. Key and value are valid only during the call.
 type Visitor interface {
-	Visit(key, value []byte)
+	Visit(key, value []byte, revision int64)
 }
 
 // Answer is what is kept of the answer to a request. A field that the store does not tell is zero.
@@ -46,7 +48,7 @@ type Answer struct {
 	Keys      int64 // of Get and Scan: how many keys the answer holds
 	Count     int64 // of Get and Scan: how many keys there are, with those that Limit or CountOnly leaves out
 	More      bool  // of Scan: Limit left out keys
-	Succeeded bool  // of Transaction: Key held Value
+	Succeeded bool  // of Transaction: Key existed
 
 	Revision int64  // of the store, when it answered
 	Term     uint64 // of the leader's election

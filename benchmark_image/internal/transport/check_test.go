@@ -29,7 +29,7 @@ type exchange struct {
 }
 
 func newExchange(t testing.TB, r *load.Request) *exchange {
-	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"), client: client{drive: &drive{}, current: r}}
+	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"), client: client{drive: &drive{run: load.NewRun(load.Options{})}, current: r}}
 	e.client.job.call = etcd.Protocol{}.NewCall(e)
 	if err := e.conn.Feed([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}); err != nil { // SETTINGS
 		t.Fatal(err)
@@ -114,12 +114,15 @@ func FuzzJudge(f *testing.F) {
 		reads.Target(&r)
 		var want error
 		for _, kv := range reference.Kvs {
-			if want = r.Check(kv.Key, kv.Value); want != nil {
+			if want = r.Check(kv.Key, kv.Value, kv.ModRevision); want != nil {
 				break
 			}
 		}
 		if want == nil {
 			want = r.CheckCounts(int64(len(reference.Kvs)), reference.Count, reference.More)
+		}
+		if want == nil {
+			want = load.NewRun(load.Options{}).CheckRevision(&r, reference.GetHeader().GetRevision(), 0, true)
 		}
 		if fmt.Sprint(wrong) != fmt.Sprint(want) {
 			t.Errorf("%v is judged %v, want %v", &reference, wrong, want)

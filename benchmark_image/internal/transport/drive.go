@@ -104,7 +104,7 @@ var operations = [load.Kinds]store.Operation{load.Put: store.Put, load.Range: st
 func (c *client) request() *store.Request {
 	// Field by field: a whole Request would be made elsewhere and copied, while its parts are still being written.
 	r, what := c.current, &c.drive.what
-	what.Operation, what.Key, what.Value = operations[r.Kind], r.Key, r.Value
+	what.Operation, what.Key, what.Head, what.Value = operations[r.Kind], r.Key, r.Head, r.Value
 	c.wrong = nil
 	if r.Kind != load.Range {
 		return what
@@ -121,9 +121,9 @@ func (c *client) request() *store.Request {
 }
 
 // Visit implements store.Visitor.
-func (c *client) Visit(key, value []byte) {
+func (c *client) Visit(key, value []byte, revision int64) {
 	if c.wrong == nil {
-		c.wrong = c.current.Check(key, value)
+		c.wrong = c.current.Check(key, value, revision)
 	}
 }
 
@@ -132,8 +132,13 @@ func (c *client) judge(answer *store.Answer) error {
 	if c.wrong == nil {
 		c.wrong = c.current.CheckCounts(answer.Keys, answer.Count, answer.More)
 	}
-	if c.current.Kind == load.Txn && !answer.Succeeded {
+	refused := c.current.Kind == load.Txn && !answer.Succeeded
+	if refused {
 		c.wrong = load.ErrCompareFailed
+	}
+	err := c.drive.run.CheckRevision(c.current, answer.Revision, answer.Member, !refused)
+	if c.wrong == nil {
+		c.wrong = err
 	}
 	return c.wrong
 }

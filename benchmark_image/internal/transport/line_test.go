@@ -135,7 +135,7 @@ func (c *lineCall) read(text string) *store.Failure {
 		}
 		c.answer.Keys, c.answer.Count = 1, 1
 		if c.request.Visitor != nil {
-			c.request.Visitor.Visit(c.request.Key, value)
+			c.request.Visitor.Visit(c.request.Key, value, 0)
 		}
 	}
 	if text == "full" {

@@ -11,7 +11,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,12 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
+from containernet_env.stores.etcd import history
 from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT, client_endpoint
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
-from containernet_env.stores.protocol import Broken, MemberPlace, Ping
+from containernet_env.stores.protocol import Broken, MemberPlace, Ping, Written
 
 # PID 1 of the image waits on this FIFO and becomes etcd when a line arrives (etcd_image/start-etcd).
 GATE = "run/gate"
@@ -340,6 +341,21 @@ class EtcdCluster:
         """See ``stores.protocol.Cluster``."""
         places = [living.place for living in self.living() if living.name == member]
         return EtcdProfiling(places[0], kinds) if places else None
+
+    def revision(self) -> int:
+        """See ``stores.protocol.Cluster``."""
+        return history.revision(self._answering().connection)
+
+    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+        """See ``stores.protocol.Cluster``."""
+        return history.events(self._answering().connection, prefix, since, timeout_s)
+
+    def _answering(self) -> Member:
+        """A member that answers. Raises RunError where none does."""
+        for member, status in self.statuses().items():
+            if status is not None and status.leader_id != "0":
+                return member
+        raise RunError("no member answers")
 
     def answers(self, timeout_s: float) -> bool:
         """Whether a linearizable read succeeds on every living member within `timeout_s`."""

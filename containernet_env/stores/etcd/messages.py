@@ -90,8 +90,8 @@ class WriteSizes:
         put = _bytes(key) + _bytes(scenario.val_size)
         message, answer = put, _RESPONSE_HEADER
         if scenario.type == "txn":
-            # benchmark_image/internal/store/etcd/wire/request.go: if the key has its value, it is put again.
-            compare = _SMALL + _bytes(key) + _bytes(scenario.val_size)
+            # benchmark_image/internal/store/etcd/wire/request.go: if the key exists, it is put again.
+            compare = _SMALL + _SMALL + _bytes(key) + _SMALL
             message = _bytes(compare) + _bytes(_bytes(put))
             answer += _SMALL + _bytes(_bytes(_bytes(_INDEX)))  # succeeded; a put's answer with the revision alone
         # InternalRaftRequest: a header (field 100, so a tag of two bytes) with the request's id, and the request.

@@ -63,11 +63,11 @@ func (c *conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	method, head, tail := wire.Range, h2.AppendPrefix((*scratch)[:0]), []byte(nil)
 	switch r.Operation {
 	case store.Put:
-		method, head, tail = wire.Put, wire.AppendPutHead(head, r.Key, r.Value), r.Value
+		method, head, tail = wire.Put, wire.AppendPutHead(head, r.Key, r.Head, len(r.Value)), r.Value
 	case store.Get, store.Scan:
 		head, to.reader.Visitor = wire.AppendRange(head, r), r.Visitor
 	case store.Transaction:
-		method, head, tail = wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Value), r.Value
+		method, head, tail = wire.Txn, wire.AppendRewriteHead(head, r.Key, r.Head, len(r.Value)), r.Value
 	case store.Status:
 		method = wire.Status
 	case store.Locate:

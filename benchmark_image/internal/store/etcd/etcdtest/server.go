@@ -2,30 +2,33 @@
 package etcdtest
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Cluster is a store that several members serve. Member i has the id i+1.
 type Cluster struct {
 	Members []*Member
 	Secured bool // members advertise addresses with TLS
+	Broken  Broken
 
-	mu     sync.Mutex
-	keys   map[string][]byte
-	puts   int
-	leader uint64
-	term   uint64
+	mu       sync.Mutex
+	keys     map[string]*stored
+	revision int64
+	events   []Event
+	writes   int
+	reads    int
+	leader   uint64
+	term     uint64
 }
 
 // Member is one gRPC server of a cluster.
@@ -57,7 +60,7 @@ type hang struct {
 // Start starts a cluster of n members on loopback, led by the first, that ends with the test.
 func Start(t testing.TB, n int, options ...grpc.ServerOption) *Cluster {
 	t.Helper()
-	c := &Cluster{keys: make(map[string][]byte)}
+	c := &Cluster{keys: make(map[string]*stored), revision: 1}
 	c.Elect(1)
 	for i := range n {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,14 +117,17 @@ func (c *Cluster) Keys() []string {
 func (c *Cluster) Set(key string, value []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keys[key] = value
+	c.apply(key, value)
 }
 
 // Value returns the value of a key.
 func (c *Cluster) Value(key string) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.keys[key]
+	if found := c.keys[key]; found != nil {
+		return found.value
+	}
+	return nil
 }
 
 // Connections is how many TCP connections the member has accepted.
@@ -192,11 +198,13 @@ func (m *Member) Put(ctx context.Context, r *etcdserverpb.PutRequest) (*etcdserv
 	if err := m.admit(ctx); err != nil {
 		return nil, err
 	}
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
-	m.cluster.keys[string(r.Key)] = r.Value
-	m.cluster.puts++
-	return &etcdserverpb.PutResponse{Header: &etcdserverpb.ResponseHeader{MemberId: m.id, Revision: int64(m.cluster.puts)}}, nil
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.write(string(r.Key), r.Value); err != nil {
+		return nil, err
+	}
+	return &etcdserverpb.PutResponse{Header: m.header(c.revision)}, nil
 }
 
 // Range implements etcdserverpb.KVServer.
@@ -204,18 +212,18 @@ func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 	if err := m.admit(ctx); err != nil {
 		return nil, err
 	}
-	answer := &etcdserverpb.RangeResponse{Header: &etcdserverpb.ResponseHeader{MemberId: m.id}}
-	for _, key := range m.cluster.Keys() {
-		if !within(key, string(r.Key), string(r.RangeEnd)) {
-			continue
-		}
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer := &etcdserverpb.RangeResponse{Header: m.header(c.revision)}
+	for _, key := range c.span(string(r.Key), string(r.RangeEnd)) {
 		answer.Count++
 		if m.Hide.Load() || r.CountOnly || r.Limit > 0 && int64(len(answer.Kvs)) >= r.Limit {
 			continue
 		}
-		kv := &mvccpb.KeyValue{Key: []byte(key)}
-		if !r.KeysOnly {
-			kv.Value = m.cluster.Value(key)
+		kv, stale := c.read(key, r.KeysOnly)
+		if stale && !c.Broken.Revisions {
+			answer.Header.Revision = kv.ModRevision
 		}
 		answer.Kvs = append(answer.Kvs, kv)
 	}
@@ -226,34 +234,46 @@ func (m *Member) Range(ctx context.Context, r *etcdserverpb.RangeRequest) (*etcd
 	return answer, nil
 }
 
-// Txn implements etcdserverpb.KVServer as far as a load needs it: a comparison of values, and a put.
+// span lists the keys of a range, sorted. The caller holds the lock.
+func (c *Cluster) span(from, end string) (keys []string) {
+	if end == "" {
+		if c.keys[from] != nil {
+			return []string{from}
+		}
+		return nil
+	}
+	for key := range c.keys {
+		if within(key, from, end) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Txn implements etcdserverpb.KVServer as far as a load needs it: whether a key was ever written, and a put.
 func (m *Member) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error) {
 	if err := m.admit(ctx); err != nil {
 		return nil, err
 	}
-	m.cluster.mu.Lock()
-	defer m.cluster.mu.Unlock()
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	compare, put := r.Compare[0], r.Success[0].GetRequestPut()
-	value, found := m.cluster.keys[string(compare.Key)]
-	succeeded := found && bytes.Equal(value, compare.GetValue())
-	if succeeded {
-		m.cluster.keys[string(put.Key)] = put.Value
-		m.cluster.puts++
+	if compare.Target != etcdserverpb.Compare_MOD || compare.Result != etcdserverpb.Compare_GREATER {
+		return nil, status.Error(codes.Unimplemented, "another comparison")
 	}
-	return &etcdserverpb.TxnResponse{
-		Header: &etcdserverpb.ResponseHeader{MemberId: m.id, Revision: int64(m.cluster.puts)}, Succeeded: succeeded,
-	}, nil
+	found := c.keys[string(compare.Key)]
+	succeeded := found != nil && found.mod > compare.GetModRevision()
+	if succeeded {
+		if err := c.write(string(put.Key), put.Value); err != nil {
+			return nil, err
+		}
+	}
+	return &etcdserverpb.TxnResponse{Header: m.header(c.revision), Succeeded: succeeded}, nil
 }
 
-func within(key, from, end string) bool {
-	switch end {
-	case "":
-		return key == from
-	case "\x00":
-		return strings.Compare(key, from) >= 0
-	}
-	return key >= from && key < end
-}
+func within(key, from, end string) bool { return key >= from && (end == "\x00" || key < end) }
 
 // Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew before.
 func (m *Member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {

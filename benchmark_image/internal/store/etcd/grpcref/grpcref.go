@@ -79,7 +79,7 @@ func (t *Transport) Drive(ctx context.Context, clients int, run *load.Run) {
 func send(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	put := &etcdserverpb.PutRequest{Key: r.Key, Value: r.Value}
+	put := &etcdserverpb.PutRequest{Key: r.Key, Value: append(r.Head[:len(r.Head):len(r.Head)], r.Value...)}
 	switch r.Kind {
 	case load.Put:
 		_, err := kv.Put(ctx, put)
@@ -87,7 +87,8 @@ func send(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found
 	case load.Txn:
 		answer, err := kv.Txn(ctx, &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{{
-				Target: etcdserverpb.Compare_VALUE, Key: r.Key, TargetUnion: &etcdserverpb.Compare_Value{Value: r.Value},
+				Result: etcdserverpb.Compare_GREATER, Target: etcdserverpb.Compare_MOD, Key: r.Key,
+				TargetUnion: &etcdserverpb.Compare_ModRevision{},
 			}},
 			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{RequestPut: put}}},
 		})

@@ -77,6 +77,7 @@ const (
 	headerRevision = 3
 	headerTerm     = 4
 	keyKey         = 1
+	keyRevision    = 3 // of its last write
 	keyValue       = 5
 )
 
@@ -100,8 +101,9 @@ type Reader struct {
 	number uint64
 	left   int    // bytes of expectBytes and expectKept
 	within int    // bytes left of a message inside the answer; 0 on the level of the answer
-	key    []byte // for the visitor
+	key    []byte // for the visitor, as are the next two
 	value  []byte
+	mod    int64 // the revision of its last write
 }
 
 // Reset starts the answer to a call.
@@ -233,6 +235,8 @@ func (r *Reader) keep(number uint64) {
 		r.Answer.Revision = int64(number)
 	case r.level == levelHeader && r.field == headerTerm:
 		r.Answer.Term = number
+	case r.level == levelKey && r.field == keyRevision:
+		r.mod = int64(number)
 	case r.level != levelAnswer:
 	case r.call == Range && r.field == answerCount:
 		r.Answer.Count = int64(number)
@@ -264,7 +268,7 @@ func (r *Reader) length(length uint64) error {
 		return r.open(levelHeader, n)
 	case r.level == levelAnswer && r.field == answerKeys && r.call == Range:
 		r.Answer.Keys++
-		r.key, r.value = r.key[:0], r.value[:0]
+		r.key, r.value, r.mod = r.key[:0], r.value[:0], 0
 		return r.open(levelKey, n)
 	}
 	return r.skip(n)
@@ -298,7 +302,7 @@ func (r *Reader) consumed(n int) {
 func (r *Reader) closeMessage() {
 	if r.level != levelAnswer && r.within == 0 && r.expect == expectTag {
 		if r.level == levelKey && r.Visitor != nil {
-			r.Visitor.Visit(r.key, r.value)
+			r.Visitor.Visit(r.key, r.value, r.mod)
 		}
 		r.level = levelAnswer
 	}

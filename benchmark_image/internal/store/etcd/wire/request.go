@@ -18,19 +18,20 @@ const (
 	txnCompare, txnSuccess = 1, 2
 	requestPut             = 2
 
-	compareTarget, compareKey, compareValue = 2, 3, 7
-	targetValue                             = 3 // in CompareTarget; the result EQUAL is the zero value
+	compareResult, compareTarget, compareKey, compareRevision = 1, 2, 3, 6
+	resultGreater, targetRevision                             = 1, 2 // in CompareResult and CompareTarget
 )
 
-// AppendPutHead appends the encoding of a PutRequest up to where its value begins: the value's bytes must
-// follow. That lets a large value be sent from where it is.
-func AppendPutHead(b, key, value []byte) []byte {
+// AppendPutHead appends the encoding of a PutRequest up to where the last rest bytes of its value begin, which must
+// follow; head is what comes before them. That lets a large value be sent from where it is.
+func AppendPutHead(b, key, head []byte, rest int) []byte {
 	b = appendBytes(b, putKey, key)
-	if len(value) == 0 {
+	size := len(head) + rest
+	if size == 0 {
 		return b
 	}
 	b = protowire.AppendTag(b, putValue, protowire.BytesType)
-	return protowire.AppendVarint(b, uint64(len(value)))
+	return append(protowire.AppendVarint(b, uint64(size)), head...)
 }
 
 // AppendRange appends the encoding of a RangeRequest for a Get or a Scan.
@@ -42,24 +43,26 @@ func AppendRange(b []byte, s *store.Request) []byte {
 	return appendVarint(b, rangeCountOnly, protowire.EncodeBool(s.CountOnly))
 }
 
-// AppendRewriteHead appends the encoding of a TxnRequest that writes a key if it holds that value already, up to where the
-// value of the put begins: the value's bytes must follow.
-func AppendRewriteHead(b, key, value []byte) []byte {
-	compare := protowire.SizeTag(compareTarget) + protowire.SizeVarint(targetValue) + sizeBytes(compareKey, key) +
-		protowire.SizeTag(compareValue) + protowire.SizeBytes(len(value))
+// AppendRewriteHead appends the encoding of a TxnRequest that writes a key if it exists: if the revision of its last
+// write is above 0. As in AppendPutHead, the last rest bytes of the value must follow.
+func AppendRewriteHead(b, key, head []byte, rest int) []byte {
+	compare := protowire.SizeTag(compareResult) + protowire.SizeVarint(resultGreater) +
+		protowire.SizeTag(compareTarget) + protowire.SizeVarint(targetRevision) + sizeBytes(compareKey, len(key)) +
+		protowire.SizeTag(compareRevision) + protowire.SizeVarint(0)
 	b = protowire.AppendTag(b, txnCompare, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(compare))
-	b = appendVarint(b, compareTarget, targetValue)
+	b = appendVarint(b, compareResult, resultGreater)
+	b = appendVarint(b, compareTarget, targetRevision)
 	b = appendBytes(b, compareKey, key)
-	// A member of a oneof is there even when it is empty.
-	b = protowire.AppendBytes(protowire.AppendTag(b, compareValue, protowire.BytesType), value)
+	// A member of a oneof is there even when it is zero.
+	b = protowire.AppendVarint(protowire.AppendTag(b, compareRevision, protowire.VarintType), 0)
 
-	put := sizeBytes(putKey, key) + sizeBytes(putValue, value)
+	put := sizeBytes(putKey, len(key)) + sizeBytes(putValue, len(head)+rest)
 	b = protowire.AppendTag(b, txnSuccess, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(requestPut)+protowire.SizeBytes(put)))
 	b = protowire.AppendTag(b, requestPut, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(put))
-	return AppendPutHead(b, key, value)
+	return AppendPutHead(b, key, head, rest)
 }
 
 func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
@@ -69,11 +72,11 @@ func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
 }
 
-func sizeBytes(field protowire.Number, value []byte) int {
-	if len(value) == 0 {
+func sizeBytes(field protowire.Number, size int) int {
+	if size == 0 {
 		return 0
 	}
-	return protowire.SizeTag(field) + protowire.SizeBytes(len(value))
+	return protowire.SizeTag(field) + protowire.SizeBytes(size)
 }
 
 func appendVarint(b []byte, field protowire.Number, value uint64) []byte {

@@ -37,14 +37,16 @@ func encode(t testing.TB, m proto.Message) []byte {
 func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 	for _, size := range []int{0, 1, 127, 128, 20_000} {
 		key, value := bytes.Repeat([]byte("k"), size), bytes.Repeat([]byte("v"), size)
-		put := decode(t, append(AppendPutHead(nil, key, value), value...), &etcdserverpb.PutRequest{})
+		head, rest := value[:size/3], value[size/3:]
+		put := decode(t, append(AppendPutHead(nil, key, head, len(rest)), rest...), &etcdserverpb.PutRequest{})
 		if want := (&etcdserverpb.PutRequest{Key: key, Value: value}); !proto.Equal(put, want) {
 			t.Errorf("%d bytes: put %v", size, put)
 		}
-		txn := decode(t, append(AppendRewriteHead(nil, key, value), value...), &etcdserverpb.TxnRequest{})
+		txn := decode(t, append(AppendRewriteHead(nil, key, head, len(rest)), rest...), &etcdserverpb.TxnRequest{})
 		wanted := &etcdserverpb.TxnRequest{
 			Compare: []*etcdserverpb.Compare{{
-				Target: etcdserverpb.Compare_VALUE, Key: key, TargetUnion: &etcdserverpb.Compare_Value{Value: value},
+				Result: etcdserverpb.Compare_GREATER, Target: etcdserverpb.Compare_MOD, Key: key,
+				TargetUnion: &etcdserverpb.Compare_ModRevision{},
 			}},
 			Success: []*etcdserverpb.RequestOp{{Request: &etcdserverpb.RequestOp_RequestPut{
 				RequestPut: &etcdserverpb.PutRequest{Key: key, Value: value},
@@ -82,14 +84,16 @@ func read(r *Reader, call Call, encoded []byte, piece int) error {
 // visited is what a visitor saw.
 type visited []string
 
-func (v *visited) Visit(key, value []byte) { *v = append(*v, string(key), string(value)) }
+func (v *visited) Visit(key, value []byte, revision int64) {
+	*v = append(*v, string(key), string(value), fmt.Sprint(revision))
+}
 
 func TestAnswersInPieces(t *testing.T) {
 	header := &etcdserverpb.ResponseHeader{ClusterId: math.MaxUint64, MemberId: math.MaxUint64 - 1, Revision: 1 << 40, RaftTerm: 3}
 	value := bytes.Repeat([]byte("x"), 300)
 	var kvs []*mvccpb.KeyValue
-	for range 3 {
-		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 5, Value: value, Lease: -1})
+	for i := range int64(3) {
+		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 5, ModRevision: i << 40, Version: 9, Value: value, Lease: -1})
 	}
 	for _, c := range []struct {
 		call    Call
@@ -114,7 +118,7 @@ func TestAnswersInPieces(t *testing.T) {
 			}
 			if found, ok := c.message.(*etcdserverpb.RangeResponse); ok {
 				for _, kv := range found.Kvs {
-					want.Visit(kv.Key, kv.Value)
+					want.Visit(kv.Key, kv.Value, kv.ModRevision)
 				}
 			}
 			if r.Answer != c.want || !slices.Equal(seen, want) {
@@ -168,7 +172,7 @@ func FuzzReader(f *testing.F) {
 		}
 		var want visited
 		for _, kv := range message.Kvs {
-			want.Visit(kv.Key, kv.Value)
+			want.Visit(kv.Key, kv.Value, kv.ModRevision)
 		}
 		if !slices.Equal(seenWhole, want) {
 			t.Fatalf("%v: keys and values %q", &message, seenWhole)
@@ -182,7 +186,7 @@ func FuzzReader(f *testing.F) {
 
 type ignore struct{}
 
-func (ignore) Visit(_, _ []byte) {}
+func (ignore) Visit(_, _ []byte, _ int64) {}
 
 func TestReadingDoesNotAllocate(t *testing.T) {
 	var kvs []*mvccpb.KeyValue

@@ -1,0 +1,158 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+var someOperations = []Operation{
+	{Client: 3, Op: Put, Value: keys.ID{Run: 9, Client: 3, Number: 7}, Revision: 12, Member: 1 << 63, Invoked: 5, Completed: 9},
+	{Op: Get, Content: Written, ModRevision: 12, Revision: 13, Value: keys.ID{Run: 9, Client: 3, Number: 7}, Completed: 1},
+	{Op: Get, Content: Written, ModRevision: 2, Revision: 13, Outcome: Wrong},
+	{Op: SerializableGet, Content: Absent, Revision: 3, Outcome: Wrong},
+	{Op: Get, Content: Foreign, Revision: 3, Outcome: Wrong},
+	{Op: Get, Outcome: Unknown},
+	{Op: Txn, Value: keys.ID{Run: 9, Number: 8}, Outcome: Failed, Client: 9999},
+}
+
+func written(t *testing.T, to io.Writer, operations []Operation) Footer {
+	t.Helper()
+	w := NewWriter(to, "p/", 4)
+	for i, o := range operations {
+		w.Add(Entry{Operation: o, KeyNumber: uint64(i), Start: w.epoch.Add(time.Second)})
+	}
+	footer, err := w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return footer
+}
+
+func TestAHistoryIsReadAsItWasWritten(t *testing.T) {
+	var file bytes.Buffer
+	if footer := written(t, &file, someOperations); footer != (Footer{Operations: len(someOperations)}) {
+		t.Errorf("%+v", footer)
+	}
+	var got, want []Operation
+	for i, o := range someOperations {
+		o.Key = string(keys.Append(nil, uint64(i), 4))
+		o.Invoked, o.Completed = o.Invoked+1e9, o.Completed+1e9
+		if o.Op == Put || o.Op == Txn {
+			o.Content = Written
+		}
+		want = append(want, o)
+	}
+	header, err := Read(&file, func(o Operation) { got = append(got, o) })
+	if err != nil || !reflect.DeepEqual(got, want) || header.Prefix != "p/" || header.BeganNs == 0 {
+		t.Errorf("%+v, %v\n%+v\nwant\n%+v", header, err, got, want)
+	}
+}
+
+// TestAHistoryThatLacksOperationsIsRefused cuts one off everywhere, and has a writer that does not keep up.
+func TestAHistoryThatLacksOperationsIsRefused(t *testing.T) {
+	var file bytes.Buffer
+	written(t, &file, slices.Repeat(someOperations, 100))
+	whole := file.Bytes()
+	for end := 0; end < len(whole); end += 13 {
+		if _, err := Read(bytes.NewReader(whole[:end]), func(Operation) {}); !errors.Is(err, ErrIncomplete) {
+			t.Errorf("%d of %d bytes: %v", end, len(whole), err)
+		}
+	}
+	reader, writer := io.Pipe()
+	w := NewWriter(writer, "", 8)
+	const many = (maxBatches + 5) * batchSize // the writer holds one, and one is being filled
+	for range many {
+		w.Add(Entry{Operation: Operation{Op: Put, Value: keys.ID{Run: 1}}, Start: w.epoch})
+	}
+	closed := make(chan Footer, 1)
+	go func() {
+		footer, err := w.Close()
+		if err != nil {
+			t.Error(err)
+		}
+		writer.Close()
+		closed <- footer
+	}()
+	_, err := Read(reader, func(Operation) {})
+	footer := <-closed
+	if !errors.Is(err, ErrIncomplete) || footer.Lost == 0 || footer.Lost+footer.Operations != many {
+		t.Errorf("%+v, %v", footer, err)
+	}
+}
+
+func TestWhatIsNoHistoryIsRefused(t *testing.T) {
+	if _, err := Read(strings.NewReader(`{"history":1,"began_ns":5}`), nil); err == nil || errors.Is(err, ErrIncomplete) {
+		t.Errorf("no compressed file: %v", err)
+	}
+	for _, line := range []string{`{"client":0,"op":"delete","outcome":"ok"}`, `{"client":0,"op":"put","outcome":"fine"}`,
+		`{"client":0,"op":"put","outcome":"ok","value":"x"}`, `{"client":0,"op":"get","outcome":"ok","invoked":5}`, `[`} {
+		if _, err := Read(packed(t, "{\"history\":1}\n"+line+"\n"), func(Operation) {}); err == nil || errors.Is(err, ErrIncomplete) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if _, err := Read(packed(t, "{\"history\":2}\n"), nil); err == nil || errors.Is(err, ErrIncomplete) {
+		t.Errorf("another version: %v", err)
+	}
+}
+
+func TestAStoresHistoryIsWholeIfItSaysSo(t *testing.T) {
+	const event = `{"revision":7,"key":"p/0001","value":"abc"}` + "\n"
+	for text, want := range map[string]Log{
+		event + `{"whole":true}` + "\n":  {Events: []Event{{7, "p/0001", "abc"}}, Whole: true},
+		event + `{"whole":false}` + "\n": {Events: []Event{{7, "p/0001", "abc"}}},
+		event:                            {Events: []Event{{7, "p/0001", "abc"}}},
+	} {
+		if got, err := ReadLog(packed(t, text)); err != nil || !reflect.DeepEqual(*got, want) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func packed(t *testing.T, text string) io.Reader {
+	t.Helper()
+	var file bytes.Buffer
+	w := newGzip(&file)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &file
+}
+
+// BenchmarkAdd is what an operation costs, the writer's part included.
+func BenchmarkAdd(b *testing.B) {
+	var size counter
+	w := NewWriter(&size, "p/", 8)
+	e := Entry{Start: w.epoch, Operation: Operation{Op: Put, Member: 1 << 60, Value: keys.ID{Run: 1 << 30}}}
+	i := 0
+	for b.Loop() {
+		i++
+		e.Client, e.KeyNumber, e.Value.Number, e.Revision = i%100, uint64(i*7919%10_000), i, int64(i)
+		e.Invoked, e.Completed = int64(i)*50_000, int64(i)*50_000+int64(i*7919%1_000_000)
+		w.Add(e)
+		if i%(batchSize*maxBatches/2) == 0 {
+			for len(w.full) > 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	footer, err := w.Close()
+	if err != nil || footer.Lost > 0 {
+		b.Error(footer, err)
+	}
+	b.ReportMetric(float64(size)/float64(i), "B/op-on-disk")
+}
+
+type counter int
+
+func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }

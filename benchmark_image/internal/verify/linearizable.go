@@ -1,0 +1,305 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// What a key holds, as a number: its versions are counted from 1.
+const (
+	untold  = -1 // nobody has read it since the history began
+	nothing = 0
+)
+
+// step is the input of an operation to the model of one key.
+type step struct {
+	source  *history.Operation // nil: a write of another run
+	write   bool
+	exists  bool // of a write: the key must exist
+	value   int  // that is written or found
+	initial bool // of a read: the key may have held that when the history began
+}
+
+// register is one key, which holds what was written last.
+var register = porcupine.Model{
+	Init: func() any { return untold },
+	Step: func(state, in, _ any) (bool, any) {
+		holds, s := state.(int), in.(*step)
+		switch {
+		case s.write:
+			return !s.exists || holds != nothing, s.value
+		case holds == untold:
+			return s.initial, s.value
+		}
+		return holds == s.value, holds
+	},
+	DescribeOperation: func(in, _ any) string {
+		if s := in.(*step); s.source != nil {
+			return describe(s.source)
+		}
+		return "a write of an earlier run"
+	},
+	DescribeState: func(state any) string {
+		switch holds := state.(int); holds {
+		case untold:
+			return "as it was"
+		case nothing:
+			return "nothing"
+		default:
+			return fmt.Sprintf("version %d", holds)
+		}
+	},
+}
+
+// linearizable judges the operations of each key by themselves: etcd and its kind promise linearizability of the whole,
+// which follows from that of each key (Herlihy and Wing, 'Linearizability', TOPLAS 1990, theorem 1).
+func (a *all) linearizable(result *Result, deadline time.Time) (found *finding) {
+	first := a.firstReads()
+	late := 0
+	for _, key := range a.order {
+		steps := a.steps(key, first)
+		for i := range steps {
+			if steps[i].Input.(*step).source != nil {
+				result.Judged++
+			}
+		}
+		if result.Verdict == Violated {
+			continue // one is enough
+		}
+		switch part, verdict := judgeKey(steps, deadline); verdict {
+		case porcupine.Illegal:
+			found, result.Verdict = a.explain(key, reduce(part)), Violated
+		case porcupine.Unknown:
+			late++
+		}
+	}
+	if found == nil && late > 0 {
+		found = &finding{verdict: Undecided, reason: fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order))}
+	}
+	return found
+}
+
+// cluster is what was done with one value: its write, if it was written here, and its reads.
+type cluster struct {
+	steps      []porcupine.Operation
+	start, end int64
+}
+
+// judgeKey judges the operations of a key, two values at a time: where each value is written once, every history that is
+// not linearizable has two that conflict (Gibbons and Korach, 'Testing Shared Memories', SIAM J. Comput. 1997, section
+// 4.2). So the time grows with the number of operations side by side, and not exponentially. Only a transaction that needs
+// the key to exist depends on third ones, where somebody found no key: then all are judged at once. part is a part that is
+// illegal by itself.
+func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine.Operation, verdict porcupine.CheckResult) {
+	if len(steps) == 0 {
+		return nil, porcupine.Ok
+	}
+	exists, missing := false, false
+	for _, o := range steps {
+		s := o.Input.(*step)
+		exists, missing = exists || s.exists, missing || !s.write && s.value == nothing
+	}
+	if exists && missing {
+		return steps, judge(steps, deadline)
+	}
+	clusters := clustersOf(steps)
+	for i, one := range clusters {
+		if verdict := judge(one.steps, deadline); verdict != porcupine.Ok {
+			return one.steps, verdict
+		}
+		for _, other := range clusters[i+1:] {
+			if other.start > one.end {
+				break
+			}
+			if len(one.steps) == 1 && len(other.steps) == 1 && one.steps[0].Input.(*step).write && other.steps[0].Input.(*step).write {
+				continue // two writes alone are in some order
+			}
+			both := slices.Concat(one.steps, other.steps)
+			if verdict := judge(both, deadline); verdict != porcupine.Ok {
+				return both, verdict
+			}
+		}
+	}
+	return nil, porcupine.Ok
+}
+
+// clustersOf sorts operations by their values, and these by the time of the first operation on each.
+func clustersOf(steps []porcupine.Operation) []*cluster {
+	byValue := make(map[int]*cluster)
+	var clusters []*cluster
+	for _, o := range steps {
+		s := o.Input.(*step)
+		c := byValue[s.value]
+		if c == nil {
+			c = &cluster{start: o.Call, end: o.Return}
+			byValue[s.value] = c
+			clusters = append(clusters, c)
+		}
+		c.steps = append(c.steps, o)
+		c.start, c.end = min(c.start, o.Call), max(c.end, o.Return)
+		if s.initial {
+			c.start = math.MinInt64 // the key held it from the begin
+		}
+	}
+	slices.SortStableFunc(clusters, func(x, y *cluster) int { return cmp.Compare(x.start, y.start) })
+	return clusters
+}
+
+// judge asks porcupine; without time left it says Unknown.
+func judge(steps []porcupine.Operation, deadline time.Time) porcupine.CheckResult {
+	left := time.Until(deadline)
+	if left <= 0 {
+		return porcupine.Unknown
+	}
+	return porcupine.CheckOperationsTimeout(register, steps, left)
+}
+
+// steps are the operations of a key that have or had an effect, as porcupine takes them.
+func (a *all) steps(key string, first map[keys.ID]int64) []porcupine.Operation {
+	numbers := make(map[keys.ID]int)
+	number := func(id keys.ID) int {
+		if numbers[id] == 0 {
+			numbers[id] = len(numbers) + 1
+		}
+		return numbers[id]
+	}
+	var steps []porcupine.Operation
+	known := make(map[keys.ID]bool) // writes of other runs
+	operations := a.byKey[key]
+	for i := range operations {
+		o := &operations[i]
+		s := &step{source: o.Operation}
+		switch {
+		case o.refused():
+			s.value, s.initial = nothing, true
+		case o.isWrite():
+			if o.dropped {
+				continue
+			}
+			s.write, s.exists, s.value = true, o.Op == history.Txn, number(o.Value)
+		case o.Content == history.Absent:
+			s.value, s.initial = nothing, true
+		case o.Content == history.Written:
+			s.value, s.initial = number(o.Value), a.other(o.Value) && !a.late[o.Value]
+			if a.late[o.Value] && !known[o.Value] {
+				known[o.Value] = true
+				steps = append(steps, porcupine.Operation{
+					Input: &step{write: true, value: s.value}, Call: math.MinInt64, Return: first[o.Value],
+				})
+			}
+		default:
+			continue
+		}
+		steps = append(steps, porcupine.Operation{ClientId: o.Client, Input: s, Call: o.Invoked, Return: o.until})
+	}
+	return steps
+}
+
+// reduceTime is what making a violation small may take, and drawing it.
+const reduceTime = 10 * time.Second
+
+// reduce leaves out values with all their reads, and then reads, as long as what is left is illegal.
+func reduce(steps []porcupine.Operation) []porcupine.Operation {
+	deadline := time.Now().Add(reduceTime)
+	illegal := func(some []porcupine.Operation) bool { return judge(some, deadline) == porcupine.Illegal }
+	steps = leaveOut(steps, func(o porcupine.Operation) int { return o.Input.(*step).value }, illegal)
+	number := make(map[*step]int)
+	for i, o := range steps {
+		number[o.Input.(*step)] = i
+	}
+	// A write that is read cannot be left out alone: that read would be wrong for another reason.
+	return leaveOut(steps, func(o porcupine.Operation) int {
+		if s := o.Input.(*step); !s.write {
+			return number[s]
+		}
+		return -1
+	}, illegal)
+}
+
+// leaveOut leaves out groups of operations as long as what is left is illegal, first many groups at once; group -1 stays.
+func leaveOut(steps []porcupine.Operation, group func(porcupine.Operation) int, illegal func([]porcupine.Operation) bool) []porcupine.Operation {
+	groups := make(map[int]bool)
+	for _, o := range steps {
+		if g := group(o); g >= 0 {
+			groups[g] = true
+		}
+	}
+	order := make([]int, 0, len(groups))
+	for g := range groups {
+		order = append(order, g)
+	}
+	slices.Sort(order)
+	for size := max(len(order)/2, 1); len(order) > 0; {
+		removed := false
+		for at := 0; at < len(order); {
+			without := make(map[int]bool)
+			for _, g := range order[at:min(at+size, len(order))] {
+				without[g] = true
+			}
+			var some []porcupine.Operation
+			for _, o := range steps {
+				if !without[group(o)] {
+					some = append(some, o)
+				}
+			}
+			if illegal(some) {
+				steps, removed = some, true
+				order = slices.Delete(order, at, min(at+size, len(order)))
+			} else {
+				at += size
+			}
+		}
+		if size == 1 && !removed {
+			break
+		}
+		size = max(size/2, 1)
+	}
+	return steps
+}
+
+// explain makes the finding of a small history that cannot be linearized, with porcupine's picture of it.
+func (a *all) explain(key string, steps []porcupine.Operation) *finding {
+	var involved []*history.Operation
+	last := int64(math.MinInt64)
+	for _, o := range steps {
+		s := o.Input.(*step)
+		if s.source != nil {
+			involved = append(involved, s.source)
+			last = max(last, s.source.Completed)
+		}
+	}
+	found := a.violation("what was read of a key follows from no order of the operations on it", key, involved, nil)
+	shown := slices.Clone(steps)
+	slices.SortFunc(shown, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
+	for i := range shown {
+		// One row each: an operation without an answer overlaps with its client's next ones.
+		shown[i].ClientId = i
+		shown[i].Call = max(shown[i].Call, shown[0].Call)
+		shown[i].Return = min(shown[i].Return, last+1)
+		if s := shown[i].Input.(*step); s.source == nil {
+			shown[i].Call = min(0, last)
+		}
+	}
+	found.violation.html = func(to io.Writer) error {
+		_, info := porcupine.CheckOperationsVerbose(register, shown, reduceTime)
+		return porcupine.Visualize(register, info, to)
+	}
+	return found
+}
+
+// Draw writes porcupine's picture of the violation as HTML; false if there is none to be drawn.
+func (v *Violation) Draw(to io.Writer) (bool, error) {
+	if v.html == nil {
+		return false, nil
+	}
+	return true, v.html(to)
+}

@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// compare holds what clients were told of their writes against the store's own history: what was acknowledged was carried
+// out once, at that revision, and what failed was not. Of writes without an answer it takes over what became of them.
+// Without such a history those that a read has found took effect.
+func (a *all) compare(log *history.Log, result *Result) *finding {
+	done := make(map[keys.ID][]history.Event)
+	if log != nil {
+		for _, e := range log.Events {
+			if id, err := keys.ParseID(e.Value[:min(len(e.Value), keys.NameSize)]); err == nil && !a.other(id) {
+				done[id] = append(done[id], e)
+			}
+		}
+	}
+	found := a.firstReads()
+	var problem *finding
+	for _, key := range a.order {
+		operations := a.byKey[key]
+		for i := range operations {
+			o := &operations[i]
+			if !o.isWrite() {
+				continue
+			}
+			events := done[o.Value]
+			if log != nil && problem == nil {
+				problem = a.against(o, events)
+			}
+			if o.Outcome != history.Unknown {
+				o.dropped = o.Outcome == history.Failed
+				continue
+			}
+			result.Unknown++
+			first, wasRead := found[o.Value]
+			switch {
+			case wasRead || len(events) > 0:
+				result.Resolved++
+				// It took effect before the first read of it had ended.
+				if o.until = math.MaxInt64; wasRead {
+					o.until = max(first, o.Invoked)
+				}
+			case log != nil:
+				result.Resolved++
+				o.dropped = true
+			default:
+				o.dropped = true // nobody saw it: it may have come after everything else
+			}
+		}
+	}
+	if problem != nil || log == nil {
+		return problem
+	}
+	for id, events := range done {
+		if a.writes[id] == nil {
+			return a.violation("the store carried out a write that no client made", strings.TrimPrefix(events[0].Key, a.prefix), nil, texts(events))
+		}
+	}
+	return nil
+}
+
+// against tells what is wrong with what the store carried out of a write.
+func (a *all) against(o *operation, events []history.Event) *finding {
+	what := ""
+	switch acknowledged := o.Outcome <= history.Wrong; {
+	case len(events) > 1:
+		what = "the store carried out a write twice"
+	case o.Outcome == history.Failed && len(events) > 0:
+		what = "the store carried out a write that it had refused"
+	case acknowledged && len(events) == 0:
+		what = "the store lost a write that it had acknowledged"
+	case acknowledged && events[0].Revision != o.Revision:
+		what = "the store carried out a write at another revision than it had told"
+	case len(events) > 0 && events[0].Key != a.prefix+o.Key:
+		what = "the store carried out a write of another key"
+	default:
+		return nil
+	}
+	return a.violation(what, o.Key, []*history.Operation{o.Operation}, texts(events))
+}
+
+func texts(events []history.Event) (lines []string) {
+	for _, e := range events {
+		lines = append(lines, fmt.Sprintf("revision %d: %s of %s", e.Revision, e.Key, e.Value[:min(len(e.Value), keys.NameSize)]))
+	}
+	return lines
+}
+
+// firstReads tells when the first read of each value had ended.
+func (a *all) firstReads() map[keys.ID]int64 {
+	first := make(map[keys.ID]int64)
+	for i := range a.operations {
+		o := &a.operations[i]
+		if !read(o) || o.Content != history.Written {
+			continue
+		}
+		if at, known := first[o.Value]; !known || o.Completed < at {
+			first[o.Value] = o.Completed
+		}
+	}
+	return first
+}

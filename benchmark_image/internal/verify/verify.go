@@ -1,0 +1,226 @@
+// Package verify judges the history of a load: whether what clients were told is what one copy of the store, which does one
+// operation after the other, would have told them.
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// Verdict is what is known of a history.
+type Verdict string
+
+// The verdicts.
+const (
+	Holds     Verdict = "ok"
+	Violated  Verdict = "violated"
+	Undecided Verdict = "undecided"
+)
+
+// Limits bounds what a judgement takes.
+type Limits struct {
+	Time time.Duration
+}
+
+// Result is the judgement of one history.
+type Result struct {
+	Verdict      Verdict      `json:"verdict"`
+	Reason       string       `json:"reason"`     // why it is not ok; empty if it is
+	Operations   int          `json:"operations"` // in the history
+	Judged       int          `json:"judged"`     // of those; the others say nothing, as reads without an answer
+	Keys         int          `json:"keys"`
+	Unknown      int          `json:"unknown"`  // writes with an unknown outcome
+	Resolved     int          `json:"resolved"` // of those, whose outcome the store's own history or a read tells
+	Violation    *Violation   `json:"violation"`
+	Serializable Serializable `json:"serializable"`
+}
+
+// Violation is a small part of a history that is wrong by itself.
+type Violation struct {
+	Key        string   `json:"key"`
+	Operations []string `json:"operations"` // by the times of their invocations, in words
+	Store      []string `json:"store"`      // what the store's own history has of the key, where that is what is wrong
+	Picture    string   `json:"picture"`    // the file with it; empty if there is none
+
+	html func(io.Writer) error
+}
+
+// ErrNothing is the error about a history in which nothing can be judged.
+var ErrNothing = errors.New("the history holds no operation that can be judged")
+
+// operation is one of a key, as it is judged.
+type operation struct {
+	*history.Operation
+	until   int64 // it takes effect before; math.MaxInt64: or never
+	dropped bool  // it had no effect
+}
+
+// isWrite tells whether it was to write.
+func (o *operation) isWrite() bool { return o.Op == history.Put || o.Op == history.Txn }
+
+// refused tells whether it is a transaction that found no key: a read of nothing.
+func (o *operation) refused() bool {
+	return o.Op == history.Txn && o.Outcome == history.Failed && o.Revision > 0
+}
+
+// all is a history, taken apart.
+type all struct {
+	operations []history.Operation
+	byKey      map[string][]operation // but for serializable reads
+	order      []string               // the keys of byKey, sorted
+	writes     map[keys.ID]*history.Operation
+	runs       map[uint64]bool // that write here
+	oldest     int64           // the lowest revision that any answer tells
+	prefix     string
+	late       map[keys.ID]bool // versions of other runs that were carried out during this one
+}
+
+// Judge reads a history and judges it; log is the store's own, nil where there is none. The error tells that it cannot be
+// judged, as ErrNothing and history.ErrIncomplete do.
+func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
+	deadline := time.Now().Add(limits.Time)
+	a := &all{writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool), oldest: math.MaxInt64}
+	header, err := history.Read(from, func(o history.Operation) { a.operations = append(a.operations, o) })
+	if err != nil {
+		return nil, err
+	}
+	a.prefix = header.Prefix
+	a.index()
+	result := &Result{Verdict: Holds, Operations: len(a.operations), Keys: len(a.order)}
+	if log != nil && !log.Whole {
+		log = nil
+	}
+	steps := []func() *finding{
+		a.strangers,
+		func() *finding { return a.compare(log, result) },
+		func() *finding { return a.serializable(result) },
+		func() *finding { return a.linearizable(result, deadline) },
+	}
+	for _, step := range steps {
+		if found := step(); found != nil && result.Violation == nil {
+			result.Verdict, result.Reason, result.Violation = found.verdict, found.reason, found.violation
+		}
+	}
+	if result.Judged == 0 {
+		return nil, ErrNothing
+	}
+	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds {
+		result.Verdict = Undecided
+		result.Reason = fmt.Sprintf("whether %d writes without an answer were carried out is not known: there is no whole history of the "+
+			"store's own", left)
+	}
+	return result, nil
+}
+
+// finding is why a history is not ok.
+type finding struct {
+	verdict   Verdict
+	reason    string
+	violation *Violation
+}
+
+// index sorts operations by key and writes by value.
+func (a *all) index() {
+	a.byKey = make(map[string][]operation)
+	for i := range a.operations {
+		o := &a.operations[i]
+		if o.Revision > 0 {
+			a.oldest = min(a.oldest, o.Revision)
+		}
+		if o.Op == history.Put || o.Op == history.Txn {
+			a.writes[o.Value], a.runs[o.Value.Run] = o, true
+		}
+	}
+	for i := range a.operations {
+		o := &a.operations[i]
+		if o.Content == history.Written && a.other(o.Value) && o.Value != (keys.ID{}) && o.ModRevision > a.oldest {
+			a.late[o.Value] = true
+		}
+		if o.Op != history.SerializableGet {
+			a.byKey[o.Key] = append(a.byKey[o.Key], operation{Operation: o, until: o.Completed})
+		}
+	}
+	for key := range a.byKey {
+		a.order = append(a.order, key)
+	}
+	slices.Sort(a.order)
+}
+
+// other tells whether a value is a data set's, or of a run that does not write here.
+func (a *all) other(id keys.ID) bool { return !a.runs[id.Run] }
+
+// read tells whether the operation found out what a key holds.
+func read(o *history.Operation) bool {
+	return (o.Op == history.Get || o.Op == history.SerializableGet) && o.Content != history.Nothing
+}
+
+// strangers finds reads of what nobody can have written.
+func (a *all) strangers() *finding {
+	for i := range a.operations {
+		o := &a.operations[i]
+		if !read(o) {
+			continue
+		}
+		write := a.writes[o.Value]
+		what := ""
+		switch {
+		case o.Content == history.Foreign:
+			what = "a read found a value that no writer makes"
+		case o.Content != history.Written || a.other(o.Value):
+		case write == nil:
+			what = "a read found a value that was never written"
+		case write.Key != o.Key:
+			what = "a read found a value that was written to another key"
+		case write.Outcome == history.Failed:
+			what = "a read found a value whose write had failed"
+		case write.Invoked > o.Completed:
+			what = "a read found a value before its write was invoked"
+		}
+		if what != "" {
+			involved := []*history.Operation{o}
+			if write != nil {
+				involved = append(involved, write)
+			}
+			return a.violation(what, o.Key, involved, nil)
+		}
+	}
+	return nil
+}
+
+// violation makes the finding about operations that are wrong by themselves.
+func (a *all) violation(what, key string, involved []*history.Operation, store []string) *finding {
+	slices.SortFunc(involved, func(x, y *history.Operation) int { return int(x.Invoked - y.Invoked) })
+	texts := make([]string, len(involved))
+	for i, o := range involved {
+		texts[i] = describe(o)
+	}
+	return &finding{Violated, what, &Violation{Key: a.prefix + key, Operations: texts, Store: store}}
+}
+
+// describe tells of an operation in one line.
+func describe(o *history.Operation) string {
+	ms := func(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
+	text := fmt.Sprintf("%s..%s client %d: %v ", ms(o.Invoked), ms(o.Completed), o.Client, o.Op)
+	switch {
+	case o.Op == history.Put || o.Op == history.Txn:
+		text += o.Value.String()
+	case o.Content == history.Absent:
+		text += "found nothing"
+	case o.Content == history.Foreign:
+		text += "found another value"
+	case o.Content == history.Written:
+		text += fmt.Sprintf("found %v of revision %d", o.Value, o.ModRevision)
+	}
+	text += ", " + o.Outcome.String()
+	if o.Revision > 0 {
+		text += fmt.Sprintf(" at revision %d", o.Revision)
+	}
+	return text
+}

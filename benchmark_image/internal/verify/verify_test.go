@@ -1,0 +1,372 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+const run = 1000 // whose writes the histories have
+
+// id is the name of a write of the run, other that of an earlier one.
+func id(number int) keys.ID    { return keys.ID{Run: run, Client: number % 3, Number: number} }
+func other(number int) keys.ID { return keys.ID{Run: run + 1, Number: number} }
+
+// op makes operations; times are in ms.
+type op struct{ history.Operation }
+
+func at(client int, invoked, completed int64) op {
+	return op{history.Operation{Client: client, Invoked: invoked * 1e6, Completed: completed * 1e6, Member: 1}}
+}
+
+func (o op) put(value keys.ID, revision int64) op {
+	o.Op, o.Value, o.Revision = history.Put, value, revision
+	return o
+}
+
+func (o op) get(value keys.ID, mod, revision int64) op {
+	o.Op, o.Content, o.Value, o.ModRevision, o.Revision = history.Get, history.Written, value, mod, revision
+	return o
+}
+
+func (o op) txn(value keys.ID, revision int64) op {
+	o.Op, o.Value, o.Revision = history.Txn, value, revision
+	return o
+}
+
+func (o op) nothing(revision int64) op {
+	o.Op, o.Content, o.Revision = history.Get, history.Absent, revision
+	return o
+}
+
+func (o op) as(outcome history.Outcome) op { o.Outcome = outcome; return o }
+func (o op) by(member uint64) op           { o.Member = member; return o }
+func (o op) stale() op                     { o.Op = history.SerializableGet; return o }
+
+// dataset is what a data set has of every key.
+var dataset = keys.ID{}
+
+// judged judges operations, all of one key.
+func judged(t *testing.T, log *history.Log, operations ...op) *Result {
+	t.Helper()
+	file := encoded(t, func(add func(history.Entry)) {
+		for _, o := range operations {
+			add(history.Entry{Operation: o.Operation})
+		}
+	})
+	result, err := Judge(file, log, Limits{Time: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func encoded(t *testing.T, fill func(add func(history.Entry))) io.Reader {
+	t.Helper()
+	start := time.Now()
+	var file bytes.Buffer
+	w := history.NewWriter(&file, "p/", 1)
+	fill(func(e history.Entry) { e.Start = start; w.Add(e) })
+	if footer, err := w.Close(); err != nil || footer.Lost > 0 {
+		t.Fatal(footer, err)
+	}
+	return &file
+}
+
+// log is a store's own history of key 0 of the data set.
+func log(events ...history.Event) *history.Log {
+	for i := range events {
+		events[i].Key = "p/0"
+	}
+	return &history.Log{Events: events, Whole: true}
+}
+
+func event(revision int64, value keys.ID) history.Event {
+	return history.Event{Revision: revision, Value: value.String() + "check and more"}
+}
+
+func TestJudgements(t *testing.T) {
+	const unknown, failed, wrong = history.Unknown, history.Failed, history.Wrong
+	for name, c := range map[string]struct {
+		operations []op
+		log        *history.Log
+		want       Verdict
+		reason     string
+	}{
+		"one after the other":         {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(1, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
+		"side by side":                {[]op{at(0, 0, 9).put(id(1), 10), at(1, 0, 9).put(id(2), 11), at(2, 1, 2).get(id(2), 11, 11), at(2, 3, 4).get(id(1), 10, 11)}, nil, Holds, ""},
+		"nothing, and then something": {[]op{at(0, 0, 1).nothing(9), at(1, 0, 5).put(id(1), 10), at(0, 2, 3).get(id(1), 10, 10)}, nil, Holds, ""},
+
+		"an old value":           {[]op{at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11), at(1, 4, 5).get(id(1), 10, 11)}, nil, Violated, "no order"},
+		"the data set came back": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 11)}, nil, Violated, "no order"},
+		"a key that went":        {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).nothing(11)}, nil, Violated, "no order"},
+		"back and forth":         {[]op{at(0, 0, 9).put(id(1), 10), at(1, 1, 2).get(id(1), 10, 10), at(2, 3, 4).get(dataset, 2, 11)}, nil, Violated, "no order"},
+		"a wrong answer counts":  {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 3).as(wrong)}, nil, Violated, "no order"},
+
+		"a value of nobody":        {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(id(2), 10, 11)}, nil, Violated, "never written"},
+		"a value from the future":  {[]op{at(0, 5, 6).put(id(1), 10), at(1, 2, 3).get(id(1), 10, 11)}, nil, Violated, "before its write was invoked"},
+		"a value that had failed":  {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(id(1), 10, 11)}, nil, Violated, "had failed"},
+		"a failed write had none":  {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(dataset, 2, 11)}, nil, Holds, ""},
+		"a refused transaction":    {[]op{at(0, 0, 1).txn(id(1), 9).as(failed), at(1, 2, 3).nothing(9)}, nil, Holds, ""},
+		"one refused for nothing":  {[]op{at(0, 0, 1).put(id(1), 9), at(1, 2, 3).txn(id(2), 10).as(failed)}, nil, Violated, "no order"},
+		"one accepted for nothing": {[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10)}, nil, Violated, "no order"},
+
+		"unknown, and read":            {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(id(1), 10, 10)}, nil, Holds, ""},
+		"unknown, and read later":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(dataset, 2, 9), at(1, 8, 9).get(id(1), 10, 10)}, nil, Holds, ""},
+		"unknown, read and gone":       {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10), at(1, 8, 9).get(dataset, 2, 10)}, nil, Violated, "no order"},
+		"unknown, and came twice":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10), at(1, 4, 5).put(id(2), 11), at(1, 8, 9).get(id(1), 12, 12)}, nil, Violated, "no order"},
+		"unknown, and never seen":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, nil, Undecided, "1 writes without an answer"},
+		"unknown, and not carried out": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, log(), Holds, ""},
+		"unknown, and carried out":     {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, log(event(11, id(1))), Holds, ""},
+		"unknown, and a log with gaps": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, &history.Log{}, Undecided, "is not known"},
+
+		"as the store has it":          {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1))), Holds, ""},
+		"lost":                         {[]op{at(0, 0, 1).put(id(1), 10)}, log(), Violated, "lost a write"},
+		"carried out twice":            {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(12, id(1))), Violated, "twice"},
+		"unknown, carried out twice":   {[]op{at(0, 0, 1).put(id(1), 0).as(unknown)}, log(event(10, id(1)), event(12, id(1))), Violated, "twice"},
+		"refused, and carried out":     {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(0, 0, 1).put(id(2), 10)}, log(event(9, id(1)), event(10, id(2))), Violated, "had refused"},
+		"at another revision":          {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(11, id(1))), Violated, "another revision"},
+		"of nobody":                    {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(11, id(2))), Violated, "no client made"},
+		"of others":                    {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(2, dataset), event(5, other(1)), event(10, id(1))), Holds, ""},
+		"a transaction that was acked": {[]op{at(0, 0, 1).txn(id(1), 10)}, log(), Violated, "lost a write"},
+
+		"another run's version was there":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
+		"another run's version came back":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 5, 10)}, nil, Violated, "no order"},
+		"another run's write came late":      {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(other(1), 12, 12)}, nil, Holds, ""},
+		"another run's write came and went":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(dataset, 5, 12)}, nil, Violated, "no order"},
+		"two versions that both were there":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, nil, Violated, "no order"},
+		"a serializable read of the past":    {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 9).stale()}, nil, Holds, ""},
+		"a serializable read goes back":      {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(1, 4, 5).get(dataset, 2, 8).stale()}, nil, Violated, "lower revision"},
+		"another member is not as far":       {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(1, 4, 5).get(dataset, 2, 8).by(2).stale()}, nil, Holds, ""},
+		"another client is not as far":       {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(2, 4, 5).get(dataset, 2, 8).stale()}, nil, Holds, ""},
+		"a serializable read of what failed": {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 4, 5).get(id(1), 9, 9).stale()}, nil, Violated, "had failed"},
+	} {
+		result := judged(t, c.log, c.operations...)
+		if result.Verdict != c.want || !strings.Contains(result.Reason, c.reason) || (c.reason == "") != (result.Reason == "") {
+			t.Errorf("%s: %+v, want %s: %s", name, result, c.want, c.reason)
+		}
+		if v := result.Violation; (v != nil) != (c.want == Violated) || v != nil && (v.Key != "p/0" || len(v.Operations)+len(v.Store) == 0) {
+			t.Errorf("%s: the violation is %+v", name, v)
+		}
+		if result.Operations != len(c.operations) {
+			t.Errorf("%s: %d operations", name, result.Operations)
+		}
+	}
+}
+
+func TestNothingToJudgeIsAnError(t *testing.T) {
+	for name, operations := range map[string][]op{
+		"none": nil,
+		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed),
+			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet, Outcome: history.Unknown}}},
+	} {
+		file := encoded(t, func(add func(history.Entry)) {
+			for _, o := range operations {
+				add(history.Entry{Operation: o.Operation})
+			}
+		})
+		if result, err := Judge(file, nil, Limits{Time: time.Minute}); !errors.Is(err, ErrNothing) {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+}
+
+func TestStaleness(t *testing.T) {
+	result := judged(t, nil,
+		at(0, 0, 10).put(id(1), 10), at(0, 20, 30).put(id(2), 11), at(0, 40, 50).put(id(3), 12),
+		at(1, 60, 61).get(id(3), 12, 12).stale(), // the newest
+		at(2, 60, 61).get(id(2), 11, 11).stale(), // replaced at 50
+		at(3, 60, 61).get(id(1), 10, 10).stale(), // replaced at 30
+		at(4, 25, 61).get(dataset, 2, 9).stale(), // replaced at 10, 15 ms before it began
+		at(5, 5, 61).get(dataset, 2, 9).stale(),  // replaced after it had begun
+		at(6, 5, 61).by(2).get(dataset, 2, 9).stale(), at(6, 62, 63).get(dataset, 2, 8).stale(),
+	)
+	s := result.Serializable
+	if s.Reads != 7 || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 53-1 && s.MaxMs != 52 || s.Switched != 1 || result.Judged != 10 {
+		t.Errorf("%+v, %d judged", s, result.Judged)
+	}
+}
+
+// simulated is a history of a store that does one operation after the other; each takes effect at one moment between its
+// invocation and its answer. tamper changes what clients are told.
+func simulated(random *rand.Rand, clients, operations int, tamper func(i int, o *history.Operation)) (made []history.Operation) {
+	type pending struct {
+		o      history.Operation
+		effect int64
+	}
+	var all []pending
+	next := make([]int64, clients)
+	for i := range operations {
+		c := i % clients
+		o := history.Operation{Client: c, Op: history.Put, Invoked: next[c], Value: keys.ID{Run: run, Client: c, Number: i}, Member: 1}
+		if random.IntN(2) == 0 {
+			o.Op = history.Get
+		}
+		o.Completed = o.Invoked + 1 + random.Int64N(1000)
+		next[c] = o.Completed + 1 + random.Int64N(100)
+		all = append(all, pending{o, o.Invoked + random.Int64N(o.Completed-o.Invoked+1)})
+	}
+	slices.SortStableFunc(all, func(x, y pending) int { return int(x.effect - y.effect) })
+	value, mod, revision := dataset, int64(2), int64(9)
+	for i := range all {
+		o := &all[i].o
+		if o.Op == history.Put {
+			revision++
+			value, mod = o.Value, revision
+		} else {
+			o.Content, o.Value, o.ModRevision = history.Written, value, mod
+		}
+		o.Revision = revision
+		if tamper != nil {
+			tamper(i, o)
+		}
+		made = append(made, *o)
+	}
+	return made
+}
+
+func TestStoresThatDoOneThingAfterTheOtherPass(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		made := simulated(random, 1+random.IntN(20), 2000, func(_ int, o *history.Operation) {
+			// A tenth of the answers does not arrive.
+			if random.IntN(10) == 0 {
+				o.Outcome, o.Revision = history.Unknown, 0
+				if o.Op == history.Get {
+					o.Content, o.Value, o.ModRevision = history.Nothing, keys.ID{}, 0
+				}
+			}
+		})
+		var operations []op
+		lost := 0
+		for _, o := range made {
+			operations = append(operations, op{o})
+			if o.Op == history.Get && o.Content == history.Nothing {
+				lost++
+			}
+		}
+		result := judged(t, nil, operations...)
+		if result.Verdict == Violated || result.Judged < 1500 || result.Judged > 2000-lost {
+			t.Errorf("seed %d: %+v", seed, result)
+		}
+	}
+}
+
+// TestViolationsAreFoundAndReduced has one read in 2000 operations find what had been replaced before it began.
+func TestViolationsAreFoundAndReduced(t *testing.T) {
+	for seed := range uint64(10) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		var writes []history.Operation
+		done := false
+		made := simulated(random, 8, 2000, func(i int, o *history.Operation) {
+			if o.Op == history.Put {
+				writes = append(writes, *o)
+				return
+			}
+			if i < 1000 || done {
+				return
+			}
+			for _, w := range slices.Backward(writes[:len(writes)-1]) {
+				replaced := slices.ContainsFunc(writes, func(x history.Operation) bool { return x.Invoked > w.Completed && x.Completed < o.Invoked })
+				if replaced {
+					o.Value, o.ModRevision, done = w.Value, w.Revision, true
+					return
+				}
+			}
+		})
+		var operations []op
+		for _, o := range made {
+			operations = append(operations, op{o})
+		}
+		result := judged(t, nil, operations...)
+		if !done || result.Verdict != Violated || len(result.Violation.Operations) > 5 {
+			t.Fatalf("seed %d: %+v", seed, result)
+		}
+		var picture bytes.Buffer
+		if drawn, err := result.Violation.Draw(&picture); err != nil || !drawn || !strings.Contains(picture.String(), "<html") {
+			t.Errorf("a picture of %d bytes: %v", picture.Len(), err)
+		}
+	}
+}
+
+// TestTwoValuesAreEnough compares with what porcupine says of all operations of a key at once, of histories with some reads
+// changed at random.
+func TestTwoValuesAreEnough(t *testing.T) {
+	illegal := 0
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		var seen []keys.ID
+		made := simulated(random, 1+random.IntN(5), 3+random.IntN(12), func(_ int, o *history.Operation) {
+			if o.Op == history.Put {
+				seen = append(seen, o.Value)
+				if random.IntN(3) == 0 {
+					o.Op = history.Txn
+				}
+			} else if len(seen) > 0 && random.IntN(5) == 0 {
+				o.Value = seen[random.IntN(len(seen))]
+			} else if random.IntN(20) == 0 {
+				o.Content, o.Value = history.Absent, keys.ID{}
+			}
+		})
+		a := &all{operations: made, writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool)}
+		a.index()
+		steps := a.steps("", a.firstReads())
+		deadline := time.Now().Add(time.Minute)
+		want := judge(steps, deadline)
+		part, got := judgeKey(steps, deadline)
+		if got != want {
+			t.Fatalf("seed %d: %v, all at once %v: %+v", seed, got, want, made)
+		}
+		if got == porcupine.Illegal {
+			illegal++
+			if small := reduce(part); judge(small, deadline) != porcupine.Illegal || len(small) > 5 {
+				t.Errorf("seed %d: %d operations of %d are left", seed, len(small), len(steps))
+			}
+		}
+	}
+	if illegal < 300 || illegal > 2700 {
+		t.Errorf("%d of 3000 histories are illegal", illegal)
+	}
+}
+
+func TestWithoutTimeNothingIsDecided(t *testing.T) {
+	file := encoded(t, func(add func(history.Entry)) { add(history.Entry{Operation: at(0, 0, 1).put(id(1), 10).Operation}) })
+	if result, err := Judge(file, nil, Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func BenchmarkJudge(b *testing.B) {
+	var file bytes.Buffer
+	w := history.NewWriter(&file, "p/", 2)
+	start, count := time.Now(), 0
+	for key := range uint64(50) {
+		for _, o := range simulated(rand.New(rand.NewPCG(key, 3)), 10, 1000, nil) {
+			if o.Value != dataset {
+				o.Value.Number += int(key) * 1000
+			}
+			w.Add(history.Entry{Operation: o, KeyNumber: key, Start: start})
+			count++
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if result, err := Judge(bytes.NewReader(file.Bytes()), nil, Limits{Time: time.Hour}); err != nil || result.Verdict != Holds {
+			b.Fatal(fmt.Sprint(result, err))
+		}
+	}
+	b.ReportMetric(float64(count)*float64(b.N)/b.Elapsed().Seconds(), "operations/s")
+}

@@ -1,0 +1,90 @@
+"""What etcd itself has of a run: every write from a revision on, by a watch over its JSON gateway."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from containernet_env.base.errors import RunError
+from containernet_env.base.http_stream import streamed
+from containernet_env.stores.etcd.flags import CLIENT_PORT
+from containernet_env.stores.protocol import Connection, Written
+
+# etcd's JSON gateway (server/etcdserver/api/v3rpc, rpc.proto).
+_RANGE, _WATCH = "/v3/kv/range", "/v3/watch"
+_ASK_S = 5.0
+# A member reads a million small events from its memory and disk in some seconds, a tenth of a core in a minute.
+_SILENCE_S = 10.0
+# How much is kept of the beginning of a value.
+_VALUE_BYTES = 32
+_LINE_BYTES = 256 << 20
+
+
+def revision(connection: Connection) -> int:
+    """The revision of the store, by a linearizable read. Raises RunError."""
+    return _last_write(connection, "")[0]
+
+
+def events(connection: Connection, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+    """Every write of keys that start with ``prefix``, at revisions from ``since`` up to the present, in order.
+
+    Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
+    """
+    deadline = time.monotonic() + timeout_s
+    _, last = _last_write(connection, prefix)
+    if last < since:
+        return
+    made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
+    request = {"create_request": {**_span(prefix), "start_revision": str(since)}}
+    with streamed(made, "POST", _WATCH, request) as answer:
+        while True:
+            if time.monotonic() > deadline:
+                raise RunError(f"the store's history could not be read within {timeout_s:g} s")
+            line = answer.readline(_LINE_BYTES)
+            if not line:
+                raise RunError("the store ended its history early")
+            for event in _events_of(line):
+                yield event
+                if event.revision >= last:
+                    return
+
+
+def _events_of(line: bytes) -> Iterator[Written]:
+    try:
+        told = json.loads(line)
+    except ValueError as error:
+        raise RunError(f"the store's history cannot be read: {line[:80]!r}") from error
+    if "error" in told:
+        raise RunError(f"the store refuses its history: {told['error']}")
+    result = told["result"]
+    if result.get("canceled"):
+        compacted = result.get("compact_revision")
+        reason = f"it is compacted up to revision {compacted}" if compacted else str(result.get("cancel_reason"))
+        raise RunError(f"the store no longer has its history: {reason}")
+    for event in result.get("events", ()):
+        if event.get("type", "PUT") == "PUT":
+            entry = event["kv"]
+            value = base64.b64decode(entry.get("value", ""))[:_VALUE_BYTES]
+            yield Written(int(entry["mod_revision"]), _text(base64.b64decode(entry["key"])), _text(value))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _last_write(connection: Connection, prefix: str) -> tuple[int, int]:
+    """The revision of the store, and that of the last write of these keys; 0 where there is none."""
+    newest = {"sort_order": "DESCEND", "sort_target": "MOD", "limit": 1, "keys_only": True}
+    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**_span(prefix), **newest}, timeout_s=_ASK_S)
+    found = answer.get("kvs", ())
+    return int(answer["header"]["revision"]), int(found[0]["mod_revision"]) if found else 0
+
+
+def _span(prefix: str) -> dict[str, Any]:
+    """The keys that start with ``prefix``, whose last byte is below 0xff in every UTF-8 text."""
+    raw = prefix.encode()
+    first, end = (raw, raw[:-1] + bytes([raw[-1] + 1])) if raw else (b"\0", b"\0")
+    return {"key": base64.b64encode(first).decode(), "range_end": base64.b64encode(end).decode()}

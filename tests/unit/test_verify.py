@@ -1,0 +1,360 @@
+"""Histories: which scenarios may keep one, how they get into the run directory, and what `verify` makes of them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.base import programs
+from containernet_env.base.errors import ConfigError, RunError
+from containernet_env.cli import group, verify
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.load.request import request_of
+from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.results.histories import KeptHistory, histories_of
+from containernet_env.results.run_directory import RunDirectory
+from containernet_env.runs.histories import Histories, packed
+from containernet_env.runs.verify import Judgement, judge
+from containernet_env.stores.etcd import history
+from containernet_env.stores.protocol import Written
+from tests.unit.answers import closed_loop
+from tests.unit.blocks import mixed, names_of, reads, txns, write, writes
+from tests.unit.matrix_fakes import Notes
+
+SMALL = {"dataset": {"valSize": 19}}
+HISTORY = {"dataset": {"keyPrefix": "d/"}, "scenarios": [mixed(history=True)]}
+
+
+def test_scenarios_that_keep_a_history_say_so_in_name_and_request(tmp_path):
+    blocks = [mixed(history=True), writes(history=True), reads(history=True), txns(history=True)]
+    assert all(name.endswith("-history") for name in names_of(tmp_path, *blocks))
+    for scenario in load_scenarios(write(tmp_path, {"scenarios": blocks})).scenarios:
+        _, body = request_of(scenario, {"a": "10.0.0.1:2379"}, 60.0)
+        assert body["history"] is True
+    plain = load_scenarios(write(tmp_path, {"scenarios": [mixed()]})).scenarios[0]
+    assert "history" not in request_of(plain, {"a": "10.0.0.1:2379"}, 60.0)[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ({**SMALL, "scenarios": [mixed()]}, "verify: needs unique values, and 19 bytes"),
+        ({**SMALL, "scenarios": [mixed(history=True)]}, "history: needs unique values, and 19 bytes"),
+        ({**SMALL, "scenarios": [txns(history=True)]}, "history: needs unique values, and 19 bytes"),
+        ({"scenarios": [writes(data={"keySize": 4, "valSize": 8}, history=True)]}, "a valSize of at least 20"),
+        ({"scenarios": [mixed(history=True, spanKeys=2)]}, "history: is given for more than single keys"),
+        ({"scenarios": [reads(history=True, keysOnly=True)]}, "history: is given for more than single keys"),
+        ({"scenarios": [mixed(history=True, verify=False)]}, "history: is given without verify"),
+    ],
+)
+def test_values_and_reads_that_a_history_cannot_have_are_refused_by_name(tmp_path, file, named):
+    with pytest.raises(ConfigError, match=named):
+        load_scenarios(write(tmp_path, file))
+
+
+@pytest.mark.parametrize("block", [mixed(verify=False), txns(), reads(), reads(history=True)], ids=str)
+def test_small_values_are_allowed_where_nothing_depends_on_their_writers(tmp_path, block):
+    assert len(load_scenarios(write(tmp_path, {**SMALL, "scenarios": [block]})).scenarios) == 1
+
+
+class Store:
+    """A store's own history, and a benchmark server that kept one."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.asked: list[tuple[str, int]] = []
+        self.gone = False
+        self.cut = False
+        self.notes = Notes()
+        self.histories = Histories(self.target, self.notes, self.keep)
+
+    @property
+    def target(self) -> Any:
+        cluster = SimpleNamespace(revision=lambda: 41, written=self.written)
+        return SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client))
+
+    def keep(self, name: str, content: Any) -> None:
+        self.kept[name] = b"".join(content)
+
+    def written(self, prefix: str, since: int, timeout_s: float) -> Any:
+        self.asked.append((prefix, since))
+        yield Written(42, "d/1", "abc")
+        if self.gone:
+            raise RunError("it is compacted up to revision 77")
+
+    def client(self) -> Any:
+        yield b"begin"
+        if self.cut:
+            raise RunError("connection lost")
+        yield b" and end"
+
+
+def ended(tmp_path, file=HISTORY, **values: Any) -> ScenarioOutcome:
+    scenario = load_scenarios(write(tmp_path, file)).scenarios[0]
+    load = LoadResult.from_json({**closed_loop(), **values})
+    return ScenarioOutcome(ScheduledScenario(scenario, 1), "now", 1, load=load, error=None)
+
+
+KEPT = {"history": {"operations": 10, "lost": 0}}
+
+
+def test_client_and_store_leave_their_histories(tmp_path):
+    store, outcome = Store(), ended(tmp_path, **KEPT)
+    store.histories.prepare(outcome.scheduled.scenario)
+    store.histories.keep(outcome, "01-mixed")
+    assert store.asked == [("d/", 42)]
+    assert store.kept["01-mixed.jsonl.gz"] == b"begin and end"
+    lines = gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"revision": 42, "key": "d/1", "value": "abc"},
+        {"whole": True},
+    ]
+    assert store.notes.notes == []
+
+
+def test_what_is_missing_of_them_is_told_and_never_looks_whole(tmp_path):
+    store = Store()
+    store.gone = store.cut = True
+    store.histories.keep(ended(tmp_path, **KEPT), "01-mixed")
+    assert store.kept["01-mixed.jsonl.gz"] == b"begin"  # which the checker refuses as cut off
+    assert json.loads(gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()[-1]) == {"whole": False}
+    assert [note.split(": ", 1)[1] for note in store.notes.notes] == [
+        "its history could not be fetched: connection lost",
+        "the store's own history is not there: it is compacted up to revision 77",
+    ]
+
+
+def test_nothing_is_fetched_where_no_history_was_kept(tmp_path):
+    store = Store()
+    store.histories.keep(ended(tmp_path), "01-mixed")  # the load never ran: the last one's would be fetched
+    outcome = ended(tmp_path, {"scenarios": [mixed()]}, **KEPT)
+    store.histories.prepare(outcome.scheduled.scenario)
+    store.histories.keep(replace(outcome, load=None), "02-mixed")
+    assert store.kept == {} and store.asked == []
+
+
+def test_lines_are_packed_in_pieces():
+    lines = [f"{number:0999}" for number in range(500)]
+    pieces = list(packed(lines))
+    assert len(pieces) > 5 and gzip.decompress(b"".join(pieces)).decode().splitlines() == lines
+
+
+def test_the_run_directory_holds_whole_histories_only(tmp_path):
+    directory = RunDirectory(tmp_path / "out.csv", "run")
+    directory.write_history("01-a.jsonl.gz", [b"one", b"two"])
+    directory.write_history("01-a.store.jsonl.gz", [b"three"])
+
+    def broken() -> Any:
+        yield b"one"
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        directory.write_history("02-b.jsonl.gz", broken())
+    folder = directory.path / "history"
+    assert list(histories_of(directory.path)) == [
+        KeptHistory("01-a", folder / "01-a.jsonl.gz", folder / "01-a.store.jsonl.gz")
+    ]
+    assert (folder / "01-a.jsonl.gz").read_bytes() == b"onetwo" and len(list(folder.iterdir())) == 2
+
+
+class Gateway:
+    """A member's JSON gateway: `request_json` answers a range, and a connection the lines of a watch, or raw bytes."""
+
+    def __init__(self, last: int, *lines: Any, head: bytes = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") -> None:
+        self.last = last
+        self.answer = head + b"".join(
+            line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines
+        )
+        self.asked: list[Any] = []
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        self.asked.append(body)
+        kvs = {"kvs": [{"mod_revision": str(self.last)}]} if self.last else {}
+        return {"header": {"revision": "99"}, **kvs}
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        ours, theirs = socket.socketpair()
+
+        def serve() -> None:
+            with theirs:
+                with theirs.makefile("rb") as request:
+                    headers = [*iter(request.readline, b"\r\n")]
+                    lengths = [int(header.split(b":")[1]) for header in headers if header.startswith(b"Content-Length")]
+                    if lengths:
+                        self.asked.append(json.loads(request.read(lengths[0])))
+                theirs.sendall(self.answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        ours.settimeout(timeout_s)
+        return ours
+
+
+def line(*events: tuple[int, str, bytes]) -> dict[str, Any]:
+    def text(raw: bytes) -> str:
+        return base64.b64encode(raw).decode()
+
+    kvs = [{"key": text(key.encode()), "mod_revision": str(at), "value": text(value)} for at, key, value in events]
+    return {"result": {"header": {}, "events": [{"kv": kv} for kv in kvs]}}
+
+
+def test_etcd_tells_every_write_up_to_the_last_one():
+    delete = {"type": "DELETE", "kv": {"key": "ZA==", "mod_revision": "8"}}
+    gateway: Any = Gateway(
+        9,
+        {"result": {"created": True}},
+        line((7, "d/1", b"x" * 100), (7, "d/2", b"")),
+        {"result": {"events": [delete]}},
+        line((9, "d/1", b"\xff")),
+        line((10, "d/1", b"later")),
+    )
+    assert history.revision(gateway) == 99
+    assert list(history.events(gateway, "d/", 5, 10.0)) == [
+        Written(7, "d/1", "x" * 32),
+        Written(7, "d/2", ""),
+        Written(9, "d/1", "�"),
+    ]
+    assert gateway.asked[-1] == {"create_request": {"key": "ZC8=", "range_end": "ZDA=", "start_revision": "5"}}
+    assert gateway.asked[0]["key"] == "AA==" and gateway.asked[0]["sort_target"] == "MOD"
+    assert list(history.events(gateway, "d/", 10, 10.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([{"result": {"canceled": True, "compact_revision": "77"}}], "compacted up to revision 77"),
+        ([{"result": {"canceled": True, "cancel_reason": "no"}}], "no longer has its history: no"),
+        ([{"error": {"message": "denied"}}], "refuses its history"),
+        ([b"<html>\n"], "cannot be read"),
+        ([line((7, "d/1", b""))], "ended its history early"),
+    ],
+)
+def test_a_history_that_etcd_does_not_have_is_an_error(lines, problem):
+    gateway: Any = Gateway(9, *lines)
+    with pytest.raises(RunError, match=problem):
+        list(history.events(gateway, "", 1, 10.0))
+    refused: Any = Gateway(9, b"no", head=b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n")
+    with pytest.raises(RunError, match="HTTP 404: no"):
+        list(history.events(refused, "", 1, 10.0))
+
+
+def test_the_clients_history_is_read_to_its_end():
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\nConnection: close\r\n\r\n"
+    whole: Any = Gateway(0, b"x" * 3_000_000, head=head)
+    assert b"".join(BenchmarkServer(whole).history()) == b"x" * 3_000_000
+    short: Any = Gateway(0, b"x" * 2_999_999, head=head)
+    with pytest.raises(RunError):
+        list(BenchmarkServer(short).history())
+
+
+VALUES = {
+    "operations": 2000,
+    "judged": 1990,
+    "keys": 40,
+    "unknown": 3,
+    "resolved": 3,
+    "violation": None,
+    "serializable": {"reads": 5, "stale": 2, "median_ms": 1.5, "p99_ms": 3, "max_ms": 4, "switched_back": 0},
+}
+VIOLATION = {"key": "d/1", "operations": ["put a", "get b"], "store": ["revision 7"], "picture": "/elsewhere/01-a.html"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run directory with a history, and a checker that answers with what `says` was given."""
+    directory = RunDirectory(tmp_path / "out.csv", "run")
+    directory.add_event("run_began", "it began")
+    directory.write_history("01-a.jsonl.gz", [b"client"])
+    directory.write_history("01-a.store.jsonl.gz", [b"store"])
+    checker = tmp_path / "checker"
+    monkeypatch.setattr(programs, "path", lambda name: checker)
+
+    def says(status: int, **values: Any) -> None:
+        answer = json.dumps({"verdict": "ok", "reason": "", **VALUES, **values})
+        said = f"echo '{answer}'" if status != 2 else "echo 'history-checker: it was cut off' >&2"
+        checker.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\n{said}\nexit {status}\n')
+        checker.chmod(0o755)
+
+    return SimpleNamespace(path=directory.path, says=says, args=lambda: (tmp_path / "args").read_text())
+
+
+def call(run: Any, *args: str) -> Any:
+    return CliRunner().invoke(group, ["verify", str(run.path), *args], standalone_mode=False)
+
+
+def test_verify_says_what_was_judged(run):
+    run.says(0)
+    result = call(run, "--time", "7", "--memory", "64")
+    assert result.return_value == 0
+    assert result.output.splitlines() == [
+        "01-a: ok",
+        "  1,990 of 2,000 operations judged, on 40 keys",
+        "  3 writes without an answer, of 3 it is known what became of them",
+        "  2 of 5 serializable reads were stale, by 1.5 ms in the median, at most 4.0 ms",
+    ]
+    folder = run.path.with_name("run.verify")
+    assert run.args().split() == [
+        "--time=7s",
+        "--memory=67108864",
+        f"--picture={folder}/01-a.html",
+        f"--store={run.path}/history/01-a.store.jsonl.gz",
+        "--",
+        f"{run.path}/history/01-a.jsonl.gz",
+    ]
+    assert json.loads((folder / "01-a.json").read_text())["judged"] == 1990
+
+
+def test_verify_shows_a_violation(run):
+    run.says(1, verdict="violated", reason="lost", violation=VIOLATION)
+    result = call(run)
+    assert result.return_value == 1 and result.output.startswith("01-a: violated: lost\n")
+    shown = "  key d/1:\n    put a\n    get b\n    the store has: revision 7\n"
+    assert f"{shown}  picture: {run.path.with_name('run.verify')}/01-a.html\n" in result.output
+
+
+def test_verify_tells_what_it_cannot_judge(run):
+    run.says(2)
+    result = call(run)
+    assert (result.return_value, result.output) == (2, "01-a: not judged: it was cut off\n")
+    run.says(4, verdict="undecided", reason="no time")
+    assert call(run).return_value == 4
+    run.says(3)
+    assert call(run).output == "01-a: not judged: history-checker ended with 3\n"
+
+
+def test_a_run_without_histories_is_wrong_use(run):
+    for path in (run.path / "history").iterdir():
+        path.unlink()
+    assert "has no history to judge" in str(call(run).exception)
+
+
+def test_an_answer_that_is_no_judgement_is_an_error(run, tmp_path):
+    (tmp_path / "checker").write_text("#!/bin/sh\necho fine\n")
+    (tmp_path / "checker").chmod(0o755)
+    with pytest.raises(RunError, match="printed no judgement"):
+        judge(next(histories_of(run.path)), tmp_path / "to", time_s=1, memory_bytes=1)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "missing", "status"),
+    [
+        (["ok", "ok"], 0, 0),
+        (["ok", "undecided"], 0, 4),
+        (["undecided", None], 0, 2),
+        (["ok"], 1, 2),
+        (["undecided", None, "violated"], 1, 1),
+    ],
+)
+def test_the_worst_of_several_histories_counts(verdicts, missing, status):
+    assert verify.status_of([Judgement("a", verdict, "", {}) for verdict in verdicts], missing) == status
