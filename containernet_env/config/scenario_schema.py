@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -12,14 +11,13 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
-    JsonValue,
     TypeAdapter,
     WithJsonSchema,
     create_model,
 )
 from pydantic_core import CoreSchema, core_schema
 
-from containernet_env.base.units import format_duration, format_number, parse_duration
+from containernet_env.base.units import format_duration, parse_duration
 from containernet_env.config import hints
 from containernet_env.config.fields import (
     Boolean,
@@ -33,49 +31,24 @@ from containernet_env.config.fields import (
 )
 from containernet_env.config.link_schema import LEFT_OUT
 from containernet_env.config.positions import Location
+from containernet_env.config.search_schema import RATE_MAX, RATE_MIN, TIMEOUT_MAX_NS, RawSearch, means
 from containernet_env.config.validation import Length, StrictModel, annotation_of, rule
 from containernet_env.model import load_contract as contract
-from containernet_env.model.scenario import (
-    ANY_MEMBER,
-    REQUEST_TIMEOUT_NS,
-    Arrival,
-    Consistency,
-    KeyOrder,
-    ScenarioType,
-    Warmup,
-)
-from containernet_env.model.search import (
-    LOW_PER_S,
-    PERCENTILES,
-    REPEATS,
-    STEP_NS,
-    WITHIN,
-    Objective,
-    Search,
-    highest_per_s,
-)
+from containernet_env.model.scenario import ANY_MEMBER, Arrival, Consistency, KeyOrder, ScenarioType, Warmup
 
 MAX_SCENARIOS = 1000
 """A file that multiplies out to more than this is a mistake, not a run."""
 
 # What the benchmark server takes: a file that passes here is never refused there.
 REQUESTS_MAX = contract.TOTAL_MAX
-RATE_MIN, RATE_MAX = Decimal(str(contract.RATE_MIN_PER_S)), Decimal(contract.RATE_MAX_PER_S)
 # "More than 0" to the server; less than this is uniform for any data set.
 ZIPF_MIN, ZIPF_MAX = Decimal("0.01"), Decimal(contract.ZIPF_EXPONENT_MAX)
 LENGTH_MIN_NS = round(contract.DURATION_MIN_S * 10**9)
 # Half of what the server lets a benchmark take leaves the warm-up and the end their time.
 LENGTH_MAX_NS = contract.RUN_TIMEOUT_MAX_S // 2 * 10**9
-TIMEOUT_MAX_NS = contract.REQUEST_TIMEOUT_MAX_S * 10**9
 STALL_TIMEOUT_MAX_NS = contract.STALL_TIMEOUT_MAX_S * 10**9
 # Less than the server takes.
 WARMUP_MAX_NS = 3_600 * 10**9
-# An objective below this is met by no network; probes and repeats that take a night are a mistake.
-OBJECTIVE_MIN_NS = 1_000
-STEP_MIN_NS, STEP_MAX_NS = 100 * 10**6, 600 * 10**9
-PROBE_MAX_NS = 1_200 * 10**9
-WITHIN_MIN, WITHIN_MAX = Decimal("0.01"), Decimal("0.5")
-REPEATS_MIN, REPEATS_MAX = 3, 20
 KEY_TEXT_MAX = 200
 LIMIT_MAX = 1_000_000_000
 
@@ -160,103 +133,6 @@ class RawDataset(StrictModel):
     keys: Annotated[int, *integer(1, REQUESTS_MAX)] = 10_000
 
 
-def means(text: str) -> dict[str, JsonValue]:
-    """What a key means, for its ``json_schema_extra``; of keys that are read in one place only (see ``meanings``)."""
-    return {"meaning": text}
-
-
-_OBJECTIVE = Annotated[int | None, *duration(OBJECTIVE_MIN_NS, TIMEOUT_MAX_NS)]
-
-
-def _objective(percentile: str) -> Any:
-    text = f"the response time that the {percentile}th percentile of a probe may have at most"
-    return Field(default=None, alias=f"p{percentile}", json_schema_extra=means(text))
-
-
-class RawSearch(StrictModel):
-    """The objectives of a search for the highest rate that holds them, and how it is searched."""
-
-    model_config = ConfigDict(
-        title="Search", json_schema_extra={"anyOf": [{"required": [f"p{percentile}"]} for percentile in PERCENTILES]}
-    )
-
-    p50_ns: _OBJECTIVE = _objective("50")
-    p90_ns: _OBJECTIVE = _objective("90")
-    p95_ns: _OBJECTIVE = _objective("95")
-    p99_ns: _OBJECTIVE = _objective("99")
-    p99_9_ns: _OBJECTIVE = _objective("99.9")
-    low: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="from")
-    high: Annotated[Decimal | None, *decimal(RATE_MIN, RATE_MAX)] = Field(default=None, alias="to")
-    step_ns: Annotated[int | None, *duration(STEP_MIN_NS, STEP_MAX_NS)] = Field(
-        default=None,
-        alias="step",
-        json_schema_extra=means(
-            f"how long each probe sends requests, longer where a percentile needs it ({format_duration(STEP_NS)})"
-        ),
-    )
-    within: Annotated[Decimal | None, *decimal(WITHIN_MIN, WITHIN_MAX)] = Field(
-        default=None, json_schema_extra=means(f"how far neighbouring rates are apart, as a ratio ({WITHIN})")
-    )
-    repeats: Annotated[int, *integer(REPEATS_MIN, REPEATS_MAX)] = Field(
-        default=REPEATS, json_schema_extra=means("how many probes have to agree at each end of the interval")
-    )
-
-    @property
-    def objectives(self) -> tuple[Objective, ...]:
-        """Those that are given, by percentile."""
-        limits = (self.p50_ns, self.p90_ns, self.p95_ns, self.p99_ns, self.p99_9_ns)
-        pairs = zip(PERCENTILES, limits, strict=True)
-        return tuple(Objective(percentile, limit_ns) for percentile, limit_ns in pairs if limit_ns is not None)
-
-    @property
-    def value(self) -> Search:
-        """What is searched."""
-        low, step_ns, within = (
-            given if given is not None else default
-            for given, default in ((self.low, LOW_PER_S), (self.step_ns, STEP_NS), (self.within, WITHIN))
-        )
-        high = highest_per_s(int(step_ns)) if self.high is None else self.high
-        return Search(self.objectives, Decimal(low), high, int(step_ns), Decimal(within), self.repeats)
-
-    @rule
-    def _has_an_objective(self) -> None:
-        if not self.objectives:
-            refuse("is missing", "a response time for p50, p90, p95, p99 or p99.9, at least one", key="p99")
-
-    @rule
-    def _objectives_rise(self) -> None:
-        for one, other in pairwise(self.objectives):
-            if one.limit_ns >= other.limit_ns:
-                allowed = f"less than p{other.percentile}, {format_duration(other.limit_ns)}"
-                refuse(f"follows from p{other.percentile}", allowed, key=f"p{one.percentile}")
-
-    @rule
-    def _ends_above_its_start(self) -> None:
-        if self.value.high <= self.value.low:
-            key, allowed = "to", f"more than from, {format_number(self.value.low)}"
-            if self.high is None:
-                key, allowed = "from", f"less than {format_number(self.value.high)}"
-            refuse("leaves no rates to search", allowed, key=key)
-
-    @rule
-    def _lowest_rate_has_enough_requests(self) -> None:
-        if not self.objectives:
-            return
-        samples = self.value.samples(poisson=False)
-        if samples * 10**9 > self.value.low * PROBE_MAX_NS:
-            least = Decimal(samples * 10**9) / PROBE_MAX_NS
-            message = f"is too low: p{self.objectives[-1].percentile} needs {samples} requests in each probe"
-            allowed = f"at least {format_number(round(least, 3))}, at which that takes {format_duration(PROBE_MAX_NS)}"
-            refuse(message, allowed, key="from")
-
-    @rule
-    def _makes_no_more_requests_than_the_server_takes(self) -> None:
-        step_ns = self.value.step_ns
-        if self.high is not None and self.high > highest_per_s(step_ns):
-            message = f"makes too many requests in {format_duration(step_ns)}"
-            refuse(message, f"at most {format_number(highest_per_s(step_ns))}", key="to")
-
-
 class RawLoad(StrictModel):
     """How many requests or for how long, at which rate, by how many clients, over how many connections."""
 
@@ -336,15 +212,8 @@ class RawLoad(StrictModel):
 
     @rule
     def _objectives_are_below_the_deadline(self) -> None:
-        timeout_ns = REQUEST_TIMEOUT_NS if self.request_timeout_ns is None else self.request_timeout_ns
-        if self.search is not None:
-            for item in self.search.objectives:
-                if item.limit_ns >= timeout_ns:
-                    # Whatever takes longer has failed: no answered request could miss it.
-                    message = f"has an objective that no answer can miss, {item.text}"
-                    refuse(
-                        message, f"less than the deadline of each request, {format_duration(timeout_ns)}", key="search"
-                    )
+        if self._searches:
+            self.search.check_deadline(self.request_timeout_ns)
 
     @rule
     def _has_one_length(self) -> None:

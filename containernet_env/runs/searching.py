@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 
 from containernet_env.analysis.probes import judge, result_of, search_finding, shown
-from containernet_env.model import load_contract as contract
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.saturation import Saturation, Step
 from containernet_env.model.scenario import ScheduledScenario
@@ -21,6 +20,8 @@ Measure = Callable[[ScheduledScenario, Keep], None]
 """Measures a scenario like any other one and hands its outcome over, uninterrupted."""
 KeepProbe = Callable[[Probe, ScenarioOutcome], None]
 """Keeps a probe and what was measured in it; does not raise."""
+
+_SEEDS = 2**32
 
 
 class Searching:
@@ -64,7 +65,7 @@ class Searching:
         """That of a probe: another one for each of a run, the same when the run is repeated."""
         at = self._scheduled
         text = f"{at.scenario.name}/{at.repetition}/{at.attempt}/{number}"
-        return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % contract.LOAD_SEED_MAX
+        return 1 + int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % _SEEDS
 
     def _keep(self, step: Step, seed: int, outcome: ScenarioOutcome) -> None:
         judged = judge(self._search, outcome)

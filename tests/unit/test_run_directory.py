@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check
 from containernet_env.model.scenario import Scenario, ScheduledScenario
+from containernet_env.model.search import Probe
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
 from containernet_env.results.run_directory import LOG_MAX_BYTES, RunDirectory, find_run, read_run
@@ -100,6 +102,13 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     assert run.scenarios[-1]["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
     held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
     held["usage"] = usage
+    searched = Probe(3, "repeat", Decimal("99.5"), 5.5, 77, "missed", "p99 60ms", (0.06, None))
+    directory.add_probe(searched, OUTCOME)
+    directory.add_probe(replace(searched, number=4), OUTCOME)
+    held["probe"] = [json.loads(line) for line in (directory.path / "probes.jsonl").read_text().splitlines()]
+    assert [line["probe"]["number"] for line in held["probe"]] == [3, 4]
+    assert held["probe"][0]["probe"] == searched.values()
+    assert held["probe"][0]["scenario"] == OUTCOME.scheduled.scenario.name
     assert held.keys() == FILES.keys()
     for name, values in held.items():
         for value in values:

@@ -245,7 +245,7 @@ func checkEncoding(t *testing.T, want Spec) {
 func TestEncodedSpecsAreDecoded(t *testing.T) {
 	specs := map[Operation][]string{
 		Put: {
-			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"keySize":7,"keySpace":8,"valSize":9,
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"loadSeed":11,"keySize":7,"keySpace":8,"valSize":9,
 				"sequentialKeys":true,"keyPrefix":"-p q","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
 			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
 			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
