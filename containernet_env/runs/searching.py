@@ -22,6 +22,8 @@ Measure = Callable[[ScheduledScenario, Keep], None]
 KeepProbe = Callable[[Probe, ScenarioOutcome], None]
 """Keeps a probe and what was measured in it; does not raise."""
 
+_SEEDS = 2**32
+
 
 class Searching:
     """One search. ``why_over`` says of a probe's outcome why no other one can be made, if so."""

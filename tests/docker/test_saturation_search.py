@@ -24,7 +24,7 @@ SCENARIOS = {
         {
             "type": "read",
             "load": {
-                "search": {"p90": "100ms", "from": 20, "to": 2000, "step": "1s", "within": 0.1, "repeats": 3},
+                "search": {"p90": "30ms", "from": 20, "to": 2000, "step": "1s", "within": 0.1, "repeats": 3},
                 "warmup": "200ms",
                 "clients": 20,
                 "conns": 2,
@@ -46,14 +46,20 @@ def test_a_search_finds_what_the_link_carries(tmp_path: Path) -> None:
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     (row,) = csv.DictReader(out.read_text().splitlines())
-    assert (row["Error"], row["SearchObjective"], row["SearchEnd"]) == ("-", "p90<=100ms", "found"), (row, output)
+    assert (row["Error"], row["SearchObjective"]) == ("-", "p90<=30ms"), (row, output)
     most = 10e6 / 8 / ANSWER_BYTES
-    low, high = float(row["SearchLow_per_s"]), float(row["SearchHigh_per_s"])
-    assert 0.8 * most < low < most, (low, high, most)
-    assert low < high < 1.25 * most, (low, high, most)
+    low = float(row["SearchLow_per_s"])
+    assert low < 1.05 * most, (low, most)
+    if row["SearchEnd"] == "machine":  # somebody else's work, which is named, and no rate
+        assert (row["SearchRate_per_s"], row["Valid"], row["Reasons"]) == ("-", "unknown", "search"), row
+        assert "this machine is the limit (" in output, output
+    else:
+        high = float(row["SearchHigh_per_s"])
+        assert (row["SearchEnd"], float(row["SearchRate_per_s"]), row["Valid"]) == ("found", low, "yes"), (row, output)
+        assert 0.8 * most < low < high < 1.25 * most, (low, high, most)
+        assert "p90<=30ms: holds up to " in output, output
     assert float(row["AchievedRate_per_s"]) == pytest.approx(low, rel=0.02)
-    assert float(row["90%"]) <= 0.1
-    assert f"p90<=100ms: holds up to {low:,.0f}/s (3 of 3)" in output.replace("\n", ""), output
+    assert float(row["90%"]) <= 0.03
 
     directory = tmp_path / "out.runs" / row["RunId"]
     probes = [json.loads(line) for line in (directory / "probes.jsonl").read_text().splitlines()]
@@ -64,7 +70,7 @@ def test_a_search_finds_what_the_link_carries(tmp_path: Path) -> None:
         assert load["configured"]["loadSeed"] == probe["seed"]
         assert load["warmup"]["ok"] > 0 and load["requests"] >= 100
         held = load["failed"] + load["outcomes"]["unsent"] == 0
-        held &= load["response_time"]["percentiles_s"]["90"] <= 0.1
+        held &= load["response_time"]["percentiles_s"]["90"] <= 0.03
         assert (probe["verdict"] == "held") is held or probe["verdict"] in ("generator", "machine"), probe
     (scenario,) = read_run(directory).scenarios
     assert scenario["search"]["low_per_s"] == low

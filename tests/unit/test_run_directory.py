@@ -89,14 +89,12 @@ def test_what_was_written_is_read_back(directory: RunDirectory) -> None:
 
 MEMBER = Consumption(cpu_ns=5, memory_bytes=6)
 USED = Consumers({"etcd1": MEMBER}, client=MEMBER, driver=MEMBER, machine=Consumption(steal_ns=7))
-PROBE = Probe(1, "repeat", Decimal(100), 6.5, 7, "held", "", (0.04,))
 COUNTED = MemberActivity(log_syncs=Durations(3, 0.5, 0.001, ((0.001, 3),)), warnings={"slow fdatasync": 1})
 
 
 def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     directory.add_usage(5, None, USED)
     directory.add_usage(6, "begin", Consumers())
-    directory.add_probe(PROBE, OUTCOME)
     kill = Carried(1, 1, "event", "kill", "leader", None, ("etcd1",), 5, 70, 6, "etcd1")
     never = Carried(2, 1, "event", "restart", "killed", None, (), 9, None, None, problem="the load had ended")
     done = Disruptions("7/w/1.1", (kill, never))
@@ -109,8 +107,13 @@ def test_every_file_keeps_to_its_schema(directory: RunDirectory) -> None:
     assert run.scenarios[-1]["store"]["members"]["etcd1"]["log_syncs"]["buckets"] == [[0.001, 3]]
     held = {"manifest": [run.manifest], "network": [run.network], "scenario": run.scenarios, "event": run.events}
     held["usage"] = usage
+    searched = Probe(3, "repeat", Decimal("99.5"), 5.5, 77, "missed", "p99 60ms", (0.06, None))
+    directory.add_probe(searched, OUTCOME)
+    directory.add_probe(replace(searched, number=4), OUTCOME)
     held["probe"] = [json.loads(line) for line in (directory.path / "probes.jsonl").read_text().splitlines()]
-    assert [line["probe"]["verdict"] for line in held["probe"]] == ["held"]
+    assert [line["probe"]["number"] for line in held["probe"]] == [3, 4]
+    assert held["probe"][0]["probe"] == searched.values()
+    assert held["probe"][0]["scenario"] == OUTCOME.scheduled.scenario.name
     lines = (directory.path / "disruptions.jsonl").read_text().splitlines()
     held["disruption"] = [json.loads(line) for line in lines]
     assert [(line["verb"], line["members"], line["began_ns"]) for line in held["disruption"]] == [
