@@ -175,7 +175,9 @@ fi
 if asked input; then
     pytest_step input
     fuzz benchmark_image ./internal/api FuzzRequest 2
+    fuzz benchmark_image ./internal/api FuzzHost 2
     fuzz benchmark_image ./internal/spec FuzzParseBody 2
+    fuzz benchmark_image ./internal/allow FuzzParse 2
     fuzz link_emulator ./control FuzzServe 1 # its emulator keeps a core busy
 fi
 if asked vm; then

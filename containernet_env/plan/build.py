@@ -134,7 +134,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         ip=str(node.ip),
         prefix_length=config.subnet.prefixlen,
         image=role,
-        command=start.command,
+        command=start.command if is_member else _server_flags(config, store),
         data=start.data,
         environment={"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {},
         tcp_congestion_control=options.tcp_congestion_control,
@@ -146,6 +146,11 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         cpu_quota_us=round(node.cpus * CPU_PERIOD_US) if node.cpus is not None else None,
         cpuset=options.links_core.others if options.links_core is not None else (),
     )
+
+
+def _server_flags(config: Config, store: Store) -> tuple[str, ...]:
+    """What the benchmark server may be made to connect to: the members, and nothing else."""
+    return ("--allow=" + ",".join(store.endpoint(str(node.ip)) for node in config.nodes),)
 
 
 def _plan_scenarios(

@@ -225,6 +225,9 @@ class Store(Protocol):
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         """How the member of ``node`` is started; ``profiled``: so that profiles of it can be taken."""
 
+    def endpoint(self, ip: str) -> str:
+        """``ip:port`` at which the member with that address serves clients."""
+
     def last_words(self, log: str, killed: bool) -> str:
         """What a member's log tells of its end; see ``base.endings.LastWords``."""
 

@@ -214,6 +214,9 @@ def test_the_documents_calls_work_from_outside(session: Session) -> None:
     status, answer = post("/benchmark/read", SEED_WRITE)
     assert status == 400
     assert "/benchmark/write" in str(answer["error"])
+    status, answer = post("/benchmark/read", SEED_READ.replace("10.0.0.251", "10.0.0.254"))  # no member
+    assert status == 403
+    assert "--allow=" in str(answer["error"])
     session.type("etcd1 etcdctl member list")
     assert "etcd3" in session.wait_for("10.0.0.253:2379")
     session.wait_for("containernet> ")

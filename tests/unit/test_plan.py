@@ -80,7 +80,12 @@ def test_limits_are_what_the_kernel_will_hold():
     assert (first.memory_bytes, first.memswap_bytes) == (100 << 20, 100 << 20)
     assert (first.cpu_quota_us, first.cpu_period_us) == (800_000, 100_000)
     assert first.environment == {"GOMEMLIMIT": f"{(100 << 20) * 9 // 10}B"}
-    assert (client.memory_bytes, client.cpu_quota_us, client.environment, client.command) == (None, None, {}, ())
+    assert (client.memory_bytes, client.cpu_quota_us, client.environment) == (None, None, {})
+
+
+def test_the_benchmark_server_may_be_sent_to_the_members_and_nowhere_else():
+    *members, client = plan_of(config_of("2node-seed")).hosts
+    assert client.command == ("--allow=" + ",".join(f"{member.ip}:2379" for member in members),)
 
 
 def test_memory_is_rounded_down_to_pages():

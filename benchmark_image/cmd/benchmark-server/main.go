@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
+	"containernet-env/benchmark_image/internal/allow"
 	"containernet-env/benchmark_image/internal/api"
 )
 
@@ -35,6 +37,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
 	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
+	hosts := flags.StringSlice("host", nil, "further names by which callers may call this server, comma-separated or given several times")
+	allowed := flags.String("allow", allow.Local, "members that benchmarks may be sent to: host:port, subnets (10.0.0.0/24), and \"local\", "+
+		"which is loopback and the networks that this machine is connected to; comma-separated")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {
@@ -42,6 +47,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case err == nil && flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case err == nil:
+		err = check(*hosts, *allowed)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "benchmark-server: %v\n", err)
@@ -52,24 +59,36 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	logger := log.New(stderr, "benchmark-server: ", log.LstdFlags|log.LUTC|log.Lmsgprefix)
-	if err := serve(*listen, *client, logger); err != nil {
+	if err := serve(*listen, api.Options{Client: *client, Hosts: *hosts, Allow: *allowed}, logger); err != nil {
 		logger.Print(err)
 		return exitFailed
 	}
 	return 0
 }
 
-func serve(address, client string, logger *log.Logger) error {
+func check(hosts []string, allowed string) error {
+	for _, host := range hosts {
+		if host == "" || strings.ContainsAny(host, ":/*") {
+			return fmt.Errorf("--host: %q is not a name alone, without scheme and port", host)
+		}
+	}
+	if _, err := allow.Parse(allowed); err != nil {
+		return fmt.Errorf("--allow: %w", err)
+	}
+	return nil
+}
+
+func serve(address string, options api.Options, logger *log.Logger) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if client == "" {
+	if options.Client == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find benchmark-client: %w", err)
 		}
-		client = filepath.Join(filepath.Dir(self), "benchmark-client")
+		options.Client = filepath.Join(filepath.Dir(self), "benchmark-client")
 	}
-	if _, err := os.Stat(client); err != nil {
+	if _, err := os.Stat(options.Client); err != nil {
 		return fmt.Errorf("find benchmark-client: %w", err)
 	}
 	listener, err := net.Listen("tcp", address)
@@ -77,5 +96,5 @@ func serve(address, client string, logger *log.Logger) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	logger.Printf("serving on %v", listener.Addr())
-	return api.Serve(ctx, listener, client, logger)
+	return api.Serve(ctx, listener, options, logger)
 }

@@ -69,7 +69,7 @@ func FuzzRequest(f *testing.F) {
 	if err := os.WriteFile(client, []byte("#!/bin/sh\n"+asDecoder+"=1 exec "+self+"\n"), 0o700); err != nil {
 		f.Fatal(err)
 	}
-	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}}, Log: log.New(io.Discard, "", 0)}
+	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}, Allow: "0.0.0.0/0,::/0"}, Log: log.New(io.Discard, "", 0)}
 	var panicked atomic.Value
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -84,7 +84,7 @@ func FuzzRequest(f *testing.F) {
 	server.Start()
 	f.Cleanup(server.Close)
 	f.Fuzz(func(t *testing.T, method, path, header string, body []byte) {
-		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s", method, path, header)
+		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path, header)
 		if !strings.Contains(strings.ToLower(header), "transfer-encoding") {
 			request = fmt.Appendf(request, "Content-Length: %d\r\n", len(body))
 		}

@@ -26,6 +26,7 @@ const (
 // Handler serves the HTTP interface.
 type Handler struct {
 	Runner *Runner
+	Hosts  Hosts
 	Log    *log.Logger
 
 	streams atomic.Int32
@@ -57,6 +58,10 @@ func (h *Handler) routes() map[string]route {
 
 // ServeHTTP implements http.Handler. Every answer is JSON, or one JSON object for each line.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if problem := h.Hosts.refuse(r); problem != nil {
+		h.answer(w, http.StatusForbidden, problem)
+		return
+	}
 	route, known := h.routes()[r.URL.Path]
 	if !known {
 		h.answer(w, http.StatusNotFound, spec.Problem{
@@ -94,6 +99,15 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 		}
 		if problem != nil {
 			h.answer(w, status, problem)
+			return
+		}
+		problem, err := h.Runner.refuse(r.Context(), s)
+		if err != nil {
+			h.answer(w, http.StatusInternalServerError, failure{Message: err.Error()})
+			return
+		}
+		if problem != nil {
+			h.answer(w, http.StatusForbidden, problem)
 			return
 		}
 		// The context ends when the caller goes away or the server is to end.

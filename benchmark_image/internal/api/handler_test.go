@@ -112,6 +112,11 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
 		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"an integer in 0..1048576 bytes"`},
 		{"POST", "/benchmark/write", `{"endpoints":"a:1","keyPrefix":"a\u0000b"}`, 400, `"field":"keyPrefix"`},
+		{"POST", "/benchmark/read", `{"endpoints":"a:1","keySize":8,"keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
+		{"POST", "/benchmark/mixed", `{"endpoints":"a:1","keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
+		{"POST", "/benchmark/txn", `{"endpoints":"a:1","keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
+		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a\u0000"}`, 400, `"field":"key"`},
+		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a","endRange":"b\u0000"}`, 400, `"field":"endRange"`},
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := send(t, c.method, url+c.path, c.body)
@@ -302,7 +307,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			url, _ := startWith(t, path)
+			url, h := startWith(t, path)
+			h.Runner.Allow = "10.0.0.251:2379"
 			status, _, answer := send(t, "POST", url+"/benchmark/read", seedRead)
 			if status != 500 || !strings.Contains(string(answer), c.want) || len(answer) > 3*maxComplaints {
 				t.Errorf("%d %.300s, want %q", status, answer, c.want)
@@ -356,16 +362,16 @@ func TestABenchmarkIsBoundedByDefault(t *testing.T) {
 	}
 	url, _ := startWith(t, path)
 	for body, want := range map[string]string{
-		`{"endpoints":"a:1"}`:                    `"runTimeout":86400`,
-		`{"endpoints":"a:1","runTimeout":86400}`: `"runTimeout":86400`,
-		`{"endpoints":"a:1","runTimeout":0.5}`:   `"runTimeout":0.5`,
+		`{"endpoints":"[::1]:1"}`:                    `"runTimeout":86400`,
+		`{"endpoints":"[::1]:1","runTimeout":86400}`: `"runTimeout":86400`,
+		`{"endpoints":"[::1]:1","runTimeout":0.5}`:   `"runTimeout":0.5`,
 	} {
 		_, _, answer := send(t, "POST", url+"/benchmark/write", body)
 		var failed failure
 		if err := json.Unmarshal(answer, &failed); err != nil {
 			t.Fatal(err)
 		}
-		const begin = `: run --output=json --progress=json {"operation":"put","endpoints":"a:1",`
+		const begin = `: run --output=json --progress=json --allow=local {"operation":"put","endpoints":"[::1]:1",`
 		if !strings.Contains(failed.Message, begin) || !strings.Contains(failed.Message, want) {
 			t.Errorf("%s: the client is given %s, want %q", body, failed.Message, want)
 		}
@@ -385,7 +391,7 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- Serve(ctx, listener, self, log.New(io.Discard, "", 0)) }()
+	go func() { served <- Serve(ctx, listener, Options{Client: self}, log.New(io.Discard, "", 0)) }()
 	answered := make(chan []byte)
 	go func() {
 		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)

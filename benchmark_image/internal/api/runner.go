@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"containernet-env/benchmark_image/internal/allow"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/spec"
 )
@@ -41,6 +43,7 @@ type Outcome struct {
 // Runner runs benchmark-client, one at a time.
 type Runner struct {
 	Client   string // path of the program
+	Allow    string // members that loads may be sent to, as allow.Parse reads it
 	Children *Children
 
 	mu      sync.Mutex
@@ -138,12 +141,27 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	return r.run(ctx, s, j), nil
 }
 
+// refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks each
+// address that it connects to.
+func (r *Runner) refuse(ctx context.Context, s *spec.Spec) (*spec.Problem, error) {
+	list, err := allow.Parse(r.Allow)
+	if err != nil {
+		return nil, err
+	}
+	for _, endpoint := range s.Endpoints {
+		if err := list.Check(ctx, endpoint); err != nil {
+			return &spec.Problem{Message: err.Error(), Field: "endpoints", Got: endpoint, Allowed: spec.Clip(list.String())}, nil
+		}
+	}
+	return nil, nil
+}
+
 func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		return Outcome{Problem: fmt.Sprintf("describe the benchmark: %v", err)}
 	}
-	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json")
+	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json", "--allow="+cmp.Or(r.Allow, allow.Local))
 	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr

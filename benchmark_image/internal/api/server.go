@@ -17,15 +17,27 @@ import (
 // client's own grace.
 const stopGrace = endGrace + time.Second
 
+// Options is what the server is started with.
+type Options struct {
+	Client string   // path of benchmark-client
+	Hosts  []string // names by which callers may call the server, beside its own
+	Allow  string   // members that loads may be sent to, as allow.Parse reads it
+}
+
 // Serve answers requests on the listener until ctx ends, then ends the running benchmark, answers its
 // caller with what was measured, and returns.
-func Serve(ctx context.Context, listener net.Listener, clientPath string, logger *log.Logger) error {
+func Serve(ctx context.Context, listener net.Listener, options Options, logger *log.Logger) error {
 	children := &Children{}
+	handler := &Handler{
+		Runner: &Runner{Client: options.Client, Children: children, Allow: options.Allow},
+		Hosts:  Hosts{Names: options.Hosts},
+		Log:    logger,
+	}
 	if os.Getpid() == 1 {
 		defer reap(children, logger)()
 	}
 	server := &http.Server{
-		Handler:           &Handler{Runner: &Runner{Client: clientPath, Children: children}, Log: logger},
+		Handler:           handler,
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/transport"
 )
 
 // Exit statuses of benchmark-client.
@@ -25,12 +26,13 @@ const (
 // ErrCancelled is the cause with which the program ends a run that a signal cuts short.
 var ErrCancelled = errors.New("cancelled")
 
-// display says how a run is shown.
+// display says how a run is shown, and where its connections may lead to.
 type display struct {
 	output   string // text or json
 	progress string // none or json
 	precise  bool
 	sample   bool
+	permit   transport.Permit
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every
@@ -114,7 +116,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 		}
 		root.AddCommand(c)
 	}
-	root.AddCommand(runCommand(finish))
+	root.AddCommand(runCommand(&shown, finish))
 	root.SetHelpCommand(&cobra.Command{Hidden: true})
 	return root
 }

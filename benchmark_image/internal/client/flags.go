@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"containernet-env/benchmark_image/internal/allow"
 	"containernet-env/benchmark_image/internal/spec"
 )
 
@@ -149,8 +150,8 @@ func txnCommand(c *cobra.Command) {
 }
 
 // runCommand is for benchmark-server: the load comes from standard input.
-func runCommand(finish func(*spec.Spec) error) *cobra.Command {
-	return &cobra.Command{
+func runCommand(d *display, finish func(*spec.Spec) error) *cobra.Command {
+	c := &cobra.Command{
 		Use:   "run",
 		Short: `Measure what a JSON object on standard input describes: the body of an HTTP request and its "operation"`,
 		Args:  cobra.NoArgs,
@@ -163,6 +164,13 @@ func runCommand(finish func(*spec.Spec) error) *cobra.Command {
 			})
 			if given != nil {
 				return given
+			}
+			if f := c.Flags().Lookup("allow"); f.Changed {
+				list, err := allow.Parse(f.Value.String())
+				if err != nil {
+					return fmt.Errorf("--allow: %w", err)
+				}
+				d.permit = list.Permit
 			}
 			encoded, err := io.ReadAll(io.LimitReader(c.InOrStdin(), spec.MaxEncoded+1))
 			if err != nil {
@@ -178,4 +186,6 @@ func runCommand(finish func(*spec.Spec) error) *cobra.Command {
 			return finish(s)
 		},
 	}
+	c.Flags().String("allow", "", "members that the load may be sent to, as in benchmark-server's flag (default all)")
+	return c
 }

@@ -68,6 +68,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) *re
 		TargetLeader:   s.TargetLeader,
 		DialTimeout:    s.DialTimeout,
 		RequestTimeout: s.RequestTimeout,
+		Permit:         d.permit,
 	})
 	if err != nil {
 		b.setting.Reason = oneLine(err.Error())

@@ -48,6 +48,12 @@ func TestBrokenConnections(t *testing.T) {
 				raw(http2.FrameContinuation, 0, 1, strings.Repeat("x", 16384))(p)
 			}
 		}, EnhanceYourCalm},
+		"endless empty headers": {func(p *peer) {
+			raw(http2.FrameHeaders, 0, 1, "")(p)
+			for range maxBlockFrames + 1 {
+				raw(http2.FrameContinuation, 0, 1, "")(p)
+			}
+		}, EnhanceYourCalm},
 		"short reset":              {raw(http2.FrameRSTStream, 0, 1, "123"), FrameSizeError},
 		"reset of nothing":         {raw(http2.FrameRSTStream, 0, 0, "1234"), ProtocolError},
 		"short ping":               {raw(http2.FramePing, 0, 0, "1234567"), FrameSizeError},

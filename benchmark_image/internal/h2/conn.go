@@ -20,9 +20,11 @@ type Options struct {
 // 30 ms.
 const window = 4 << 20
 
-// Bounds of what a member may make the client buffer, in bytes.
+// Bounds of what a member may make the client buffer, in bytes, and of the frames that one header block may take: without
+// the latter, empty CONTINUATION frames keep a connection in one block for ever (as in CVE-2023-45288).
 const (
 	maxHeaderBlock = 64 << 10
+	maxBlockFrames = 1024 // even if each holds only 64 bytes, the largest block fits
 	maxHeaderList  = 64 << 10
 	maxOutput      = 16 << 20 // without reading it
 )
@@ -52,6 +54,7 @@ type Conn struct {
 	answer      answerHeaders
 	block       []byte // of a HEADERS frame whose CONTINUATION frames are still to come
 	blockStream uint32 // 0: no such frame
+	blockFrames int    // CONTINUATION frames that it has had
 	blockEnds   bool   // it ends its stream
 
 	receiveLeft int64

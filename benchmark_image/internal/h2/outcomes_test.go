@@ -90,6 +90,9 @@ func TestOutcomes(t *testing.T) {
 		"continuation": {func(p *peer) {
 			block := p.fields(":status", "200", "content-type", "application/grpc", "x-long", strings.Repeat("z", 300))
 			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1]}))
+			for range maxBlockFrames - len(block[1:]) {
+				p.must(p.framer.WriteContinuation(1, false, nil))
+			}
 			for i := range block[1:] {
 				p.must(p.framer.WriteContinuation(1, i+2 == len(block), block[i+1:i+2]))
 			}

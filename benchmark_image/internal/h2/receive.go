@@ -232,7 +232,7 @@ func (c *Conn) onHeaders(id uint32, flags byte, payload []byte) error {
 		return c.headerBlock(id, ends, payload)
 	}
 	c.block = append(c.block[:0], payload...)
-	c.blockStream, c.blockEnds = id, ends
+	c.blockStream, c.blockEnds, c.blockFrames = id, ends, 0
 	return nil
 }
 
@@ -242,6 +242,9 @@ func (c *Conn) onContinuation(id uint32, flags byte, payload []byte) error {
 	}
 	if len(c.block)+len(payload) > maxHeaderBlock {
 		return broken(EnhanceYourCalm, "a header block of more than %d bytes", maxHeaderBlock)
+	}
+	if c.blockFrames++; c.blockFrames > maxBlockFrames {
+		return broken(EnhanceYourCalm, "a header block of more than %d CONTINUATION frames", maxBlockFrames)
 	}
 	c.block = append(c.block, payload...)
 	if flags&flagEndHeaders == 0 {

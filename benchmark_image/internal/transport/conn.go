@@ -65,7 +65,7 @@ func (c *conn) connect() {
 	start := c.loop.now()
 	go func() {
 		defer cancel()
-		fd, err := dial(ctx, c.loop.dialer, c.member)
+		fd, err := dial(ctx, dialerOf(c.loop.dialer, c.member, c.loop.permit), c.member)
 		if !c.loop.poller.post(func() { c.dialed(fd, err, start) }) && err == nil {
 			_ = unix.Close(fd) // nothing was written to it
 		}

@@ -18,8 +18,8 @@ const statusTimeout = 5 * time.Second
 const leaderPoll = 50 * time.Millisecond
 
 // leadingMember finds the leader over connections of its own, without waiting for members that are down.
-func leadingMember(ctx context.Context, protocol store.Protocol, members []string) (string, error) {
-	l, err := newLoop(protocol, statusTimeout)
+func leadingMember(ctx context.Context, protocol store.Protocol, members []string, permit Permit) (string, error) {
+	l, err := newLoop(protocol, statusTimeout, permit)
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +124,7 @@ func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		l, err := newLoop(t.protocol, statusTimeout)
+		l, err := newLoop(t.protocol, statusTimeout, t.options.Permit)
 		if err != nil {
 			return // the same call worked when the leader was looked for
 		}

@@ -28,6 +28,7 @@ type loop struct {
 	protocol  store.Protocol
 	errSpeech error // of a member that does not speak the protocol
 	dialer    *net.Dialer
+	permit    Permit
 	clock     time.Time
 	done      chan struct{}
 	failed    error // why the loop ended by itself; valid when done is closed
@@ -50,13 +51,13 @@ type loop struct {
 	quit       bool
 }
 
-func newLoop(protocol store.Protocol, requestTimeout time.Duration) (*loop, error) {
+func newLoop(protocol store.Protocol, requestTimeout time.Duration, permit Permit) (*loop, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		poller: p, protocol: protocol, dialer: newDialer(requestTimeout), clock: time.Now(), done: make(chan struct{}),
+		poller: p, protocol: protocol, dialer: newDialer(requestTimeout), permit: permit, clock: time.Now(), done: make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline},
 	}

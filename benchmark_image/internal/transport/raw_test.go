@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -59,6 +60,17 @@ func TestMembersThatMisbehave(t *testing.T) {
 			_ = m.Framer.WriteRawFrame(http2.FrameSettings, 0, 7, nil)
 			return true
 		}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: SETTINGS on a stream", atLeast: 1},
+		"sends a million empty CONTINUATION frames": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
+			const some = 1000
+			empty := bytes.Repeat(append([]byte{0, 0, 0, byte(http2.FrameContinuation), 0}, binary.BigEndian.AppendUint32(nil, stream)...), some)
+			err := m.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream})
+			for range 1_000_000 / some {
+				if err == nil {
+					_, err = m.Write(empty)
+				}
+			}
+			return err == nil
+		}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: a header block of more than 1024 CONTINUATION frames", atLeast: 1},
 		"refuses": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			return m.Framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
 		}), want: load.Failed, code: "Unavailable", text: "REFUSED_STREAM", atLeast: 200},

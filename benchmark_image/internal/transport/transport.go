@@ -19,6 +19,7 @@ type Options struct {
 	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
 	DialTimeout    time.Duration // until all connections are ready and the leader is known
 	RequestTimeout time.Duration // deadline of each request
+	Permit         Permit        // where connections may be opened to; nil: everywhere
 }
 
 // LeaderChange is a move of the load to another member, because that one leads now.
@@ -47,7 +48,7 @@ type Transport struct {
 // rotate over them. It waits until all are ready, at most for the dial timeout; members that are not by
 // then are listed by Unreachable. It is an error if none is, or if the leader is asked for and not found.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
-	l, err := newLoop(protocol, options.RequestTimeout)
+	l, err := newLoop(protocol, options.RequestTimeout, options.Permit)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func Open(ctx context.Context, protocol store.Protocol, options Options) (*Trans
 func (t *Transport) open(ctx context.Context) error {
 	members := t.options.Endpoints
 	if t.options.TargetLeader {
-		leader, err := leadingMember(ctx, t.protocol, members)
+		leader, err := leadingMember(ctx, t.protocol, members, t.options.Permit)
 		if err != nil {
 			return err
 		}

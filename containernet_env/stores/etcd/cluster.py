@@ -18,7 +18,7 @@ from pathlib import Path
 from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
-from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
+from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT, client_endpoint
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
@@ -59,7 +59,7 @@ class Member:
         self.place = place
         self.host = place.host
         self.name = place.host.name
-        self.endpoint = f"{place.ip}:{CLIENT_PORT}"
+        self.endpoint = client_endpoint(place.ip)
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
         self.connection = place.connection
         self._death: str | None = None

@@ -14,6 +14,11 @@ CLIENT_PORT = 2379
 PEER_PORT = 2380
 
 
+def client_endpoint(ip: str) -> str:
+    """``ip:port`` at which the member with that address serves clients."""
+    return f"{ip}:{CLIENT_PORT}"
+
+
 def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> tuple[str, ...]:
     """The arguments of one member's etcd, static bootstrap."""
     cluster = ",".join(f"{member.name}=http://{member.ip}:{PEER_PORT}" for member in config.nodes)
@@ -21,7 +26,7 @@ def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> t
         "name": node.name,
         "data-dir": DATA_DIR,
         "listen-client-urls": f"http://0.0.0.0:{CLIENT_PORT}",
-        "advertise-client-urls": f"http://{node.ip}:{CLIENT_PORT}",
+        "advertise-client-urls": f"http://{client_endpoint(str(node.ip))}",
         "listen-peer-urls": f"http://0.0.0.0:{PEER_PORT}",
         "initial-advertise-peer-urls": f"http://{node.ip}:{PEER_PORT}",
         "initial-cluster": cluster,

@@ -8,7 +8,7 @@ from containernet_env.model.config import Config, Node
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
-from containernet_env.stores.etcd.flags import DATA_DIR, etcd_flags
+from containernet_env.stores.etcd.flags import DATA_DIR, client_endpoint, etcd_flags
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
 from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing
@@ -30,6 +30,10 @@ class Etcd:
         flags = etcd_flags(node, config, timing, run_id)
         # It then also samples contended mutexes, all the time: such a member is another one.
         return MemberStart((*flags, "--enable-pprof") if profiled else flags, (DATA_DIR,))
+
+    def endpoint(self, ip: str) -> str:
+        """See ``Store``."""
+        return client_endpoint(ip)
 
     def last_words(self, log: str, killed: bool) -> str:
         """See ``Store``."""

@@ -1,0 +1,285 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
+)
+
+// names stands for the DNS of a container that Docker Compose started as the service load: an attacker's name may have any
+// address, also the server's own.
+func names(_ context.Context, name string) ([]netip.Addr, error) {
+	switch name {
+	case "load.", "evil.example.":
+		return []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("127.0.0.1")}, nil
+	case "etcd.":
+		return []netip.Addr{netip.MustParseAddr("203.0.113.9")}, nil
+	}
+	return nil, errors.New("no such host")
+}
+
+// guarded serves without a client: what is not refused fails with 500.
+func guarded(t *testing.T) (url string) {
+	t.Helper()
+	h := &Handler{
+		Runner: &Runner{Client: "/nonexistent", Children: &Children{}},
+		Hosts:  Hosts{Names: []string{"bench.example"}, resolve: names},
+		Log:    log.New(io.Discard, "", 0),
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// call sends a request with the header fields of a browser or a program; Host is one of them.
+func call(t *testing.T, method, url, body string, fields map[string]string) (status int, answer string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range fields {
+		request.Header.Set(name, value)
+	}
+	request.Host = fields["Host"]
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	encoded, err := io.ReadAll(response.Body)
+	if err != nil || response.Header.Get("Content-Type") != "application/json" && !strings.HasSuffix(url, "/stream") {
+		t.Errorf("%s %s answers %q, %v", method, url, encoded, err)
+	}
+	return response.StatusCode, string(encoded)
+}
+
+// routesOf has a request to each route, and the status of its answer where it is taken.
+var routesOf = []struct {
+	method, path, body string
+	status             int
+}{
+	{"GET", "/progress", "", 200},
+	{"GET", "/progress/stream", "", 200},
+	{"GET", "/healthz", "", 200},
+	{"GET", "/nothing", "", 404},
+	{"POST", "/benchmark/cancel", "", 200},
+	{"POST", "/benchmark/read", `{"endpoints":"127.0.0.1:1","key":"k"}`, 500},
+	{"POST", "/benchmark/write", `{"endpoints":"127.0.0.1:1"}`, 500},
+	{"POST", "/benchmark/mixed", `{"endpoints":"127.0.0.1:1"}`, 500},
+	{"POST", "/benchmark/txn", `{"endpoints":"127.0.0.1:1"}`, 500},
+}
+
+func TestTheHostHeaderNamesTheServer(t *testing.T) {
+	server := guarded(t)
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, taken := range map[string]bool{
+		"localhost": true, "localhost:8080": true, "LocalHost:1": true, "localhost.:8080": true, "x.localhost:8080": true,
+		"127.0.0.1:8080": true, "192.0.2.7": true, "[::1]:8080": true, "[2001:db8::7]": true,
+		own: true, own + ":8080": true, "bench.example:8080": true, "Bench.Example.": true, "load": true, "LOAD:8080": true,
+		"evil.example": false, "evil.example:8080": false, "etcd:8080": false, "unknown": false, "localhost.evil.example": false,
+		"evil-localhost": false, "127.0.0.1.evil.example:8080": false, "load.evil.example": false, "x.bench.example": false,
+		"localhost:evil.example": false, "evil.example:80:localhost": false,
+	} {
+		for _, r := range routesOf {
+			status, answer := call(t, r.method, server+r.path, r.body, map[string]string{"Host": host})
+			if taken && status != r.status {
+				t.Errorf("%s: %s %s: %d %s", host, r.method, r.path, status, answer)
+			}
+			if !taken && (status != 403 || !strings.Contains(answer, "--host=NAME") || !strings.Contains(answer, `"got":"`+host+`"`)) {
+				t.Errorf("%s: %s %s: %d %s, want 403", host, r.method, r.path, status, answer)
+			}
+		}
+	}
+}
+
+// TestRequestsWithoutAHost are sent by no browser, and name nothing.
+func TestRequestsWithoutAHost(t *testing.T) {
+	address := strings.TrimPrefix(guarded(t), "http://")
+	for _, request := range []string{"GET /progress HTTP/1.0\r\n\r\n", "GET /progress HTTP/1.1\r\nHost:\r\n\r\n"} {
+		if answers := exchange(t, address, []byte(request)); len(answers) != 1 || answers[0].StatusCode != 403 {
+			t.Errorf("%q: %v", request, answers)
+		}
+	}
+}
+
+// TestAWebPageStartsNothing sends what browsers add to the requests of pages.
+func TestAWebPageStartsNothing(t *testing.T) {
+	server := guarded(t)
+	for name, c := range map[string]struct {
+		taken  bool
+		fields map[string]string
+	}{
+		"another site":                     {false, map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}},
+		"another site, an older browser":   {false, map[string]string{"Origin": "https://evil.example"}},
+		"another site, without its origin": {false, map[string]string{"Sec-Fetch-Site": "cross-site"}},
+		"another port":                     {false, map[string]string{"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}},
+		"another port, an older browser":   {false, map[string]string{"Origin": "http://localhost:3000"}},
+		"a file or a sandbox":              {false, map[string]string{"Origin": "null"}},
+		"a name that was rebound":          {false, map[string]string{"Host": "evil.example:8080", "Origin": "http://evil.example:8080", "Sec-Fetch-Site": "same-origin"}},
+		"the server's own page":            {true, map[string]string{"Origin": "http://localhost:8080", "Sec-Fetch-Site": "same-origin"}},
+		"its own page, an older browser":   {true, map[string]string{"Origin": "http://localhost:8080"}},
+		"the person at the browser":        {true, map[string]string{"Sec-Fetch-Site": "none"}},
+	} {
+		if c.fields["Host"] == "" {
+			c.fields["Host"] = "localhost:8080"
+		}
+		c.fields["Content-Type"] = "text/plain" // with which pages need no permission to send
+		for _, r := range routesOf {
+			if r.method != "POST" {
+				continue
+			}
+			status, answer := call(t, r.method, server+r.path, r.body, c.fields)
+			if c.taken != (status == r.status) || !c.taken && status != 403 {
+				t.Errorf("%s: %s: %d %s", name, r.path, status, answer)
+			}
+		}
+	}
+}
+
+// TestTheLinesOfTheSeed sends what curl sends: a form, by its content type. The second line has the wrong path in the seed, too.
+func TestTheLinesOfTheSeed(t *testing.T) {
+	const lines = `
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}'  http://localhost:8080/benchmark/read
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/read
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/write`
+	server, _ := start(t)
+	cluster := etcdtest.Start(t, 1)
+	var got []int
+	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+		parts := curl.FindStringSubmatch(strings.ReplaceAll(line, "'  http", "' http"))
+		if parts == nil {
+			t.Fatalf("cannot read %s", line)
+		}
+		body := strings.Replace(parts[2], "10.0.0.251:2379", cluster.Members[0].Endpoint, 1)
+		status, answer := call(t, "POST", server+parts[3], body, map[string]string{
+			"Host": "localhost:8080", "User-Agent": "curl/8.5.0", "Accept": "*/*", "Content-Type": "application/x-www-form-urlencoded",
+		})
+		if got = append(got, status); status == 200 && !strings.Contains(answer, `"ok":1000,`) {
+			t.Errorf("%s", answer)
+		}
+	}
+	if len(got) != 3 || got[0] != 200 || got[1] != 400 || got[2] != 200 {
+		t.Errorf("the answers are %v", got)
+	}
+}
+
+func TestMembersThatMustNotBeAsked(t *testing.T) {
+	cluster := etcdtest.Start(t, 2)
+	allowed, other := cluster.Members[0].Endpoint, cluster.Members[1].Endpoint
+	for _, c := range []struct {
+		allow, endpoints string
+		status           int
+	}{
+		{"", allowed + "," + other, 200},
+		{allowed, allowed, 200},
+		{allowed + "," + other, allowed + "," + other, 200},
+		{allowed, allowed + "," + other, 403},
+		{allowed, other, 403},
+		{"", "203.0.113.9:80", 403},
+		{"", "169.254.169.254:80", 403},
+		{"10.0.0.0/8", allowed, 403},
+	} {
+		server, h := start(t)
+		h.Runner.Allow = c.allow
+		status, _, answer := send(t, "POST", server+"/benchmark/write", `{"endpoints":"`+c.endpoints+`","total":10}`)
+		if status != c.status {
+			t.Errorf("%q: %s: %d %s", c.allow, c.endpoints, status, answer)
+		}
+		var problem spec.Problem
+		if status == 403 && (json.Unmarshal(answer, &problem) != nil || problem.Field != "endpoints" || !strings.Contains(c.endpoints, problem.Got.(string)) ||
+			!strings.Contains(problem.Message, "--allow=")) {
+			t.Errorf("%q: %s: %s", c.allow, c.endpoints, answer)
+		}
+	}
+}
+
+// TestTheLeaderMustBeAllowedToo: the one that may be asked tells of a leader elsewhere.
+func TestTheLeaderMustBeAllowedToo(t *testing.T) {
+	server, h := start(t)
+	cluster := etcdtest.Start(t, 2)
+	cluster.Leader.Store(2)
+	h.Runner.Allow = cluster.Members[0].Endpoint
+	body := `{"endpoints":"` + h.Runner.Allow + `","total":10,"targetLeader":true,"dialTimeout":0.3}`
+	status, _, answer := send(t, "POST", server+"/benchmark/write", body)
+	if status != 500 || !strings.Contains(string(answer), cluster.Members[1].Endpoint+" may not be asked") || cluster.Members[1].Connections() != 0 {
+		t.Errorf("%d %s, %d connections", status, answer, cluster.Members[1].Connections())
+	}
+}
+
+// TestServeKeepsItsOptions starts the whole server.
+func TestServeKeepsItsOptions(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	served := make(chan error)
+	options := Options{Client: "/nonexistent", Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"}
+	go func() { served <- Serve(ctx, listener, options, log.New(io.Discard, "", 0)) }()
+	server := "http://" + listener.Addr().String()
+	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
+		if status, answer := call(t, "GET", server+"/healthz", "", map[string]string{"Host": host}); status != want {
+			t.Errorf("%s: %d %s", host, status, answer)
+		}
+	}
+	for endpoint, want := range map[string]int{"10.0.0.1:1": 500, "127.0.0.1:1": 403} {
+		if status, _, answer := send(t, "POST", server+"/benchmark/write", `{"endpoints":"`+endpoint+`"}`); status != want {
+			t.Errorf("%s: %d %s", endpoint, status, answer)
+		}
+	}
+	end()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzHost holds that a request that is taken names the server also as a browser reads the Host header, and that no page of
+// another origin starts anything.
+func FuzzHost(f *testing.F) {
+	for _, host := range []string{"localhost:8080", "evil.example", "[::1]:80", "127.0.0.1", "load", "localhost:evil", "[localhost]:1", "::1", "a@localhost", "127.1"} {
+		f.Add(host, "", "")
+		f.Add(host, "http://"+host, "same-origin")
+		f.Add(host, "http://evil.example", "cross-site")
+	}
+	f.Fuzz(func(t *testing.T, host, origin, site string) {
+		hosts := Hosts{resolve: names}
+		r := &http.Request{Method: http.MethodPost, Host: host, Header: http.Header{"Origin": {origin}, "Sec-Fetch-Site": {site}}}
+		if hosts.refuse(r.WithContext(t.Context())) != nil {
+			return
+		}
+		if site != "same-origin" && site != "none" && site != "" {
+			t.Errorf("Sec-Fetch-Site %q is taken", site)
+		}
+		if site == "" && origin != "" && !strings.HasSuffix(origin, "//"+host) && !strings.Contains(origin, "//"+host+"/") && !strings.Contains(origin, "@") {
+			t.Errorf("origin %q is taken for host %q", origin, host)
+		}
+		page, err := url.Parse("http://" + host + "/")
+		if err != nil {
+			return // no browser sends it
+		}
+		name := strings.ToLower(strings.TrimSuffix(page.Hostname(), "."))
+		_, notNumber := netip.ParseAddr(name)
+		own, err := os.Hostname()
+		known := name == "localhost" || strings.HasSuffix(name, ".localhost") || name == "load" || err == nil && strings.EqualFold(name, own)
+		if notNumber != nil && !known {
+			t.Errorf("host %q is taken, it is %q to browsers", host, name)
+		}
+	})
+}
