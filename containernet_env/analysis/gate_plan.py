@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
 
+from containernet_env.analysis.gate_feeds import Feed, feed_of
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.proof import Property
 from containernet_env.model.queues import FULL_FRAME_BYTES
@@ -24,21 +25,20 @@ DELAY_NS, JITTER_NS, LOSS_NS, RATE_NS, QUEUE_NS = 550 * MS, 800 * MS, 600 * MS, 
 """How long each part may take, without the time for frames to arrive: delays, delays where there is jitter, losses,
 rates, queues. The last two grow with the number of hosts beyond ``_HOSTS``."""
 _HOSTS = 6
-_DELAY_SLOTS = 1000
+_DELAY_SLOTS, _DELAY_SLOTS_MIN = 1000, 150
+"""Frames of every host: as many, if there is time, and so many even if that takes twice the time: fewer do not
+tell whether a fifth of them is late (``gate_delays``)."""
 _TOLD = 500
 """Frames per direction that tell delays, and at least how many tell a loss of 1 % from none: 0.99^500 = 0.7 %."""
 _PATH_FRAMES = 7
 """Frames of a path that tell its delay: 5 prove something, and some may be lost."""
 _TRAINS = 8
 _TRAIN_MAX_NS = 60 * MS
-_TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 400
+_TRAIN_FRAMES_MIN, _TRAIN_FRAMES_MAX = 12, 1000
 _TRAIN_REACHES = 40
 """How much longer a train is than jitter reaches, which moves its ends."""
 _AT_ONCE_BPS = 500_000_000
 _AT_ONCE_FRAMES_PER_S = 100_000
-_FASTER, _FASTER_TOGETHER = 1.05, 1.5
-"""By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of
-several paths together, whose frames do not share the rest evenly."""
 _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
 slower, fewer are lost, which the verdict reckons with."""
@@ -60,7 +60,7 @@ class Pace:
     train_ns: int
 
 
-EMULATOR_PACE = Pace(30 * US, 18 * US, 2_400 * US)
+EMULATOR_PACE = Pace(30 * US, 18 * US, 10 * MS)
 KERNEL_PACE = Pace(1 * MS, 1 * MS, 20 * MS)
 
 
@@ -76,20 +76,6 @@ class Stream:
     count: int
     frame_bytes: int
     count_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """The paths that fill one direction (``hop``): from one host to several, or from several to one.
-
-    ``faster`` says whether the rest of the paths is faster, so that the direction's own rate shows.
-    ``other_bps`` is what the rest of the paths carries together; ``None`` where nothing limits it.
-    """
-
-    hop: Hop
-    pairs: tuple[tuple[str, str], ...]
-    faster: bool
-    other_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,79 +151,6 @@ def capacity_frames(spec: DirectionSpec, frame_bytes: int) -> int | None:
     return min(limits) if limits else None
 
 
-def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False) -> Feed:
-    """The paths that fill a direction: one whose rest is faster, else as few as are faster together.
-
-    ``overload``: what comes before the direction has to be faster; what comes after it, no slower.
-    """
-    rate = hop.spec.rate_bps
-    best = [
-        (_rest_bps(plan.paths[pair], hop, rate, overload=overload), _rest_bps(plan.paths[pair], hop, rate), pair)
-        for pair in plan.over(hop)
-    ]
-    best.sort(key=lambda item: (-item[0], -item[1]))
-    least, _, pair = best[0]
-    other = None if least == math.inf else round(least)
-    wanted = _FASTER_TOGETHER if overload else _FASTER
-    if other is None or (rate is not None and least >= rate * wanted):
-        return Feed(hop, (pair,), True, other)
-    if rate is None:
-        return _widest(plan, hop, [(bps, candidate) for bps, _, candidate in best])
-    for same in (0, 1):  # from one host to several, then from several to one
-        for _, _, (sender, receiver) in best:
-            end = (sender, receiver)[same]
-            together: list[tuple[str, str]] = []
-            for bps, _, candidate in best:
-                if candidate[same] == end and not _share_rest(plan, hop, together, candidate):
-                    together.append(candidate)
-                    if len(together) > 1 and bps * len(together) >= rate * _FASTER_TOGETHER:
-                        return Feed(hop, tuple(together), True)
-    return Feed(hop, (pair,), False, other)
-
-
-def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
-    """The paths that carry most together over a direction without a limit."""
-    widest = Feed(hop, (best[0][1],), True, round(best[0][0]))
-    for same in (0, 1):
-        for _, pair in best:
-            together: list[tuple[str, str]] = []
-            carried = 0.0
-            for bps, candidate in best:
-                if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
-                    together.append(candidate)
-                    carried += bps
-            if carried > (widest.other_bps or 0):
-                widest = Feed(hop, tuple(together), True, round(carried))
-    return widest
-
-
-def _rest_bps(path: Sequence[Hop], hop: Hop, rate: int | None, *, overload: bool = False) -> float:
-    """The least rate of a path but that of one direction; infinite where nothing limits it.
-
-    Rates are of full frames as the direction counts them: those with less overhead than it are worth more.
-    """
-    least = math.inf
-    after = False
-    for other in path:
-        if other.name == hop.name:
-            after = True
-            continue
-        bps = float(other.spec.rate_bps or math.inf) * _full_bytes(hop.spec) / _full_bytes(other.spec)
-        if overload and after and rate is not None and bps >= rate:
-            continue  # what leaves the direction goes on
-        least = min(least, bps)
-    return least
-
-
-def _full_bytes(spec: DirectionSpec) -> int:
-    return FULL_FRAME_BYTES + spec.overhead_bytes
-
-
-def _share_rest(plan: GatePlan, hop: Hop, pairs: Sequence[tuple[str, str]], candidate: tuple[str, str]) -> bool:
-    rest = {other.name for pair in pairs for other in plan.paths[pair]} - {hop.name}
-    return any(other.name in rest for other in plan.paths[candidate])
-
-
 def _loss(spec: DirectionSpec) -> float:
     return spec.loss.mean_ratio if spec.loss is not None else 0.0
 
@@ -256,7 +169,8 @@ def _plan_delays(plan: GatePlan, at_ns: int) -> int:
         plan.pace.delay_ns * len(plan.hosts),
     )
     # A frame for every path at least, whatever time that takes, up to twice the time.
-    slots = min(_DELAY_SLOTS, max(length_ns // slot_ns, min(2 * length_ns // slot_ns, 10 * (len(plan.hosts) - 1))))
+    wanted = max(_DELAY_SLOTS_MIN, 10 * (len(plan.hosts) - 1))
+    slots = min(_DELAY_SLOTS, max(length_ns // slot_ns, min(2 * length_ns // slot_ns, wanted)))
     return _turns(plan, plan.delays, at_ns, slot_ns, slots, PROBE_FRAME_BYTES, count_only=False)
 
 
@@ -319,7 +233,7 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
     limit_ns = _scaled(plan, RATE_NS)
     tasks = []
     for hop in plan.hops:
-        task = _rate_task(plan, feed_of(plan, hop))
+        task = _rate_task(plan, feed_of(plan, hop), FULL_FRAME_BYTES)
         if _loss(hop.spec) >= 1:
             plan.left_out[hop.name, "rate"] = "every frame is lost"
         elif sum(stream.count for stream in task.streams) < 2:
@@ -327,7 +241,7 @@ def _plan_rates(plan: GatePlan, at_ns: int) -> int:
         elif task.length_ns > limit_ns:
             plan.left_out[hop.name, "rate"] = f"a train would take {task.length_ns / S:.1f} s"
         else:
-            tasks.append(task)
+            tasks += [task, *_small_task(plan, hop, task)]
     rounds = _rounds(plan, tasks)
     while rounds and _length_ns(plan, rounds) > limit_ns:
         late = max(tasks, key=lambda task: task.length_ns)
@@ -342,14 +256,23 @@ def _scaled(plan: GatePlan, limit_ns: int) -> int:
     return limit_ns * max(_HOSTS, len(plan.hosts)) // _HOSTS
 
 
-def _rate_task(plan: GatePlan, feed: Feed) -> _Task:
+def _small_task(plan: GatePlan, hop: Hop, full: _Task) -> list[_Task]:
+    """Where frames take something at the rate besides their own bytes, a train of small ones tells how much."""
+    rate = hop.spec.rate_bps
+    if rate is None or not hop.spec.overhead_bytes:
+        return []
+    small = max(MIN_FRAME_BYTES, math.ceil(_FRAME_MIN_NS * rate / 8 / S) - hop.spec.overhead_bytes)
+    feed = feed_of(plan, hop, frame_bytes=small)
+    return [_rate_task(plan, feed, small)] if feed.faster and small < full.streams[0].frame_bytes else []
+
+
+def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     """A train that is long enough for its time to be told, and no longer than what may wait.
 
     Where the rest of its path is slower, it takes as long as the rest takes.
     """
     limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
     rate = min(limits, default=10**9)
-    frame_bytes = FULL_FRAME_BYTES
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate

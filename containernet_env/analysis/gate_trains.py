@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from containernet_env.analysis.gate_plan import MS, US, GatePlan, S, Train, before, capacity_frames
+from containernet_env.analysis.odds import MISS, sigmas
 from containernet_env.model.link import DirectionSpec
-from containernet_env.model.proof import Check
+from containernet_env.model.proof import Check, Verdict
 from containernet_env.model.topology import Hop
 
 _WIDEST_RATIO = 0.25
-"""A rate that may be off by more is not proved."""
+"""Where samples spread so that a rate may be off by more, nothing is said of it."""
 _LIMITED, _LIMITED_RATIO = 0.1, 0.5
 """What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
 limited."""
@@ -41,7 +42,8 @@ class Allowed:
     """How far links of one kind may be off: delays either way, rates, and by how much single times spread.
 
     Delays: a duration and a share of the delay, both together, or the ``larger`` of both. ``sure_bps``: a machine may
-    be too slow to forward more, and less than configured then says nothing of the link.
+    be too slow to forward more, and less than configured then says nothing of the link. ``told_ratio``: a rate is
+    proved where one that is off by as much, either way, would have been told from it.
     """
 
     early_ns: int
@@ -51,6 +53,7 @@ class Allowed:
     rate_ratio: float
     noise_ns: int
     sure_bps: int
+    told_ratio: float
     larger: bool = False
 
     def early(self, delay_ns: float) -> float:
@@ -65,8 +68,8 @@ class Allowed:
         return max(duration_ns, share_ns) if self.larger else duration_ns + share_ns
 
 
-EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9)
-KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8)
+EMULATOR = Allowed(25 * US, 0.005, 100 * US, 0.01, 0.01, 100 * US, 2 * 10**9, 0.05)
+KERNEL = Allowed(500 * US, 0.05, 500 * US, 0.05, 0.05, 1 * MS, 10**8, 0.15)
 
 
 def delay_text(ns: int) -> str:
@@ -95,12 +98,40 @@ def rate_checks(plan: GatePlan, times: Sequence[Times], allowed: Allowed, z: flo
 def _limited(
     plan: GatePlan, hop: Hop, rate: int, trains: Sequence[Train], times: Sequence[Times], allowed: Allowed, z: float
 ) -> Check:
+    """The worst of what trains of each length of frames say.
+
+    Full frames tell the rate, the smallest ones what a frame takes besides: from nothing.
+    """
+    sizes = sorted({train.frame_bytes for train in trains}, reverse=True)
+    overhead = hop.spec.overhead_bytes
+    found = []
+    for size in sizes:
+        limits = [(allowed.told_ratio, "it")] if size == sizes[0] else []
+        if overhead and size == sizes[-1]:
+            limits.append((overhead / size, f"what a frame takes besides ({overhead} bytes)"))
+        of_size = [train for train in trains if train.frame_bytes == size]
+        found.append(_of_size(plan, hop, rate, of_size, times, allowed, z, min(limits)))
+    # The first one of the worst verdict.
+    return min(found, key=lambda check: ("wrong", "unproved", "proved").index(check.verdict))
+
+
+def _of_size(
+    plan: GatePlan,
+    hop: Hop,
+    rate: int,
+    trains: Sequence[Train],
+    times: Sequence[Times],
+    allowed: Allowed,
+    z: float,
+    limit: tuple[float, str],
+) -> Check:
+    """What trains of frames of one length say; ``limit``: from how far off something has to be told, and what."""
     asked, train = rate_text(rate), trains[0]
     if not train.feed.faster and train.feed.other_bps is not None:
         rate = min(rate, train.feed.other_bps)  # what the rest of the path lets through shows that it is no lower
     paced = [train for train in trains if _kept_up(train, times, rate)]
     measured = [bps for train in paced if (bps := train_bps(plan, train, times)) is not None]
-    values = {"trains_bps": [round(bps) for bps in measured], "trains": len(trains)}
+    values = {"trains_bps": [round(bps) for bps in measured], "trains": len(trains), "frame_bytes": train.frame_bytes}
     if not measured:
         why = "the sender was too slow" if not paced else "too few frames arrived"
         return Check(hop.name, "rate", "unproved", asked, why=why, values=values)
@@ -111,23 +142,30 @@ def _limited(
     path = plan.paths[train.feed.pairs[0]]
     spread_ns = math.sqrt(2 * sum(h.spec.jitter.deviation_ns**2 for h in path if h.spec.jitter is not None))
     independent = len(measured) if all(_outlasts(length_ns, h.spec) for h in path) else 1
-    chance = z * 1.25 * spread_ns / length_ns / math.sqrt(independent)
+    error = 1.25 * spread_ns / length_ns / math.sqrt(independent)
     lost = 1 - math.prod(1 - (h.spec.loss.mean_ratio if h.spec.loss is not None else 0.0) for h in path)
     if len(train.feed.pairs) > 1 and lost:  # of several senders the lost frames are only known in the mean
-        chance += z * 1.25 * math.sqrt(lost / frames / len(measured))
-    ratio = allowed.rate_ratio + allowed.noise_ns / length_ns + chance
-    bounds = f"{ratio:.1%} either way"
+        error += 1.25 * math.sqrt(lost / frames / len(measured))
+    noise = allowed.noise_ns / length_ns
+    ratio = allowed.rate_ratio + noise + z * error
+    # A wrong rate is measured with the same noise, which may hide as much of what it is off by.
+    told = ratio + noise + sigmas(MISS) * error
+
+    def check(verdict: Verdict, why: str = "") -> Check:
+        bounds = f"{ratio:.1%} either way"
+        return Check(hop.name, "rate", verdict, asked, rate_text(bps), bounds, why, values)
+
     if ratio > _WIDEST_RATIO:
-        return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, "the samples spread too far", values)
+        return check("unproved", "the samples spread too far")
     if abs(bps - rate) > ratio * rate:
         if bps < rate and rate > allowed.sure_bps:
-            why = "more than this machine surely forwards"
-            return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
-        return Check(hop.name, "rate", "wrong", asked, rate_text(bps), bounds, values=values)
+            return check("unproved", "more than this machine surely forwards")
+        return check("wrong")
     if not train.feed.faster:
-        why = f"no path is faster: not below {rate_text(bps)}"
-        return Check(hop.name, "rate", "unproved", asked, rate_text(bps), bounds, why, values)
-    return Check(hop.name, "rate", "proved", asked, rate_text(bps), bounds, values=values)
+        return check("unproved", f"no path is faster: not below {rate_text(bps)}")
+    if told > limit[0]:
+        return check("unproved", f"{limit[1]} is told only where a rate is {told:.1%} off")
+    return check("proved")
 
 
 def _outlasts(length_ns: float, spec: DirectionSpec) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FIGURES = ("Requests/sec", "50%", "95%", "99%")
 """What is summarized of each group."""
-MEASURED_WITH = ("CpuModel", "Commit")
+MEASURED_WITH = ("CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit")
 """Nobody configured these, but rows that differ in them are of different experiments too."""
 
 
@@ -74,12 +74,13 @@ def varied(frame: pandas.DataFrame) -> list[str]:
 def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = False) -> pandas.DataFrame:
     """One row per group, in the order in which groups first appear.
 
-    Groups are rows that agree in ``by``, by default in everything that was configured, in CPU model and commit: rows of
-    different experiments are never merged unless ``by`` says so. Columns: those of ``by`` (by default the ones that
-    vary), ``rows`` (n), ``failed`` (how many of them), ``invalid`` (how many of the others are not certainly valid),
-    and for each of ``FIGURES`` median, least and largest over the rows that have it, did not fail and are valid, or
-    with ``every`` may be not (``50%``, ``50%_min``, ``50%_max``), and ``bimodal`` (see there). Raises ``UsageError``
-    for a column that the table does not have, and for one of ``FIGURES``.
+    Groups are rows that agree in ``by``, by default in everything that was configured, in machine, commit and how well
+    the emulator could run (``MEASURED_WITH``): rows of different experiments are never merged unless ``by`` says so.
+    Columns: those of ``by`` (by default the ones that vary), ``rows`` (n), ``failed`` (how many of them), ``invalid``
+    (how many of the others are not certainly valid), and for each of ``FIGURES`` median, least and largest over the
+    rows that have it, did not fail and are valid, or with ``every`` may be not (``50%``, ``50%_min``, ``50%_max``), and
+    ``bimodal`` (see there). Raises ``UsageError`` for a column that the table does not have, and for one of
+    ``FIGURES``.
     """
     import pandas
 
@@ -90,6 +91,10 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
     if figures := [name for name in by if name in FIGURES]:
         allowed = ", ".join(name for name in frame.columns if name not in FIGURES)
         raise UsageError(f"--by {', '.join(figures)}: what is summarized merges no rows; allowed: {allowed}")
+    if {"LinkStamps", "RunId"} <= set(frame.columns):
+        # A row that failed may lack it; within a run it is the same.
+        of_run = frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first")
+        frame = frame.assign(LinkStamps=of_run)
     keys = by or kept_apart(frame)
     shown = by or [name for name in keys if name == "Scenario" or name in varied(frame)]
     if not shown:

@@ -60,7 +60,8 @@ def command(run: Path, events: bool) -> None:
 def _header(manifest: Mapping[str, Any] | None) -> list[str]:
     if manifest is None:
         return ["manifest.json is missing: the run ended before it was written"]
-    plan, links, store, repeats = (manifest[name] for name in ("plan", "links", "store", "repeats"))
+    plan = manifest["plan"]
+    links, store, repeats = (manifest.get(name) for name in ("links", "store", "repeats"))
     members = [host for host in plan["hosts"] if host["role"] != "benchmark"]
     lines = [
         f"began {manifest['began']}, containernet-env {_program(manifest['program'])}",
@@ -115,12 +116,12 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
         load = line["load"] or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
         table.add_row(
-            name_text(line["scenario"], line["repetition"], line["attempt"]),
+            name_text(line["scenario"], line["repetition"], line.get("attempt", 1)),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
             str(load.get("failed", 0)),
-            line["valid"] or "-",
+            line.get("valid") or "-",
             seconds_text(line["seconds"]),
             line["leader"] or "-",
             style="red" if line["error"] else "",

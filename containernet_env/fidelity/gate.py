@@ -151,8 +151,14 @@ def measure_gate(
 
 
 def _spoiled(answer: Mapping[str, Any], plan: GatePlan) -> str | None:
-    """Why the times are none of the network's: frames that the prober itself lost, a clock that was set."""
+    """Why the times are none of the network's: frames that never left, or that the prober itself lost, a set clock.
+
+    That no frame of the warm-up has reached a host is none: a link may lose all, and the checks say so.
+    """
     for host in answer["hosts"]:
+        if host["refused"]:
+            why = f" ({host['error']})" if host.get("error") else ""
+            return f"the kernel did not send {host['refused']} frames of {host['name']}{why}"
         if host["ring_lost"]:
             return f"{host['ring_lost']} frames were lost at {host['name']}, since the prober had no room for them"
     step_ns = abs(answer["clock_step_ns"])

@@ -452,6 +452,8 @@ OUR_TABLE = (
         lambda facts, outcome: facts.labs,
     ),
     _words("CpuModel", "run", "the machine's", lambda facts, outcome: facts.cpu_model),
+    Column("Cores", "", "run", "the machine's", lambda facts, outcome: facts.cores),
+    _words("Kernel", "run", "the release of the machine's kernel", lambda facts, outcome: facts.kernel),
     _words("Commit", "run", "of the program that measured", lambda facts, outcome: facts.commit),
     _words("RunId", "run", "the run; its directory has that name", lambda facts, outcome: facts.run_id),
     _words("Timestamp", "run", "when the scenario began, UTC", lambda facts, outcome: outcome.began),

@@ -94,6 +94,8 @@ def export(run: ReadRun, file: Path, *, results: Path | None = None, license_nam
         rows = _add_rows(made, manifest.run_id, unpacked if unpacked.is_file() else results, parts, notes)
         _add_action(made, run, manifest, parts)
         _write(made, file)
+    except UnicodeError as error:
+        raise UsageError(f"{run.path} cannot be exported: a text of it is none that UTF-8 has: {error}") from error
     except OSError as error:
         place = str(error.filename or file).removesuffix(PARTIAL)
         raise UsageError(f"{run.path} cannot be exported: {place}: {reason(error)}\n  {remedy(error)}") from error

@@ -96,6 +96,7 @@ FACTS = (
     Fact("links.switches", "switches", "another path through the kernel"),
     Fact("links.network_commit", "original Containernet", "it makes the links, where it is chosen"),
     Fact("config_hash", "config hash", "it says that something else was configured"),
+    Fact("tolerances", "tolerance", "other networks are called proved, or other rows valid"),
     Fact("plan", "plan", "what is carried out"),
     _told("program.dirty", "uncommitted changes", "the hash of the sources tells what they come to"),
     _told("program.python", "Python", "it drives the run; no request passes through it"),

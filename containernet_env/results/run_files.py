@@ -67,6 +67,11 @@ class Manifest(RunFile):
     flags: Flags
     inputs: Inputs
     config_hash: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
+    tolerances: dict[str, Any] = Field(
+        default={},
+        description="what the gate allows links of each kind (ns, shares and bit/s) and the chance that its tests err, "
+        "and the thresholds by which a row is judged, by kind of finding (docs/fidelity.md)",
+    )
     plan: dict[str, Any] = Field(description="the resolved plan, as `run --dry-run` works it out")
     repeats: Repeats | None = Field(default=None, description="the run that `rerun` repeats here")
     links: LinkFacts | None = Field(default=None, description="known when the testbed is up, as what follows")

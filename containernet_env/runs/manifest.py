@@ -6,10 +6,14 @@ import hashlib
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
+from containernet_env.analysis.gate_trains import EMULATOR, KERNEL
+from containernet_env.analysis.odds import ALARM, MISS
 from containernet_env.base.clock import Moment
 from containernet_env.config.writer import scenarios_text, topology_text
 from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.verdict import RULES
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
@@ -63,9 +67,18 @@ def manifest_of(
         flags=flags_of(plan.options, tolerance, port),
         inputs=Inputs(topology=topology, scenarios=scenarios),
         config_hash=config_hash(plan),
+        tolerances=tolerances(),
         plan=plan_values(plan),
         repeats=repeats,
     )
+
+
+def tolerances() -> dict[str, Any]:
+    """By what the network is called as configured, and a row valid, where no flag says otherwise."""
+    return {
+        "gate": {"emulator": asdict(EMULATOR), "kernel": asdict(KERNEL), "alarm": ALARM, "miss": MISS},
+        "verdict": {kind: rule.threshold for kind, rule in RULES.items()},
+    }
 
 
 def flags_of(options: PlanOptions, tolerance: Tolerance | None, port: int) -> Flags:

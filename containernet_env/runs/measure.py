@@ -289,6 +289,8 @@ class _Run:
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
             cpu_model=self._manifest.machine.cpu_model,
+            cores=self._manifest.machine.cores,
+            kernel=self._manifest.machine.kernel,
             labs=self._labs,
             links_cpu=plan.options.links_cpu,
         )

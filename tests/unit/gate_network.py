@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address
 
@@ -23,6 +23,10 @@ Fault = Callable[[str, DirectionSpec], DirectionSpec]
 """What a direction of a name does instead of what was configured."""
 
 
+Tail = tuple[float, int]
+"""Which share of the frames of a direction comes how much later, in ns, than it should."""
+
+
 def as_configured(name: str, spec: DirectionSpec) -> DirectionSpec:
     """No fault."""
     return spec
@@ -38,8 +42,8 @@ def star_of(*links: LinkSpec) -> Topology:
 class _Line:
     """One direction: a queue, a rate, a delay; frames keep their order."""
 
-    def __init__(self, spec: DirectionSpec, random_source: random.Random) -> None:
-        self.spec, self.random = spec, random_source
+    def __init__(self, spec: DirectionSpec, random_source: random.Random, tail: Tail = (0.0, 0)) -> None:
+        self.spec, self.random, self.tail = spec, random_source, tail
         self.busy_ns = self.last_ns = 0.0
         self.starts: list[float] = []
         self.head = 0
@@ -66,6 +70,8 @@ class _Line:
         if jitter is None or not jitter.reorder:
             due = max(due, self.last_ns)
             self.last_ns = due
+        if self.tail[0] and self.random.random() < self.tail[0]:
+            due += self.tail[1]
         return None if self._lost() else due
 
     def _delay_ns(self) -> float:
@@ -95,10 +101,22 @@ class _Line:
         return lost
 
 
-def carry(plan: GatePlan, seed: int, fault: Fault = as_configured, *, late_ns: float = 15_000) -> tuple[Times, ...]:
+def carry(
+    plan: GatePlan,
+    seed: int,
+    fault: Fault = as_configured,
+    *,
+    late_ns: float = 15_000,
+    tails: Mapping[str, Tail] | None = None,
+) -> tuple[Times, ...]:
     """Carry out the streams of a plan. Each frame arrives later by 15 us or so, one in a hundred by up to 1 ms."""
     source = random.Random(seed)
-    lines = {hop.name: _Line(fault(hop.name, hop.spec), random.Random(source.random())) for hop in plan.hops}
+    lines = {
+        hop.name: _Line(
+            fault(hop.name, hop.spec), random.Random(source.random()), (tails or {}).get(hop.name, (0.0, 0))
+        )
+        for hop in plan.hops
+    }
     sent = _send(plan, source)
     delays = [[-1] * len(times) for times in sent]
     events = [
@@ -144,10 +162,12 @@ def _send(plan: GatePlan, source: random.Random) -> list[list[int]]:
     return sent
 
 
-def gate(topology: Topology, seed: int = 1, fault: Fault = as_configured) -> NetworkProof:
+def gate(
+    topology: Topology, seed: int = 1, fault: Fault = as_configured, *, tails: Mapping[str, Tail] | None = None
+) -> NetworkProof:
     """A whole gate over a simulated network."""
     plan = plan_gate(topology)
-    return NetworkProof("before", verdicts(plan, carry(plan, seed, fault), EMULATOR))
+    return NetworkProof("before", verdicts(plan, carry(plan, seed, fault, tails=tails), EMULATOR))
 
 
 def wrong(proof: NetworkProof) -> set[tuple[str, str]]:

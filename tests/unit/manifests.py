@@ -23,7 +23,7 @@ from containernet_env.results.provenance import (
     Virtualisation,
 )
 from containernet_env.results.run_files import Manifest
-from containernet_env.runs.manifest import flags_of, inputs_of
+from containernet_env.runs.manifest import flags_of, inputs_of, tolerances
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
 PROGRAM = ProgramFacts(
@@ -87,6 +87,7 @@ def manifest(plan: Plan | None = None, **changes: Any) -> Manifest:
         "flags": flags,
         "inputs": Inputs(topology=topology, scenarios=scenarios),
         "config_hash": config_hash(plan),
+        "tolerances": tolerances(),
         "plan": plan_values(plan),
         "links": LINKS,
         "hosts": {"etcd1": {"limits": {"memory_bytes": 512 << 20}}},

@@ -87,6 +87,8 @@ def test_every_column_holds_its_own_figure() -> None:
         config_hash="c0ffee",
         commit="abc",
         cpu_model="cpu x",
+        cores=4,
+        kernel="6.18.1",
         labs=2,
         links_cpu=1,
     )
@@ -202,6 +204,8 @@ def test_every_column_holds_its_own_figure() -> None:
         "LinksCore": "1",
         "OtherLabs": "2",
         "CpuModel": "cpu x",
+        "Cores": "4",
+        "Kernel": "6.18.1",
         "Commit": "abc",
         "RunId": "run-7",
         "Timestamp": "2026-01-01T00:00:00.000Z",

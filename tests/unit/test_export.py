@@ -306,3 +306,13 @@ def test_without_the_library_the_message_says_how_to_get_it(
     done = called(str(out), str(tmp_path / "run.zip"))
     assert isinstance(done.exception, MissingRequirementError) and "pip install rocrate" in str(done.exception)
     assert not (tmp_path / "run.zip").exists()
+
+
+def test_a_text_that_utf_8_does_not_have_is_no_traceback(out: Path) -> None:
+    run = read_run(find_run(out))
+    manifest = json.loads((run.path / MANIFEST).read_text())
+    manifest["machine"]["cpu_model"] = "\ud800"
+    (run.path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match=r"cannot be exported: a text .* UTF-8"):
+        exported(out)
+    assert not list(out.parent.glob("run.zip*"))

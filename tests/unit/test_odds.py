@@ -50,6 +50,15 @@ def test_what_a_test_tells_it_finds() -> None:
     assert found / 300 >= 1 - MISS - 0.01
 
 
+def test_what_would_be_missed_in_more_than_one_of_a_hundred_gates_is_not_told() -> None:
+    test = CountTest.of(1000, 0.02, 1e-3)
+    missed = {}
+    for other in (0.03 + 0.001 * step for step in range(60)):
+        missed[other] = at_most(1000, test.high, other) - at_most(1000, test.low - 1, other)
+    assert any(0.01 < share < 0.05 for share in missed.values()) and any(share < 0.01 for share in missed.values())
+    assert {other for other in missed if test.tells(other)} == {other for other in missed if missed[other] <= 0.01}
+
+
 def test_all_tests_of_a_gate_share_its_false_alarms() -> None:
     assert each(1) * 2 == ALARM
     assert each(100) * 100 * 2 == pytest.approx(ALARM)

@@ -168,6 +168,16 @@ def test_every_part_of_program_machine_and_links_is_compared_or_told() -> None:
     assert left == {"links.network", "links.link_emulator"}
 
 
+def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> None:
+    found = manifest_in(first)["tolerances"]
+    assert found["gate"]["emulator"]["late_ns"] == 100_000 and found["gate"]["kernel"]["late_ns"] == 500_000
+    assert (found["gate"]["alarm"], found["gate"]["miss"]) == (0.001, 0.01)
+    assert found["verdict"]["machine_stolen"] == "1 %"
+    told = manifest(tolerances=found | {"verdict": found["verdict"] | {"machine_stolen": "50 %"}})
+    (difference,) = differences(manifest(), told)
+    assert str(difference) == "tolerance verdict.machine_stolen: was 1 %, is 50 %" and difference.matters
+
+
 def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
     made: list[FakeTestbed], first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

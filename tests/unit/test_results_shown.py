@@ -74,11 +74,18 @@ def test_a_row_that_failed_half_way_is_in_no_median(tmp_path: Path) -> None:
     assert (summary["rows"].tolist(), summary["failed"].tolist()) == ([2], [1])
 
 
-@pytest.mark.parametrize("column", ["CpuModel", "Commit"])
+@pytest.mark.parametrize("column", ["CpuModel", "Cores", "Kernel", "Realtime", "LinkStamps", "Commit"])
 def test_rows_of_other_machines_and_programs_are_not_merged(tmp_path: Path, column: str) -> None:
     """They are in the row because they are varied; what is merged by default hides them."""
-    frame = write(tmp_path / "out.csv", {column: "one", "50%": "0.01"}, {column: "other", "50%": "0.03"})
-    assert summarize(frame)["rows"].tolist() == [1, 1]
+    one, other = ("2", "4") if column == "Cores" else ("one", "other")
+    rows = {column: one, "50%": "0.01", "RunId": "a"}, {column: other, "50%": "0.03", "RunId": "b"}
+    assert summarize(write(tmp_path / "out.csv", *rows))["rows"].tolist() == [1, 1]
+
+
+def test_a_row_that_failed_before_its_frames_were_stamped_is_counted_with_its_like(tmp_path: Path) -> None:
+    failed = {"Error": "not run: etcd2 died", "RunId": "a"}
+    summary = summarize(write(tmp_path / "out.csv", {"LinkStamps": "kernel", "RunId": "a"}, failed))
+    assert (summary["rows"].tolist(), summary["failed"].tolist()) == ([2], [1])
 
 
 def test_a_results_file_without_rows_is_shown(tmp_path: Path) -> None:

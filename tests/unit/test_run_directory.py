@@ -253,6 +253,27 @@ def test_what_is_missing_in_an_edited_run_is_named_and_is_no_key_error(
     assert str(directory.path / name) in said and ".".join(map(str, place)) in said and "Field required" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("manifest.json", "repeats"),
+        ("manifest.json", "links"),
+        ("manifest.json", "store"),
+        ("scenarios.jsonl", "attempt"),
+    ],
+)
+def test_what_may_be_absent_is_shown_as_unknown_and_is_no_key_error(
+    directory: RunDirectory, name: str, key: str
+) -> None:
+    path = directory.path / name
+    text = path.read_text()
+    value = json.loads(text if name == "manifest.json" else text.splitlines()[0])
+    del value[key]
+    path.write_text(json.dumps(value))
+    done = CliRunner().invoke(group, ["show", str(directory.path)])
+    assert done.exit_code == 0, repr(done.exception)
+
+
 def test_a_throughput_taken_out_of_a_run_is_a_dash_and_no_key_error(directory: RunDirectory) -> None:
     path = directory.path / "scenarios.jsonl"
     line = json.loads(path.read_text().splitlines()[0])
