@@ -172,10 +172,13 @@ def test_what_network_and_rows_are_judged_by_is_written_down(first: Path) -> Non
     found = manifest_in(first)["tolerances"]
     assert found["gate"]["emulator"]["late_ns"] == 100_000 and found["gate"]["kernel"]["late_ns"] == 500_000
     assert (found["gate"]["alarm"], found["gate"]["miss"]) == (0.001, 0.01)
-    assert found["verdict"]["machine_stolen"] == "1 %"
+    assert found["verdict"]["machine_stolen"] == "1 %, and the 10 ms of the kernel's clock"
     told = manifest(tolerances=found | {"verdict": found["verdict"] | {"machine_stolen": "50 %"}})
     (difference,) = differences(manifest(), told)
-    assert str(difference) == "tolerance verdict.machine_stolen: was 1 %, is 50 %" and difference.matters
+    assert (
+        str(difference) == ("tolerance verdict.machine_stolen: was 1 %, and the 10 ms of the kernel's clock, is 50 %")
+        and difference.matters
+    )
 
 
 def test_every_option_of_a_run_is_written_down_and_given_to_the_next_one(
