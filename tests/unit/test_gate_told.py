@@ -221,3 +221,8 @@ def test_frames_pass_by_the_hosts_own_queues_where_the_emulator_carries_the_link
 ) -> None:
     for links in ("emulator", "netem"):
         assert answered(monkeypatch, {}, links=links)[1]["bypass_qdisc"] is (links == "emulator")
+
+
+def test_what_a_queue_of_the_kernel_drops_at_its_host_spoils_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on netem: 'the kernel did not send 14419 frames of benchmark (no buffer space available)'."""
+    assert answered(monkeypatch, {"refused": 14_419, "error": "no buffer space available"}, links="netem")[0] is None

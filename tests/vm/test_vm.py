@@ -178,7 +178,8 @@ def test_rtts_are_12_to_16_ms_where_12_are_asked(outcome: machine.Outcome, kind:
 
 @EACH_RUN
 def test_rtts_of_a_run_are_never_less_than_asked(outcome: machine.Outcome, run: Run) -> None:
-    before, *_ = read(outcome, run, "network.json")["proofs"]
+    # The last one before the load: only what two gates find wrong is wrong.
+    before = [proof for proof in read(outcome, run, "network.json")["proofs"] if proof["moment"] == "before"][-1]
     assert before["passed"], before["problems"]
     # All pairs are measured at once there, which is much for such a processor: the fastest of the frames counts.
     fastest = {(path["a"], path["b"]): min(path["delays_ns"]) for path in before["paths"]}
