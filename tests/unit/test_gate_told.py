@@ -111,6 +111,15 @@ def test_two_directions_that_make_up_for_each_other_are_both_named() -> None:
 # --- rates ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_rate_that_a_busy_machine_may_have_made_lower_is_neither_wrong_nor_proved() -> None:
+    """976.9 Mbit/s of 1000 in two gates, on two cores that compiled: the run was refused."""
+    topology = star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, FREE)
+    for share, verdict in ((0.97, "unproved"), (1.03, "wrong")):
+        proof = gate(topology, 1, changed(["h1>s1"], rate_bps=round(1000 * MBIT * share)))
+        (found,) = [check for check in proof.checks if (check.subject, check.kind) == ("h1>s1", "rate")]
+        assert found.verdict == verdict, found
+
+
 @pytest.mark.parametrize("rate", [10 * MBIT, 100 * MBIT, 1000 * MBIT])
 @pytest.mark.parametrize("share", [0.95, 1.05])
 def test_a_rate_that_is_5_percent_off_is_wrong(rate: int, share: float) -> None:
