@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from containernet_env.model.findings import Effect, Finding, Kind
@@ -57,9 +57,13 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
         yield from _generator_findings(load)
     if usage is None or usage.window_ns <= 0:
         return
+    waited: dict[str, float] = {}
     for name, member in usage.used.members.items():
         throttled = tuple(_throttled(name, member, usage.window_ns, "member_throttled", "told"))
-        yield from throttled or _waited(name, member, usage.window_ns)
+        yield from throttled
+        if not throttled and (member.run_delay_ns or 0) > MEMBER_WAITED * usage.window_ns:
+            waited[name] = (member.run_delay_ns or 0) / usage.window_ns
+    yield from _waited(waited)
     if usage.used.client is not None:
         yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     if usage.used.links is not None:
@@ -106,12 +110,17 @@ def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect:
     yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
 
 
-def _waited(name: str, used: Consumption, window_ns: int) -> Iterator[Finding]:
-    """That a member's threads waited for a core. Where its own CPU limit stops it, that wait is in the counter, too."""
-    if used.run_delay_ns is not None and used.run_delay_ns > MEMBER_WAITED * window_ns:
-        waited = used.run_delay_ns / window_ns
-        text = f"{waited:.1f} threads of {name} waited for a core in the mean, without a limit of its own"
-        yield Finding("member_waited", "invalid", text, round(waited, 4), MEMBER_WAITED, name)
+def _waited(waited: Mapping[str, float]) -> Iterator[Finding]:
+    """That threads of members waited for a core: by member how many in the mean.
+
+    Where a member's own CPU limit stops it, that wait is in the counter, too, and it is not among them.
+    """
+    if waited:
+        most = max(waited.values())
+        text = (
+            f"{', '.join(waited)} waited for cores, with up to {most:.1f} threads in the mean, none of them by a limit"
+        )
+        yield Finding("member_waited", "invalid", text, round(most, 4), MEMBER_WAITED)
 
 
 def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:
