@@ -16,8 +16,9 @@ import pytest
 
 from tests.vm import machine, steps
 
-LIMIT_S = 840.0
-LIMIT_ORIGINAL_S = 600.0
+# For what stands still: on two cores of its own the machine takes 350 s, beside other work it took 850 s and more.
+LIMIT_S = 2400.0
+LIMIT_ORIGINAL_S = 1200.0
 KINDS = ("ovs", "bridge")
 ASKED_NS = 12_000_000
 MOST_NS = 16_000_000
