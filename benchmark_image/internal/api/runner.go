@@ -141,8 +141,8 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	return r.run(ctx, s, j), nil
 }
 
-// refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks each
-// address that it connects to.
+// refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks
+// each address that it connects to.
 func (r *Runner) refuse(ctx context.Context, s *spec.Spec) (*spec.Problem, error) {
 	list, err := allow.Parse(r.Allow)
 	if err != nil {
@@ -161,7 +161,8 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 	if err != nil {
 		return Outcome{Problem: fmt.Sprintf("describe the benchmark: %v", err)}
 	}
-	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json", "--allow="+cmp.Or(r.Allow, allow.Local))
+	allowed := "--allow=" + cmp.Or(r.Allow, allow.Local)
+	command := exec.CommandContext(ctx, r.Client, "run", "--output=json", "--progress=json", allowed)
 	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr
