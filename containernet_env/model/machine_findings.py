@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from containernet_env.model.findings import Effect, Finding, Kind
@@ -57,13 +57,9 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
         yield from _generator_findings(load)
     if usage is None or usage.window_ns <= 0:
         return
-    waited: dict[str, float] = {}
     for name, member in usage.used.members.items():
-        throttled = tuple(_throttled(name, member, usage.window_ns, "member_throttled", "told"))
-        yield from throttled
-        if not throttled and (member.run_delay_ns or 0) > MEMBER_WAITED * usage.window_ns:
-            waited[name] = (member.run_delay_ns or 0) / usage.window_ns
-    yield from _waited(waited)
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
+    yield from _waited(usage)
     if usage.used.client is not None:
         yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     if usage.used.links is not None:
@@ -102,19 +98,29 @@ def _generator_findings(load: LoadResult) -> Iterator[Finding]:
         yield Finding("generator_waited", "invalid", text, round(waited, 4), WAITED_SHARE)
 
 
+def _throttled_share(used: Consumption, window_ns: int) -> float:
+    """For which share of the time a host's own CPU limit stopped it; 0 where that is too little to matter."""
+    share = (used.throttled_ns or 0) / window_ns
+    return share if share > THROTTLED_SHARE else 0.0
+
+
 def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
-    if used.throttled_ns is None or used.throttled_ns <= THROTTLED_SHARE * window_ns:
-        return
-    share = used.throttled_ns / window_ns
-    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
-    yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
+    if share := _throttled_share(used, window_ns):
+        text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+        yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
 
 
-def _waited(waited: Mapping[str, float]) -> Iterator[Finding]:
-    """That threads of members waited for a core: by member how many in the mean.
+def _waited(usage: Usage) -> Iterator[Finding]:
+    """That threads of members waited for a core.
 
-    Where a member's own CPU limit stops it, that wait is in the counter, too, and it is not among them.
+    Where a member's own CPU limit stops it, that wait is in the counter, too, and the member is not named.
     """
+    waited = {
+        name: threads
+        for name, member in usage.used.members.items()
+        if (threads := (member.run_delay_ns or 0) / usage.window_ns) > MEMBER_WAITED
+        and not _throttled_share(member, usage.window_ns)
+    }
     if waited:
         most = max(waited.values())
         text = (
