@@ -15,6 +15,8 @@ from containernet_env.model.topology import Hop
 
 _WIDEST_RATIO = 0.25
 """Where samples spread so that a rate may be off by more, nothing is said of it."""
+_PAUSE_NOISES = 3
+"""So long, in units of the noise, a busy machine may stand still in most of a direction's trains, which are slower."""
 _LIMITED, _LIMITED_RATIO = 0.1, 0.5
 """What arrives at less than a tenth of what a machine surely forwards, and at less than half of what was sent, was
 limited."""
@@ -160,6 +162,8 @@ def _of_size(
     if abs(bps - rate) > ratio * rate:
         if bps < rate and rate > allowed.sure_bps:
             return check("unproved", "more than this machine surely forwards")
+        if 0 < rate - bps <= min(allowed.told_ratio, ratio + (_PAUSE_NOISES - 1) * noise) * rate:
+            return check("unproved", "so much slower may be this machine as well, where it is busy")
         return check("wrong")
     if not train.feed.faster:
         return check("unproved", f"no path is faster: not below {rate_text(bps)}")

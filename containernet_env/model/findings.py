@@ -217,9 +217,9 @@ def member_findings(
 ) -> Iterator[Finding]:
     """Findings of living members: by name, the longest time in seconds for which each answered nothing at all.
 
-    ``timeout_s`` is how long that may be, at most 2 s: the others then take a member for gone. ``throttled_s`` is for
-    how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence where it is half of it, and a
-    tenth of the whole scenario. So it does that configured events ``stopped`` it.
+    ``timeout_s`` is how long that may be, at most ``SILENCE_MAX_S``: the others then take a member for gone.
+    ``throttled_s`` is for how long its own CPU limit stopped each, of ``lasted_s``: that explains a silence where it is
+    half of it, and a tenth of the whole scenario. That configured events ``stopped`` it does, too.
     """
     most_s = min(timeout_s, SILENCE_MAX_S)
     for name, silence_s in silent_s.items():
@@ -228,7 +228,11 @@ def member_findings(
             throttled = stopped_s >= max(silence_s / 2, SILENCE_THROTTLED_SHARE * lasted_s)
             explained = name in stopped or throttled
             effect: Effect = "told" if explained else "invalid"
-            text = f"{name} answered nothing for {silence_s:.1f} s; others take a member for gone after {timeout_s:g} s"
+            text = f"{name} answered nothing for {silence_s:.1f} s; "
+            if timeout_s <= SILENCE_MAX_S:
+                text += f"others take a member for gone after {timeout_s:g} s"
+            else:
+                text += f"{SILENCE_MAX_S:g} s are allowed"
             yield Finding("member_silent", effect, text, round(silence_s * 1e9), round(most_s * 1e9), name)
 
 

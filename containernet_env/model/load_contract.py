@@ -28,6 +28,7 @@ TIMELINE_INTERVAL_MIN_S, TIMELINE_INTERVAL_MAX_S = 0.1, 1
 RATIO_MIN, RATIO_MAX = 0, 1
 SPAN_KEYS_MIN, SPAN_KEYS_MAX = 1, 1_000_000_000
 KEY_SPACE_OF_DURATION = 10_000_000
+UNIQUE_VAL_SIZE_MIN_BYTES = 20
 
 WRITE_PATH = "/benchmark/write"
 READ_PATH = "/benchmark/read"
@@ -126,6 +127,10 @@ class LoadBody(TypedDict, total=False):
 
     # length of an interval of the timeline (s)
     timelineInterval: float
+
+    # keep what each operation did and was told, for a check of linearizability; only with single generated keys; of
+    # writes only with a `valSize` of 20 or more, of reads only together with `verify`
+    history: bool
 
 
 class WriteBody(LoadBody, total=False):

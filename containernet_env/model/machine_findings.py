@@ -59,8 +59,8 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
     if usage is None or usage.window_ns <= 0:
         return
     for name, member in usage.used.members.items():
-        throttled = tuple(_throttled(name, member, usage.window_ns, "member_throttled", "told"))
-        yield from throttled or _waited(name, member, usage.window_ns)
+        yield from _throttled(name, member, usage.window_ns, "member_throttled", "told")
+    yield from _waited(usage)
     if usage.used.client is not None:
         yield from _throttled("the client's host", usage.used.client, usage.window_ns, "client_throttled", "invalid")
     if usage.used.links is not None:
@@ -99,20 +99,35 @@ def _generator_findings(load: LoadResult) -> Iterator[Finding]:
         yield Finding("generator_waited", "invalid", text, round(waited, 4), WAITED_SHARE)
 
 
+def _throttled_share(used: Consumption, window_ns: int) -> float:
+    """For which share of the time a host's own CPU limit stopped it; 0 where that is too little to matter."""
+    share = (used.throttled_ns or 0) / window_ns
+    return share if share > THROTTLED_SHARE else 0.0
+
+
 def _throttled(name: str, used: Consumption, window_ns: int, kind: Kind, effect: Effect) -> Iterator[Finding]:
-    if used.throttled_ns is None or used.throttled_ns <= THROTTLED_SHARE * window_ns:
-        return
-    share = used.throttled_ns / window_ns
-    text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
-    yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
+    if share := _throttled_share(used, window_ns):
+        text = f"{name} was stopped by its own CPU limit for {share:.0%} of the time"
+        yield Finding(kind, effect, text, round(share, 4), THROTTLED_SHARE, name)
 
 
-def _waited(name: str, used: Consumption, window_ns: int) -> Iterator[Finding]:
-    """That a member's threads waited for a core. Where its own CPU limit stops it, that wait is in the counter, too."""
-    if used.run_delay_ns is not None and used.run_delay_ns > MEMBER_WAITED * window_ns:
-        waited = used.run_delay_ns / window_ns
-        text = f"{waited:.1f} threads of {name} waited for a core in the mean, without a limit of its own"
-        yield Finding("member_waited", "invalid", text, round(waited, 4), MEMBER_WAITED, name)
+def _waited(usage: Usage) -> Iterator[Finding]:
+    """That threads of members waited for a core.
+
+    Where a member's own CPU limit stops it, that wait is in the counter, too, and the member is not named.
+    """
+    waited = {
+        name: threads
+        for name, member in usage.used.members.items()
+        if (threads := (member.run_delay_ns or 0) / usage.window_ns) > MEMBER_WAITED
+        and not _throttled_share(member, usage.window_ns)
+    }
+    if waited:
+        most = max(waited.values())
+        text = (
+            f"{', '.join(waited)} waited for cores, with up to {most:.1f} threads in the mean, none of them by a limit"
+        )
+        yield Finding("member_waited", "invalid", text, round(most, 4), MEMBER_WAITED)
 
 
 def _machine_load(usage: Usage, capacity: Capacity) -> Iterator[Finding]:

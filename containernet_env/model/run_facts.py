@@ -15,13 +15,12 @@ class RunFacts:
     """The run's configuration and what its machine and its network were.
 
     ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``network`` is what was
-    proved of the network before the scenario. ``timing`` is the store's
-    clock (``stores.protocol.Timing.values``). ``realtime`` is whether the link emulator got the real-time priority that
-    it needs; ``None`` where none carries the links. ``config_hash`` is that of everything configured but the scenarios,
-    ``dataset_hash`` that of the data set. ``seed`` is that of losses and jitter where the config gives none; ``None``
-    by netem, which has no seeds. ``commit`` is the program's, ``cpu_model``, ``cores``
-    and ``kernel`` (its release) are the machine's; ``labs`` how many other testbeds were up.
-    ``links_cpu`` is the core that is kept for the link emulator.
+    proved of the network before the scenario. ``timing`` is the store's clock (``stores.protocol.Timing.values``).
+    ``realtime`` is whether the link emulator got the real-time priority that it needs; ``None`` where none carries the
+    links. ``config_hash`` is that of everything configured but the scenarios, ``dataset_hash`` that of the data set.
+    ``seed`` is that of losses and jitter where the config gives none; ``None`` by netem, which has no seeds. ``commit``
+    is the program's, ``cpu_model``, ``cores`` and ``kernel`` (its release) are the machine's; ``labs`` how many other
+    testbeds were up. ``links_cpu`` is the core that is kept for the link emulator.
     """
 
     config: Config

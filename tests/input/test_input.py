@@ -22,8 +22,8 @@ INPUTS = int(os.environ.get("CONTAINERNET_ENV_INPUTS") or DEFAULT)
 # Percent of all inputs. Those of `valid` and `tables` take the longest: the first plan every file twice, the others
 # have columns by the hundred thousand.
 SHARES = {"topologies": 27, "scenarios": 25, "runs": 18, "words": 14, "tables": 10, "valid": 6}
-SLOWEST_S = 0.2
-"""What an input may take on average, so that a batch that hangs ends."""
+SLOWEST_S = 1.0
+"""What an input may take on average, so that a batch that hangs ends: ten times what the slowest kind takes."""
 BATCH = 500
 """As many random inputs are in one process at most, since the memory of the process is watched.
 

@@ -17,6 +17,7 @@ from containernet_env.containernet.network import Containernet
 from containernet_env.hosts import netns
 from containernet_env.model.config import Config
 from containernet_env.model.link import LinkSpec
+from containernet_env.model.proof import Verdict
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import PlanOptions
 from containernet_env.runs.progress import Silent
@@ -76,7 +77,9 @@ def test_fifty_hosts_reach_each_other_in_the_time_that_was_asked_for(
         testbed._connect()
         testbed._prove_network()
         assert testbed.gate is not None
-        delays = [check for check in testbed.gate.proof.of("proved") if check.kind == "delay"]
+        # So few frames reach each of 50 hosts on links by the kernel that they do not tell a fifth that is late.
+        told: Verdict = "proved" if kind == "emulator" else "unproved"
+        delays = [check for check in testbed.gate.proof.of(told) if check.kind == "delay" and check.values]
         assert len(delays) == 100, testbed.gate.proof.text
         # The kernel's bound on neighbours that it resolves is for all namespaces together.
         assert sum(resolved(host.pid) for host in testbed.hosts.values()) == 0

@@ -255,7 +255,7 @@ def test_how_much_data_a_request_or_its_answer_has() -> None:
 
 
 def test_only_rows_that_nothing_but_want_of_cores_spoils_tell_a_cost() -> None:
-    full: list[Kind] = ["machine_full", "generator_waited", "link_lateness"]
+    full: list[Kind] = ["machine_full", "generator_waited", "member_waited", "link_lateness"]
     crowded = sample_of(outcome(*full), 3, 2, "c")
     assert crowded is not None
     assert crowded.limit == "cores"

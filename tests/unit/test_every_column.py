@@ -87,9 +87,7 @@ def test_every_column_holds_its_own_figure() -> None:
         Carried(0, 1, "end", "restart", "etcd1", None, ("etcd1",), None, 13, 7 * 10**9),
     )
     rows = [(0, 1_900_000_000), (None, None), (3_500_000_000, 4_900_000_000)]
-    timeline = [
-        {"first_ok_ns": first, "last_ok_ns": last, "gap_ns": 0, "gap_end_ns": last} for first, last in rows
-    ]
+    timeline = [{"first_ok_ns": first, "last_ok_ns": last, "gap_ns": 0, "gap_end_ns": last} for first, last in rows]
     nodes = tuple(
         replace(node, cpus=Decimal(index) / 2, memory_bytes=index * 2**20) for index, node in enumerate(CONFIG.nodes, 1)
     )

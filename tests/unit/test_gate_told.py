@@ -111,6 +111,15 @@ def test_two_directions_that_make_up_for_each_other_are_both_named() -> None:
 # --- rates ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_rate_that_a_busy_machine_may_have_made_lower_is_neither_wrong_nor_proved() -> None:
+    """976.9 Mbit/s of 1000 in two gates, on two cores that compiled: the run was refused."""
+    topology = star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, FREE)
+    for share, verdict in ((0.97, "unproved"), (1.03, "wrong")):
+        proof = gate(topology, 1, changed(["h1>s1"], rate_bps=round(1000 * MBIT * share)))
+        (found,) = [check for check in proof.checks if (check.subject, check.kind) == ("h1>s1", "rate")]
+        assert found.verdict == verdict, found
+
+
 @pytest.mark.parametrize("rate", [10 * MBIT, 100 * MBIT, 1000 * MBIT])
 @pytest.mark.parametrize("share", [0.95, 1.05])
 def test_a_rate_that_is_5_percent_off_is_wrong(rate: int, share: float) -> None:
@@ -221,3 +230,8 @@ def test_frames_pass_by_the_hosts_own_queues_where_the_emulator_carries_the_link
 ) -> None:
     for links in ("emulator", "netem"):
         assert answered(monkeypatch, {}, links=links)[1]["bypass_qdisc"] is (links == "emulator")
+
+
+def test_what_a_queue_of_the_kernel_drops_at_its_host_spoils_no_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on netem: 'the kernel did not send 14419 frames of benchmark (no buffer space available)'."""
+    assert answered(monkeypatch, {"refused": 14_419, "error": "no buffer space available"}, links="netem")[0] is None

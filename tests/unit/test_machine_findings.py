@@ -94,6 +94,13 @@ def test_a_full_machine_is_not_as_configured_where_somebody_else_fills_it() -> N
     assert kinds({"machine": cores(2.0, user_ns=7 * SECOND)}, Capacity(2, 2.0)) == [("machine_full", "invalid")]
 
 
+def test_members_that_waited_are_told_on_one_line() -> None:
+    waits = {name: cores(0.4, run_delay_ns=n * SECOND) for name, n in (("etcd1", 6), ("etcd2", 11), ("etcd3", 5))}
+    (waited,) = found({"members": waits, "machine": cores(1.6)})
+    assert (waited.kind, waited.value, waited.threshold) == ("member_waited", 1.1, 0.5)
+    assert waited.text == "etcd1, etcd2 waited for cores, with up to 1.1 threads in the mean, none of them by a limit"
+
+
 def test_with_a_core_kept_for_the_links_the_others_are_what_is_full() -> None:
     full = {"machine": cores(1.2), "driver": cores(0.6)}
     (found_full,) = found(full, Capacity(2, links_core=True))

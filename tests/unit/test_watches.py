@@ -162,6 +162,7 @@ def test_a_silence_that_the_members_own_limit_explains_is_only_told(
 
 def test_an_election_timeout_of_ten_seconds_excuses_no_silence_of_nine() -> None:
     (found,) = member_findings({"etcd2": 9.0, "etcd1": 2.0}, 10.0, {}, 60.0)
+    assert found.text == "etcd2 answered nothing for 9.0 s; 2 s are allowed"
     assert (found.subject, found.effect, found.threshold) == ("etcd2", "invalid", 2_000_000_000)
 
 

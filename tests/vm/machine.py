@@ -140,21 +140,20 @@ def run(steps: Sequence[Step], work: Path, limit_s: float, *, interactive: bool 
         *drives,
     ]
     # Changes to the disks go to files that have no name, and end with the machine.
-    process = subprocess.Popen(
+    said = b""
+    with subprocess.Popen(
         command,
         stdin=None if interactive else subprocess.DEVNULL,
         stdout=None if interactive else subprocess.PIPE,
         stderr=None if interactive else subprocess.STDOUT,
         env={**os.environ, "TMPDIR": str(work)},
-    )
-    said = b""
-    try:
-        said, _ = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        said = f"ended: it ran for more than {limit_s:.0f} s".encode()
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            said = f"ended: it ran for more than {limit_s:.0f} s".encode()
+        finally:
+            process.kill()
     with console.open("ab") as file:
         file.write(said or b"")  # why QEMU itself ended, where it was not the guest
     return _collect(work, results, console, [step.name for step in steps], time.monotonic() - began)
@@ -168,7 +167,7 @@ def _pack(path: Path, steps: Sequence[Step]) -> None:
     """The project as it stands here, the original Containernet where there is one, and the steps."""
     compile_all = [assets.ROOT / name for name in ("containernet_env", "tests")]
     # Where the guest has this Python, it needs not compile: emulated, that takes seconds.
-    subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, compile_all)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, compile_all)], check=True, timeout=300)
 
     def wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if entry.name == _RESULTS or _LEFT_OUT & set(Path(entry.name).parts) else entry

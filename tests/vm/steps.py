@@ -6,7 +6,7 @@ from tests.vm.machine import ORIGINAL, Step
 
 _OVS = "/var/lib/openvswitch"
 SERVICES = (
-    Step("modules", "modprobe sch_netem && modprobe openvswitch && lsmod && uname -a && tc -V && ip -V", 60),
+    Step("modules", "modprobe sch_netem && modprobe openvswitch && lsmod && uname -a && tc -V && ip -V", 120),
     Step(
         "openvswitch",
         f"mkdir -p {_OVS} /var/log/openvswitch && rm -f {_OVS}/conf.db && "
@@ -14,9 +14,9 @@ SERVICES = (
         f"ovsdb-server {_OVS}/conf.db --remote=punix:/run/openvswitch/db.sock --detach --pidfile --log-file && "
         "ovs-vsctl --no-wait init && ovs-vswitchd --detach --pidfile --log-file && "
         "ovs-vsctl --timeout=30 show && ovs-vsctl get Open_vSwitch . datapath_types",
-        90,
+        180,
     ),
-    Step("engine", "python3 -m tests.vm.inside.engine", 120),
+    Step("engine", "python3 -m tests.vm.inside.engine", 300),
 )
 
 _CONTRACTS = ("links_contract", "links_switches", "live_links", "links_chance", "links_bandwidth", "ovs")
@@ -32,10 +32,10 @@ def _pytest(name: str, arguments: str, limit_s: float, environment: str = "") ->
 
 RING = (
     *SERVICES,
-    _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + f" -k '{_KERNELS}'", 480),
-    _pytest("limits", "tests/docker/test_containernet_hosts.py -k 'limit or bring_up'", 120),
-    _pytest("recorded", "tests/vm/inside/test_recorded.py", 60),
-    _pytest("runs", "tests/vm/inside/test_runs.py", 500),
+    _pytest("contracts", " ".join(f"tests/root/test_{name}.py" for name in _CONTRACTS) + f" -k '{_KERNELS}'", 1200),
+    _pytest("limits", "tests/docker/test_containernet_hosts.py -k 'limit or bring_up'", 300),
+    _pytest("recorded", "tests/vm/inside/test_recorded.py", 180),
+    _pytest("runs", "tests/vm/inside/test_runs.py", 1200),
 )
 """What the ring has its machine do. The tests wait for as long as here, and judge times coarsely there."""
 
@@ -45,7 +45,7 @@ _ENGINES = (
     "(hosts_have or links_hold or delay_and_loss or cables)'"
 )
 RING_ORIGINAL = (
-    _pytest("original-networks", _ENGINES, 480, _HERE),
-    _pytest("original-runs", "tests/vm/inside/test_original.py", 500, _HERE),
+    _pytest("original-networks", _ENGINES, 1200, _HERE),
+    _pytest("original-runs", "tests/vm/inside/test_original.py", 1200, _HERE),
 )
 """What comes after it where there is a checkout of the original Containernet."""

@@ -37,12 +37,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
 	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
-	hosts := flags.StringSlice("host", nil, "further names by which callers may call this server, comma-separated or given several times")
-	allowed := flags.String("allow", allow.Local, "members that benchmarks may be sent to: host:port, subnets (10.0.0.0/24), and \"local\", "+
-		"which is loopback and the networks that this machine is connected to; comma-separated")
+	hosts := flags.StringSlice("host", nil,
+		"further names by which callers may call this server, comma-separated or given several times")
+	allowed := flags.String("allow", allow.Local,
+		"members that benchmarks may be sent to: host:port, subnets (10.0.0.0/24), and \"local\", "+
+			"which is loopback and the networks that this machine is connected to; comma-separated")
 	results := flags.String("results", filepath.Join(os.TempDir(), fmt.Sprintf("benchmark-results-%d", os.Geteuid())),
 		"directory that keeps results until they are fetched")
-	credentials := flags.String("credentials", "", "folder of the certificates, keys and passwords that bodies may name (default: none)")
+	credentials := flags.String("credentials", "",
+		"folder of the certificates, keys and passwords that bodies may name (default: none)")
 	version := flags.Bool("version", false, "print the version and end")
 	err := flags.Parse(args)
 	switch {

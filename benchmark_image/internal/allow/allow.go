@@ -1,5 +1,5 @@
-// Package allow decides which members a load may be sent to, so that callers of benchmark-server cannot make it connect to
-// whatever it can reach.
+// Package allow decides which members a load may be sent to, so that callers of benchmark-server cannot make it connect
+// to whatever it can reach.
 package allow
 
 import (
@@ -14,8 +14,8 @@ import (
 	"containernet-env/benchmark_image/internal/spec"
 )
 
-// Local is the entry that stands for loopback addresses and for the networks that this machine is connected to directly. Where
-// nothing is configured, it is the whole list.
+// Local is the entry that stands for loopback addresses and for the networks that this machine is connected to
+// directly. Where nothing is configured, it is the whole list.
 const Local = "local"
 
 // lookupTimeout bounds how long Check waits for the addresses of a name.
@@ -35,8 +35,8 @@ type network struct {
 	port   uint16
 }
 
-// Parse reads a comma-separated list whose entries are host:port, a subnet (all its addresses and ports), or Local, which is
-// also what the empty text means. The networks of this machine are those of the moment.
+// Parse reads a comma-separated list whose entries are host:port, a subnet (all its addresses and ports), or Local,
+// which is also what the empty text means. The networks of this machine are those of the moment.
 func Parse(text string) (*List, error) {
 	if text == "" {
 		text = Local
@@ -76,7 +76,8 @@ func (l *List) add(entry string) error {
 	return nil
 }
 
-// connectedNetworks leaves out link-local addresses: what answers there, such as a cloud's metadata service, is no store.
+// connectedNetworks leaves out link-local addresses: what answers there, such as a cloud's metadata service, is no
+// store.
 func connectedNetworks() ([]network, error) {
 	found := []network{{prefix: netip.MustParsePrefix("127.0.0.0/8")}, {prefix: netip.MustParsePrefix("::1/128")}}
 	addresses, err := net.InterfaceAddrs()
@@ -92,8 +93,8 @@ func connectedNetworks() ([]network, error) {
 	return found, nil
 }
 
-// Permit returns why a connection to the address must not be opened for the endpoint, nil if it may. An entry with a name
-// permits all addresses of that name.
+// Permit returns why a connection to the address must not be opened for the endpoint, nil if it may. An entry with a
+// name permits all addresses of that name.
 func (l *List) Permit(endpoint string, address netip.AddrPort) error {
 	if l.names[strings.ToLower(endpoint)] || l.contains(address) {
 		return nil
@@ -105,8 +106,9 @@ func (l *List) Permit(endpoint string, address netip.AddrPort) error {
 	return fmt.Errorf("%s may not be asked: %s", shown, l.remedy(endpoint))
 }
 
-// Check returns why the endpoint, a valid host:port, must not be asked; nil if it may. A name that is not in the list is
-// looked up, unless every address is allowed. One that cannot be looked up passes: Permit decides when the connection is opened.
+// Check returns why the endpoint, a valid host:port, must not be asked; nil if it may. A name that is not in the list
+// is looked up, unless every address is allowed. One that cannot be looked up passes: Permit decides when the
+// connection is opened.
 func (l *List) Check(ctx context.Context, endpoint string) error {
 	everything := func(n network) bool { return n.prefix.Bits() == 0 && n.port == 0 }
 	if l.names[strings.ToLower(endpoint)] || slices.ContainsFunc(l.networks, everything) {
@@ -152,7 +154,8 @@ func (l *List) contains(address netip.AddrPort) bool {
 func plain(address netip.Addr) netip.Addr { return address.Unmap().WithZone("") }
 
 func (l *List) remedy(endpoint string) string {
-	return fmt.Sprintf("allowed is %s; start benchmark-server with --allow=%s to add it", spec.Clip(l.text), spec.Clip(l.text+","+endpoint))
+	longer := spec.Clip(l.text + "," + endpoint)
+	return fmt.Sprintf("allowed is %s; start benchmark-server with --allow=%s to add it", spec.Clip(l.text), longer)
 }
 
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {

@@ -35,10 +35,19 @@ func TestEndpointsThatMayBeAsked(t *testing.T) {
 		list          string
 		allowed, not_ string
 	}{
-		{"", "127.0.0.1:1 127.9.9.9:2379 [::1]:2 [::ffff:127.0.0.1]:2 here:5 both:5 nowhere:5", "203.0.113.9:2379 169.254.169.254:80 [fe80::1]:80 0.0.0.0:80 far:5"},
+		{
+			"", "127.0.0.1:1 127.9.9.9:2379 [::1]:2 [::ffff:127.0.0.1]:2 here:5 both:5 nowhere:5",
+			"203.0.113.9:2379 169.254.169.254:80 [fe80::1]:80 0.0.0.0:80 far:5",
+		},
 		{"local", "127.0.0.1:1 here:5", "203.0.113.9:2379 far:5"},
-		{"10.0.0.1:2379,[2001:DB8::1]:7", "10.0.0.1:2379 [::ffff:10.0.0.1]:2379 [2001:db8:0::1]:7 nowhere:5", "10.0.0.1:2380 10.0.0.2:2379 127.0.0.1:2379 here:2379"},
-		{"10.0.0.0/24,2001:db8::/64", "10.0.0.0:1 10.0.0.255:65535 [2001:db8::9]:5 far:5", "10.0.1.0:1 [2001:db8:0:1::]:5 127.0.0.1:5"},
+		{
+			"10.0.0.1:2379,[2001:DB8::1]:7", "10.0.0.1:2379 [::ffff:10.0.0.1]:2379 [2001:db8:0::1]:7 nowhere:5",
+			"10.0.0.1:2380 10.0.0.2:2379 127.0.0.1:2379 here:2379",
+		},
+		{
+			"10.0.0.0/24,2001:db8::/64", "10.0.0.0:1 10.0.0.255:65535 [2001:db8::9]:5 far:5",
+			"10.0.1.0:1 [2001:db8:0:1::]:5 127.0.0.1:5",
+		},
 		{"10.0.0.77/24", "10.0.0.1:1", "10.0.1.1:1"},
 		{"etcd1:2379", "etcd1:2379 ETCD1:2379", "127.0.0.1:2379 here:2379"},
 		{"Far:5,local", "far:5 here:1", "far:6"},
@@ -53,7 +62,8 @@ func TestEndpointsThatMayBeAsked(t *testing.T) {
 		}
 		for _, endpoint := range strings.Fields(c.not_) {
 			err := l.Check(t.Context(), endpoint)
-			if err == nil || !strings.Contains(err.Error(), endpoint) || !strings.Contains(err.Error(), "--allow="+l.String()+","+endpoint) {
+			remedy := "--allow=" + l.String() + "," + endpoint
+			if err == nil || !strings.Contains(err.Error(), endpoint) || !strings.Contains(err.Error(), remedy) {
 				t.Errorf("%q: %s: %v", c.list, endpoint, err)
 			}
 		}
@@ -76,7 +86,8 @@ func TestConnectionsThatMayBeOpened(t *testing.T) {
 		{"10.0.0.1:2379", "10.0.0.1:2380", false},
 	} {
 		err := l.Permit(c.endpoint, netip.MustParseAddrPort(c.address))
-		if (err == nil) != c.want || err != nil && !(strings.Contains(err.Error(), c.endpoint) && strings.Contains(err.Error(), c.address)) {
+		named := func(text string) bool { return err == nil || strings.Contains(err.Error(), text) }
+		if (err == nil) != c.want || !named(c.endpoint) || !named(c.address) {
 			t.Errorf("%s at %s: %v", c.endpoint, c.address, err)
 		}
 	}
@@ -120,7 +131,9 @@ func TestNetworksOfThisMachine(t *testing.T) {
 
 // FuzzParse holds that a list permits no address that none of its entries names.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"local", "10.0.0.1:2379,etcd1:1", "10.0.0.0/8", "::/0", "[::1]:1", "0.0.0.0/0,x:1", "[fe80::1%lo]:3"} {
+	for _, text := range []string{
+		"local", "10.0.0.1:2379,etcd1:1", "10.0.0.0/8", "::/0", "[::1]:1", "0.0.0.0/0,x:1", "[fe80::1%lo]:3",
+	} {
 		f.Add(text, "10.0.0.1:2379")
 	}
 	f.Fuzz(func(t *testing.T, text, endpoint string) {

@@ -18,10 +18,10 @@ import (
 // ownNameTimeout bounds how long a name is looked up that may be the server's own.
 const ownNameTimeout = time.Second
 
-// Hosts decides which requests the server takes, so that no web page in the browser of somebody who can reach the server starts
-// or cancels a benchmark. The browser tells the page's origin, which is refused where it is not the server itself. A page can
-// also have its own name point to the server's address after it was loaded (DNS rebinding), and is of the same origin then; but
-// the Host header has its name, which is none of the server's.
+// Hosts decides which requests the server takes, so that no web page in the browser of somebody who can reach the
+// server starts or cancels a benchmark. The browser tells the page's origin, which is refused where it is not the
+// server itself. A page can also have its own name point to the server's address after it was loaded (DNS rebinding),
+// and is of the same origin then; but the Host header has its name, which is none of the server's.
 type Hosts struct {
 	Names []string // of the server, beside those that it knows itself
 
@@ -31,7 +31,8 @@ type Hosts struct {
 // crossOrigin lets requests without an Origin pass, as programs send them.
 var crossOrigin = http.NewCrossOriginProtection()
 
-// refuse gives the problem of a request that is not for this server or that a page of another origin sent; nil if it is taken.
+// refuse gives the problem of a request that is not for this server or that a page of another origin sent; nil if it is
+// taken.
 func (h *Hosts) refuse(r *http.Request) *spec.Problem {
 	// Hostname takes off the port, which is another one where it is published or relayed, and the brackets of IPv6.
 	host := strings.ToLower(strings.TrimSuffix((&url.URL{Host: r.Host}).Hostname(), "."))
@@ -45,15 +46,17 @@ func (h *Hosts) refuse(r *http.Request) *spec.Problem {
 	}
 	if err := crossOrigin.Check(r); err != nil {
 		return &spec.Problem{
-			Message: fmt.Sprintf("a web page of another origin sent this request (%v): call the server from a program, such as curl", err),
-			Field:   "Origin", Got: spec.Clip(r.Header.Get("Origin")),
+			Message: fmt.Sprintf("a web page of another origin sent this request (%v): "+
+				"call the server from a program, such as curl", err),
+			Field: "Origin", Got: spec.Clip(r.Header.Get("Origin")),
 			Allowed: "no Origin and no Sec-Fetch-Site, as programs call, or the server's own origin",
 		}
 	}
 	return nil
 }
 
-// own tells whether a host in lower case names this server. Addresses always do: only names can be made to point elsewhere.
+// own tells whether a host in lower case names this server. Addresses always do: only names can be made to point
+// elsewhere.
 func (h *Hosts) own(ctx context.Context, host string) bool {
 	if host == "" {
 		return false
@@ -70,9 +73,9 @@ func (h *Hosts) own(ctx context.Context, host string) bool {
 	return !strings.Contains(host, ".") && h.leadsHere(ctx, host)
 }
 
-// leadsHere tells whether a name without a dot has one of this machine's addresses. So do the names of a container in networks
-// of Docker, such as its service's in Docker Compose. Nobody can own such a name on the Internet. The dot at the end keeps the
-// resolver from adding a domain to it, in which somebody might.
+// leadsHere tells whether a name without a dot has one of this machine's addresses. So do the names of a container in
+// networks of Docker, such as its service's in Docker Compose. Nobody can own such a name on the Internet. The dot at
+// the end keeps the resolver from adding a domain to it, in which somebody might.
 func (h *Hosts) leadsHere(ctx context.Context, name string) bool {
 	resolve := h.resolve
 	if resolve == nil {

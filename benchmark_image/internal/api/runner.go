@@ -190,8 +190,8 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	return outcome, err
 }
 
-// refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks each
-// address that it connects to.
+// refuse gives the problem of a load with a member that it must not be sent to, nil if there is none. The client checks
+// each address that it connects to.
 func (r *Runner) refuse(ctx context.Context, s *spec.Spec) (*spec.Problem, error) {
 	list, err := allow.Parse(r.Allow)
 	if err != nil {

@@ -295,7 +295,7 @@ var (
 	})
 	paramStallTimeout = parameter(Parameter{
 		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
-		Default: "1.1 request timeouts, and with a rate the time of 20 requests in addition; with a duration: 0",
+		Default: "a tenth (0.1 to 1 s) more than the request timeout, and with a rate the time of 20 requests in addition; with a duration: 0",
 		Usage:   "end the run when no request, or none of a kind, has succeeded for this long",
 		at:      func(s *Spec) any { return &s.StallTimeout },
 	})

@@ -16,8 +16,8 @@ const leastUserTimeout = time.Second
 // Permit tells why a connection to an address must not be opened for an endpoint; nil: it may.
 type Permit func(endpoint string, address netip.AddrPort) error
 
-// dialerOf is a dialer for one endpoint that connects only where it may. The kernel is about to connect to the address that
-// is judged: no name is looked up in between.
+// dialerOf is a dialer for one endpoint that connects only where it may. The kernel is about to connect to the address
+// that is judged: no name is looked up in between.
 func dialerOf(dialer *net.Dialer, endpoint string, permit Permit) *net.Dialer {
 	if permit == nil {
 		return dialer
@@ -36,9 +36,10 @@ func dialerOf(dialer *net.Dialer, endpoint string, permit Permit) *net.Dialer {
 	return &guarded
 }
 
-// newDialer opens connections to members that are given up when the other side's kernel acknowledges nothing for as long as
-// a request may take: all requests under way have then ended by their deadlines. Otherwise a connection over a link that
-// was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7), TCP_USER_TIMEOUT).
+// newDialer opens connections to members that are given up when the other side's kernel acknowledges nothing for as
+// long as a request may take: all requests under way have then ended by their deadlines. Otherwise a connection over a
+// link that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
+// TCP_USER_TIMEOUT).
 func newDialer(requestTimeout time.Duration) *net.Dialer {
 	limit := int(max(requestTimeout, leastUserTimeout) / time.Millisecond)
 	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {

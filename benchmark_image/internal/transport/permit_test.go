@@ -14,8 +14,8 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
-// TestEveryConnectionIsPermitted compares the connections that members accept with those that were judged: those of the load,
-// of the search for the leader, and of following it.
+// TestEveryConnectionIsPermitted compares the connections that members accept with those that were judged: those of the
+// load, of the search for the leader, and of following it.
 func TestEveryConnectionIsPermitted(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
 	_, port, err := net.SplitHostPort(cluster.Members[0].Endpoint)
@@ -59,7 +59,8 @@ func TestALeaderThatMustNotBeAsked(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	allowed, other := cluster.Members[0].Endpoint, cluster.Members[1]
 	o := Options{
-		Endpoints: []string{allowed}, Conns: 2, TargetLeader: true, DialTimeout: 300 * time.Millisecond, RequestTimeout: 5 * time.Second,
+		Endpoints: []string{allowed}, Conns: 2, TargetLeader: true,
+		DialTimeout: 300 * time.Millisecond, RequestTimeout: 5 * time.Second,
 		Permit: func(_ string, address netip.AddrPort) error {
 			if address.String() != allowed {
 				return errors.New("not here")
@@ -74,10 +75,12 @@ func TestALeaderThatMustNotBeAsked(t *testing.T) {
 	cluster.Elect(2)
 	<-time.After(4 * o.DialTimeout) // within that, it would have been reached
 	run.Stop("enough")
-	if result := <-ended; result.Failed != 0 || transport.LeaderLost() == nil || !strings.Contains(transport.LeaderLost().Error(), "not here") {
+	result, lost := <-ended, transport.LeaderLost()
+	if result.Failed != 0 || lost == nil || !strings.Contains(lost.Error(), "not here") {
 		t.Errorf("%d failed, leader lost: %v", result.Failed, transport.LeaderLost())
 	}
-	if late, err := Open(t.Context(), etcd.Protocol{}, o); err == nil || !strings.Contains(err.Error(), other.Endpoint+": not here") {
+	late, err := Open(t.Context(), etcd.Protocol{}, o)
+	if err == nil || !strings.Contains(err.Error(), other.Endpoint+": not here") {
 		t.Errorf("another load, which begins there: %v", err)
 		late.Close()
 	}

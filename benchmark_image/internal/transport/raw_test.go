@@ -62,7 +62,8 @@ func TestMembersThatMisbehave(t *testing.T) {
 		}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: SETTINGS on a stream", atLeast: 1},
 		"sends a million empty CONTINUATION frames": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			const some = 1000
-			empty := bytes.Repeat(append([]byte{0, 0, 0, byte(http2.FrameContinuation), 0}, binary.BigEndian.AppendUint32(nil, stream)...), some)
+			frame := []byte{0, 0, 0, byte(http2.FrameContinuation), 0}
+			empty := bytes.Repeat(binary.BigEndian.AppendUint32(frame, stream), some)
 			err := m.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream})
 			for range 1_000_000 / some {
 				if err == nil {
@@ -70,7 +71,8 @@ func TestMembersThatMisbehave(t *testing.T) {
 				}
 			}
 			return err == nil
-		}), want: load.Unknown, code: "Unavailable", text: "breaks HTTP/2: a header block of more than 1024 CONTINUATION frames", atLeast: 1},
+		}), want: load.Unknown, code: "Unavailable", atLeast: 1,
+			text: "breaks HTTP/2: a header block of more than 1024 CONTINUATION frames"},
 		"refuses": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			return m.Framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
 		}), want: load.Failed, code: "Unavailable", text: "REFUSED_STREAM", atLeast: 200},
