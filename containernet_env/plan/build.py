@@ -150,10 +150,9 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     profiled = options.profile is not None
     if is_member:
         start = store.start(node, config, timing, options.run_id, profiled=profiled)
-    elif config.etcd.tls:
-        start = MemberStart(("--credentials", CLIENT_SECRETS), secrets=CLIENT_SECRETS)
     else:
-        start = MemberStart()
+        secrets = CLIENT_SECRETS if config.etcd.tls else None
+        start = MemberStart(_server_flags(config, store, secrets), secrets=secrets)
     tmpfs = {path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"}
     if start.secrets is not None:
         tmpfs[start.secrets] = _SECRETS_MOUNT
@@ -163,7 +162,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         ip=str(node.ip),
         prefix_length=config.subnet.prefixlen,
         image=role,
-        command=start.command if is_member else _server_flags(config, store),
+        command=start.command,
         data=start.data,
         environment={
             **({"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {}),
@@ -180,9 +179,10 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
     )
 
 
-def _server_flags(config: Config, store: Store) -> tuple[str, ...]:
-    """What the benchmark server may be made to connect to: the members, and nothing else."""
-    return ("--allow=" + ",".join(store.endpoint(str(node.ip)) for node in config.nodes),)
+def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[str, ...]:
+    """What the benchmark server may be made to connect to: the members, and nothing else; and what it proves itself by."""
+    allowed = "--allow=" + ",".join(store.endpoint(str(node.ip)) for node in config.nodes)
+    return (allowed, "--credentials", secrets) if secrets is not None else (allowed,)
 
 
 def _plan_scenarios(
