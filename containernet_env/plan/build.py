@@ -180,7 +180,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
 
 
 def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[str, ...]:
-    """What the benchmark server may be made to connect to: the members, and nothing else; and what it proves itself by."""
+    """The members, which alone the benchmark server may be made to connect to, and where its certificates are."""
     allowed = "--allow=" + ",".join(store.endpoint(str(node.ip)) for node in config.nodes)
     return (allowed, "--credentials", secrets) if secrets is not None else (allowed,)
 
