@@ -104,10 +104,12 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, status, problem := readBody(w, r)
 		var s *spec.Spec
+		var located spec.Spec
 		if problem == nil {
 			status = http.StatusBadRequest
 			if s, problem = spec.ParseBody(operation, body); problem == nil {
-				problem = s.Locate(h.Credentials)
+				located = *s
+				problem = located.Locate(h.Credentials)
 			}
 		}
 		if problem != nil {
@@ -124,7 +126,7 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 			return
 		}
 		// The context ends when the caller goes away or the server is to end.
-		outcome, err := h.Runner.Run(r.Context(), s)
+		outcome, err := h.Runner.Run(r.Context(), s, located)
 		if errors.Is(err, errBusy) {
 			h.answer(w, http.StatusConflict, spec.Problem{Message: err.Error()})
 			return

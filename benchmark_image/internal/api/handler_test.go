@@ -413,8 +413,12 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
 		}
 	}
-	if len(cluster.Keys()) != 50 {
-		t.Errorf("%d keys", len(cluster.Keys()))
+	_, _, answer := send(t, "POST", url+"/benchmark/write", body("ca.pem", "root"))
+	var result report.Result
+	err := json.Unmarshal(answer, &result)
+	status, _, again := send(t, "POST", url+"/benchmark/write", string(result.Configured))
+	if err != nil || status != 200 || len(cluster.Keys()) != 50 {
+		t.Errorf("what was configured, %s, is refused when it is sent again: %s; %d keys", result.Configured, again, len(cluster.Keys()))
 	}
 }
 

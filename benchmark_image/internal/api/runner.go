@@ -152,14 +152,15 @@ func (r *Runner) Grace() time.Duration {
 	return r.current.grace()
 }
 
-// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. It returns errBusy at once while
-// another one runs. An error beside an outcome is why its answer was not kept.
-func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
+// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. located is what was asked for, with
+// the paths of the files that it names: the result has their names. It returns errBusy at once while another one runs. An
+// error beside an outcome is why its answer was not kept.
+func (r *Runner) Run(ctx context.Context, asked *spec.Spec, located spec.Spec) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limited := *s
-	if s = &limited; s.RunTimeout == 0 {
-		s.RunTimeout = spec.MaxRunTimeout
+	s, limited := &located, *asked
+	if asked.RunTimeout == 0 {
+		s.RunTimeout, limited.RunTimeout = spec.MaxRunTimeout, spec.MaxRunTimeout
 	}
 	// The client keeps this limit itself; this is for one that fails to.
 	ctx, cancel = context.WithTimeout(ctx, s.RunTimeout+endGrace)
@@ -180,7 +181,7 @@ func (r *Runner) Run(ctx context.Context, s *spec.Spec) (Outcome, error) {
 	outcome := r.run(ctx, s, j)
 	outcome.job = j.id
 	if outcome.Result != nil {
-		outcome.Result.Job = &j.id
+		outcome.Result.Job, outcome.Result.Configured = &j.id, limited.Body()
 	}
 	status, body := outcome.answer()
 	encoded, err := json.Marshal(body)

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -88,4 +89,33 @@ func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
 	if best > interval/2 {
 		t.Errorf("request 3 starts %v late", best)
 	}
+}
+
+// TestWhatNobodyWasFreeForWasDue pauses all clients shortly before the end, as a lost connection does: when they come back
+// the time is over.
+func TestWhatNobodyWasFreeForWasDue(t *testing.T) {
+	const sent, due, length = 10, 60, 60 * time.Millisecond
+	o := options(due, 1)
+	o.Pacer = NewOpenLoop(Constant(1000), 0, length, math.MaxInt)
+	result := NewRun(o).Attack(t.Context(), pauseAfter{sent, length})
+	lastSent := result.Records[sent-1].OK() && !result.Records[sent].Done()
+	if !lastSent || result.Due != due || result.LastDue != length-time.Millisecond {
+		t.Errorf("%d requests were due, the last one at %v", result.Due, result.LastDue)
+	}
+}
+
+// pauseAfter answers the first requests at once, and asks for others only when the time is over.
+type pauseAfter struct {
+	requests int
+	until    time.Duration
+}
+
+// Drive implements Transport.
+func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
+	for range p.requests {
+		r, _ := run.Next(0)
+		run.Done(r, 0, nil)
+	}
+	time.Sleep(p.until - run.elapsed())
+	run.Next(0)
 }

@@ -177,6 +177,8 @@ func (r *Run) result(ended time.Duration, after account) Result {
 	if !measured {
 		return result
 	}
+	// Until now, and not only until the last outcome: clients may have paused from then on.
+	result.Due = r.options.Pacer.Due(ended - begin)
 	if r.reason == "" && r.lastEnd > 0 {
 		ended = r.lastEnd // what is left of the warm-up may take longer
 	}
@@ -185,7 +187,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		result.Records = *r.records
 	}
 	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.counts()
-	if result.Due = r.options.Pacer.Due(result.Took); result.Due > 0 {
+	if result.Due > 0 {
 		result.LastDue, _ = r.options.Pacer.Pace(result.Due-1, 0)
 	}
 	result.Pauses = r.paused
