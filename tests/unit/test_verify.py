@@ -263,6 +263,7 @@ VALUES = {
     "judged": 1990,
     "keys": 40,
     "unknown": 3,
+    "compared": True,
     "resolved": 3,
     "violation": None,
     "serializable": {"reads": 5, "stale": 2, "median_ms": 1.5, "p99_ms": 3, "max_ms": 4, "switched_back": 0},
@@ -316,6 +317,13 @@ def test_verify_says_what_was_judged(run):
 
 
 def test_verify_shows_a_violation(run):
+def test_verify_says_where_the_stores_own_history_is_missing(run):
+    run.says(0, compared=False)
+    assert "not compared with the store's own history, which is missing or has gaps" in call(run).output
+    run.says(0)
+    assert "not compared" not in call(run).output
+
+
     run.says(1, verdict="violated", reason="lost", violation=VIOLATION)
     result = call(run)
     assert result.return_value == 1 and result.output.startswith("01-a: violated: lost\n")
