@@ -207,8 +207,8 @@ class Disruptions:
 
     @property
     def missed(self) -> tuple[Carried, ...]:
-        """What is configured and did not happen."""
-        return tuple(item for item in self.carried if item.cause == "event" and item.at_ns is None)
+        """What is configured and did not happen, not to all members, or did not end in time."""
+        return tuple(item for item in self.carried if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
     def struck(self) -> frozenset[str]:
