@@ -216,6 +216,12 @@ class Disruptions:
         return frozenset(name for item in self.carried if item.strikes for name in item.members)
 
     @property
+    def first_strike_ns(self) -> int | None:
+        """When the first of it took effect, since the start of the load; ``None`` where nothing did."""
+        times = [item.since_start_ns for item in self.carried if item.strikes and item.since_start_ns is not None]
+        return min(times, default=None)
+
+    @property
     def stopped(self) -> frozenset[str]:
         """The members that were killed or frozen, so that they answered nothing."""
         return frozenset(
