@@ -273,7 +273,8 @@ def test_a_load_that_never_began_has_no_events() -> None:
     assert [item.problem for item in done.missed] == ["the load had ended"]
 
 
-def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected() -> None:
+def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REJOIN_TIMEOUT_S", 0.05)
     course = Course(event("kill", "etcd2", 1), event("freeze", "random", 2))
     course.cluster.dead = {"etcd2": "etcd2 ended: OOM-killed", "etcd1": "etcd1 ended: OOM-killed"}
     done = course.run(2)
