@@ -88,6 +88,8 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
     reason = f": {judgement.reason}" if judgement.reason else ""
     yield f"{name}: {judgement.verdict}{reason}"
     yield f"  {values['judged']:,} of {values['operations']:,} operations judged, on {values['keys']:,} keys"
+    if values["operations"] and not values["compared"]:
+        yield "  not compared with the store's own history, which is missing or has gaps: only reads tell of writes"
     if values["unknown"]:
         yield f"  {values['unknown']} writes without an answer, of {values['resolved']} it is known what became of them"
     reads = values["serializable"]

@@ -207,13 +207,19 @@ class Disruptions:
 
     @property
     def missed(self) -> tuple[Carried, ...]:
-        """What is configured and did not happen."""
-        return tuple(item for item in self.carried if item.cause == "event" and item.at_ns is None)
+        """What is configured and did not happen, not to all members, or did not end in time."""
+        return tuple(item for item in self.carried if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
     def struck(self) -> frozenset[str]:
         """The members that something was done to."""
         return frozenset(name for item in self.carried if item.strikes for name in item.members)
+
+    @property
+    def first_strike_ns(self) -> int | None:
+        """When the first of it took effect, since the start of the load; ``None`` where nothing did."""
+        times = [item.since_start_ns for item in self.carried if item.strikes and item.since_start_ns is not None]
+        return min(times, default=None)
 
     @property
     def stopped(self) -> frozenset[str]:

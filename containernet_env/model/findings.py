@@ -182,7 +182,9 @@ def event_findings(done: Disruptions | None) -> Iterator[Finding]:
     if done.text:
         yield Finding("event", "told", f"as configured: {done.text}", sum(item.strikes for item in done.carried), 0)
     for item in done.missed:
-        yield Finding("event_missed", "invalid", f"a configured event did not happen: {item.text}")
+        what = "did not happen" if item.at_ns is None else "did not happen as configured"
+        which = "a configured event" if item.cause == "event" else "the end of a configured event"
+        yield Finding("event_missed", "invalid", f"{which} {what}: {item.text}")
 
 
 def _late_limit_ns(latency_s: float | None) -> int:

@@ -105,6 +105,12 @@ class LoadResult:
                 return float(min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns) / 1e9
         return None
 
+    def bad_before(self, before_s: float) -> int:
+        """How many requests got no good answer in the rows of the timeline that ended before a time since the start."""
+        step_s = self.values["timeline_interval_s"]
+        rows = (row for row in self.values["timeline"] if row["second"] + step_s <= before_s)
+        return sum(row["failed"] + row["unknown"] for row in rows)
+
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:
         """Read an answer of version ``SCHEMA``; ``KeyError`` where it is not of that form."""

@@ -51,6 +51,7 @@ class _State:
     """What is in force: members by what was done to them; partitions by the event that made each.
 
     ``shaped`` is kept for the end, also where a link has been put back: it may have been made anew just then.
+    ``latest`` has which occurrence of which event last did that to a member.
     """
 
     killed: set[str] = field(default_factory=set)
@@ -59,6 +60,7 @@ class _State:
     down: set[str] = field(default_factory=set)
     parted: dict[tuple[int, int], set[str]] = field(default_factory=dict)
     shaped: dict[str, set[Verb]] = field(default_factory=dict)
+    latest: dict[tuple[Verb, str], tuple[int, int]] = field(default_factory=dict)
 
     def struck_by(self, verb: Verb) -> set[str]:
         """The members that ``verb``, which undoes something, has something to undo of."""
@@ -194,8 +196,10 @@ class Disruptor:
         if not due.members:
             return _Act(event, event.verb, due, "event")
         verb = UNDOING[event.verb]
-        still = self._state.struck_by(verb)
-        return _Act(event, verb, due, "for", tuple(name for name in due.members if name in still))
+        # What a later event has done to a member by now ends with that one.
+        still, latest, own = self._state.struck_by(verb), self._state.latest, (due.number, due.occurrence)
+        members = (name for name in due.members if name in still and latest[event.verb, name] == own)
+        return _Act(event, verb, due, "for", tuple(members))
 
     def _leader(self, needed: bool) -> str | None:
         """Who leads now; where that is ``needed``, once somebody does, or the scenario has ended."""
@@ -242,6 +246,8 @@ class Disruptor:
         for act in acts:
             self._touched |= set(act.members)
             self._confirm(act)
+            if act.problems:
+                self._keep_in_force(act)
             if act.times_ns and act.cause == "event" and self._start_ns is not None:
                 at_ns = max(act.times_ns) - self._start_ns
                 asked_ns = act.due.at_ns
@@ -250,6 +256,8 @@ class Disruptor:
     def _prepare(self, act: _Act) -> None:
         """What is called at the moment, and what is in force from then on."""
         state, names, faults = self._state, set(act.members), self._faults
+        if act.cause == "event":
+            state.latest |= {(act.verb, name): (act.due.number, act.due.occurrence) for name in names}
 
         def each(call: Callable[[str], int]) -> list[Call]:
             return [partial(_kept, act, partial(call, name)) for name in act.members]
@@ -320,6 +328,17 @@ class Disruptor:
             for name in act.members:
                 self._guard(act, partial(self._faults.wait_frozen, name, act.verb == "freeze"))
 
+    def _keep_in_force(self, act: _Act) -> None:
+        """What could not be taken back is in force, so that the end takes it back."""
+        state, names = self._state, set(act.members)
+        match act.verb:
+            case "thaw":
+                state.frozen |= names
+            case "link_up":
+                state.down |= names
+            case "heal":
+                state.parted[act.due.number, act.due.occurrence] = names
+
     # --- starting members again --------------------------------------------------------------------------------
 
     def _begin_restart(self, act: _Act) -> None:
@@ -327,12 +346,13 @@ class Disruptor:
         for name in act.members:
             one = replace(act, members=(name,), times_ns=[], problems=[])
             thread = threading.Thread(target=self._restart, args=(one,), name=f"restart-{name}", daemon=True)
+            self._state.killed.discard(name)  # before the thread can say that it still is
             try:
                 thread.start()
             except RuntimeError as error:
+                self._state.killed.add(name)
                 act.problems.append(text_of(error))
                 continue
-            self._state.killed.discard(name)
             self._restarts.append(thread)
 
     def _restart(self, act: _Act) -> None:

@@ -479,10 +479,13 @@ class Matrix:
 def _excused(answer: Answer, done: Disruptions | None) -> Answer:
     """The answer of a load that ran to its end, without the error that requests failed where events explain it.
 
-    Answers that do not hold what they must are explained by nothing.
+    Answers that do not hold what they must are explained by nothing, nor are failures before the first event.
     """
     load = answer.load
-    if done is None or not done.struck or load is None or load.reason is not None or load.wrong_answers or not load.ok:
+    if done is None or load is None or load.reason is not None or load.wrong_answers or not load.ok:
+        return answer
+    first_ns = done.first_strike_ns
+    if first_ns is None or load.bad_before(first_ns / 1e9):
         return answer
     return replace(answer, error=None)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from containernet_env.base import programs
-from containernet_env.base.errors import RunError
 from containernet_env.results.histories import KeptHistory
 
 CHECKER = "history-checker"
@@ -36,8 +35,7 @@ class Judgement:
 def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int) -> Judgement:
     """Judge a history within so much time and memory; the judgement, and a picture of a violation, go to ``folder``.
 
-    Raises ``MissingRequirementError`` where the checker is not built, ``RunError`` where it gives no judgement, and
-    OSError where ``folder`` cannot be written.
+    Raises ``MissingRequirementError`` where the checker is not built, and OSError where ``folder`` cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / f"{history.name}.html"
@@ -54,14 +52,14 @@ def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int)
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise RunError(f"{history.client}: {CHECKER} did not end within {error.timeout:g} s") from error
+        return Judgement(history.name, None, f"{CHECKER} did not end within {error.timeout:g} s", {})
     if done.returncode not in _JUDGED:
         said = done.stderr.strip().removeprefix(f"{CHECKER}: ") or f"{CHECKER} ended with {done.returncode}"
         return Judgement(history.name, None, said.splitlines()[0], {})
     try:
         values = json.loads(done.stdout)
         judgement = Judgement(history.name, values["verdict"], values["reason"], values)
-    except (ValueError, KeyError) as error:
-        raise RunError(f"{history.client}: {CHECKER} printed no judgement: {done.stdout[:80]!r}") from error
+    except (ValueError, KeyError):
+        return Judgement(history.name, None, f"{CHECKER} printed no judgement: {done.stdout[:80]!r}", {})
     (folder / f"{history.name}.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return judgement

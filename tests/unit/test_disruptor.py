@@ -236,6 +236,35 @@ def test_events_after_the_end_of_the_load_did_not_happen() -> None:
     assert ("freeze", "etcd3") not in course.verbs
 
 
+@pytest.mark.parametrize(
+    ("struck", "undo"),
+    [("freeze", "thaw"), ("link_down", "up"), ("partition", "heal"), ("delay", "unshape"), ("kill", "restart")],
+)
+def test_what_could_not_be_undone_in_time_is_undone_at_the_end_and_told(struck: str, undo: str) -> None:
+    course = Course(event(struck, "etcd2", 1, for_ns=1 * MS, value=5))
+    course.faults.refused[undo] = "not now"
+    course.start()
+    course.until(lambda: len(course.told) == 2)
+    assert undo not in [verb for verb, _ in course.verbs]
+    course.faults.refused.clear()
+    done = course.disruptor.end()
+    assert undo in [verb for verb, _ in course.verbs]
+    assert course.faults.given_up == []
+    assert [(item.cause, item.problem) for item in done.missed] == [("for", "not now")]
+
+
+@pytest.mark.parametrize(("struck", "undo"), [("freeze", "thaw"), ("link_down", "link_up"), ("partition", "heal")])
+def test_the_end_of_an_event_leaves_what_a_later_one_did(struck: str, undo: str) -> None:
+    course = Course(
+        event(struck, "etcd2", 1, for_ns=30 * MS),
+        event(undo, "etcd2", 5),
+        event(struck, "etcd2", 10),
+        event("delay", "etcd3", 60, value=5),
+    )
+    done = course.run(4)
+    assert [item.cause for item in done.carried if item.verb == undo] == ["event", "end"]
+
+
 def test_a_load_that_never_began_has_no_events() -> None:
     course = Course(event("kill", "leader", 1))
     course.disruptor.start()
@@ -244,7 +273,8 @@ def test_a_load_that_never_began_has_no_events() -> None:
     assert [item.problem for item in done.missed] == ["the load had ended"]
 
 
-def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected() -> None:
+def test_a_dead_member_is_neither_killed_again_nor_is_its_death_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REJOIN_TIMEOUT_S", 0.05)
     course = Course(event("kill", "etcd2", 1), event("freeze", "random", 2))
     course.cluster.dead = {"etcd2": "etcd2 ended: OOM-killed", "etcd1": "etcd1 ended: OOM-killed"}
     done = course.run(2)

@@ -219,4 +219,5 @@ def test_the_failover_preset_is_what_its_document_says() -> None:
     for scenario in found.scenarios:
         assert (scenario.rate, scenario.put_ratio, scenario.consistency, scenario.target) == (500, 0.5, "l", "cluster")
         assert scenario.events[0].target == "leader"
+        assert scenario.history, "containernet-env verify has nothing to judge"
     build_plan(load_config(CONFIGS / "3node-3ms.json"), found, PlanOptions(machine_cores=2))

@@ -81,6 +81,17 @@ def test_what_events_do_not_explain_stays_an_error(given: Answer) -> None:
     assert bench.outcomes[0].error == FAILED
 
 
+def test_requests_that_failed_before_the_first_event_stay_an_error() -> None:
+    given = answer()
+    assert given.load is not None
+    values = dict(given.load.values)
+    row = {**values["timeline"][0], "failed": 40}
+    values |= {"timeline_interval_s": 0.001, "timeline": [{**row, "second": 0.0}, {**row, "second": 0.1, "failed": 0}]}
+    bench = bench_of(replace(KILL, at_ns=20 * MS), given=replace(given, load=LoadResult.from_json(values)))
+    bench.matrix.run()
+    assert bench.outcomes[0].error == FAILED
+
+
 def test_requests_that_fail_without_that_an_event_struck_stay_an_error() -> None:
     bench = bench_of(replace(KILL, at_ns=60_000 * MS), done=0)
     bench.matrix.run()

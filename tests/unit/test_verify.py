@@ -25,8 +25,9 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.results.histories import KeptHistory, histories_of
 from containernet_env.results.run_directory import RunDirectory
+from containernet_env.runs import verify as module
 from containernet_env.runs.histories import Histories, packed
-from containernet_env.runs.verify import Judgement, judge
+from containernet_env.runs.verify import Judgement
 from containernet_env.stores.etcd import history
 from containernet_env.stores.protocol import Written
 from tests.unit.answers import closed_loop
@@ -262,6 +263,7 @@ VALUES = {
     "operations": 2000,
     "judged": 1990,
     "keys": 40,
+    "compared": True,
     "unknown": 3,
     "resolved": 3,
     "violation": None,
@@ -315,6 +317,13 @@ def test_verify_says_what_was_judged(run):
     assert json.loads((folder / "01-a.json").read_text())["judged"] == 1990
 
 
+def test_verify_says_where_the_stores_own_history_is_missing(run):
+    run.says(0, compared=False)
+    assert "not compared with the store's own history, which is missing or has gaps" in call(run).output
+    run.says(0)
+    assert "not compared" not in call(run).output
+
+
 def test_verify_shows_a_violation(run):
     run.says(1, verdict="violated", reason="lost", violation=VIOLATION)
     result = call(run)
@@ -339,11 +348,20 @@ def test_a_run_without_histories_is_wrong_use(run):
     assert "has no history to judge" in str(call(run).exception)
 
 
-def test_an_answer_that_is_no_judgement_is_an_error(run, tmp_path):
+def test_an_answer_that_is_no_judgement_is_no_violation(run, tmp_path):
     (tmp_path / "checker").write_text("#!/bin/sh\necho fine\n")
     (tmp_path / "checker").chmod(0o755)
-    with pytest.raises(RunError, match="printed no judgement"):
-        judge(next(histories_of(run.path)), tmp_path / "to", time_s=1, memory_bytes=1)
+    result = call(run)
+    assert result.return_value == 2
+    assert result.output == "01-a: not judged: history-checker printed no judgement: 'fine\\n'\n"
+
+
+def test_a_checker_that_does_not_end_is_no_violation(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_GRACE_S", -0.9)
+    (tmp_path / "checker").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "checker").chmod(0o755)
+    result = call(run, "--time", "1")
+    assert (result.return_value, result.output) == (2, "01-a: not judged: history-checker did not end within 0.1 s\n")
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,7 @@ func (a *all) linearizable(result *Result, deadline time.Time) (found *finding) 
 	late := 0
 	for _, key := range a.order {
 		steps := a.steps(key, first)
-		for i := range steps {
-			if steps[i].Input.(*step).source != nil {
-				result.Judged++
-			}
-		}
+		result.Judged += a.told(key, steps, result.Compared)
 		if result.Verdict == Violated {
 			continue // one is enough
 		}
@@ -86,6 +82,23 @@ func (a *all) linearizable(result *Result, deadline time.Time) (found *finding) 
 		found = &finding{verdict: Undecided, reason: fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order))}
 	}
 	return found
+}
+
+// told counts the operations of a key that say something: writes of which neither a read nor the store's own history tells
+// are in some order, whatever became of them.
+func (a *all) told(key string, steps []porcupine.Operation, compared bool) int {
+	count, reads := 0, compared || a.found[key]
+	for i := range steps {
+		s := steps[i].Input.(*step)
+		if s.source != nil {
+			count++
+		}
+		reads = reads || !s.write
+	}
+	if !reads {
+		return 0
+	}
+	return count
 }
 
 // cluster is what was done with one value: its write, if it was written here, and its reads.

@@ -36,6 +36,7 @@ type Result struct {
 	Operations   int          `json:"operations"` // in the history
 	Judged       int          `json:"judged"`     // of those; the others say nothing, as reads without an answer
 	Keys         int          `json:"keys"`
+	Compared     bool         `json:"compared"` // with the store's own history, which was whole
 	Unknown      int          `json:"unknown"`  // writes with an unknown outcome
 	Resolved     int          `json:"resolved"` // of those, whose outcome the store's own history or a read tells
 	Violation    *Violation   `json:"violation"`
@@ -80,6 +81,7 @@ type all struct {
 	oldest     int64           // the lowest revision that any answer tells
 	prefix     string
 	late       map[keys.ID]bool // versions of other runs that were carried out during this one
+	found      map[string]bool  // keys that a read found out about
 }
 
 // Judge reads a history and judges it; log is the store's own, nil where there is none. The error tells that it cannot be
@@ -97,6 +99,7 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	if log != nil && !log.Whole {
 		log = nil
 	}
+	result.Compared = log != nil
 	steps := []func() *finding{
 		a.strangers,
 		func() *finding { return a.compare(log, result) },
@@ -128,7 +131,7 @@ type finding struct {
 
 // index sorts operations by key and writes by value.
 func (a *all) index() {
-	a.byKey = make(map[string][]operation)
+	a.byKey, a.found = make(map[string][]operation), make(map[string]bool)
 	for i := range a.operations {
 		o := &a.operations[i]
 		if o.Revision > 0 {
@@ -143,6 +146,7 @@ func (a *all) index() {
 		if o.Content == history.Written && a.other(o.Value) && o.Value != (keys.ID{}) && o.ModRevision > a.oldest {
 			a.late[o.Value] = true
 		}
+		a.found[o.Key] = a.found[o.Key] || read(o)
 		if o.Op != history.SerializableGet {
 			a.byKey[o.Key] = append(a.byKey[o.Key], operation{Operation: o, until: o.Completed})
 		}

@@ -167,7 +167,8 @@ func TestJudgements(t *testing.T) {
 
 func TestNothingToJudgeIsAnError(t *testing.T) {
 	for name, operations := range map[string][]op{
-		"none": nil,
+		"none":                    nil,
+		"writes that nobody read": {at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11)},
 		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed),
 			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet, Outcome: history.Unknown}}},
 	} {
@@ -341,7 +342,7 @@ func TestTwoValuesAreEnough(t *testing.T) {
 }
 
 func TestWithoutTimeNothingIsDecided(t *testing.T) {
-	file := encoded(t, func(add func(history.Entry)) { add(history.Entry{Operation: at(0, 0, 1).put(id(1), 10).Operation}) })
+	file := encoded(t, func(add func(history.Entry)) { add(history.Entry{Operation: at(0, 0, 1).get(dataset, 2, 9).Operation}) })
 	if result, err := Judge(file, nil, Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
 		t.Errorf("%+v, %v", result, err)
 	}
