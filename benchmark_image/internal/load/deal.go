@@ -2,46 +2,44 @@ package load
 
 import "time"
 
-// deal hands out the numbers of a closed loop's requests, each once. A client stays with one member, at first that of
-// its own number modulo theirs, until that is ahead of another one by a round of its clients. Then it moves to the one
-// that is furthest behind: a slower member has more clients, so that all get the same share. What one connection brings
-// at once is still answered over the same connection: dealt strictly in turn, requests to three members took half as
-// much CPU time again.
+// deal hands out the numbers of a closed loop's requests, each once. Each client goes from member to member, so all
+// members get the same share. What one connection brings at once is answered over one other connection: dealt to members
+// by their number alone, requests to three of them took half as much CPU time again.
 type deal struct {
 	dealt []int // of each member; with n of them, its next request has the number of the member + n * dealt
-	ahead int   // a round of a member's clients
-	home  []int // the member of each client
+	turn  []int // the member of each client's next request
 }
 
 func (d *deal) init(members, clients int) {
 	d.dealt = make([]int, members)
-	d.ahead = max(clients/members, 1)
-	d.home = make([]int, clients)
-	for client := range d.home {
-		d.home[client] = client % members
+	d.turn = make([]int, clients)
+	for client := range d.turn {
+		d.turn[client] = client % members
 	}
 }
 
 // next gives the client a request that the pacer lets start. first is the number of the pacer's own first request.
-func (d *deal) next(client int, pacer Pacer, first int, elapsed time.Duration) (number int, start time.Duration, more bool) {
+func (d *deal) next(
+	client int, pacer Pacer, first int, elapsed time.Duration,
+) (number int, start time.Duration, more bool) {
+	member := d.turn[client]
+	if number, start, more = d.take(member, pacer, first, elapsed); more {
+		d.turn[client] = (member + 1) % len(d.dealt)
+		return number, start, true
+	}
 	slowest := 0
 	for member, dealt := range d.dealt {
 		if dealt < d.dealt[slowest] {
 			slowest = member
 		}
 	}
-	if member := d.home[client]; d.dealt[member] < d.dealt[slowest]+d.ahead {
-		if number, start, more = d.take(member, pacer, first, elapsed); more {
-			return number, start, true
-		}
-	} else if len(d.home) >= len(d.dealt) { // fewer clients go from member to member
-		d.home[client] = slowest
-	}
 	// Its number is the smallest of all: if it may not start, none may.
 	return d.take(slowest, pacer, first, elapsed)
 }
 
-func (d *deal) take(member int, pacer Pacer, first int, elapsed time.Duration) (number int, start time.Duration, more bool) {
+func (d *deal) take(
+	member int, pacer Pacer, first int, elapsed time.Duration,
+) (number int, start time.Duration, more bool) {
 	number = d.number(member)
 	if start, more = pacer.Pace(number-first, elapsed); more {
 		d.dealt[member]++
