@@ -15,7 +15,7 @@ func TestBothClientsMustBeThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	status := run([]string{"--client=" + client}, io.Discard, &said)
+	status := run([]string{"--client=" + client, "--listen=nowhere"}, io.Discard, &said)
 	if want := "find benchmark-client: stat " + client + "-tls: no such file or directory"; status != exitFailed || !strings.Contains(said.String(), want) {
 		t.Errorf("status %d, %s, want %q", status, &said, want)
 	}
