@@ -228,6 +228,7 @@ def build() -> dict[str, Path]:
         commands.stop()
     return {
         plan.OURS: folders["benchmark"] / "benchmark-client",
+        plan.OURS_TLS: folders["benchmark"] / "benchmark-client-tls",
         plan.ETCD: folders["etcd-benchmark"] / "etcd-benchmark",
         "server": folders["etcd"] / "etcd",
     }

@@ -18,6 +18,8 @@ RUN_TIMEOUT_S = 45
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 OURS, ETCD = "ours", "etcd"
+OURS_TLS = "ours with TLS"
+"""Our program for the cells with TLS."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def command(
         return [str(programs[ETCD]), verb, *common, "--precise", "--dial-timeout=10s"]
     ours = [f"--request-timeout={REQUEST_TIMEOUT_S}s", f"--run-timeout={RUN_TIMEOUT_S}s", "--output=json"]
     ours += ["--require-found"] if verb == "range" else []
-    return [str(programs[OURS]), verb, *common, *ours]
+    return [str(programs[OURS_TLS if cell.tls else OURS]), verb, *common, *ours]
 
 
 def key_name(tool: str, number: int) -> bytes:

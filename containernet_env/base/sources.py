@@ -69,6 +69,7 @@ def modules(root: Path = assets.ROOT) -> tuple[GoModule, ...]:
             root / "benchmark_image",
             {
                 "benchmark-client": "./cmd/benchmark-client",
+                "benchmark-client-tls": "./cmd/benchmark-client-tls",
                 "benchmark-server": "./cmd/benchmark-server",
                 "history-checker": "./cmd/history-checker",
             },

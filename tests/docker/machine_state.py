@@ -25,7 +25,7 @@ _OURS = (
     "containernet-env run",
     "containernet-env shell",
 )
-_OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "mnexec", "sh")
+_OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "benchmark-client-tls", "mnexec", "sh")
 
 
 def _processes() -> set[str]:

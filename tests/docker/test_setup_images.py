@@ -86,7 +86,8 @@ def test_images_carry_the_hash_of_their_sources(start: Start) -> None:
         labels = engine.client().images.get(tag).labels
         assert labels[engine.LABEL] == "1"
         assert labels[engine.LABEL_SOURCE].startswith(tag.partition(":")[2])
-    assert start(required.benchmark, "benchmark-client", "--version").wait(timeout=20)["StatusCode"] == 0
+    for program in ("benchmark-client", "benchmark-client-tls"):
+        assert start(required.benchmark, program, "--version").wait(timeout=20)["StatusCode"] == 0
 
 
 def test_clean_up_removes_only_older_images_under_our_names() -> None:

@@ -225,7 +225,8 @@ class Run:
     def client(self) -> int | None:
         """The running benchmark's client."""
         server = self.server()
-        return next((pid for pid in below(server) if program_of(pid) == "benchmark-client"), None) if server else None
+        ours = ("benchmark-client", "benchmark-client-tls")
+        return next((pid for pid in below(server) if program_of(pid) in ours), None) if server else None
 
     def host(self, name: str) -> int | None:
         """The first process of a host's container."""

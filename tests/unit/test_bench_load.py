@@ -113,10 +113,11 @@ def test_every_load_meets_every_operation_on_both_clusters():
 
 def test_with_tls_both_tools_have_certificates_of_files_that_only_the_owner_reads(tmp_path):
     cluster = Cluster(Path("/etcd"), 1, tmp_path, tls=True)
-    programs = {plan.OURS: Path("/ours"), plan.ETCD: Path("/etcd")}
+    programs = {plan.OURS: Path("/ours"), plan.OURS_TLS: Path("/ours-tls"), plan.ETCD: Path("/etcd")}
     (cell, *_) = plan.cells(1, tls=True)
-    for tool in (plan.OURS, plan.ETCD):
+    for tool, program in ((plan.OURS, "/ours-tls"), (plan.ETCD, "/etcd")):
         asked = plan.command(tool, cell, 70, "h:1", programs, cluster.client_flags)
+        assert asked[0] == program
         named = {word.partition("=")[0]: Path(word.partition("=")[2]) for word in asked if ".pem" in word}
         assert set(named) == {"--cacert", "--cert", "--key"}
         assert all(path.stat().st_mode & 0o777 == 0o600 for path in named.values())

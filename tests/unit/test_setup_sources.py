@@ -83,6 +83,7 @@ def test_every_module_of_the_project_is_there_and_its_programs_are_distinct() ->
     programs = [name for module in modules for name in module.packages]
     assert sorted(programs) == [
         "benchmark-client",
+        "benchmark-client-tls",
         "benchmark-server",
         "etcd",
         "etcdctl",

@@ -18,6 +18,7 @@ import (
 
 	"containernet-env/benchmark_image/internal/allow"
 	"containernet-env/benchmark_image/internal/api"
+	"containernet-env/benchmark_image/internal/spec"
 )
 
 // sourceHash names the sources that this program was built from; the build sets it.
@@ -36,7 +37,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := pflag.NewFlagSet("benchmark-server", pflag.ContinueOnError)
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
-	client := flags.String("client", "", "path of benchmark-client (default: beside this program)")
+	client := flags.String("client", "", "path of benchmark-client; the one with TLS has this and -tls (default: beside this program)")
 	hosts := flags.StringSlice("host", nil,
 		"further names by which callers may call this server, comma-separated or given several times")
 	allowed := flags.String("allow", allow.Local,
@@ -95,8 +96,10 @@ func serve(address string, options api.Options, results string, logger *log.Logg
 		}
 		options.Client = filepath.Join(filepath.Dir(self), "benchmark-client")
 	}
-	if _, err := os.Stat(options.Client); err != nil {
-		return fmt.Errorf("find benchmark-client: %w", err)
+	for _, program := range []string{options.Client, spec.WithTLS(options.Client)} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("find benchmark-client: %w", err)
+		}
 	}
 	kept, err := api.OpenResults(results)
 	if err != nil {

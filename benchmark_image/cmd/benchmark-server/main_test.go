@@ -2,9 +2,24 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestBothClientsMustBeThere has a folder with one of the two.
+func TestBothClientsMustBeThere(t *testing.T) {
+	client := filepath.Join(t.TempDir(), "benchmark-client")
+	if err := os.WriteFile(client, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	status := run([]string{"--client=" + client, "--listen=nowhere"}, io.Discard, &said)
+	if want := "find benchmark-client: stat " + client + "-tls: no such file or directory"; status != exitFailed || !strings.Contains(said.String(), want) {
+		t.Errorf("status %d, %s, want %q", status, &said, want)
+	}
+}
 
 func TestFlagsAreCheckedBeforeAnythingIsServed(t *testing.T) {
 	for _, c := range []struct {

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ import (
 	"containernet-env/benchmark_image/internal/client"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
-	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
@@ -42,7 +41,11 @@ func TestMain(m *testing.M) {
 			<-signals
 			cancel(client.ErrCancelled)
 		}()
-		os.Exit(client.Main(ctx, "test", os.Args[1:], os.Stdout, os.Stderr))
+		var securer client.Securer
+		if os.Getenv(asClient) == "with TLS" {
+			securer = secure.Files
+		}
+		os.Exit(client.Main(ctx, "test", securer, os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
@@ -382,43 +385,6 @@ func TestABenchmarkIsBoundedByDefault(t *testing.T) {
 		if !strings.Contains(failed.Message, begin) || !strings.Contains(failed.Message, want) {
 			t.Errorf("%s: the client is given %s, want %q", body, failed.Message, want)
 		}
-	}
-}
-
-// TestFilesAreOfTheServersFolder carries a load with the files of the server's own folder and its own password.
-func TestFilesAreOfTheServersFolder(t *testing.T) {
-	authority := etcdtest.NewAuthority(t)
-	users := &etcdtest.Users{Name: "root", Password: "sesame"}
-	cluster := etcdtest.Start(t, 1, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
-	ca, _, _ := authority.Files()
-	t.Setenv(spec.PasswordVariable, "sesame")
-	url, h := start(t)
-	var logged strings.Builder
-	h.Log, h.Credentials = log.New(&logged, "", 0), filepath.Dir(ca)
-	body := func(ca, user string) string {
-		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`, cluster.Members[0].Endpoint, ca, user)
-	}
-	for _, c := range []struct {
-		body   string
-		status int
-		want   string
-	}{
-		{body("ca.pem", "root"), 200, `"ok":50`},
-		{body("other.pem", "root"), 500, "no such file"},
-		{body("../ca.pem", "root"), 400, `"field":"caFile"`},
-		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
-	} {
-		status, _, answer := send(t, "POST", url+"/benchmark/write", c.body)
-		if status != c.status || !strings.Contains(string(answer), c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
-			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
-		}
-	}
-	_, _, answer := send(t, "POST", url+"/benchmark/write", body("ca.pem", "root"))
-	var result report.Result
-	err := json.Unmarshal(answer, &result)
-	status, _, again := send(t, "POST", url+"/benchmark/write", string(result.Configured))
-	if err != nil || status != 200 || len(cluster.Keys()) != 50 {
-		t.Errorf("what was configured, %s, is refused when it is sent again: %s; %d keys", result.Configured, again, len(cluster.Keys()))
 	}
 }
 

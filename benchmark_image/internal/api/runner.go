@@ -55,7 +55,7 @@ func (o Outcome) answer() (status int, body any) {
 
 // Runner runs benchmark-client, one at a time.
 type Runner struct {
-	Client   string // path of the program
+	Client   string // path of the program; loads over TLS are run by the one that spec.WithTLS names
 	Allow    string // members that loads may be sent to, as allow.Parse reads it
 	Children *Children
 	Results  *Results // gets every answer
@@ -219,7 +219,11 @@ func (r *Runner) run(ctx context.Context, s *spec.Spec, j *job) Outcome {
 		}
 		args = append(args, "--history-file="+path)
 	}
-	command := exec.CommandContext(ctx, r.Client, args...)
+	program := r.Client
+	if s.Secured() {
+		program = spec.WithTLS(program)
+	}
+	command := exec.CommandContext(ctx, program, args...)
 	command.Stdin = bytes.NewReader(encoded)
 	stdout, stderr := &bounded{limit: maxReport}, &complaints{heard: &j.heard}
 	command.Stdout, command.Stderr = stdout, stderr

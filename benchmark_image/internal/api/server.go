@@ -18,7 +18,7 @@ const stopGrace = time.Second
 
 // Options is what the server is started with.
 type Options struct {
-	Client      string   // path of benchmark-client
+	Client      string   // path of benchmark-client; the one with TLS is beside it
 	Hosts       []string // names by which callers may call the server, beside its own
 	Allow       string   // members that loads may be sent to, as allow.Parse reads it
 	Results     *Results // where results are kept until they are fetched

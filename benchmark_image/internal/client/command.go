@@ -34,6 +34,7 @@ type display struct {
 	sample   bool
 	permit   transport.Permit
 	history  string // the file for it
+	given    bool   // the load was read from standard input
 }
 
 // runError is what went wrong although the command line was right, such as a report that could not be printed. Every
@@ -41,11 +42,18 @@ type display struct {
 type runError struct{ error }
 
 // Main runs the program and returns its exit status. Ending ctx ends the run early: the report holds what
-// was measured, with the text of the context's cause as the reason.
-func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
+// was measured, with the text of the context's cause as the reason. Without secure there is no TLS: Main hands a load that
+// asks for it over to the program that has it, and does not return then.
+func Main(ctx context.Context, version string, secure Securer, args []string, stdout, stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {
-		ok, err := run(ctx, s, d, stdout, stderr)
+		if s.Secured() && secure == nil {
+			if d.given {
+				return errNoTLS
+			}
+			return execWithTLS(args)
+		}
+		ok, err := run(ctx, s, d, secure, stdout, stderr)
 		failed = !ok
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 	"containernet-env/benchmark_image/internal/report"
 	"containernet-env/benchmark_image/internal/reporttest"
+	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
@@ -20,7 +21,7 @@ import (
 func call(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, complaints strings.Builder
-	status = Main(t.Context(), "dev", args, &out, &complaints)
+	status = Main(t.Context(), "dev", secure.Files, args, &out, &complaints)
 	return status, out.String(), complaints.String()
 }
 
@@ -305,7 +306,7 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 		}
 	}()
 	var stdout strings.Builder
-	status := Main(ctx, "dev", []string{"put", "--total=10000000", "--progress=json", "--output=json", "--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
+	status := Main(ctx, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json", "--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
 	if err := write.Close(); err != nil {
 		t.Error(err)
 	}
@@ -325,7 +326,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	var stderr strings.Builder
-	status := Main(t.Context(), "dev", []string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
+	status := Main(t.Context(), "dev", secure.Files, []string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
 	if status != ExitFailed || !strings.Contains(stderr.String(), "print the report: broken pipe") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}

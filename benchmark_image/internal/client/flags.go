@@ -184,6 +184,7 @@ func runCommand(d *display, finish func(*spec.Spec) error) *cobra.Command {
 			if problem != nil {
 				return fmt.Errorf("standard input: %w", problem)
 			}
+			d.given = true
 			return finish(s)
 		},
 	}

@@ -17,8 +17,8 @@ const shareOfCores = 2
 // garbage is how much the heap may grow between two collections, in percent: the heap is small.
 const garbage = 400
 
-// Process is the whole program: it runs Main with the arguments of the process, and never returns.
-func Process(version string) {
+// Process is the whole program: it runs Main with the arguments of the process, and never returns. secure is as Main's.
+func Process(version string, secure Securer) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
@@ -32,5 +32,5 @@ func Process(version string) {
 		<-signals
 		cancel(ErrCancelled)
 	}()
-	os.Exit(Main(ctx, version, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(Main(ctx, version, secure, os.Args[1:], os.Stdout, os.Stderr))
 }

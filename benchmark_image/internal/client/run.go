@@ -18,7 +18,7 @@ import (
 
 // run runs the benchmark that s describes and prints the report. It returns false when something failed; the
 // error is only about printing the report.
-func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer) (bool, error) {
+func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, stderr io.Writer) (bool, error) {
 	if d.output == "text" && s.Operation == spec.Range {
 		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable"}[s.Consistency]
 		if _, err := fmt.Fprintf(stdout, "bench with %s range\n", name); err != nil {
@@ -33,7 +33,7 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 		defer cancel(nil)
 		defer time.AfterFunc(s.RunTimeout, func() { cancel(fmt.Errorf("the run timeout of %v was reached", s.RunTimeout)) }).Stop()
 	}
-	result := measure(ctx, s, d, stderr)
+	result := measure(ctx, s, d, secure, stderr)
 	problem := result.Problem()
 	if problem != "" {
 		fmt.Fprintf(stderr, "benchmark-client: %s\n", problem)
@@ -54,7 +54,7 @@ func run(ctx context.Context, s *spec.Spec, d display, stdout, stderr io.Writer)
 	return problem == "", nil
 }
 
-func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) (result *report.Result) {
+func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stderr io.Writer) (result *report.Result) {
 	b := &benchmark{spec: s, id: newID(), seconds: d.sample, setting: report.Setting{
 		Operation:  string(s.Operation),
 		Endpoints:  s.Endpoints,
@@ -68,7 +68,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, stderr io.Writer) (re
 		stop := showProgress(&b.progress, stderr)
 		defer stop()
 	}
-	protocol, err := protocol(s)
+	protocol, err := protocol(s, secure)
 	if err != nil {
 		b.setting.Reason = oneLine(err.Error())
 		return report.New(b.setting)

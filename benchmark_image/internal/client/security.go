@@ -2,26 +2,40 @@ package client
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
+	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
+	"syscall"
 
 	"containernet-env/benchmark_image/internal/spec"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
-// maxSecret bounds a file with certificates, a key or a password, in bytes.
-const maxSecret = 1 << 20
+// Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members must
+// agree to speak.
+type Securer func(s *spec.Spec, alpn string) (store.Security, error)
+
+// errNoTLS is of a load that the program without TLS is given where no other program can take it over.
+var errNoTLS = errors.New("standard input: caFile: benchmark-client has no TLS; give this load to " + spec.WithTLS("benchmark-client"))
+
+// execWithTLS replaces this process by the program with TLS, and returns only what keeps it from that.
+func execWithTLS(args []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the program with TLS: %w", err)
+	}
+	other := spec.WithTLS(self)
+	err = syscall.Exec(other, append([]string{other}, args...), os.Environ())
+	return fmt.Errorf("TLS is in a program of its own, %s: %w; put it there: ./build.sh builds it with benchmark-client", other, err)
+}
 
 // protocol is how the members that s names are spoken to: with the certificates and as the user that it asks for.
-func protocol(s *spec.Spec) (etcd.Protocol, error) {
+func protocol(s *spec.Spec, secure Securer) (etcd.Protocol, error) {
 	var p etcd.Protocol
 	var err error
-	if s.CAFile != "" {
-		if p.Secured, err = secure(s); err != nil {
+	if s.Secured() {
+		if p.Secured, err = secure(s, etcd.ALPN); err != nil {
 			return p, err
 		}
 	}
@@ -35,41 +49,6 @@ func protocol(s *spec.Spec) (etcd.Protocol, error) {
 	return p, nil
 }
 
-func secure(s *spec.Spec) (*tls.Config, error) {
-	authorities, err := secret(s.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the CA: %w", err)
-	}
-	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if !config.RootCAs.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("read the CA: %s holds no certificate in PEM form", s.CAFile)
-	}
-	if s.CertFile != "" {
-		own, err := certificate(s)
-		if err != nil {
-			return nil, fmt.Errorf("read the client's certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{own}
-	}
-	return etcd.Secure(config), nil
-}
-
-func certificate(s *spec.Spec) (tls.Certificate, error) {
-	chain, err := secret(s.CertFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	key, err := secret(s.KeyFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	own, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return own, fmt.Errorf("%s and %s: %w", s.CertFile, s.KeyFile, err)
-	}
-	return own, nil
-}
-
 // password is the first line of the file that s names, or what the environment has.
 func password(s *spec.Spec) (string, error) {
 	if s.PasswordFile == "" {
@@ -78,7 +57,7 @@ func password(s *spec.Spec) (string, error) {
 		}
 		return "", fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User, spec.PasswordVariable)
 	}
-	content, err := secret(s.PasswordFile)
+	content, err := spec.ReadSecret(s.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("read the password of %q: %w", s.User, err)
 	}
@@ -87,19 +66,4 @@ func password(s *spec.Spec) (string, error) {
 		return "", fmt.Errorf("read the password of %q: the first line of %s is empty", s.User, s.PasswordFile)
 	}
 	return string(line), nil
-}
-
-func secret(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		_ = file.Close() // it was only read
-	}()
-	content, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
-	if err == nil && len(content) > maxSecret {
-		err = fmt.Errorf("%s is larger than %d bytes", strings.ToValidUTF8(name, "?"), maxSecret)
-	}
-	return content, err
 }

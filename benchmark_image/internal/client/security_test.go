@@ -1,14 +1,17 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,7 +58,7 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		{with("--cacert=" + key), "holds no certificate in PEM form"},
 		{with("--cert=/not/there"), "read the client's certificate: open /not/there: no such file or directory"},
 		{with("--key=" + ca), "read the client's certificate: " + certificate + " and " + ca + ": tls: "},
-		{with("--cacert=" + write(t, strings.Repeat("x", maxSecret+1))), "is larger than 1048576 bytes"},
+		{with("--cacert=" + write(t, strings.Repeat("x", spec.MaxSecret+1))), "is larger than 1048576 bytes"},
 	} {
 		status, _, stderr := call(t, c.args...)
 		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "sesame") {
@@ -74,6 +77,72 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 	status, stdout, stderr := call(t, with("--output=json")...)
 	if status != ExitOK || len(cluster.Keys()) != 100 || strings.Contains(stdout+stderr, "a secret") {
 		t.Errorf("status %d, %d keys, %s%s", status, len(cluster.Keys()), stdout, stderr)
+	}
+}
+
+// programs puts copies of the test's program into a folder, under these names.
+func programs(t *testing.T, names ...string) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	content, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// TestTheProgramWithTLSTakesOver gives loads over TLS to the program that has none.
+func TestTheProgramWithTLSTakesOver(t *testing.T) {
+	authority := etcdtest.NewAuthority(t)
+	users := &etcdtest.Users{Name: "root", Password: "a secret"}
+	cluster := etcdtest.Start(t, 1, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
+	plain := etcdtest.Start(t, 1, users.Option())
+	ca, certificate, key := authority.Files()
+	load := []string{"put", "--total=50", "--user=root", "--endpoints=" + plain.Members[0].Endpoint}
+	secured := append(load[:3:3], "--endpoints="+cluster.Members[0].Endpoint, "--cacert="+ca, "--cert="+certificate, "--key="+key)
+	given := spec.Default(spec.Put)
+	given.Endpoints, given.Total, given.User = cluster.Endpoints(), 50, "root"
+	given.CAFile, given.CertFile, given.KeyFile = ca, certificate, key
+	input, err := json.Marshal(&given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, alone := programs(t, "benchmark-client", "benchmark-client-tls"), programs(t, "benchmark-client")
+	missing := filepath.Join(alone, "benchmark-client-tls")
+	for _, c := range []struct {
+		folder, program string
+		args            []string
+		status          int
+		carried         int64
+		want            string
+	}{
+		{both, "benchmark-client", secured, ExitOK, 50, ""},
+		{both, "benchmark-client", append(secured[:7:7], "--output=xml"), ExitUsage, 0, "--output"},
+		{both, "benchmark-client", append(secured[:7:7], "--user=nobody"), ExitFailed, 0, "authentication failed"},
+		{both, "benchmark-client-tls", secured, ExitOK, 50, ""},
+		{both, "benchmark-client-tls", []string{"run"}, ExitOK, 50, ""},
+		{both, "benchmark-client", []string{"run"}, ExitUsage, 0, "standard input: caFile: benchmark-client has no TLS; give this load to benchmark-client-tls"},
+		{alone, "benchmark-client", secured, ExitUsage, 0, "TLS is in a program of its own, " + missing + ": no such file or directory; put it there: "},
+		{alone, "benchmark-client", load, ExitOK, 50, ""},
+	} {
+		requests := func() int64 { return cluster.Members[0].Requests.Load() + plain.Members[0].Requests.Load() }
+		before := requests()
+		command := exec.Command(filepath.Join(c.folder, c.program), c.args...)
+		command.Env = append(os.Environ(), spec.PasswordVariable+"=a secret")
+		command.Stdin = bytes.NewReader(input)
+		var stderr strings.Builder
+		command.Stderr = &stderr
+		_ = command.Run() // the status is judged
+		carried := requests() - before
+		if status := command.ProcessState.ExitCode(); status != c.status || carried != c.carried || !strings.Contains(stderr.String(), c.want) ||
+			strings.Count(stderr.String(), "\n") != min(len(c.want), 1) {
+			t.Errorf("%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried, &stderr, c.status, c.carried, c.want)
+		}
 	}
 }
 

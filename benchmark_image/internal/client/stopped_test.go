@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"containernet-env/benchmark_image/internal/report"
+	"containernet-env/benchmark_image/internal/secure"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
@@ -19,8 +21,15 @@ import (
 const argumentsOf = "BENCHMARK_CLIENT_ARGUMENTS"
 
 func TestMain(m *testing.M) {
+	// A copy of the test's program is the program that it is named as.
+	switch filepath.Base(os.Args[0]) {
+	case "benchmark-client":
+		Process("test", nil)
+	case "benchmark-client-tls":
+		Process("test", secure.Files)
+	}
 	if arguments := os.Getenv(argumentsOf); arguments != "" {
-		os.Exit(Main(context.Background(), "test", strings.Fields(arguments), os.Stdout, os.Stderr))
+		os.Exit(Main(context.Background(), "test", nil, strings.Fields(arguments), os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }

@@ -1,6 +1,9 @@
 package spec
 
 import (
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -8,6 +11,18 @@ import (
 // PasswordVariable is the environment variable with the user's password, where no file has it. It is in no parameter, so
 // that it is on no command line, and in no body, result or log.
 const PasswordVariable = "BENCHMARK_PASSWORD"
+
+// MaxSecret bounds a file with certificates, a key or a password, in bytes.
+const MaxSecret = 1 << 20
+
+// suffixWithTLS is what the path of benchmark-client is followed by in that of the program with TLS.
+const suffixWithTLS = "-tls"
+
+// WithTLS is the path of the program that carries loads over TLS, by that of benchmark-client: it is beside it.
+func WithTLS(client string) string { return client + suffixWithTLS }
+
+// Secured tells whether connections are secured with TLS, which only the program with TLS can do.
+func (s *Spec) Secured() bool { return s.CAFile != "" }
 
 // files are the parameters that name files, in order.
 func (s *Spec) files() []*Parameter {
@@ -57,4 +72,21 @@ func (s *Spec) Locate(folder string) *Problem {
 		}
 	}
 	return nil
+}
+
+// ReadSecret gives the content of a file that a Spec names: certificates, a key or a password. It refuses those of more than
+// MaxSecret bytes.
+func ReadSecret(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = file.Close() // it was only read
+	}()
+	content, err := io.ReadAll(io.LimitReader(file, MaxSecret+1))
+	if err == nil && len(content) > MaxSecret {
+		err = fmt.Errorf("%s is larger than %d bytes", strings.ToValidUTF8(name, "?"), MaxSecret)
+	}
+	return content, err
 }

@@ -1,15 +1,17 @@
 package store
 
-import "crypto/tls"
+import (
+	"context"
+	"net"
+)
 
 // Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most the
 // login that all its connections share.
 type Protocol interface {
 	// Name is that of what goes over a connection, for messages.
 	Name() string
-	// TLS is what connections are secured with, but for the member's name; nil: they are plain. The first of its
-	// NextProtos, if there is one, is what the member must speak.
-	TLS() *tls.Config
+	// Security is what connections are secured with; nil: they are plain.
+	Security() Security
 	// NeedsLogin tells whether a Login must have succeeded, on any connection, before other requests are sent.
 	NeedsLogin() bool
 	// NewConn starts a connection to a member, of which host:port is given. Its first output is there at once.
@@ -17,6 +19,31 @@ type Protocol interface {
 	// NewCall makes room for one request at a time, on any connection of this protocol. owner is told how each ends.
 	NewCall(owner Owner) Call
 }
+
+// Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines may
+// use it.
+type Security interface {
+	// Secure agrees with a member, of which host:port is given, on how a connection that was just opened is secured. It
+	// blocks until that is done, at most until ctx ends; neither it nor the session uses the connection afterwards. The
+	// error is a RefusedError where the next attempt would bring the same.
+	Secure(ctx context.Context, connection net.Conn, member string) (Session, error)
+}
+
+// Session is the security of one connection. It does no input or output of its own.
+type Session interface {
+	// Over is a protocol's connection as it is fed with what was read from the network, and leaves behind what is to be
+	// written there. opened is room for what inner is fed with, which all connections of a goroutine may share. Feed must
+	// be called once with nothing, for what the member has sent right behind the agreement.
+	Over(inner Conn, opened []byte) Conn
+}
+
+// RefusedError is what Security says of a member or a member of us, and not of the way between.
+type RefusedError struct{ Err error }
+
+func (e RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e RefusedError) Unwrap() error { return e.Err }
 
 // Call is the room for one request at a time: who starts one request after the other in the same Call allocates nothing.
 type Call interface {

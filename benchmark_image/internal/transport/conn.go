@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -71,15 +70,15 @@ func (c *conn) connect() {
 		ctx, cancel := context.WithTimeout(l.dialing, handshake)
 		defer cancel()
 		start := l.now()
-		fd, over, err := dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member, l.protocol.TLS())
-		if !l.poller.post(func() { c.dialed(fd, over, err, start) }) && err == nil {
+		fd, session, err := dial(ctx, dialerOf(l.dialer, c.member, l.permit), c.member, l.protocol.Security())
+		if !l.poller.post(func() { c.dialed(fd, session, err, start) }) && err == nil {
 			_ = unix.Close(fd) // nothing was written to it
 		}
 	}()
 }
 
-// dial gives a connected socket that Go's poller knows nothing of, and the session of TLS on it, if there is a config.
-func dial(ctx context.Context, dialer *net.Dialer, member string, config *tls.Config) (fd int, over *session, err error) {
+// dial gives a connected socket that Go's poller knows nothing of, and its session, if it is to be secured.
+func dial(ctx context.Context, dialer *net.Dialer, member string, security store.Security) (fd int, session store.Session, err error) {
 	connection, err := dialer.DialContext(ctx, "tcp", member)
 	if err != nil {
 		return -1, nil, err
@@ -88,13 +87,13 @@ func dial(ctx context.Context, dialer *net.Dialer, member string, config *tls.Co
 		// The copy stays open.
 		_ = connection.Close()
 	}()
-	if config != nil {
-		if over, err = shake(ctx, connection, config, member); err != nil {
+	if security != nil {
+		if session, err = security.Secure(ctx, connection, member); err != nil {
 			return -1, nil, err
 		}
 	}
 	fd, err = copyOf(connection)
-	return fd, over, err
+	return fd, session, err
 }
 
 func copyOf(connection net.Conn) (fd int, err error) {
@@ -111,15 +110,15 @@ func copyOf(connection net.Conn) (fd int, err error) {
 	return fd, err
 }
 
-func (c *conn) dialed(fd int, over *session, err error, start time.Duration) {
+func (c *conn) dialed(fd int, session store.Session, err error, start time.Duration) {
 	if err != nil {
 		c.attemptFailed(cause(err))
 		return
 	}
 	l := c.loop
 	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member)}
-	if over != nil {
-		k.protocol = &secured{Conn: k.protocol, session: over, plain: l.plain}
+	if session != nil {
+		k.protocol = session.Over(k.protocol, l.opened)
 	}
 	if err := l.addLink(k); err != nil {
 		_ = unix.Close(fd)
@@ -132,8 +131,8 @@ func (c *conn) dialed(fd int, over *session, err error, start time.Duration) {
 	if k.protocol.Ready() {
 		c.becameReady()
 	}
-	if over != nil {
-		l.feed(k, nil) // TLS may have read on behind its handshake
+	if session != nil {
+		l.feed(k, nil)
 	}
 	if k.dead || k.protocol.Ready() {
 		return
@@ -149,7 +148,7 @@ var errNoAnswer = errors.New("the member does not answer")
 
 // cause leaves out the address that Go puts in front of what went wrong.
 func cause(err error) error {
-	if operation := new(net.OpError); errors.As(err, &operation) && !errors.As(err, new(refusedError)) {
+	if operation := new(net.OpError); errors.As(err, &operation) && !errors.As(err, new(store.RefusedError)) {
 		return operation.Err
 	}
 	return err
@@ -237,7 +236,7 @@ func (c *conn) attemptFailed(err error) {
 	if c.loop.dialing.Err() != nil {
 		return
 	}
-	if errors.As(err, new(refusedError)) {
+	if errors.As(err, new(store.RefusedError)) {
 		c.loop.refuse(fmt.Errorf("%s: %w", c.member, err))
 	}
 	c.retry()

@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -23,7 +22,7 @@ import (
 type line struct{}
 
 func (line) Name() string                         { return "lines" }
-func (line) TLS() *tls.Config                     { return nil }
+func (line) Security() store.Security             { return nil }
 func (line) NeedsLogin() bool                     { return false }
 func (line) NewConn(string) store.Conn            { return &lineConn{} }
 func (line) NewCall(owner store.Owner) store.Call { return &lineCall{owner: owner} }

@@ -20,6 +20,10 @@ const readSize = 64 << 10
 // maxReads is how often one link is read before it is the turn of the others.
 const maxReads = 4
 
+// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take longer
+// than an attempt may.
+const shakers = 64
+
 var errClosing = errors.New("the member closes new connections")
 
 // loop is the goroutine that owns all connections, and everything that it shares among them.
@@ -36,7 +40,7 @@ type loop struct {
 
 	dialing     context.Context
 	stopDialing context.CancelFunc
-	shaking     chan struct{} // has an element for each handshake of TLS that goes on; nil: there is no TLS
+	shaking     chan struct{} // has an element for each handshake that goes on; nil: connections are plain
 	refused     chan struct{} // closed when a member has refused a connection, for
 	refusal     error
 
@@ -46,7 +50,7 @@ type loop struct {
 	dirty      []*link
 	again      []*link
 	buffer     []byte
-	plain      []byte // for what TLS opens
+	opened     []byte // for what sessions open
 	scratch    []byte
 
 	loggingIn bool // requests wait for that
@@ -70,8 +74,8 @@ func newLoop(protocol store.Protocol, members []string, requestTimeout time.Dura
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
 	}
-	if protocol.TLS() != nil {
-		l.plain, l.shaking = make([]byte, readSize), make(chan struct{}, shakers)
+	if protocol.Security() != nil {
+		l.opened, l.shaking = make([]byte, readSize), make(chan struct{}, shakers)
 	}
 	l.dialing, l.stopDialing = context.WithCancel(context.Background())
 	go l.run()

@@ -3,7 +3,6 @@
 package etcd
 
 import (
-	"crypto/tls"
 	"strings"
 
 	"containernet-env/benchmark_image/internal/h2"
@@ -14,18 +13,21 @@ import (
 // DefaultEndpoint is where a member on this machine serves clients unless it was told otherwise.
 const DefaultEndpoint = "127.0.0.1:2379"
 
+// ALPN is what members must agree to speak over TLS: gRPC is spoken over HTTP/2 alone.
+const ALPN = "h2"
+
 // Protocol implements store.Protocol.
 type Protocol struct {
-	Secured *tls.Config // as from Secure; nil: connections are plain
-	User    *User       // nil: there is none
-	HTTP2   h2.Options  // for tests
+	Secured store.Security // for ALPN; nil: connections are plain
+	User    *User          // nil: there is none
+	HTTP2   h2.Options     // for tests
 }
 
 // Name implements store.Protocol.
 func (Protocol) Name() string { return "HTTP/2" }
 
-// TLS implements store.Protocol.
-func (p Protocol) TLS() *tls.Config { return p.Secured }
+// Security implements store.Protocol.
+func (p Protocol) Security() store.Security { return p.Secured }
 
 // NeedsLogin implements store.Protocol.
 func (p Protocol) NeedsLogin() bool { return p.User != nil }

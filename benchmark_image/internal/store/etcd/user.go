@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"crypto/tls"
 	"strings"
 	"sync/atomic"
 
@@ -13,13 +12,6 @@ type User struct {
 	Name, Password string
 
 	token atomic.Pointer[string] // of the latest login; nil: there was none
-}
-
-// Secure completes what connections are to be secured with, for etcd's API: gRPC is spoken over HTTP/2 alone.
-func Secure(config *tls.Config) *tls.Config {
-	config = config.Clone()
-	config.NextProtos = []string{"h2"}
-	return config
 }
 
 // expired tells whether a member that answers a request with this code and text wants another token: the one it was sent

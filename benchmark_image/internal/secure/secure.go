@@ -1,4 +1,5 @@
-package transport
+// Package secure is TLS for loads. Only benchmark-client-tls has it: it would make the memory of the other programs larger.
+package secure
 
 import (
 	"context"
@@ -20,42 +21,42 @@ const record = 16 << 10
 // enoughSealed is the number of bytes waiting to be written from which on no more output is sealed.
 const enoughSealed = 64 << 10
 
-// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take longer
-// than an attempt may.
-const shakers = 64
-
-// refusedError is what TLS says of a member or a member of us, and not of the way between: the next attempt would bring
-// the same.
-type refusedError struct{ error }
-
-func (e refusedError) Unwrap() error { return e.error }
-
 // tlsProblem words an error of crypto/tls.
 func tlsProblem(err error) error {
 	var says *net.OpError
 	switch {
 	case errors.As(err, new(tls.RecordHeaderError)):
-		return refusedError{fmt.Errorf("the member does not speak TLS: %w", err)}
+		return store.RefusedError{Err: fmt.Errorf("the member does not speak TLS: %w", err)}
 	case errors.As(err, &says) && says.Op == "remote error":
-		return refusedError{fmt.Errorf("the member refuses the connection: %w", says.Err)}
+		return store.RefusedError{Err: fmt.Errorf("the member refuses the connection: %w", says.Err)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return errors.New("the member closed the connection within TLS's handshake")
 	case errors.As(err, new(syscall.Errno)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	}
-	return refusedError{err}
+	return store.RefusedError{Err: err}
 }
 
-// shake secures a connection that was just opened. It is blocking, so that the loop need not know of it.
-func shake(ctx context.Context, connection net.Conn, config *tls.Config, member string) (*session, error) {
+// security implements store.Security.
+type security struct{ config *tls.Config }
+
+// New secures connections as config says, but for the member's name. alpn is what members must agree to speak (RFC 7301).
+func New(config *tls.Config, alpn string) store.Security {
+	config = config.Clone()
+	config.NextProtos = []string{alpn}
+	// Small records at first bring a web page's beginning early, and cost time.
+	config.DynamicRecordSizingDisabled = true
+	return security{config}
+}
+
+// Secure implements store.Security.
+func (security security) Secure(ctx context.Context, connection net.Conn, member string) (store.Session, error) {
 	host, _, err := net.SplitHostPort(member)
 	if err != nil {
 		return nil, err
 	}
-	config = config.Clone()
+	config := security.config.Clone()
 	config.ServerName = host
-	// Small records at first bring a web page's beginning early, and cost time.
-	config.DynamicRecordSizingDisabled = true
 	s := &session{pipe: &pipe{Conn: connection}}
 	s.tls = tls.Client(s.pipe, config)
 	if err := s.tls.HandshakeContext(ctx); err != nil {
@@ -65,17 +66,22 @@ func shake(ctx context.Context, connection net.Conn, config *tls.Config, member 
 		return nil, tlsProblem(err)
 	}
 	spoken := s.tls.ConnectionState().NegotiatedProtocol
-	if wanted := config.NextProtos; len(wanted) > 0 && !slices.Contains(wanted, spoken) {
-		return nil, refusedError{fmt.Errorf("the member does not agree to speak %s over TLS (ALPN)", wanted[0])}
+	if wanted := config.NextProtos; !slices.Contains(wanted, spoken) {
+		return nil, store.RefusedError{Err: fmt.Errorf("the member does not agree to speak %s over TLS (ALPN)", wanted[0])}
 	}
 	s.pipe.Conn = nil
 	return s, nil
 }
 
-// session is TLS on a connection whose handshake is over. It does no input or output of its own any more.
+// session implements store.Session: TLS on a connection whose handshake is over.
 type session struct {
 	tls  *tls.Conn
 	pipe *pipe
+}
+
+// Over implements store.Session.
+func (s *session) Over(inner store.Conn, opened []byte) store.Conn {
+	return &secured{Conn: inner, session: s, opened: opened}
 }
 
 // pipe is what crypto/tls takes for the network: that, during the handshake, and memory from then on.
@@ -128,7 +134,7 @@ func (p *pipe) SetWriteDeadline(at time.Time) error {
 type secured struct {
 	store.Conn
 	*session
-	plain  []byte  // for what was opened; all links share it
+	opened []byte  // room for what was opened
 	sealed []piece // what pipe.out consists of, in order; the first may have been written in part
 	known  int     // bytes of pipe.out that are in a piece
 	ahead  int     // bytes of the protocol's output that were sealed and are not yet written
@@ -143,13 +149,13 @@ func (s *secured) Feed(b []byte) error {
 	s.pipe.in = b
 	for {
 		n, err := 0, error(nil)
-		for err == nil && n < len(s.plain) {
+		for err == nil && n < len(s.opened) {
 			var more int
-			more, err = s.tls.Read(s.plain[n:])
+			more, err = s.tls.Read(s.opened[n:])
 			n += more
 		}
 		if n > 0 {
-			if err := s.Conn.Feed(s.plain[:n]); err != nil {
+			if err := s.Conn.Feed(s.opened[:n]); err != nil {
 				return err
 			}
 		}
