@@ -154,6 +154,36 @@ def test_an_emulator_that_gets_a_fifth_of_a_core(tmp_path: Path) -> None:
     assert "link_lateness" in outcome.verdict.reasons
 
 
+@pytest.fixture
+def tenth_of_a_core() -> Iterator[Callable[[int], None]]:
+    """Holds a process to a tenth of a core by a cgroup's quota; the cgroup is removed afterwards."""
+    v1 = Path("/sys/fs/cgroup/cpu")
+    group = (v1 if v1.is_dir() else Path("/sys/fs/cgroup")) / f"cnenv-test-{os.getpid()}"
+    group.mkdir()
+
+    def hold(pid: int) -> None:
+        if v1.is_dir():
+            (group / "cpu.cfs_period_us").write_text("100000")
+            (group / "cpu.cfs_quota_us").write_text("10000")
+        else:
+            (group / "cpu.max").write_text("10000 100000")
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            # No quota holds a thread that has a real-time priority.
+            os.sched_setscheduler(int(thread), os.SCHED_OTHER, os.sched_param(0))
+        (group / "cgroup.procs").write_text(str(pid))
+
+    yield hold
+    group.rmdir()
+
+
+def test_an_emulator_that_a_quota_holds_to_a_tenth_of_a_core(
+    tmp_path: Path, tenth_of_a_core: Callable[[int], None]
+) -> None:
+    outcome = measured(tmp_path, lambda: tenth_of_a_core(emulator()), clients=100)
+    assert outcome.verdict is not None and outcome.verdict.valid == "no"
+    assert {"link_lateness", "links_throttled"} <= set(outcome.verdict.reasons), outcome.findings
+
+
 def test_a_follower_that_is_frozen(tmp_path: Path) -> None:
     def strike() -> None:
         followers = [name for name in ("etcd1", "etcd2", "etcd3") if name != leader_of(tmp_path)]

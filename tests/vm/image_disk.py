@@ -6,6 +6,7 @@ An engine of its own loads them here, natively, which takes seconds; emulated it
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -68,13 +69,13 @@ def _make(folder: Path, tags: tuple[str, ...]) -> None:
 @contextmanager
 def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
     """An engine beside this machine's own, without networks; it ends with the context."""
-    binary, socket, log = dockerd.find(), folder / "engine.sock", folder / "engine.log"
+    binary, address, log = dockerd.find(), folder / "engine.sock", folder / "engine.log"
     assert binary is not None, "the set-up installs it"
     options = {
         "data-root": data,
         "exec-root": folder / "exec",
         "pidfile": folder / "engine.pid",
-        "host": f"unix://{socket}",
+        "host": f"unix://{address}",
     }
     words = [f"--{name}={value}" for name, value in options.items()]
     with log.open("wb") as output:
@@ -96,7 +97,7 @@ def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
             start_new_session=True,
         )
     try:
-        with closing(_connect(process, socket, log)) as client:
+        with closing(_connect(process, address, log)) as client:
             yield client
     finally:
         process.terminate()
@@ -108,11 +109,13 @@ def _engine(folder: Path, data: Path) -> Iterator[docker.DockerClient]:
         shutil.rmtree(folder / "exec", ignore_errors=True)
 
 
-def _connect(process: subprocess.Popen[bytes], socket: Path, log: Path) -> docker.DockerClient:
+def _connect(process: subprocess.Popen[bytes], address: Path, log: Path) -> docker.DockerClient:
     deadline = time.monotonic() + _START_DEADLINE_S
     while process.poll() is None and time.monotonic() < deadline:
-        try:
-            return docker.DockerClient(f"unix://{socket}", version="auto", timeout=_CALL_TIMEOUT_S)
-        except engine.UNREACHABLE:
-            time.sleep(0.1)
+        # A client whose first call fails leaves its socket open.
+        with socket.socket(socket.AF_UNIX) as attempt:
+            listening = attempt.connect_ex(str(address)) == 0
+        if listening:
+            return docker.DockerClient(f"unix://{address}", version="auto", timeout=_CALL_TIMEOUT_S)
+        time.sleep(0.1)
     raise RuntimeError(f"the engine that prepares the guest's images did not start:\n{log.read_text()[-2000:]}")
