@@ -105,13 +105,14 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 		func() *finding { return a.compare(log, result) },
 		func() *finding { return a.serializable(result) },
 		func() *finding { return a.linearizable(result, deadline) },
+		a.revisions,
 	}
 	for _, step := range steps {
 		if found := step(); found != nil && result.Violation == nil {
 			result.Verdict, result.Reason, result.Violation = found.verdict, found.reason, found.violation
 		}
 	}
-	if result.Judged == 0 {
+	if result.Judged == 0 && result.Violation == nil {
 		return nil, ErrNothing
 	}
 	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds {
