@@ -175,6 +175,35 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+// TestAViolationIsToldBeforeItIsMadeSmall has what takes memory and time come after it is known that there is one.
+func TestAViolationIsToldBeforeItIsMadeSmall(t *testing.T) {
+	for name, c := range map[string]struct {
+		operations []op
+		want       []int // operations of the violation, each time that it is told
+	}{
+		"none":      {[]op{at(0, 0, 1).get(dataset, 2, 9)}, nil},
+		"no order":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, []int{0, 2}},
+		"a foreign": {[]op{at(0, 0, 1).put(id(1), 9), at(0, 2, 3).get(id(7), 5, 9)}, []int{1}},
+	} {
+		file := encoded(t, func(add func(history.Entry)) {
+			for _, o := range c.operations {
+				add(history.Entry{Operation: o.Operation})
+			}
+		})
+		var told []int
+		result, err := Judge(file, nil, Limits{Time: time.Minute, Found: func(r Result) {
+			if r.Verdict != Violated || r.Reason == "" || r.Violation.Key != "p/0" {
+				t.Errorf("%s: told %+v", name, r)
+			}
+			told = append(told, len(r.Violation.Operations))
+			r.Violation.Picture = "mine"
+		}})
+		if err != nil || !slices.Equal(told, c.want) || result.Violation != nil && result.Violation.Picture != "" {
+			t.Errorf("%s: told %v, not %v: %+v, %v", name, told, c.want, result, err)
+		}
+	}
+}
+
 func TestNothingToJudgeIsAnError(t *testing.T) {
 	for name, operations := range map[string][]op{
 		"none":                    nil,
