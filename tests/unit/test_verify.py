@@ -332,6 +332,18 @@ def test_verify_shows_a_violation(run):
     assert f"{shown}  picture: {run.path.with_name('run.verify')}/01-a.html\n" in result.output
 
 
+def test_verify_removes_what_an_earlier_judgement_left(run):
+    run.says(1, verdict="violated", reason="lost", violation=VIOLATION)
+    call(run)
+    folder = run.path.with_name("run.verify")
+    (folder / "01-a.html").write_text("the picture")
+    other = folder / "02-b.html"
+    other.write_text("of another history")
+    run.says(2)
+    assert call(run).return_value == 2
+    assert list(folder.iterdir()) == [other]
+
+
 def test_verify_tells_what_it_cannot_judge(run):
     run.says(2)
     result = call(run)
