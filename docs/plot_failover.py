@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-
+from containernet_env.base.errors import ContainernetEnvError, UsageError
 from containernet_env.results.run_directory import DISRUPTIONS, find_run, read_run
 
 GOOD, BAD, STRUCK, UNDONE = "#1f6fb2", "#c2571a", "#a02020", "#2e8b57"
@@ -25,11 +24,16 @@ def key(line: Any) -> tuple[str, int, int]:
 
 
 def main(place: Path, picture: Path) -> None:
-    """Write `picture` from the scenarios with events of a run."""
+    """Write `picture` from the scenarios with events of a run. Raises UsageError where it has none."""
     run = read_run(find_run(place))
-    done = [json.loads(text) for text in (run.path / DISRUPTIONS).read_text(encoding="utf-8").splitlines()]
+    file = run.path / DISRUPTIONS
+    done = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
     struck = {key(line) for line in done}
     scenarios = [line for line in run.scenarios if key(line) in struck and line["load"]]
+    if not scenarios:
+        raise UsageError(f"{run.path} has no scenario with events that left a result (docs/events.md)")
+    import matplotlib.pyplot as plt  # only here: what is wrong with the run is said without it
+
     figure, all_axes = plt.subplots(len(scenarios), 1, figsize=(9, 2.2 * len(scenarios)), dpi=120, squeeze=False)
     for axes, scenario in zip(all_axes[:, 0], scenarios, strict=True):
         draw(axes, scenario["load"], [line for line in done if key(line) == key(scenario)])
@@ -61,4 +65,7 @@ def draw(axes: Any, load: Any, done: list[Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    except ContainernetEnvError as error:
+        sys.exit(str(error))

@@ -46,14 +46,14 @@ def command(run: Path, time_s: int, memory_mib: int) -> int:
     1, 2, 4, 0.
     """
     from containernet_env.base.errors import UsageError
-    from containernet_env.results.histories import histories_of
+    from containernet_env.results.histories import histories_of, missing_histories
     from containernet_env.results.run_directory import find_run, read_run
     from containernet_env.runs.verify import judge
 
     found = read_run(find_run(run))
     histories = list(histories_of(found.path))
-    kept = sum(((line["load"] or {}).get("history") is not None) for line in found.scenarios)
-    if not histories:
+    missing = missing_histories(found.scenarios, histories)
+    if not histories and not missing:
         raise UsageError(
             f'{found.path} has no history to judge\n  Give a scenario "history": true, and run it (docs/verify.md).'
         )
@@ -64,10 +64,9 @@ def command(run: Path, time_s: int, memory_mib: int) -> int:
         for line in _lines(judgement, folder):
             click.echo(line)
         judgements.append(judgement)
-    missing = max(0, kept - len(histories))
-    if missing:
-        click.echo(f"{missing} of {kept} histories are not in {found.path}: they could not be fetched", err=True)
-    return status_of(judgements, missing)
+    for name in missing:
+        click.echo(f"{name}: not judged: its history is missing", err=True)
+    return status_of(judgements, len(missing))
 
 
 def status_of(judgements: Sequence[Judgement], missing: int) -> int:

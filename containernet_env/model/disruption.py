@@ -211,17 +211,6 @@ class Disruptions:
         return tuple(item for item in self.carried if item.cause != "end" and (item.problem or item.at_ns is None))
 
     @property
-    def struck(self) -> frozenset[str]:
-        """The members that something was done to."""
-        return frozenset(name for item in self.carried if item.strikes for name in item.members)
-
-    @property
-    def first_strike_ns(self) -> int | None:
-        """When the first of it took effect, since the start of the load; ``None`` where nothing did."""
-        times = [item.since_start_ns for item in self.carried if item.strikes and item.since_start_ns is not None]
-        return min(times, default=None)
-
-    @property
     def stopped(self) -> frozenset[str]:
         """The members that were killed or frozen, so that they answered nothing."""
         return frozenset(
@@ -232,15 +221,6 @@ class Disruptions:
     def killed(self) -> frozenset[str]:
         """The members that were killed."""
         return frozenset(name for item in self.carried if item.strikes and item.verb == "kill" for name in item.members)
-
-    def explains_election(self, size: int) -> bool:
-        """Whether something was done that may cost a leader of a cluster of that size its leadership.
-
-        To the leader itself, where it is known; or to so many members in all that the others are no majority.
-        """
-        if self.struck and 2 * (size - len(self.struck)) <= size:
-            return True
-        return any(item.strikes and (item.leader is None or item.leader in item.members) for item in self.carried)
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,11 +105,15 @@ class LoadResult:
                 return float(min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns) / 1e9
         return None
 
-    def bad_before(self, before_s: float) -> int:
-        """How many requests got no good answer in the rows of the timeline that ended before a time since the start."""
+    def bad_outside(self, spans_ns: Collection[tuple[float, float]]) -> int:
+        """How many requests got no good answer in rows of the timeline that are outside of these times (ns since the
+        start, from and until)."""
         step_s = self.values["timeline_interval_s"]
-        rows = (row for row in self.values["timeline"] if row["second"] + step_s <= before_s)
-        return sum(row["failed"] + row["unknown"] for row in rows)
+        return sum(
+            row["failed"] + row["unknown"]
+            for row in self.values["timeline"]
+            if not any((row["second"] + step_s) * 1e9 > begin and row["second"] * 1e9 <= end for begin, end in spans_ns)
+        )
 
     @classmethod
     def from_json(cls, answer: Mapping[str, Any]) -> LoadResult:

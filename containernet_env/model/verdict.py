@@ -177,8 +177,8 @@ RULES: Mapping[Kind, Rule] = {
         "elections between the start and the end of the scenario",
         "0",
         "requests waited for a leader, and the ones before and after it are not of the same cluster; told where the "
-        "leader's own memory limit ended it or a configured event explains it, unknown where it is not known who led "
-        "at the start",
+        "leader's own memory limit ended it, or configured events killed it or kept it from a majority (events.md), "
+        "unknown where it is not known who led at the start",
     ),
     "network_off": Rule(
         ("invalid",),

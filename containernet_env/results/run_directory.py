@@ -265,6 +265,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         machine=outcome.machine,
         store=outcome.store,
         search=outcome.search.values() if outcome.search is not None else None,
+        history=outcome.scheduled.scenario.history,
     )
 
 

@@ -144,6 +144,7 @@ class ScenarioLine(RunFile):
     search: dict[str, Any] | None = Field(
         default=None, description="what a saturation search found; the figures are those of one of its probes"
     )
+    history: bool = Field(default=False, description="whether it was to keep a history (docs/verify.md)")
 
 
 class ProbeLine(ScenarioLine):

@@ -25,6 +25,7 @@ from containernet_env.model.findings import (
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.machine_findings import machine_findings, store_findings
+from containernet_env.model.outages import explains_election, failures_explained
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
@@ -278,7 +279,11 @@ class Matrix:
 
     def _is_election_explained(self, outcome: ScenarioOutcome) -> bool:
         done = outcome.disruptions
-        return done is not None and done.explains_election(self._target.cluster.size)
+        return done is not None and explains_election(done, self._target.cluster.size, self._election_ns)
+
+    @property
+    def _election_ns(self) -> int:
+        return round(self._target.member_timeout_s * 1e9)
 
     def _findings(
         self,
@@ -326,7 +331,8 @@ class Matrix:
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None
-            answer = _excused(answer, disruptions)
+            if failures_explained(answer.load, disruptions, self._election_ns, scenario.request_timeout_ns):
+                answer = replace(answer, error=None)
         # Known only after a while, and why members died or requests failed: an engine that ends takes members along.
         failure = self._target.failure if answer.error is None else self._target.settled_failure()
         deaths = self._target.cluster.deaths()
@@ -474,20 +480,6 @@ class Matrix:
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
         self._loaded = True
         return None
-
-
-def _excused(answer: Answer, done: Disruptions | None) -> Answer:
-    """The answer of a load that ran to its end, without the error that requests failed where events explain it.
-
-    Answers that do not hold what they must are explained by nothing, nor are failures before the first event.
-    """
-    load = answer.load
-    if done is None or load is None or load.reason is not None or load.wrong_answers or not load.ok:
-        return answer
-    first_ns = done.first_strike_ns
-    if first_ns is None or load.bad_before(first_ns / 1e9):
-        return answer
-    return replace(answer, error=None)
 
 
 def timeout_s(scenario: Scenario) -> float:

@@ -14,6 +14,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.plan.plan import ProfileChoice
+from containernet_env.results.histories import history_name
 from containernet_env.runs.histories import Histories, KeepHistory
 from containernet_env.runs.progress import OnEvent, RunProgress
 from containernet_env.runs.target import Target
@@ -100,9 +101,7 @@ class Observer:
         store: StoreActivity | None = None
         if self._target.failure is None:
             store = self._store.end() if self._store is not None else None
-            scenario, repetition = outcome.scheduled.scenario, outcome.scheduled.repetition
-            again = f".{repetition}" if repetition > 1 else ""
-            name = f"{self._number:02}-{scenario.name}{again}"
+            name = history_name(self._number, outcome.scheduled.scenario.name, outcome.scheduled.repetition)
             if self._profile is not None:
                 self._keep(outcome, name)
             self._histories.keep(outcome, name)

@@ -35,13 +35,17 @@ class Judgement:
 def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int) -> Judgement:
     """Judge a history within so much time and memory; the judgement, and a picture of a violation, go to ``folder``.
 
+    What an earlier judgement of it left there is removed first.
+
     Raises ``MissingRequirementError`` where the checker is not built, and OSError where ``folder`` cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    picture = folder / f"{history.name}.html"
+    picture, values_file = folder / f"{history.name}.html", folder / f"{history.name}.json"
     argv = [str(programs.path(CHECKER)), f"--time={time_s}s", f"--memory={memory_bytes}", f"--picture={picture}"]
     if history.store is not None:
         argv.append(f"--store={history.store}")
+    for stale in (picture, values_file):
+        stale.unlink(missing_ok=True)
     try:
         done = subprocess.run(
             [*argv, "--", str(history.client)],
@@ -61,5 +65,5 @@ def judge(history: KeptHistory, folder: Path, *, time_s: int, memory_bytes: int)
         judgement = Judgement(history.name, values["verdict"], values["reason"], values)
     except (ValueError, KeyError):
         return Judgement(history.name, None, f"{CHECKER} printed no judgement: {done.stdout[:80]!r}", {})
-    (folder / f"{history.name}.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    values_file.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     return judgement

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from containernet_env.model.disruption import name_of
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.results.run_directory import RunDirectory
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 FAILOVER = CONFIGS / "scenarios" / "failover.json"
@@ -221,3 +224,15 @@ def test_the_failover_preset_is_what_its_document_says() -> None:
         assert scenario.events[0].target == "leader"
         assert scenario.history, "containernet-env verify has nothing to judge"
     build_plan(load_config(CONFIGS / "3node-3ms.json"), found, PlanOptions(machine_cores=2))
+
+
+def test_a_run_without_events_has_no_picture_and_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(tmp_path / "out.csv", "run")
+    directory.add_event("run_began", "it began")
+    monkeypatch.setattr(sys, "argv", ["plot_failover.py", str(directory.path), str(tmp_path / "picture.png")])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(CONFIGS.parent / "docs" / "plot_failover.py"), run_name="__main__")
+    said = f"{directory.path} has no scenario with events that left a result (docs/events.md)"
+    assert str(ended.value) == said

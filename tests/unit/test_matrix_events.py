@@ -37,7 +37,7 @@ def answer(code: str = "Unavailable", reason: str | None = None) -> Answer:
 
 def bench_of(*events: Disruption, done: int = 1, given: Answer | None = None, stop: Stop | None = None) -> Bench:
     """One scenario whose load goes on until so many things were done."""
-    bench = Bench(replace(write("w"), events=events), write("after"), stop=stop)
+    bench = Bench(replace(write("w"), events=events, request_timeout_ns=5000 * MS), write("after"), stop=stop)
 
     def behave(path: str, body: dict[str, Any]) -> Answer:
         if len(bench.server.asked) > 1:
@@ -90,6 +90,34 @@ def test_requests_that_failed_before_the_first_event_stay_an_error() -> None:
     bench = bench_of(replace(KILL, at_ns=20 * MS), given=replace(given, load=LoadResult.from_json(values)))
     bench.matrix.run()
     assert bench.outcomes[0].error == FAILED
+
+
+def failing_at(second: float) -> Answer:
+    given = answer()
+    assert given.load is not None
+    values = dict(given.load.values)
+    row = {**values["timeline"][0], "failed": 0}
+    values |= {"timeline_interval_s": 0.1, "timeline": [row, {**row, "second": second, "failed": 40}]}
+    return replace(given, load=LoadResult.from_json(values))
+
+
+@pytest.mark.parametrize(
+    ("event", "second", "is_excused"),
+    [
+        (replace(KILL, for_ns=10 * MS), 6.5, True),  # two elections of 1 s at most and the timeout of 5 s
+        (replace(KILL, for_ns=10 * MS), 7.5, False),
+        (replace(KILL, verb="delay", target="etcd2", value=MS), 0.0, False),
+        (replace(KILL, verb="loss", target="etcd2", value=0.0), 0.0, False),
+        (replace(KILL, verb="rate", target="etcd2", value=100 * 10**6), 0.0, False),
+        (replace(KILL, verb="delay", target="etcd2", value=500 * MS), 0.0, True),
+        (replace(KILL, verb="loss", target="etcd2", value=0.1), 0.0, True),
+    ],
+    ids=lambda value: value.text if isinstance(value, Disruption) else str(value),
+)
+def test_requests_fail_by_events_while_these_can_cause_it(event: Disruption, second: float, is_excused: bool) -> None:
+    bench = bench_of(event, done=2 if event.for_ns else 1, given=failing_at(second))
+    bench.matrix.run()
+    assert bench.outcomes[0].error == (None if is_excused else FAILED)
 
 
 def test_requests_that_fail_without_that_an_event_struck_stay_an_error() -> None:

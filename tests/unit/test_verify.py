@@ -332,6 +332,18 @@ def test_verify_shows_a_violation(run):
     assert f"{shown}  picture: {run.path.with_name('run.verify')}/01-a.html\n" in result.output
 
 
+def test_verify_removes_what_an_earlier_judgement_left(run):
+    run.says(1, verdict="violated", reason="lost", violation=VIOLATION)
+    call(run)
+    folder = run.path.with_name("run.verify")
+    (folder / "01-a.html").write_text("the picture")
+    other = folder / "02-b.html"
+    other.write_text("of another history")
+    run.says(2)
+    assert call(run).return_value == 2
+    assert list(folder.iterdir()) == [other]
+
+
 def test_verify_tells_what_it_cannot_judge(run):
     run.says(2)
     result = call(run)
@@ -340,6 +352,31 @@ def test_verify_tells_what_it_cannot_judge(run):
     assert call(run).return_value == 4
     run.says(3)
     assert call(run).output == "01-a: not judged: history-checker ended with 3\n"
+
+
+def test_a_history_that_a_scenario_did_not_leave_is_missing_by_name(run, tmp_path):
+    run.says(0)
+    outcome = ended(tmp_path)
+    crashed = replace(outcome, load=None, error="the client ended: killed by signal 9")
+    directory, name = RunDirectory(tmp_path / "out.csv", "run"), outcome.scheduled.scenario.name
+    directory.add_scenario(crashed)
+    result = call(run)
+    assert result.return_value == 2
+    assert f"{name}: not judged: its history is missing\n" in result.output
+    directory.write_history(f"02-{name}.jsonl.gz", [b"client"])
+    assert call(run).return_value == 0
+    directory.add_scenario(replace(crashed, scheduled=ScheduledScenario(crashed.scheduled.scenario, 2)))
+    assert f"{name}.2: not judged" in call(run).output
+    for path in (run.path / "history").iterdir():
+        path.unlink()
+    assert call(run).return_value == 2
+
+
+def test_a_scenario_that_keeps_no_history_misses_none(run, tmp_path):
+    run.says(0)
+    outcome = ended(tmp_path, {"scenarios": [mixed()]})
+    RunDirectory(tmp_path / "out.csv", "run").add_scenario(replace(outcome, load=None))
+    assert call(run).return_value == 0
 
 
 def test_a_run_without_histories_is_wrong_use(run):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -27,6 +28,9 @@ const (
 	exitUsage     = 2 // nothing was judged
 	exitUndecided = 4
 )
+
+// partial is what the file of a picture ends with until it is whole.
+const partial = ".partial"
 
 // memoryLook is how often the use of memory is looked at.
 const memoryLook = 20 * time.Millisecond
@@ -58,20 +62,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if flags.NArg() != 1 || *limit <= 0 || *memory <= 0 {
 		return fail(errors.New("one history is needed, and a time and memory above 0"))
 	}
-	type outcome struct {
-		result *verify.Result
-		err    error
-	}
 	judged := make(chan outcome, 1)
+	var found atomic.Pointer[verify.Result]
 	go func() {
-		result, err := judge(flags.Arg(0), *store, *picture, verify.Limits{Time: *limit})
+		limits := verify.Limits{Time: *limit, Found: func(r verify.Result) { found.Store(&r) }}
+		result, err := judge(flags.Arg(0), *store, *picture, limits, stderr)
 		judged <- outcome{result, err}
 	}()
-	var o outcome
-	select {
-	case o = <-judged:
-	case <-exhausted(*memory):
-		o.result = &verify.Result{Verdict: verify.Undecided, Reason: fmt.Sprintf("it takes more than %d bytes of memory", *memory)}
+	o := first(judged, exhausted(*memory), &found, *memory)
+	if *picture != "" {
+		os.Remove(*picture + partial) // of a picture that memory was not enough for
 	}
 	if o.err == nil {
 		o.err = json.NewEncoder(stdout).Encode(o.result)
@@ -82,7 +82,27 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return map[verify.Verdict]int{verify.Holds: exitHolds, verify.Violated: exitViolated, verify.Undecided: exitUndecided}[o.result.Verdict]
 }
 
-func judge(path, store, picture string, limits verify.Limits) (*verify.Result, error) {
+type outcome struct {
+	result *verify.Result
+	err    error
+}
+
+// first is the outcome of a judgement, or where it has used up its memory what had been found by then.
+func first(judged <-chan outcome, exhausted <-chan struct{}, found *atomic.Pointer[verify.Result], memory int64) outcome {
+	select {
+	case o := <-judged:
+		return o
+	case <-exhausted:
+	}
+	if result := found.Load(); result != nil {
+		return outcome{result: result}
+	}
+	reason := fmt.Sprintf("it takes more than %d bytes of memory", memory)
+	return outcome{result: &verify.Result{Verdict: verify.Undecided, Reason: reason}}
+}
+
+// judge has a picture of a violation drawn; where that fails it tells stderr, and the history is violated all the same.
+func judge(path, store, picture string, limits verify.Limits, stderr io.Writer) (*verify.Result, error) {
 	var log *history.Log
 	if store != "" {
 		file, err := os.Open(store)
@@ -103,19 +123,30 @@ func judge(path, store, picture string, limits verify.Limits) (*verify.Result, e
 	if err != nil || result.Violation == nil || picture == "" {
 		return result, err
 	}
-	to, err := os.Create(picture)
+	drawn, err := draw(result.Violation, picture)
 	if err != nil {
-		return nil, err
-	}
-	drawn, err := result.Violation.Draw(to)
-	if err = errors.Join(err, to.Close()); err != nil {
-		return nil, fmt.Errorf("draw the violation: %w", err)
+		fmt.Fprintf(stderr, "history-checker: draw the violation: %v\n", err)
 	}
 	if drawn {
 		result.Violation.Picture = picture
-		return result, nil
 	}
-	return result, os.Remove(picture)
+	return result, nil
+}
+
+// draw makes a picture, which is not there until it is whole; false if there is none to be drawn.
+func draw(violation *verify.Violation, picture string) (bool, error) {
+	to, err := os.Create(picture + partial)
+	if err != nil {
+		return false, err
+	}
+	drawn, err := violation.Draw(to)
+	if err = errors.Join(err, to.Close()); err == nil && drawn {
+		err = os.Rename(picture+partial, picture)
+	}
+	if err != nil || !drawn {
+		return false, errors.Join(err, os.Remove(picture+partial))
+	}
+	return true, nil
 }
 
 // exhausted is closed once the program uses more memory than it may.

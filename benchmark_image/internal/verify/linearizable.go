@@ -62,7 +62,7 @@ var register = porcupine.Model{
 
 // linearizable judges the operations of each key by themselves: etcd and its kind promise linearizability of the whole,
 // which follows from that of each key (Herlihy and Wing, 'Linearizability', TOPLAS 1990, theorem 1).
-func (a *all) linearizable(result *Result, deadline time.Time) (found *finding) {
+func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (found *finding) {
 	first := a.firstReads()
 	late := 0
 	for _, key := range a.order {
@@ -73,7 +73,11 @@ func (a *all) linearizable(result *Result, deadline time.Time) (found *finding) 
 		}
 		switch part, verdict := judgeKey(steps, deadline); verdict {
 		case porcupine.Illegal:
-			found, result.Verdict = a.explain(key, reduce(part)), Violated
+			result.Verdict = Violated
+			large := *result
+			large.Reason, large.Violation = noOrder, &Violation{Key: a.prefix + key}
+			limits.tell(large)
+			found = a.explain(key, reduce(part))
 		case porcupine.Unknown:
 			late++
 		}
@@ -279,6 +283,8 @@ func leaveOut(steps []porcupine.Operation, group func(porcupine.Operation) int, 
 	return steps
 }
 
+const noOrder = "what was read of a key follows from no order of the operations on it"
+
 // explain makes the finding of a small history that cannot be linearized, with porcupine's picture of it.
 func (a *all) explain(key string, steps []porcupine.Operation) *finding {
 	var involved []*history.Operation
@@ -290,7 +296,7 @@ func (a *all) explain(key string, steps []porcupine.Operation) *finding {
 			last = max(last, s.source.Completed)
 		}
 	}
-	found := a.violation("what was read of a key follows from no order of the operations on it", key, involved, nil)
+	found := a.violation(noOrder, key, involved, nil)
 	shown := slices.Clone(steps)
 	slices.SortFunc(shown, func(x, y porcupine.Operation) int { return cmp.Compare(x.Call, y.Call) })
 	for i := range shown {

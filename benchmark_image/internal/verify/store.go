@@ -1,8 +1,10 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"containernet-env/benchmark_image/internal/history"
@@ -84,6 +86,43 @@ func (a *all) against(o *operation, events []history.Event) *finding {
 		return nil
 	}
 	return a.violation(what, o.Key, []*history.Operation{o.Operation}, texts(events))
+}
+
+// revisions finds linearizable operations that were answered at a lower revision than a client had been told before they
+// began. A write makes a revision of its own, so it is not answered at the same one either.
+func (a *all) revisions() *finding {
+	var ended, began []*history.Operation
+	for i := range a.operations {
+		if o := &a.operations[i]; o.Revision > 0 {
+			ended = append(ended, o)
+			if o.Op != history.SerializableGet {
+				began = append(began, o)
+			}
+		}
+	}
+	slices.SortFunc(ended, func(x, y *history.Operation) int { return cmp.Compare(x.Completed, y.Completed) })
+	slices.SortFunc(began, func(x, y *history.Operation) int { return cmp.Compare(x.Invoked, y.Invoked) })
+	highest := &history.Operation{}
+	for _, o := range began {
+		for len(ended) > 0 && ended[0].Completed < o.Invoked {
+			if ended[0].Revision > highest.Revision {
+				highest = ended[0]
+			}
+			ended = ended[1:]
+		}
+		what := ""
+		wrote := o.Op != history.Get && o.Outcome <= history.Wrong
+		switch {
+		case wrote && o.Revision <= highest.Revision:
+			what = "a write was acknowledged at a revision that had been told before it began"
+		case o.Revision < highest.Revision:
+			what = "an operation was answered at a lower revision than had been told before it began"
+		default:
+			continue
+		}
+		return a.violation(what, o.Key, []*history.Operation{highest, o}, nil)
+	}
+	return nil
 }
 
 func texts(events []history.Event) (lines []string) {

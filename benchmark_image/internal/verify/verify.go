@@ -27,6 +27,18 @@ const (
 // Limits bounds what a judgement takes.
 type Limits struct {
 	Time time.Duration
+	// Found, if there is one, is told that the history is violated as soon as that is known, also before the violation
+	// is made small: it then has a key and no operations. It may be told again.
+	Found func(Result)
+}
+
+// tell has a copy of a result, which nobody changes any more, for those who wait for it.
+func (l Limits) tell(result Result) {
+	if l.Found != nil && result.Violation != nil {
+		violation := *result.Violation
+		result.Violation = &violation
+		l.Found(result)
+	}
 }
 
 // Result is the judgement of one history.
@@ -104,14 +116,16 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 		a.strangers,
 		func() *finding { return a.compare(log, result) },
 		func() *finding { return a.serializable(result) },
-		func() *finding { return a.linearizable(result, deadline) },
+		func() *finding { return a.linearizable(result, deadline, limits) },
+		a.revisions,
 	}
 	for _, step := range steps {
 		if found := step(); found != nil && result.Violation == nil {
 			result.Verdict, result.Reason, result.Violation = found.verdict, found.reason, found.violation
+			limits.tell(*result)
 		}
 	}
-	if result.Judged == 0 {
+	if result.Judged == 0 && result.Violation == nil {
 		return nil, ErrNothing
 	}
 	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds {

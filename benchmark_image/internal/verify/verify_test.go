@@ -141,6 +141,16 @@ func TestJudgements(t *testing.T) {
 		"of others":                    {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(2, dataset), event(5, other(1)), event(10, id(1))), Holds, ""},
 		"a transaction that was acked": {[]op{at(0, 0, 1).txn(id(1), 10)}, log(), Violated, "lost a write"},
 
+		"revisions in another order":     {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, log(event(10, id(2)), event(11, id(1))), Violated, "told before it began"},
+		"the same, and no log":           {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, nil, Violated, "told before it began"},
+		"the same, side by side":         {[]op{at(0, 0, 3).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, log(event(10, id(2)), event(11, id(1))), Holds, ""},
+		"a revision of two writes":       {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).txn(id(2), 11)}, nil, Violated, "told before it began"},
+		"a write after a stale read":     {[]op{at(0, 0, 1).get(dataset, 2, 11).stale(), at(1, 2, 3).put(id(2), 11)}, nil, Violated, "told before it began"},
+		"a read of a lower revision":     {[]op{at(0, 0, 1).get(dataset, 2, 11), at(1, 2, 3).get(dataset, 2, 10)}, nil, Violated, "at a lower revision"},
+		"a read of the same revision":    {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).get(id(1), 11, 11)}, nil, Holds, ""},
+		"a refusal at the same revision": {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 11).as(failed)}, nil, Holds, ""},
+		"a refusal at a lower revision":  {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 10).as(failed)}, nil, Violated, "at a lower revision"},
+
 		"another run's version was there":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
 		"another run's version came back":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 5, 10)}, nil, Violated, "no order"},
 		"another run's write came late":      {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(other(1), 12, 12)}, nil, Holds, ""},
@@ -161,6 +171,35 @@ func TestJudgements(t *testing.T) {
 		}
 		if result.Operations != len(c.operations) {
 			t.Errorf("%s: %d operations", name, result.Operations)
+		}
+	}
+}
+
+// TestAViolationIsToldBeforeItIsMadeSmall has what takes memory and time come after it is known that there is one.
+func TestAViolationIsToldBeforeItIsMadeSmall(t *testing.T) {
+	for name, c := range map[string]struct {
+		operations []op
+		want       []int // operations of the violation, each time that it is told
+	}{
+		"none":      {[]op{at(0, 0, 1).get(dataset, 2, 9)}, nil},
+		"no order":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, []int{0, 2}},
+		"a foreign": {[]op{at(0, 0, 1).put(id(1), 9), at(0, 2, 3).get(id(7), 5, 9)}, []int{1}},
+	} {
+		file := encoded(t, func(add func(history.Entry)) {
+			for _, o := range c.operations {
+				add(history.Entry{Operation: o.Operation})
+			}
+		})
+		var told []int
+		result, err := Judge(file, nil, Limits{Time: time.Minute, Found: func(r Result) {
+			if r.Verdict != Violated || r.Reason == "" || r.Violation.Key != "p/0" {
+				t.Errorf("%s: told %+v", name, r)
+			}
+			told = append(told, len(r.Violation.Operations))
+			r.Violation.Picture = "mine"
+		}})
+		if err != nil || !slices.Equal(told, c.want) || result.Violation != nil && result.Violation.Picture != "" {
+			t.Errorf("%s: told %v, not %v: %+v, %v", name, told, c.want, result, err)
 		}
 	}
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+	"containernet-env/benchmark_image/internal/verify"
+)
+
+func TestAViolationThatWasFoundOutlivesTheMemory(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	var found atomic.Pointer[verify.Result]
+	if o := first(nil, over, &found, 7); o.result.Verdict != verify.Undecided || !strings.Contains(o.result.Reason, "7 bytes") {
+		t.Errorf("%+v", o.result)
+	}
+	found.Store(&verify.Result{Verdict: verify.Violated, Reason: "no order"})
+	if o := first(nil, over, &found, 7); o.err != nil || o.result.Verdict != verify.Violated || o.result.Reason != "no order" {
+		t.Errorf("%+v, %v", o.result, o.err)
+	}
+}
+
+// violated is the file of a history in which a read finds what had been replaced.
+func violated(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.jsonl.gz")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	w := history.NewWriter(file, "p/", 1)
+	start := time.Now()
+	for i, o := range []history.Operation{
+		{Op: history.Put, Value: keys.ID{Run: 1, Number: 1}, Revision: 10},
+		{Op: history.Put, Value: keys.ID{Run: 1, Number: 2}, Revision: 11},
+		{Op: history.Get, Content: history.Written, Value: keys.ID{Run: 1, Number: 1}, ModRevision: 10, Revision: 11},
+	} {
+		o.Invoked, o.Completed, o.Member = int64(10*i), int64(10*i+5), 1
+		w.Add(history.Entry{Operation: o, Start: start})
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAViolationHasAPictureWhereItCanBeDrawn(t *testing.T) {
+	place := filepath.Join(t.TempDir(), "a.html")
+	for picture, drawn := range map[string]bool{place: true, filepath.Join(place, "no", "place.html"): false} {
+		var stdout, stderr bytes.Buffer
+		status := run([]string{"--picture=" + picture, violated(t)}, &stdout, &stderr)
+		var result verify.Result
+		if err := json.Unmarshal(stdout.Bytes(), &result); err != nil || status != exitViolated || (result.Violation.Picture == picture) != drawn {
+			t.Fatalf("%s: status %d, %v, %s", picture, status, err, &stdout)
+		}
+		if (stderr.Len() == 0) != drawn {
+			t.Errorf("%s: %s", picture, &stderr)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(place), "*"))
+	if err != nil || len(left) != 1 || left[0] != place {
+		t.Errorf("%v are left, %v", left, err)
+	}
+}
