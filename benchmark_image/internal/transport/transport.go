@@ -82,7 +82,7 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
-	t.unreachable = waitAll(ctx, t.connections)
+	t.unreachable = waitAll(ctx, t.loop.refused, t.connections)
 	if err := t.loop.refusedBy(); err != nil {
 		return err
 	}
@@ -107,12 +107,13 @@ func (l *loop) connectAll(connections []*conn) {
 	})
 }
 
-// waitAll waits for all connections and returns one error for each member that failed.
-func waitAll(ctx context.Context, connections []*conn) []error {
+// waitAll waits for all connections, at most until ctx ends or refused is closed, and returns one error for each member that
+// failed.
+func waitAll(ctx context.Context, refused <-chan struct{}, connections []*conn) []error {
 	var byMember []error
 	seen := make(map[string]bool)
 	for _, c := range connections {
-		if err := c.wait(ctx); err != nil && !seen[c.member] {
+		if err := c.wait(ctx, refused); err != nil && !seen[c.member] {
 			seen[c.member] = true
 			byMember = append(byMember, err)
 		}
