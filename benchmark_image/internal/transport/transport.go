@@ -19,6 +19,7 @@ type Options struct {
 	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
 	DialTimeout    time.Duration // until all connections are ready and the leader is known
 	RequestTimeout time.Duration // deadline of each request
+	LostTimeout    time.Duration // a load ends when no connection was ready for so long; 0: never
 	Permit         Permit        // where connections may be opened to; nil: everywhere
 }
 
