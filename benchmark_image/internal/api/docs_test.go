@@ -105,7 +105,7 @@ func withoutFigures(v any) any {
 		switch value := value.(type) {
 		case float64:
 			measured := strings.HasSuffix(name, "_s") || name == "began_ns" || name == "busy_ratio" || name == "pauses"
-			mayBeZero := name == "run_delay_s" || name == "pauses" || name == "paused_s" || name == "drain_s" || name == "longest_gap_start_s"
+			mayBeZero := name == "run_delay_s" || name == "pause_s" || name == "pauses" || name == "paused_s" || name == "drain_s" || name == "longest_gap_start_s"
 			if measured && (value != 0 || mayBeZero) && name != "rate_offered_per_s" {
 				object[name] = "a figure"
 			}
