@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -16,12 +15,8 @@ func (r *Runner) newHistory() (path string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.removeHistory()
-	file, err := os.CreateTemp("", "benchmark-history-*.jsonl.gz")
-	if err != nil {
-		return "", fmt.Errorf("make a file for the history: %w", err)
-	}
-	r.history = file.Name()
-	return r.history, file.Close()
+	r.history, err = r.Results.newHistory()
+	return r.history, err
 }
 
 func (r *Runner) removeHistory() {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -27,6 +29,9 @@ const (
 // resultName is the name of a file: the id of a job, and the status of the answer that the file holds.
 var resultName = regexp.MustCompile(`^([0-9a-f]{32})\.(\d{3})\.json$`)
 
+// leftover is the name of a file that a server removes before it ends, unless it is killed.
+var leftover = regexp.MustCompile(`^([0-9a-f]{32}\.\d{3}\.json\.part|benchmark-history-\d+\.jsonl\.gz)$`)
+
 // newJob gives the id of a new job.
 func newJob() string {
 	var id [16]byte
@@ -37,11 +42,13 @@ func newJob() string {
 // Results keeps the answers to benchmarks in files until they are fetched, so that none is lost with the connection of the
 // caller. It keeps a bounded number of them.
 type Results struct {
-	dir string
-	mu  sync.Mutex
+	dir  string
+	lock *os.File // of the directory: shared by the servers that use it, as long as they run
+	mu   sync.Mutex
 }
 
-// OpenResults makes the directory if it is not there. One that others can write to is refused: they could answer instead.
+// OpenResults makes the directory if it is not there, and removes what a server that was killed left behind there, unless
+// another one uses it. One that others can write to is refused: they could answer instead.
 func OpenResults(dir string) (*Results, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep results: %w", err)
@@ -54,7 +61,56 @@ func OpenResults(dir string) (*Results, error) {
 	if !info.IsDir() || info.Mode().Perm()&0o022 != 0 || !known || int(owner.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("keep results: %s is not a directory that only this user can write to", dir)
 	}
-	return &Results{dir: dir}, nil
+	r := &Results{dir: dir}
+	if r.lock, err = os.Open(dir); err != nil {
+		return nil, fmt.Errorf("keep results: %w", err)
+	}
+	if err := r.join(); err != nil {
+		return nil, errors.Join(fmt.Errorf("keep results: %w", err), r.lock.Close())
+	}
+	return r, nil
+}
+
+// join takes the lock, which the kernel gives back however this server ends (flock(2)).
+func (r *Results) join() error {
+	err := lock(r.lock, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = r.removeLeftovers()
+	} else if errors.Is(err, unix.EWOULDBLOCK) {
+		err = nil // another server runs
+	}
+	return errors.Join(err, lock(r.lock, unix.LOCK_SH))
+}
+
+func lock(file *os.File, how int) error {
+	for {
+		err := unix.Flock(int(file.Fd()), how)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return &fs.PathError{Op: "lock", Path: file.Name(), Err: err}
+		}
+	}
+}
+
+func (r *Results) removeLeftovers() error {
+	entries, err := os.ReadDir(r.dir)
+	for _, entry := range entries {
+		if leftover.MatchString(entry.Name()) {
+			err = errors.Join(err, remove(filepath.Join(r.dir, entry.Name())))
+		}
+	}
+	return err
+}
+
+// newHistory makes an empty file for a history.
+func (r *Results) newHistory() (path string, err error) {
+	file, err := os.CreateTemp(r.dir, "benchmark-history-*.jsonl.gz")
+	if err != nil {
+		return "", fmt.Errorf("make a file for the history: %w", err)
+	}
+	return file.Name(), file.Close()
 }
 
 // Put keeps the answer to a job, and removes the oldest ones that there is no more room for.

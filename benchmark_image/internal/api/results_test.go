@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +139,64 @@ func TestKeptResultsAreBounded(t *testing.T) {
 	put(keptResults+3, keptBytes-20)
 	if want := strings.Repeat("-", keptResults+1) + "+++"; kept() != want {
 		t.Errorf("beside a large one %s are kept, want %s", kept(), want)
+	}
+}
+
+// TestWhatAKilledServerLeftIsRemoved at the start of the next one, and not while another one uses the folder.
+func TestWhatAKilledServerLeftIsRemoved(t *testing.T) {
+	killed := openResults(t)
+	id := newJob()
+	if err := killed.Put(id, 200, nil); err != nil {
+		t.Fatal(err)
+	}
+	history, err := killed.newHistory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stay := []string{"mine.json.part", "benchmark-history-mine.jsonl.gz", id + ".200.json"}
+	left := []string{newJob() + ".500.json.part", filepath.Base(history)}
+	for _, name := range []string{stay[0], stay[1], left[0]} {
+		if err := os.WriteFile(filepath.Join(killed.dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(killed.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, entry := range entries {
+			got = append(got, entry.Name())
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	kill := func(r *Results) {
+		t.Helper()
+		if err := r.lock.Close(); err != nil { // as the kernel does
+			t.Fatal(err)
+		}
+	}
+	last := killed
+	for range 2 { // each one begins before the one before it ends
+		beside, err := OpenResults(killed.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("beside another server", slices.Concat(stay, left)...)
+		kill(last)
+		last = beside
+	}
+	kill(last)
+	for range 2 {
+		if _, err := OpenResults(killed.dir); err != nil {
+			t.Fatal(err)
+		}
+		check("after all", stay...)
 	}
 }
 

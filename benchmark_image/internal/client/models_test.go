@@ -222,3 +222,30 @@ func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 		}
 	}
 }
+
+// TestARunWithoutAMemberIsEndedWhenItWasToldTo kills the only member: the time for opening connections, which no scenario sets,
+// ends no run that is to measure a failover.
+func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
+	for args, want := range map[string]string{
+		"--total=1000000":                                        "no member could be reached for 300ms",
+		"--total=1000000 --stall-timeout=700ms":                  "no request succeeded for 700ms",
+		"--duration=1500ms":                                      "",
+		"--duration=1500ms --stall-timeout=0":                    "",
+		"--total=1000000 --stall-timeout=0 --run-timeout=1500ms": "the run timeout of 1.5s was reached",
+	} {
+		cluster := etcdtest.Start(t, 1)
+		member := cluster.Members[0]
+		go func() {
+			waitUntil(t, func() bool { return member.Requests.Load() > 10 })
+			member.Stop()
+		}()
+		_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" + member.Endpoint}, strings.Fields(args)...)...)
+		reason := ""
+		if result.Reason != nil {
+			reason = *result.Reason
+		}
+		if reason != want || result.OK == 0 || result.Outcomes.Failed == 0 {
+			t.Errorf("%s: reason %q after %.1f s, %+v", args, reason, result.TotalS, result.Outcomes)
+		}
+	}
+}

@@ -87,6 +87,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 		TargetLeader:   s.TargetLeader,
 		DialTimeout:    s.DialTimeout,
 		RequestTimeout: s.RequestTimeout,
+		LostTimeout:    s.LostTimeout(),
 		Permit:         d.permit,
 	})
 	if err != nil {

@@ -119,3 +119,64 @@ func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
 	time.Sleep(p.until - run.elapsed())
 	run.Next(0)
 }
+
+// TestAClientThatIsWokenTooLateSendsNothing: it has a request that was due, of a phase that is over, as after a stop of the
+// process. What a client sends that is woken as late as usual counts all the same.
+func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
+	const length = 1001 * time.Millisecond
+	starts := Constant(1)
+	// woken is what a client is told that had request 1, which is due after 1 s, and asks again that long after the start.
+	woken := func(o Options, after time.Duration) (run *Run, request *Request, more bool) {
+		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
+		run = NewRun(o)
+		run.epoch = time.Now().Add(-length / 2)
+		if request, _ = run.Ask(0, nil); request == nil || request.Number != 0 {
+			t.Fatalf("the first one is %+v", request)
+		}
+		if request, more = run.Ask(0, nil); request != nil || !more {
+			t.Fatalf("the second one is %+v", request)
+		}
+		run.epoch = time.Now().Add(-after)
+		request, more = run.Ask(0, nil)
+		return run, request, more
+	}
+	measured := Options{Pacer: NewOpenLoop(starts, 0, length, 10)}
+	for _, c := range []struct {
+		name  string
+		o     Options
+		after time.Duration
+		sent  bool
+	}{
+		{"too late", measured, length + LateAfter, false},
+		{"as late as usual", measured, length + LateAfter/10, true},
+		{"before the end", measured, length - LateAfter/10, true},
+		{"without a duration", Options{Pacer: NewOpenLoop(starts, 2, 0, 10)}, time.Minute, true},
+	} {
+		sent := false
+		const chances = 5 // this test may be held up itself
+		for chance := 0; chance < chances && !sent; chance++ {
+			_, request, more := woken(c.o, c.after)
+			if sent = request != nil && request.Number == 1; sent != more {
+				t.Errorf("%s: %+v, more %v", c.name, request, more)
+			}
+			if !c.sent {
+				break
+			}
+		}
+		if sent != c.sent {
+			t.Errorf("%s: sent %v", c.name, sent)
+		}
+	}
+	warm := Options{
+		Warmup: &Warmup{Pacer: NewOpenLoop(starts, 0, length, 10), Requests: 2, Length: length},
+		Pacer:  NewOpenLoop(From{starts, 2, length}, 5, 0, 10),
+	}
+	run, request, more := woken(warm, length+LateAfter)
+	if request != nil || !more {
+		t.Errorf("the rest of a warm-up is sent: %+v, more %v", request, more)
+	}
+	run.epoch = time.Now().Add(-starts.Start(2))
+	if request, _ = run.Ask(0, nil); request == nil || request.Number != 2 || request.warmup {
+		t.Errorf("after the warm-up: %+v", request)
+	}
+}

@@ -50,7 +50,7 @@ type Schedule interface {
 type OpenLoop struct {
 	Schedule Schedule
 	Total    int           // requests in the schedule, at most
-	Duration time.Duration // if not zero: nothing is sent after this time
+	Duration time.Duration // if not zero: nothing is sent after this time, but by a client that was woken up to LateAfter late
 }
 
 // NewOpenLoop makes an open loop of total requests, or, if duration is not zero, of as many as start before the

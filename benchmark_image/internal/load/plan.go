@@ -61,6 +61,12 @@ func (p *plan) pace(number int, elapsed time.Duration) (start time.Duration, mor
 	return start + p.begin, more, 0
 }
 
+// open tells whether the phase of a planned request still sends requests at a time.
+func (p *plan) open(number int, elapsed time.Duration) bool {
+	_, more, _ := p.pace(number, elapsed)
+	return more
+}
+
 // claim gives the client the next request of a closed loop, which starts now.
 func (p *plan) claim(client int, elapsed func() time.Duration) (number int, start time.Duration, more bool) {
 	p.turn.Lock()

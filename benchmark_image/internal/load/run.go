@@ -341,7 +341,10 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		if request.actual = r.elapsed(); request.actual < request.start {
 			return nil, false // woken because the run ends
 		}
-		return request, true
+		if request.actual-request.start <= LateAfter || r.plan.open(request.Number, request.actual) {
+			return request, true
+		}
+		// It is not sent any more, and there is no more of its phase.
 	}
 	if r.options.Pacer.Planned() {
 		next, more := r.waiting.claim(&r.plan, client, r.clock, wake)

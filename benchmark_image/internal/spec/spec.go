@@ -128,6 +128,15 @@ func (s *Spec) defaultStall() time.Duration {
 	return min(stall, MaxRunTimeout)
 }
 
+// LostTimeout is for how long a benchmark may be without a connection to any member; 0: for as long as StallTimeout allows. It
+// follows from the values alone: what a result says was configured has the same effect again.
+func (s *Spec) LostTimeout() time.Duration {
+	if s.StallTimeout == 0 || s.StallTimeout != s.defaultStall() {
+		return 0
+	}
+	return s.DialTimeout
+}
+
 // MarshalJSON gives the body that describes s, with "operation" ahead and all defaults filled in; Decode reads it.
 func (s *Spec) MarshalJSON() ([]byte, error) {
 	return s.encode(appendValue([]byte(`{"operation":`), s.Operation)), nil

@@ -157,13 +157,16 @@ func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testin
 	for _, c := range []struct {
 		change func(*Spec)
 		want   time.Duration
+		lost   time.Duration // without a connection to any member
 	}{
-		{func(*Spec) {}, 61 * time.Second},
-		{func(s *Spec) { s.RequestTimeout = 100 * time.Millisecond }, 200 * time.Millisecond},
-		{func(s *Spec) { s.RequestTimeout, s.Rate = 5*time.Second, 10 }, 7500 * time.Millisecond},
-		{func(s *Spec) { s.Duration, s.Total = time.Second, 0 }, 0},
-		{func(s *Spec) { s.StallTimeout = 0 }, 0},
-		{func(s *Spec) { s.Duration, s.Total, s.StallTimeout = time.Second, 0, 3*time.Second }, 3 * time.Second},
+		{func(*Spec) {}, 61 * time.Second, 10 * time.Second},
+		{func(s *Spec) { s.RequestTimeout = 100 * time.Millisecond }, 200 * time.Millisecond, 10 * time.Second},
+		{func(s *Spec) { s.RequestTimeout, s.Rate = 5*time.Second, 10 }, 7500 * time.Millisecond, 10 * time.Second},
+		{func(s *Spec) { s.Duration, s.Total = time.Second, 0 }, 0, 0},
+		{func(s *Spec) { s.StallTimeout = 0 }, 0, 0},
+		{func(s *Spec) { s.Duration, s.Total, s.StallTimeout = time.Second, 0, 3*time.Second }, 3 * time.Second, 0},
+		{func(s *Spec) { s.StallTimeout = time.Minute }, time.Minute, 0},
+		{func(s *Spec) { s.DialTimeout = time.Second }, 61 * time.Second, time.Second},
 	} {
 		s := Default(Put)
 		stall := s.StallTimeout
@@ -171,8 +174,8 @@ func TestWithoutASuccessALoadWithATotalIsEndedAndOneWithADurationIsNot(t *testin
 		s.Complete(func(name string) bool {
 			return name == "total" && s.Total > 0 || name == "stallTimeout" && s.StallTimeout != stall
 		})
-		if s.StallTimeout != c.want {
-			t.Errorf("%+v: got %v, want %v", s, s.StallTimeout, c.want)
+		if s.StallTimeout != c.want || s.LostTimeout() != c.lost {
+			t.Errorf("%+v: got %v, want %v, without a connection %v", s, s.StallTimeout, c.want, s.LostTimeout())
 		}
 		if problem := s.Validate(); problem != nil {
 			t.Error(problem)

@@ -273,13 +273,12 @@ func (c *conn) failure() *store.Failure {
 	return &store.Failure{Code: store.Unavailable, Text: text}
 }
 
-// wait returns when the connection is ready, or at the end of ctx, or once a member has refused a connection, with what
-// went wrong.
-func (c *conn) wait(ctx context.Context) error {
+// wait returns when the connection is ready, or at the end of ctx, or once refused is closed, with what went wrong.
+func (c *conn) wait(ctx context.Context, refused <-chan struct{}) error {
 	select {
 	case <-c.opened:
 		return nil
-	case <-c.loop.refused:
+	case <-refused:
 	case <-ctx.Done():
 	}
 	select {

@@ -239,16 +239,16 @@ func (l *loop) resume(c *conn) {
 	}
 }
 
-// noteDown ends a run when no connection was ready for as long as it may take to open one. Connections that
-// open and close again without an answer do not count as ready.
+// noteDown ends a run when no connection was ready for the time that is allowed. Connections that open and close again
+// without an answer do not count as ready.
 func (l *loop) noteDown() {
 	d := l.drive
-	if d == nil || d.downSince != 0 || l.readyConns > 0 {
+	if d == nil || d.transport.options.LostTimeout == 0 || d.downSince != 0 || l.readyConns > 0 {
 		return
 	}
 	since := l.now()
 	d.downSince = since
-	limit := d.transport.options.DialTimeout
+	limit := d.transport.options.LostTimeout
 	l.after(limit, func() { d.checkDown(l, since, limit) })
 }
 

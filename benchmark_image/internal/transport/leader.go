@@ -315,7 +315,8 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	t.loop.connectAll(created)
 	dialing, cancel := context.WithTimeout(ctx, t.options.DialTimeout)
 	defer cancel()
-	if missing := waitAll(dialing, to); len(missing) > 0 {
+	// Another member may have refused a connection: that does not matter here.
+	if missing := waitAll(dialing, nil, to); len(missing) > 0 {
 		t.loseLeader(ctx, missing[0])
 		return false
 	}
@@ -331,9 +332,10 @@ func (t *Transport) moveTo(ctx context.Context, member string) bool {
 	return true
 }
 
-// loseLeader notes that the load does not follow the leader. The end of the load is no reason.
+// loseLeader notes that the load does not follow the leader. The end of the load is no reason; that the leader refuses
+// connections is one all the same.
 func (t *Transport) loseLeader(ctx context.Context, err error) {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || errors.As(err, new(store.RefusedError)) {
 		t.leaderLost = err
 	}
 }

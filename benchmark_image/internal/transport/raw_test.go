@@ -122,7 +122,7 @@ func TestMembersThatMisbehave(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			endpoint := etcdtest.RawMember(t, c.serve)
-			transport, err := Open(ctx, etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout})
+			transport, err := Open(ctx, etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout, LostTimeout: 600 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,5 +103,41 @@ func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	defer transport.Close()
 	if result := load.NewRun(puts(20, 2)).Attack(t.Context(), transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
 		t.Errorf("%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(), result.Errors)
+	}
+}
+
+// TestARefusalConcernsTheLeaderAlone: in a run, a member's new certificate that is not trusted keeps the load from that member
+// alone, and at the end it is said why the load is not there.
+func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
+	good, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
+	config, replaced := good.Server(tls.VersionTLS13), other.Server(tls.VersionTLS13)
+	var renewed atomic.Pointer[string] // the member with another certificate
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if member := renewed.Load(); member != nil && hello.Conn.LocalAddr().String() == *member {
+			return replaced, nil
+		}
+		return nil, nil
+	}
+	cluster := etcdtest.Start(t, 3, etcdtest.Secured(config))
+	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute, RequestTimeout: time.Second}
+	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(good, good)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer transport.Close()
+	renewed.Store(&cluster.Members[1].Endpoint)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if transport.moveTo(ctx, cluster.Members[1].Endpoint) {
+		t.Error("the load moved to a member that is not trusted")
+	}
+	if err := transport.LeaderLost(); err == nil || !strings.Contains(err.Error(), cluster.Members[1].Endpoint+": ") || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("the leader is lost: %v", err)
+	}
+	if !transport.moveTo(t.Context(), cluster.Members[2].Endpoint) || transport.LeaderLost() != nil {
+		t.Errorf("the load did not move to a member that is trusted: %v", transport.LeaderLost())
+	}
+	if got := transport.target(0, 0).member; got != cluster.Members[2].Endpoint {
+		t.Errorf("requests go to %s", got)
 	}
 }

@@ -19,6 +19,7 @@ type Options struct {
 	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
 	DialTimeout    time.Duration // until all connections are ready and the leader is known
 	RequestTimeout time.Duration // deadline of each request
+	LostTimeout    time.Duration // a load ends when no connection was ready for so long; 0: never
 	Permit         Permit        // where connections may be opened to; nil: everywhere
 }
 
@@ -82,7 +83,7 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	t.current.Store(&current)
 	t.loop.connectAll(t.connections)
-	t.unreachable = waitAll(ctx, t.connections)
+	t.unreachable = waitAll(ctx, t.loop.refused, t.connections)
 	if err := t.loop.refusedBy(); err != nil {
 		return err
 	}
@@ -107,12 +108,13 @@ func (l *loop) connectAll(connections []*conn) {
 	})
 }
 
-// waitAll waits for all connections and returns one error for each member that failed.
-func waitAll(ctx context.Context, connections []*conn) []error {
+// waitAll waits for all connections, at most until ctx ends or refused is closed, and returns one error for each member that
+// failed.
+func waitAll(ctx context.Context, refused <-chan struct{}, connections []*conn) []error {
 	var byMember []error
 	seen := make(map[string]bool)
 	for _, c := range connections {
-		if err := c.wait(ctx); err != nil && !seen[c.member] {
+		if err := c.wait(ctx, refused); err != nil && !seen[c.member] {
 			seen[c.member] = true
 			byMember = append(byMember, err)
 		}

@@ -201,7 +201,7 @@ func TestAStallOfOneMemberOfThree(t *testing.T) {
 
 func TestEveryMemberDiesDuringTheRun(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
-	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 300 * time.Millisecond})
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 4, LostTimeout: 300 * time.Millisecond})
 	run := load.NewRun(puts(1_000_000, 4))
 	ended := make(chan load.Result)
 	go func() { ended <- run.Attack(t.Context(), transport) }()
