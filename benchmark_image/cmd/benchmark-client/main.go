@@ -1,5 +1,5 @@
-// Command benchmark-client measures the speed of etcd. It has no TLS, which would make its memory larger: loads that ask for
-// it are carried by benchmark-client-tls, which it looks for beside itself.
+// Command benchmark-client measures the speed of etcd. It has no TLS, which would make its memory larger: loads that
+// ask for it are carried by benchmark-client-tls, which it looks for beside itself.
 package main
 
 import "containernet-env/benchmark_image/internal/client"

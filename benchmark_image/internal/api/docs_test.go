@@ -97,8 +97,8 @@ func TestExamplesInTheDocs(t *testing.T) {
 // mayBeZero are measured figures that are 0 at times.
 var mayBeZero = []string{"run_delay_s", "pause_s", "pauses", "paused_s", "drain_s", "longest_gap_start_s"}
 
-// withoutFigures replaces measured figures: numbers in fields that end in _s, the start, percentiles, histograms, and the
-// number and contents of a timeline's rows. Other tests judge schedules.
+// withoutFigures replaces measured figures: numbers in fields that end in _s, the start, percentiles, histograms, and
+// the number and contents of a timeline's rows. Other tests judge schedules.
 func withoutFigures(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {

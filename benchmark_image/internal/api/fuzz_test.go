@@ -47,9 +47,9 @@ func decodeOnly() int {
 // answerTime is far more than any answer takes here. A request whose body is shorter than it claims has none.
 const answerTime = 500 * time.Millisecond
 
-// FuzzRequest sends requests of any form to the server. Whatever is accepted is a benchmark that the client reads; nothing
-// makes the server fail (500), panic or grow. What net/http itself answers to what is no request of HTTP/1 (400, 431, 501,
-// 505) is its own.
+// FuzzRequest sends requests of any form to the server. Whatever is accepted is a benchmark that the client reads;
+// nothing makes the server fail (500), panic or grow. What net/http itself answers to what is no request of HTTP/1
+// (400, 431, 501, 505) is its own.
 func FuzzRequest(f *testing.F) {
 	for _, path := range []string{"/benchmark/read", "/benchmark/write", "/benchmark/mixed", "/benchmark/txn", "/benchmark/cancel"} {
 		f.Add("POST", path, "", []byte(seedRead))
@@ -105,8 +105,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// exchange sends bytes and returns the answers that come until the server closes the connection or is silent. Every answer
-// of ours is JSON, a line or several.
+// exchange sends bytes and returns the answers that come until the server closes the connection or is silent. Every
+// answer of ours is JSON, a line or several.
 func exchange(t *testing.T, address string, request []byte) (answers []*http.Response) {
 	t.Helper()
 	connection, err := net.Dial("tcp", address)

@@ -142,8 +142,8 @@ func (h *Handler) benchmark(operation spec.Operation) func(http.ResponseWriter, 
 	}
 }
 
-// result gives the answer to a benchmark that has ended, as its caller got it or should have got it, and removes it once it
-// is sent.
+// result gives the answer to a benchmark that has ended, as its caller got it or should have got it, and removes it
+// once it is sent.
 func (h *Handler) result(w http.ResponseWriter, id string) {
 	if running := h.Runner.Status(); running.Job != nil && *running.Job == id {
 		h.answer(w, http.StatusConflict, spec.Problem{Message: "this benchmark is still running"})
@@ -169,8 +169,8 @@ func (h *Handler) result(w http.ResponseWriter, id string) {
 	}
 }
 
-// readBody reads the body whatever its content type: curl -d labels JSON as a form. status is that of the answer if there
-// is a problem.
+// readBody reads the body whatever its content type: curl -d labels JSON as a form. status is that of the answer if
+// there is a problem.
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, problem *spec.Problem) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {

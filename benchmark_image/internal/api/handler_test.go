@@ -327,8 +327,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 	}
 }
 
-// TestAStoppedClientIsSeenAndReplaced stops the client for ever, so that it takes no SIGTERM: the progress tells for how
-// long it has been silent, a cancel kills it, and the next benchmark runs.
+// TestAStoppedClientIsSeenAndReplaced stops the client for ever, so that it takes no SIGTERM: the progress tells for
+// how long it has been silent, a cancel kills it, and the next benchmark runs.
 func TestAStoppedClientIsSeenAndReplaced(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)

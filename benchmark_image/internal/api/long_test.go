@@ -94,7 +94,8 @@ func (c *Children) peak() (bytes int64, running bool) {
 	return 0, false
 }
 
-// BenchmarkTwelveMillionRanges measures, once, what the client takes for a long run, and how long its report takes after a cancel:
+// BenchmarkTwelveMillionRanges measures, once, what the client takes for a long run, and how long its report takes
+// after a cancel:
 //
 //	go test -run - -bench TwelveMillion -benchtime 1x ./internal/api
 func BenchmarkTwelveMillionRanges(b *testing.B) {

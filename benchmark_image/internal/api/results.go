@@ -39,16 +39,16 @@ func newJob() string {
 	return hex.EncodeToString(id[:])
 }
 
-// Results keeps the answers to benchmarks in files until they are fetched, so that none is lost with the connection of the
-// caller. It keeps a bounded number of them.
+// Results keeps the answers to benchmarks in files until they are fetched, so that none is lost with the connection of
+// the caller. It keeps a bounded number of them.
 type Results struct {
 	dir  string
 	lock *os.File // of the directory: shared by the servers that use it, as long as they run
 	mu   sync.Mutex
 }
 
-// OpenResults makes the directory if it is not there, and removes what a server that was killed left behind there, unless
-// another one uses it. One that others can write to is refused: they could answer instead.
+// OpenResults makes the directory if it is not there, and removes what a server that was killed left behind there,
+// unless another one uses it. One that others can write to is refused: they could answer instead.
 func OpenResults(dir string) (*Results, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep results: %w", err)

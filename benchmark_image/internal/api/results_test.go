@@ -36,8 +36,8 @@ func runningJob(t testing.TB, h *Handler) string {
 	return *status.Job
 }
 
-// TestAResultIsNotLostWithItsConnection: the caller goes away, which ends the benchmark; its result is there for whoever has read
-// the job's id in the progress, once.
+// TestAResultIsNotLostWithItsConnection: the caller goes away, which ends the benchmark; its result is there for
+// whoever has read the job's id in the progress, once.
 func TestAResultIsNotLostWithItsConnection(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)
@@ -78,7 +78,8 @@ func TestAResultIsNotLostWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestAnAnswerIsKeptUntilItIsFetched: what the caller got can be fetched once more, also by another server after a restart.
+// TestAnAnswerIsKeptUntilItIsFetched: what the caller got can be fetched once more, also by another server after a
+// restart.
 func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)
@@ -226,8 +227,8 @@ func TestOnlyADirectoryOfOnesOwnKeepsResults(t *testing.T) {
 	}
 }
 
-// TestTheGraceFollowsTheWork: a client that has many latencies gets more time for its report than one that has few, which
-// TestAStoppedClientIsSeenAndReplaced is about.
+// TestTheGraceFollowsTheWork: a client that has many latencies gets more time for its report than one that has few,
+// which TestAStoppedClientIsSeenAndReplaced is about.
 func TestTheGraceFollowsTheWork(t *testing.T) {
 	if grace := (&job{}).grace(); grace != endGrace {
 		t.Errorf("a client that has done nothing gets %v", grace)

@@ -25,8 +25,8 @@ import (
 const (
 	// endGrace is how long a client may take to end after SIGTERM, beside the work for its report.
 	endGrace = 5 * time.Second
-	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU time: 7 ns
-	// were measured on an idle core. The driver counts with it, too (runs/follow.py).
+	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU time:
+	// 7 ns were measured on an idle core. The driver counts with it, too (runs/follow.py).
 	reportTime = 10 * time.Microsecond
 	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
 	// 300 bytes for each row of its timeline.
@@ -152,9 +152,9 @@ func (r *Runner) Grace() time.Duration {
 	return r.current.grace()
 }
 
-// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. located is what was asked for, with
-// the paths of the files that it names: the result has their names. It returns errBusy at once while another one runs. An
-// error beside an outcome is why its answer was not kept.
+// Run runs a benchmark to its end and keeps its answer; when ctx ends it is ended early. located is what was asked for,
+// with the paths of the files that it names: the result has their names. It returns errBusy at once while another one
+// runs. An error beside an outcome is why its answer was not kept.
 func (r *Runner) Run(ctx context.Context, asked *spec.Spec, located spec.Spec) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// stopGrace is how long the answer to a running benchmark may take once the server is to end, beside the client's own grace.
+// stopGrace is how long the answer to a running benchmark may take once the server is to end, beside the client's own
+// grace.
 const stopGrace = time.Second
 
 // Options is what the server is started with.
@@ -25,8 +26,8 @@ type Options struct {
 	Credentials string   // the folder of the files that bodies may name; empty: they may name none
 }
 
-// Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers its
-// caller with what was measured, and returns.
+// Serve answers requests on the listener, and keeps results, until ctx ends, then ends the running benchmark, answers
+// its caller with what was measured, and returns.
 func Serve(ctx context.Context, listener net.Listener, options Options, logger *log.Logger) error {
 	children := &Children{}
 	runner := &Runner{Client: options.Client, Children: children, Allow: options.Allow, Results: options.Results}

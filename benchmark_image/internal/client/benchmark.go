@@ -70,8 +70,9 @@ func (b *benchmark) plan(options *load.Options) report.Plan {
 	return plan
 }
 
-// lastStart is the last intended start of the measurement. Where to compute it would mean to compute millions before it, it
-// is a time that the last start is before, but for one schedule in 10^6, and that is at most 0.2 % of the schedule later.
+// lastStart is the last intended start of the measurement. Where to compute it would mean to compute millions before
+// it, it is a time that the last start is before, but for one schedule in 10^6, and that is at most 0.2 % of the
+// schedule later.
 func (b *benchmark) lastStart(loop load.OpenLoop) time.Duration {
 	s := b.spec
 	if s.Arrival == spec.Poisson && s.Total > countedAhead {
@@ -81,8 +82,8 @@ func (b *benchmark) lastStart(loop load.OpenLoop) time.Duration {
 	return loop.Last()
 }
 
-// options gives those of the load, and the number of requests of the measurement; 0 if only its duration is known. They are
-// not complete when ctx has ended.
+// options gives those of the load, and the number of requests of the measurement; 0 if only its duration is known. They
+// are not complete when ctx has ended.
 func (b *benchmark) options(ctx context.Context) (options load.Options, total int) {
 	s := b.spec
 	members := len(s.Members())
@@ -124,12 +125,12 @@ func (b *benchmark) options(ctx context.Context) (options load.Options, total in
 	return options, loop.Total
 }
 
-// countedAhead is up to how many requests of a Poisson schedule are computed before the measurement, which takes 20 ns for
-// each. Those of a warm-up always are, for the measurement's first request has the number after them.
+// countedAhead is up to how many requests of a Poisson schedule are computed before the measurement, which takes 20 ns
+// for each. Those of a warm-up always are, for the measurement's first request has the number after them.
 const countedAhead = 10_000_000
 
-// countAhead computes the starts of a warm-up, in steps of 20 ms or less, so that ctx can end it: the schedule remembers how
-// far it got.
+// countAhead computes the starts of a warm-up, in steps of 20 ms or less, so that ctx can end it: the schedule
+// remembers how far it got.
 func countAhead(ctx context.Context, s *spec.Spec, starts load.Schedule) {
 	length := max(s.WarmupDuration, spec.Seconds(float64(s.WarmupRequests)/s.Rate))
 	step := spec.Seconds(countedAhead / 10 / s.Rate)

@@ -1,5 +1,5 @@
-// Package client is the command line of benchmark-client: it turns flags, or what benchmark-server writes, into a Spec, runs
-// the load and prints the report.
+// Package client is the command line of benchmark-client: it turns flags, or what benchmark-server writes, into a Spec,
+// runs the load and prints the report.
 package client
 
 import (
@@ -41,9 +41,9 @@ type display struct {
 // other error is a mistake of the caller.
 type runError struct{ error }
 
-// Main runs the program and returns its exit status. Ending ctx ends the run early: the report holds what
-// was measured, with the text of the context's cause as the reason. Without secure there is no TLS: Main hands a load that
-// asks for it over to the program that has it, and does not return then.
+// Main runs the program and returns its exit status. Ending ctx ends the run early: the report holds what was measured,
+// with the text of the context's cause as the reason. Without secure there is no TLS: Main hands a load that asks for
+// it over to the program that has it, and does not return then.
 func Main(ctx context.Context, version string, secure Securer, args []string, stdout, stderr io.Writer) int {
 	failed := false
 	root := command(version, func(s *spec.Spec, d display) error {

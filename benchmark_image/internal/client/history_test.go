@@ -71,7 +71,8 @@ func judge(t *testing.T, path string, events []etcdtest.Event) *verify.Result {
 // once is true for one write of 10,000, counted from 1.
 func once(number int) bool { return number%10_000 == 5000 }
 
-// often is true for one read of 1,000: one that is stale breaks no promise while the last write of its key is under way.
+// often is true for one read of 1,000: one that is stale breaks no promise while the last write of its key is under
+// way.
 func often(number int) bool { return number%1_000 == 500 }
 
 func TestAStoreThatKeepsItsPromisesIsFoundTo(t *testing.T) {

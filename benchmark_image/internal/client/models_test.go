@@ -136,7 +136,8 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 	}
 }
 
-// TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the same.
+// TestALoadSeedLeavesTheValuesAlone: it changes which keys are used when, and what was written is verified all the
+// same.
 func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 	keysOf := func(args ...string) []string {
 		cluster := etcdtest.Start(t, 1)
@@ -223,8 +224,8 @@ func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 	}
 }
 
-// TestARunWithoutAMemberIsEndedWhenItWasToldTo kills the only member: the time for opening connections, which no scenario sets,
-// ends no run that is to measure a failover.
+// TestARunWithoutAMemberIsEndedWhenItWasToldTo kills the only member: the time for opening connections, which no
+// scenario sets, ends no run that is to measure a failover.
 func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--total=1000000":                                        "no member could be reached for 300ms",

@@ -76,7 +76,8 @@ func TestAWarmupOfPoissonStartsEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestTheLastStartOfAPoissonSchedule: where it is not computed, it is before the time that stands for it, and close to that.
+// TestTheLastStartOfAPoissonSchedule: where it is not computed, it is before the time that stands for it, and close to
+// that.
 func TestTheLastStartOfAPoissonSchedule(t *testing.T) {
 	for seed := range int64(3) {
 		s := spec.Default(spec.Put)

@@ -68,8 +68,8 @@ func contents(t *testing.T, endpoint string) string {
 	return b.String()
 }
 
-// TestTheReferenceLeavesTheSameStore runs the same loads through our transport and through grpc-go, each against a real server of
-// its own.
+// TestTheReferenceLeavesTheSameStore runs the same loads through our transport and through grpc-go, each against a real
+// server of its own.
 func TestTheReferenceLeavesTheSameStore(t *testing.T) {
 	ours, _ := startEtcd(t)
 	reference, _ := startEtcd(t)

@@ -12,8 +12,8 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
-// Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members must
-// agree to speak.
+// Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members
+// must agree to speak.
 type Securer func(s *spec.Spec, alpn string) (store.Security, error)
 
 // errNoTLS is of a load that the program without TLS is given where no other program can take it over.

@@ -146,7 +146,8 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 	}
 }
 
-// TestAgainstEtcdWithTLSAndUsers runs against the real server. Its tokens end after a second, whether they are used or not.
+// TestAgainstEtcdWithTLSAndUsers runs against the real server. Its tokens end after a second, whether they are used or
+// not.
 func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
 	ca, certificate, key := authority.Files("127.0.0.1")

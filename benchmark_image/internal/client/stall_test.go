@@ -45,8 +45,8 @@ func checkStall(result report.Result, stderr string) (problems []string) {
 // stallArgs ask for 500/s over 4 s.
 var stallArgs = []string{"put", "--total=2000", "--rate=500", "--clients=8", "--conns=2", "--key-size=8"}
 
-// measureStall runs stallArgs while stall makes the member stall for 1 s. If the machine is busy with other things, it tries
-// again; a kernel timer tells that, not the program under test.
+// measureStall runs stallArgs while stall makes the member stall for 1 s. If the machine is busy with other things, it
+// tries again; a kernel timer tells that, not the program under test.
 func measureStall(t *testing.T, endpoint string, stall func()) {
 	t.Helper()
 	const chances = 3
@@ -128,8 +128,8 @@ func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
 	})
 }
 
-// TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: the 100
-// that are due there in that time are slow, and no others.
+// TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: the
+// 100 that are due there in that time are slow, and no others.
 func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")

@@ -72,8 +72,8 @@ func stopForASecond(t *testing.T, arguments string) (result report.Result, compl
 	return result, stderr.String()
 }
 
-// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered meanwhile,
-// although the deadlines have passed, and the time without a success that ends a run.
+// TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered
+// meanwhile, although the deadlines have passed, and the time without a success that ends a run.
 func TestAClosedLoopTellsItsPause(t *testing.T) {
 	result, _ := stopForASecond(t, "put --total=100000 --clients=200 --conns=200 --request-timeout=800ms --stall-timeout=900ms")
 	if result.OK != 100_000 {

@@ -21,8 +21,8 @@ type Options struct {
 // 30 ms.
 const window = 4 << 20
 
-// Bounds of what a member may make the client buffer, in bytes, and of the frames that one header block may take: without
-// the latter, empty CONTINUATION frames keep a connection in one block for ever (as in CVE-2023-45288).
+// Bounds of what a member may make the client buffer, in bytes, and of the frames that one header block may take:
+// without the latter, empty CONTINUATION frames keep a connection in one block for ever (as in CVE-2023-45288).
 const (
 	maxHeaderBlock = 64 << 10
 	maxBlockFrames = 1024 // even if each holds only 64 bytes, the largest block fits
@@ -67,8 +67,8 @@ type Conn struct {
 	broken   bool
 }
 
-// NewConn starts a connection: its first output is ready at once. authority is the member's host:port, and methods are the
-// paths to which Start refers by index, at most maxMethods.
+// NewConn starts a connection: its first output is ready at once. authority is the member's host:port, and methods are
+// the paths to which Start refers by index, at most maxMethods.
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),

@@ -36,7 +36,8 @@ type line struct {
 	Lost       int  `json:"lost"`
 }
 
-// Read reads a whole history and passes each operation to take. The error is ErrIncomplete where operations are missing.
+// Read reads a whole history and passes each operation to take. The error is ErrIncomplete where operations are
+// missing.
 func Read(from io.Reader, take func(Operation)) (Header, error) {
 	var header Header
 	var footer *Footer

@@ -59,7 +59,8 @@ func NewWriter(to io.Writer, prefix string, keySize int) *Writer {
 	return w
 }
 
-// Add records an operation. Where the writer is behind by more than it has room for, the operation is lost, and counted.
+// Add records an operation. Where the writer is behind by more than it has room for, the operation is lost, and
+// counted.
 func (w *Writer) Add(e Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

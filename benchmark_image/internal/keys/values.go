@@ -3,9 +3,9 @@ package keys
 // poolSpan is how many different starting points values have inside the pool.
 const poolSpan = 1 << 16
 
-// Values gives the values of each key: size printable bytes without a pattern that a compressor could use. That of a data
-// set depends only on the seed and the number of the key, and a version of it also on its writer, so that a reader can
-// tell what every writer wrote. Values share one read-only pool, so making one costs no copy and no allocation.
+// Values gives the values of each key: size printable bytes without a pattern that a compressor could use. That of a
+// data set depends only on the seed and the number of the key, and a version of it also on its writer, so that a reader
+// can tell what every writer wrote. Values share one read-only pool, so making one costs no copy and no allocation.
 type Values struct {
 	pool []byte
 	size int

@@ -26,8 +26,8 @@ func newAlarm() (*alarm, error) {
 	return &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
 }
 
-// set makes wait return after d. It is a system call that does not block, and its only error is that the alarm is closed,
-// which wait tells too.
+// set makes wait return after d. It is a system call that does not block, and its only error is that the alarm is
+// closed, which wait tells too.
 func (a *alarm) set(d time.Duration) {
 	value := unix.NsecToTimespec(int64(min(max(d, 1), math.MaxInt64/2)))
 	_ = unix.TimerfdSettime(a.fd, 0, &unix.ItimerSpec{Value: value}, nil)

@@ -40,9 +40,9 @@ var (
 // Checked tells whether keys and values of the answer must be passed to Check.
 func (r *Request) Checked() bool { return r.expected.values != nil }
 
-// CheckCounts checks the numbers of keys in an answer to a range: keys is how many it holds, count how many it says there
-// are in the span, including those that a limit leaves out, and more whether it says that it leaves out some. Where
-// the keys that were written are known, count must be their number. The error is a *WrongAnswerError.
+// CheckCounts checks the numbers of keys in an answer to a range: keys is how many it holds, count how many it says
+// there are in the span, including those that a limit leaves out, and more whether it says that it leaves out some.
+// Where the keys that were written are known, count must be their number. The error is a *WrongAnswerError.
 func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	if r.Kind != Range {
 		return nil
@@ -76,19 +76,19 @@ func (r *Request) CheckCounts(keys, count int64, more bool) error {
 	return nil
 }
 
-// CheckRevision takes the revision that the store tells in an answer, 0 where it tells none, and the member that answered;
-// written tells whether the answer acknowledges a write. A linearizable read must not be answered at a revision below
-// one that was told before it began. The error is a *WrongAnswerError.
+// CheckRevision takes the revision that the store tells in an answer, 0 where it tells none, and the member that
+// answered; written tells whether the answer acknowledges a write. A linearizable read must not be answered at a
+// revision below one that was told before it began. The error is a *WrongAnswerError.
 func (r *Run) CheckRevision(request *Request, revision int64, member uint64, written bool) error {
 	request.revision, request.member = revision, member
 	return r.options.Promises.take(request, r.elapsed(), written)
 }
 
-// Check compares the next key of the answer, its value, and the revision at which it was last written, with what a writer
-// of the same seed, key size and value size writes: each key lies in the requested span, sorts after the one before, and
-// was written; where all were written, none is left out. A value is that of the data set, or a version of that key: of the
-// same load one that was sent, and in a linearizable read none that is older than what was acknowledged before. The error
-// is a *WrongAnswerError.
+// Check compares the next key of the answer, its value, and the revision at which it was last written, with what a
+// writer of the same seed, key size and value size writes: each key lies in the requested span, sorts after the one
+// before, and was written; where all were written, none is left out. A value is that of the data set, or a version of
+// that key: of the same load one that was sent, and in a linearizable read none that is older than what was
+// acknowledged before. The error is a *WrongAnswerError.
 func (r *Request) Check(key, value []byte, revision int64) error {
 	e := &r.expected
 	number, known := keys.Number(key, e.prefix, e.keySize)

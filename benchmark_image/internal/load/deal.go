@@ -3,8 +3,8 @@ package load
 import "time"
 
 // deal hands out the numbers of a closed loop's requests, each once. Each client goes from member to member, so all
-// members get the same share. What one connection brings at once is answered over one other connection: dealt to members
-// by their number alone, requests to three of them took half as much CPU time again.
+// members get the same share. What one connection brings at once is answered over one other connection: dealt to
+// members by their number alone, requests to three of them took half as much CPU time again.
 type deal struct {
 	dealt []int // of each member; with n of them, its next request has the number of the member + n * dealt
 	turn  []int // the member of each client's next request

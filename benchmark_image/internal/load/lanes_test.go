@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. All that was due there by then is
-// late, and all the rest is sent in time.
+// TestAMemberThatStallsKeepsItsOwnRequestsOnly stalls one of three members for a second. All that was due there by then
+// is late, and all the rest is sent in time.
 func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 	const rate, total, stalled, members = 300, 600, 1, 3
 	for _, clients := range []int{members, 31} {
@@ -70,8 +70,8 @@ func TestFewerClientsThanMembers(t *testing.T) {
 	}
 }
 
-// TestTheAlarmGoesOffEarlierWhenItMust: the client of a member that was slow becomes free while the others wait for later
-// requests than its next one.
+// TestTheAlarmGoesOffEarlierWhenItMust: the client of a member that was slow becomes free while the others wait for
+// later requests than its next one.
 func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	best := time.Hour
@@ -91,8 +91,8 @@ func TestTheAlarmGoesOffEarlierWhenItMust(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyWasFreeForWasDue pauses all clients shortly before the end, as a lost connection does: when they come back
-// the time is over.
+// TestWhatNobodyWasFreeForWasDue pauses all clients shortly before the end, as a lost connection does: when they come
+// back the time is over.
 func TestWhatNobodyWasFreeForWasDue(t *testing.T) {
 	const sent, due, length = 10, 60, 60 * time.Millisecond
 	o := options(due, 1)
@@ -120,8 +120,8 @@ func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
 	run.Next(0)
 }
 
-// TestAClientThatIsWokenTooLateSendsNothing: it has a request that was due, of a phase that is over, as after a stop of the
-// process. What a client sends that is woken as late as usual counts all the same.
+// TestAClientThatIsWokenTooLateSendsNothing: it has a request that was due, of a phase that is over, as after a stop of
+// the process. What a client sends that is woken as late as usual counts all the same.
 func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	const length = 1001 * time.Millisecond
 	starts := Constant(1)

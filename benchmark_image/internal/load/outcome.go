@@ -91,15 +91,15 @@ const (
 // LateAfter is how late a request may start before it counts as late.
 const LateAfter = 10 * time.Millisecond
 
-// NewRecord makes the record of a request that was to start at one time, started so much later, and then took so long, at
-// least 1 ns.
+// NewRecord makes the record of a request that was to start at one time, started so much later, and then took so long,
+// at least 1 ns.
 func NewRecord(start, lag, service time.Duration, kind Kind, outcome Outcome, code Code) Record {
 	bits := uint64(max(service, 1)) | uint64(code)<<codeShift | uint64(outcome)<<outcomeShift | uint64(kind)<<kindShift
 	return Record{Start: start, lag: lag, bits: bits}
 }
 
-// newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start of the
-// run.
+// newRecord makes the record of a request of the measurement that began at begin; both it and end are since the start
+// of the run.
 func newRecord(r *Request, begin, end time.Duration, outcome Outcome, code Code) Record {
 	record := NewRecord(r.start-begin, r.actual-r.start, end-r.actual, r.Kind, outcome, code)
 	if r.waited {

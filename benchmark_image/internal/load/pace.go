@@ -132,13 +132,14 @@ const (
 	firstStride = 64
 	// maxKept is how many starts are kept at most, an even number: when there are as many, every other one goes.
 	maxKept = 1 << 14
-	// maxBlocks is how many blocks of firstStride starts are remembered: more than there may be members, which may all be at
-	// different places of the schedule.
+	// maxBlocks is how many blocks of firstStride starts are remembered: more than there may be members, which may all be
+	// at different places of the schedule.
 	maxBlocks = 256
 )
 
-// Poisson starts requests as independent callers would: the intervals between them are exponentially distributed. Starts
-// are computed when they are needed, in blocks: each takes a single step, also where some members are far behind others.
+// Poisson starts requests as independent callers would: the intervals between them are exponentially distributed.
+// Starts are computed when they are needed, in blocks: each takes a single step, also where some members are far behind
+// others.
 type Poisson struct {
 	mean float64 // interval in ns
 	draw func(number uint64) float64

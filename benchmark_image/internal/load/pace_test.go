@@ -71,8 +71,8 @@ func TestPoissonDistances(t *testing.T) {
 	}
 }
 
-// TestALongPoissonScheduleIsTheSameInAnyOrder compares starts that were computed one after the other with those that are looked
-// up later, after most of what is kept has gone.
+// TestALongPoissonScheduleIsTheSameInAnyOrder compares starts that were computed one after the other with those that
+// are looked up later, after most of what is kept has gone.
 func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 	const total = 5 * maxKept * firstStride / 2
 	draw := keys.NewDraw(9, keys.StreamArrival).At
@@ -108,8 +108,8 @@ func TestALongPoissonScheduleIsTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestMembersThatAreBehindDoNotMakePoissonStartsExpensive: the start of every request takes about one step for each of the places
-// that members are at.
+// TestMembersThatAreBehindDoNotMakePoissonStartsExpensive: the start of every request takes about one step for each of
+// the places that members are at.
 func TestMembersThatAreBehindDoNotMakePoissonStartsExpensive(t *testing.T) {
 	const total, members, behind = 900_000, 3, 600_000
 	draw := keys.NewDraw(9, keys.StreamArrival).At

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and nobody waits
-// for the answers to the last ones. They are in no figure of the measurement.
+// Warmup is the load ahead of the measurement, which it passes into without a gap: requests are numbered on, and nobody
+// waits for the answers to the last ones. They are in no figure of the measurement.
 type Warmup struct {
 	Pacer Pacer
 
@@ -50,8 +50,8 @@ func (p *plan) init(warmup *Warmup, measured Pacer, members, clients int) {
 	}
 }
 
-// pace is the Pacer of both phases where starts are planned. What a warm-up that is over has not sent is left out: the next
-// number that may start is then at least as large as the one in skip.
+// pace is the Pacer of both phases where starts are planned. What a warm-up that is over has not sent is left out: the
+// next number that may start is then at least as large as the one in skip.
 func (p *plan) pace(number int, elapsed time.Duration) (start time.Duration, more bool, skip int) {
 	if number < p.first {
 		start, more = p.warmup.Pacer.Pace(number, elapsed)

@@ -11,8 +11,8 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// TestAMeasurementFollowsItsWarmupWithoutAGap: requests are numbered on, so that every write is an insert, before and after,
-// and the measurement does not wait for the last answers of the warm-up.
+// TestAMeasurementFollowsItsWarmupWithoutAGap: requests are numbered on, so that every write is an insert, before and
+// after, and the measurement does not wait for the last answers of the warm-up.
 func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 	const warm, total, held = 50, 100, 45
 	const rate = 1000
@@ -121,7 +121,8 @@ func TestASinkGetsTheMeasurementAlone(t *testing.T) {
 	}
 }
 
-// TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement longer.
+// TestTheRestOfAWarmupIsInNoTime: a request of the warm-up that is answered last of all does not make the measurement
+// longer.
 func TestTheRestOfAWarmupIsInNoTime(t *testing.T) {
 	const wait = 500 * time.Millisecond
 	o := options(20, 2)

@@ -28,8 +28,8 @@ func (r *rests) add(from, to time.Duration) {
 	}
 }
 
-// forget drops marks that later starts do not need, and where too many are left, because a member stalls for long, every
-// second one.
+// forget drops marks that later starts do not need, and where too many are left, because a member stalls for long,
+// every second one.
 func (r *rests) forget(start time.Duration) {
 	if before := r.before(start); before > 0 {
 		r.marks = append(r.marks[:0], r.marks[before:]...)

@@ -28,8 +28,8 @@ type Options struct {
 	History  *history.Writer // keeps each operation, those of the warm-up too; nil: nothing does
 }
 
-// lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls keeps no
-// client from the others, unless there are fewer clients than members.
+// lanes is into how many lanes an open loop is divided. Each member has clients of its own, so that one that stalls
+// keeps no client from the others, unless there are fewer clients than members.
 func (o *Options) lanes() int {
 	if o.Clients < o.Members {
 		return 1
@@ -252,7 +252,8 @@ func (r *Run) pace(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// beat runs periodically, so that pauses of the process are noticed, and reads the accounts when the measurement begins.
+// beat runs periodically, so that pauses of the process are noticed, and reads the accounts when the measurement
+// begins.
 func (r *Run) beat(over <-chan struct{}) {
 	begun := r.plan.begun
 	if r.options.Warmup == nil {
@@ -286,8 +287,8 @@ func (r *Run) beat(over <-chan struct{}) {
 }
 
 // NoteIdle notes that the transport was idle for the given time until now, because all requests in flight wait for the
-// members. A late request is late because of the transport if that was busy for most of the request's lateness. A transport
-// that calls this must also do so at its start; one that does not know its idle times never calls it.
+// members. A late request is late because of the transport if that was busy for most of the request's lateness. A
+// transport that calls this must also do so at its start; one that does not know its idle times never calls it.
 func (r *Run) NoteIdle(d time.Duration) {
 	r.idle.Add(int64(d))
 	r.tells.Store(true)

@@ -4,8 +4,8 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number, and
-// if it is to be unique, also of the request.
+// Puts writes generated keys, each in a put or in a transaction. The value of a key is a function of the key's number,
+// and if it is to be unique, also of the request.
 type Puts struct {
 	Prefix   string
 	KeySize  int

@@ -21,8 +21,8 @@ type claim struct {
 	own    bool          // if it starts late, the generator is the cause
 }
 
-// lane is the requests of a schedule that go to one member, and the clients that send only these: while that member stalls,
-// its own requests wait for it, and no others.
+// lane is the requests of a schedule that go to one member, and the clients that send only these: while that member
+// stalls, its own requests wait for it, and no others.
 type lane struct {
 	next    int           // number of the next request
 	claimed time.Duration // intended start of the latest one; those to come are not before it
@@ -30,7 +30,8 @@ type lane struct {
 	first   int           // of queue
 }
 
-// waiting lets clients of an open loop claim the requests of the schedule, those of a lane in order, and wakes them in time.
+// waiting lets clients of an open loop claim the requests of the schedule, those of a lane in order, and wakes them in
+// time.
 type waiting struct {
 	mu      sync.Mutex
 	lanes   []lane // with n of them, lane i has the requests i, i+n, i+2n and so on, and likewise the clients
@@ -95,8 +96,8 @@ func (w *waiting) signal() {
 	}
 }
 
-// head gives the waiter that is due first, of all lanes, and takes it from its queue if it is due already; otherwise the alarm
-// is set for it.
+// head gives the waiter that is due first, of all lanes, and takes it from its queue if it is due already; otherwise
+// the alarm is set for it.
 func (w *waiting) head(now time.Duration) (head waiter, due, any bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

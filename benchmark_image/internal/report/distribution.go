@@ -19,8 +19,8 @@ const (
 	InHistogram = "histogram" // from the histogram, for there are more than exactSamples latencies
 )
 
-// Distribution describes the latencies of the requests that succeeded. All its figures are exact; only Histogram is rounded,
-// and serves to merge several runs, and so are percentiles that are taken from it.
+// Distribution describes the latencies of the requests that succeeded. All its figures are exact; only Histogram is
+// rounded, and serves to merge several runs, and so are percentiles that are taken from it.
 type Distribution struct {
 	Count   int     `json:"count"`
 	LeftOut int     `json:"left_out"` // requests without a good answer, which have no latency here

@@ -7,8 +7,8 @@ import (
 	"containernet-env/benchmark_image/internal/load"
 )
 
-// Figures are what was measured. The latency fields are response times, over the requests that succeeded, and null in JSON
-// when none did.
+// Figures are what was measured. The latency fields are response times, over the requests that succeeded, and null in
+// JSON when none did.
 type Figures struct {
 	Requests  int      `json:"requests"` // configured
 	Done      int      `json:"done"`     // ok + failed
@@ -155,8 +155,8 @@ func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures 
 	return f
 }
 
-// setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time longer in
-// which none were sent. ok is how many succeeded within the duration.
+// setDrain keeps what ended after the duration out of the throughput: one request that takes long would make the time
+// longer in which none were sent. ok is how many succeeded within the duration.
 func (f *Figures) setDrain(run *load.Result, duration time.Duration, ok int) {
 	window, drain := duration, max(run.Took-duration, 0).Seconds()
 	if run.Reason != "" {

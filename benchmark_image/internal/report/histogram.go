@@ -12,9 +12,9 @@ import (
 )
 
 // A histogram is in the form of HdrHistogram (https://hdrhistogram.org), its V2 encoding, compressed: that is what its
-// libraries in all languages add up. It is written here and not by one of them so that the counts of several series
-// are added up while they are encoded, and a percentile finds the latencies of its slot. Values up to 2^11 have a slot each; each
-// further power of two is divided into 2^10 slots, which makes 3 significant digits.
+// libraries in all languages add up. It is written here and not by one of them so that the counts of several series are
+// added up while they are encoded, and a percentile finds the latencies of its slot. Values up to 2^11 have a slot
+// each; each further power of two is divided into 2^10 slots, which makes 3 significant digits.
 const (
 	histogramCookie           = 0x1c849303 | 0x10
 	histogramCompressedCookie = 0x1c849304 | 0x10

@@ -17,11 +17,13 @@ type Plan struct {
 	Interval  time.Duration // of the timeline; 0: a second
 	Seconds   bool          // keep the figures of each second of the clock, for TextOptions.Sample
 
-	// Kind is that of a request of the schedule, by its number; nil: those that are never sent are not counted by their kinds.
+	// Kind is that of a request of the schedule, by its number; nil: those that are never sent are not counted by their
+	// kinds.
 	Kind func(number int) load.Kind
 }
 
-// Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their number.
+// Recorder computes the figures of a run while outcomes come, in an amount of memory that does not depend on their
+// number.
 type Recorder struct {
 	plan       Plan
 	kinds      [load.Kinds]kindRecord
@@ -38,8 +40,8 @@ type Recorder struct {
 	clock      secondsOfClock
 }
 
-// kindRecord is what became of the requests of one kind. A closed loop has no service times of its own: all its requests start
-// when they are to.
+// kindRecord is what became of the requests of one kind. A closed loop has no service times of its own: all its
+// requests start when they are to.
 type kindRecord struct {
 	response, service          series
 	failed, unknown, abandoned int // abandoned ones are unknown, too

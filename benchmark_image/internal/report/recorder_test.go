@@ -77,8 +77,8 @@ func same(t *testing.T, name string, d *Distribution, sorted []time.Duration, le
 	}
 }
 
-// TestFiguresAreThoseOfAllSortedLatencies compares what is computed while outcomes come with what all of them give at the end, to
-// the last bit: distributions, what etcd's tool prints, the lateness, and every row of the timeline.
+// TestFiguresAreThoseOfAllSortedLatencies compares what is computed while outcomes come with what all of them give at
+// the end, to the last bit: distributions, what etcd's tool prints, the lateness, and every row of the timeline.
 func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for _, n := range []int{1, 2, 3, 7, 100, 999, 30_000, exactSamples} {
@@ -188,8 +188,8 @@ func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step tim
 	}
 }
 
-// TestPercentilesOfLongRuns: with one latency more than are kept, percentiles are those of the library's histogram; all other
-// figures stay exact.
+// TestPercentilesOfLongRuns: with one latency more than are kept, percentiles are those of the library's histogram; all
+// other figures stay exact.
 func TestPercentilesOfLongRuns(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	latencies := logUniform(random, exactSamples+1)

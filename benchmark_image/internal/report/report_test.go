@@ -46,8 +46,8 @@ func seriesOf(of []time.Duration) latencies {
 	return latencies{s}
 }
 
-// nearestRank is the definition of a percentile: the smallest latency that at least p percent (0 < p <= 100) of all do not
-// exceed. sorted must not be empty.
+// nearestRank is the definition of a percentile: the smallest latency that at least p percent (0 < p <= 100) of all do
+// not exceed. sorted must not be empty.
 func nearestRank(sorted []time.Duration, p float64) time.Duration {
 	return sorted[rank(len(sorted), p)-1]
 }

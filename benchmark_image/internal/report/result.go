@@ -1,5 +1,5 @@
-// Package report computes the figures of a run from the outcomes of its requests, and writes them as text in the form of
-// etcd's benchmark tool or as JSON.
+// Package report computes the figures of a run from the outcomes of its requests, and writes them as text in the form
+// of etcd's benchmark tool or as JSON.
 package report
 
 import (

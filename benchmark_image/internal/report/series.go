@@ -166,8 +166,8 @@ type selector struct {
 	groups [][]time.Duration
 }
 
-// find gives, for each rank (1..count, ascending, at most 255), the latency that has it. The slot of a rank follows from the
-// histogram, so only the latencies of a few slots have to be sorted.
+// find gives, for each rank (1..count, ascending, at most 255), the latency that has it. The slot of a rank follows
+// from the histogram, so only the latencies of a few slots have to be sorted.
 func (f *selector) find(of latencies, ranks []int) []time.Duration {
 	found := make([]time.Duration, len(ranks))
 	if len(ranks) == 0 {

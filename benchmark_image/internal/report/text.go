@@ -205,7 +205,8 @@ func (r *Figures) errorsByCount() []string {
 const (
 	// toldPause is how long a pause is that says something about the figures by itself.
 	toldPause = 100 * time.Millisecond
-	// toldShare is the share of the time in which the generator stood still, or waited for a core, from which on that does.
+	// toldShare is the share of the time in which the generator stood still, or waited for a core, from which on that
+	// does.
 	toldShare = 0.05
 	// toldBusy is the share of the time from which on the loop could hardly have done more.
 	toldBusy = 0.9

@@ -154,8 +154,8 @@ func (t *timeline) widen() {
 	t.width *= 2
 }
 
-// rows ends the timeline of a run that took so long. There is a row for each interval up to there, also where no request
-// ended.
+// rows ends the timeline of a run that took so long. There is a row for each interval up to there, also where no
+// request ended.
 func (t *timeline) rows(took time.Duration) (step time.Duration, rows []Row) {
 	last := took
 	if t.window > 0 {

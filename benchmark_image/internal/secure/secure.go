@@ -1,4 +1,5 @@
-// Package secure is TLS for loads. Only benchmark-client-tls has it: it would make the memory of the other programs larger.
+// Package secure is TLS for loads. Only benchmark-client-tls has it: it would make the memory of the other programs
+// larger.
 package secure
 
 import (
@@ -40,7 +41,8 @@ func tlsProblem(err error) error {
 // security implements store.Security.
 type security struct{ config *tls.Config }
 
-// New secures connections as config says, but for the member's name. alpn is what members must agree to speak (RFC 7301).
+// New secures connections as config says, but for the member's name. alpn is what members must agree to speak (RFC
+// 7301).
 func New(config *tls.Config, alpn string) store.Security {
 	config = config.Clone()
 	config.NextProtos = []string{alpn}
@@ -206,8 +208,8 @@ func (s *secured) note(content int) {
 	}
 }
 
-// Wrote implements store.Conn. The protocol is told of a record when all of it was written: a member can open no part of
-// one, so a request that ends in a record which was cut off did not happen.
+// Wrote implements store.Conn. The protocol is told of a record when all of it was written: a member can open no part
+// of one, so a request that ends in a record which was cut off did not happen.
 func (s *secured) Wrote(n int) {
 	s.pipe.out = append(s.pipe.out[:0], s.pipe.out[n:]...)
 	s.known -= n

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEncoded is more than MarshalJSON gives for any valid Spec, in bytes: 100 endpoints of 260, and three texts of 4096, four
-// of 512 and one of 256 bytes, that take six each.
+// MaxEncoded is more than MarshalJSON gives for any valid Spec, in bytes: 100 endpoints of 260, and three texts of
+// 4096, four of 512 and one of 256 bytes, that take six each.
 const MaxEncoded = 128 << 10
 
 // encode appends the parameters to an object whose beginning is given.

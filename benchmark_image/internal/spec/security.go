@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// PasswordVariable is the environment variable with the user's password, where no file has it. It is in no parameter, so
-// that it is on no command line, and in no body, result or log.
+// PasswordVariable is the environment variable with the user's password, where no file has it. It is in no parameter,
+// so that it is on no command line, and in no body, result or log.
 const PasswordVariable = "BENCHMARK_PASSWORD"
 
 // MaxSecret bounds a file with certificates, a key or a password, in bytes.
@@ -74,8 +74,8 @@ func (s *Spec) Locate(folder string) *Problem {
 	return nil
 }
 
-// ReadSecret gives the content of a file that a Spec names: certificates, a key or a password. It refuses those of more than
-// MaxSecret bytes.
+// ReadSecret gives the content of a file that a Spec names: certificates, a key or a password. It refuses those of more
+// than MaxSecret bytes.
 func ReadSecret(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -45,12 +45,12 @@ func (o Operation) Path() string { return "/benchmark/" + o.Name() }
 // ResultPath is in front of the id of a job whose result the HTTP interface gives.
 const ResultPath = "/benchmark/result/"
 
-// AllKeys is the end of a span that etcd's API (rpc.proto, RangeRequest.range_end) reads as 'all keys from the first one
-// on'.
+// AllKeys is the end of a span that etcd's API (rpc.proto, RangeRequest.range_end) reads as 'all keys from the first
+// one on'.
 const AllKeys = "\x00"
 
-// DistinctKeys is the size of the key space with its default filled in: each request, one of the warm-up too, can write a key
-// of its own. Where a duration leaves their number open, there are DurationKeySpace more.
+// DistinctKeys is the size of the key space with its default filled in: each request, one of the warm-up too, can write
+// a key of its own. Where a duration leaves their number open, there are DurationKeySpace more.
 func (s *Spec) DistinctKeys() int {
 	if s.KeySpace > 0 {
 		return s.KeySpace
@@ -113,8 +113,8 @@ func (s *Spec) Complete(given func(name string) bool) {
 	}
 }
 
-// defaultStall is how long a run may go without a success: where each request waits for its deadline, it would go on for
-// hours. One with a duration ends by itself, and may be meant to measure a failover.
+// defaultStall is how long a run may go without a success: where each request waits for its deadline, it would go on
+// for hours. One with a duration ends by itself, and may be meant to measure a failover.
 func (s *Spec) defaultStall() time.Duration {
 	if s.Duration != 0 {
 		return 0
@@ -128,8 +128,8 @@ func (s *Spec) defaultStall() time.Duration {
 	return min(stall, MaxRunTimeout)
 }
 
-// LostTimeout is for how long a benchmark may be without a connection to any member; 0: for as long as StallTimeout allows. It
-// follows from the values alone: what a result says was configured has the same effect again.
+// LostTimeout is for how long a benchmark may be without a connection to any member; 0: for as long as StallTimeout
+// allows. It follows from the values alone: what a result says was configured has the same effect again.
 func (s *Spec) LostTimeout() time.Duration {
 	if s.StallTimeout == 0 || s.StallTimeout != s.defaultStall() {
 		return 0
@@ -154,8 +154,8 @@ func (s *Spec) Body() json.RawMessage {
 	return filled.encode([]byte("{"))
 }
 
-// Seconds turns a number of seconds, as JSON has it, into a duration; what a duration cannot hold becomes one that exceeds
-// every bound.
+// Seconds turns a number of seconds, as JSON has it, into a duration; what a duration cannot hold becomes one that
+// exceeds every bound.
 func Seconds(s float64) time.Duration {
 	ns := math.Round(s * 1e9)
 	if math.IsNaN(ns) || ns < math.MinInt64 || ns >= math.MaxInt64 {

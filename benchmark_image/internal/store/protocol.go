@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most the
-// login that all its connections share.
+// Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most
+// the login that all its connections share.
 type Protocol interface {
 	// Name is that of what goes over a connection, for messages.
 	Name() string
@@ -20,8 +20,8 @@ type Protocol interface {
 	NewCall(owner Owner) Call
 }
 
-// Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines may
-// use it.
+// Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines
+// may use it.
 type Security interface {
 	// Secure agrees with a member, of which host:port is given, on how a connection that was just opened is secured. It
 	// blocks until that is done, at most until ctx ends; neither it nor the session uses the connection afterwards. The
@@ -45,7 +45,8 @@ func (e RefusedError) Error() string { return e.Err.Error() }
 // Unwrap gives the reason.
 func (e RefusedError) Unwrap() error { return e.Err }
 
-// Call is the room for one request at a time: who starts one request after the other in the same Call allocates nothing.
+// Call is the room for one request at a time: who starts one request after the other in the same Call allocates
+// nothing.
 type Call interface {
 	// Endpoint is the answer to Locate, as host:port, or what the store says instead.
 	Endpoint() (string, error)

@@ -26,7 +26,8 @@ var marksOfEtcd = []string{"etcdserverpb", "mvccpb", "protowire", "2379"}
 // choosers are the packages that say which store a load is for.
 var choosers = []string{"internal/client", "internal/spec"}
 
-// breaks tells how a source, named by its path in the module, breaks the rule that etcd is known in its own package only.
+// breaks tells how a source, named by its path in the module, breaks the rule that etcd is known in its own package
+// only.
 func breaks(path string, source []byte) (problems []string) {
 	path = filepath.ToSlash(path)
 	if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, etcdPath) {
@@ -95,8 +96,8 @@ func TestTheRuleCanBeBroken(t *testing.T) {
 	}
 }
 
-// TestTheProgramsAreSmall looks at what is linked into them: grpc-go alone doubles the memory of the client, and crypto/tls
-// makes it a third larger.
+// TestTheProgramsAreSmall looks at what is linked into them: grpc-go alone doubles the memory of the client, and
+// crypto/tls makes it a third larger.
 func TestTheProgramsAreSmall(t *testing.T) {
 	dependencies := func(name string) []string {
 		list := exec.Command("go", "list", "-deps", name)

@@ -1,6 +1,6 @@
-// Package store is what a load knows of the store that it measures: requests, answers, and the protocol that carries them
-// over one connection. The event loop in package transport drives a protocol and knows no store; a package below this one
-// implements the protocol of one store, and alone knows its API.
+// Package store is what a load knows of the store that it measures: requests, answers, and the protocol that carries
+// them over one connection. The event loop in package transport drives a protocol and knows no store; a package below
+// this one implements the protocol of one store, and alone knows its API.
 package store
 
 // Operation is what a request asks of a store.
@@ -37,8 +37,8 @@ type Request struct {
 	Leader uint64 // of Locate: a member, as an Answer to Status names it
 }
 
-// Visitor sees the keys of an answer with their values, in order, and with the revisions of the store at which they were
-// last written. Key and value are valid only during the call.
+// Visitor sees the keys of an answer with their values, in order, and with the revisions of the store at which they
+// were last written. Key and value are valid only during the call.
 type Visitor interface {
 	Visit(key, value []byte, revision int64)
 }

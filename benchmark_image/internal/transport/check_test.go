@@ -44,8 +44,8 @@ func (e *exchange) Finished(answer *store.Answer, failure *store.Failure) {
 	}
 }
 
-// judge sends the request, lets the encoded message answer it, which comes in pieces of the given size, and gives what is wrong
-// with the answer. The second error is that of an answer that cannot be read.
+// judge sends the request, lets the encoded message answer it, which comes in pieces of the given size, and gives what
+// is wrong with the answer. The second error is that of an answer that cannot be read.
 func (e *exchange) judge(encoded []byte, piece int) (wrong, broken error) {
 	e.failure = nil
 	if !e.conn.Start(e.client.job.call, e.client.request(), &e.scratch) {

@@ -198,8 +198,8 @@ func (c *client) next() {
 	}
 }
 
-// pause holds the client back if its connection cannot be used. Where requests go to several members, it goes on as long as
-// there is a connection to one of them.
+// pause holds the client back if its connection cannot be used. Where requests go to several members, it goes on as
+// long as there is a connection to one of them.
 func (c *client) pause() bool {
 	d, conn := c.drive, c.job.conn
 	if !conn.failing || d.transport.inTurn() && conn.loop.readyConns > 0 {

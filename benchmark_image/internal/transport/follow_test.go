@@ -36,8 +36,8 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 	}
 }
 
-// TestALeaderThatHangsIsLeftAtOnce: it answers nothing, least of all who leads now, and once it goes on, it still says that it
-// leads, in a term that is over.
+// TestALeaderThatHangsIsLeftAtOnce: it answers nothing, least of all who leads now, and once it goes on, it still says
+// that it leads, in a term that is over.
 func TestALeaderThatHangsIsLeftAtOnce(t *testing.T) {
 	const rounds = 5
 	cluster := etcdtest.Start(t, 3)

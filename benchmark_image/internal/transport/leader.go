@@ -31,8 +31,8 @@ type sighting struct {
 	err    error
 }
 
-// watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so that
-// one that hangs keeps nobody waiting. Members without a connection are left out meanwhile.
+// watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so
+// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile.
 func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (seen <-chan sighting, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	all := make(chan sighting)
@@ -66,8 +66,8 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 	}
 }
 
-// election is who leads, by what members have said: of two leaders, the one of the higher term does, and the other one does
-// not know it yet.
+// election is who leads, by what members have said: of two leaders, the one of the higher term does, and the other one
+// does not know it yet.
 type election struct {
 	leader, term uint64    // leader 0: nobody named one
 	from         *conn     // that named it
@@ -100,8 +100,8 @@ func (e *election) seat() (seat, bool) {
 	return s, e.leader != 0 && (s.itself != nil || len(e.members) == e.probes || time.Since(e.since) > leaderGrace)
 }
 
-// settled tells whether a majority of the members has answered: whoever was elected last, one of them knows it. Where that
-// does not come, because members are down or hang, those that answer decide after a grace.
+// settled tells whether a majority of the members has answered: whoever was elected last, one of them knows it. Where
+// that does not come, because members are down or hang, those that answer decide after a grace.
 func (e *election) settled() bool {
 	return 2*len(e.members) > e.probes || time.Since(e.since) > leaderGrace
 }
@@ -153,8 +153,8 @@ func (l *loop) probes(members []string) (probes []*conn) {
 	return probes
 }
 
-// findLeader asks the members who leads until enough of them have answered. Unless it is patient, it gives up when each has
-// answered once and none has named a leader.
+// findLeader asks the members who leads until enough of them have answered. Unless it is patient, it gives up when each
+// has answered once and none has named a leader.
 func findLeader(ctx context.Context, probes []*conn, patient bool) (seat, error) {
 	seen, stop := watchStatus(ctx, probes, leaderPoll)
 	defer stop()
@@ -204,8 +204,8 @@ func ready(connections []*conn) (n int) {
 // LeaderChanges lists the moves of the load, in order. It must not be called while Drive runs.
 func (t *Transport) LeaderChanges() []LeaderChange { return t.changes }
 
-// follow moves the load to the member that leads, whenever that changes, until stop is called. Members that do not answer,
-// and elections, show in the requests.
+// follow moves the load to the member that leads, whenever that changes, until stop is called. Members that do not
+// answer, and elections, show in the requests.
 func (t *Transport) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -340,6 +340,6 @@ func (t *Transport) loseLeader(ctx context.Context, err error) {
 	}
 }
 
-// LeaderLost says why requests go to another member than the leader, although they should follow it; nil if they do not. It
-// must not be called while Drive runs.
+// LeaderLost says why requests go to another member than the leader, although they should follow it; nil if they do
+// not. It must not be called while Drive runs.
 func (t *Transport) LeaderLost() error { return t.leaderLost }

@@ -18,7 +18,8 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
-// line is a protocol that has nothing of etcd's: one line for each request and each answer, in the same order, no opening.
+// line is a protocol that has nothing of etcd's: one line for each request and each answer, in the same order, no
+// opening.
 type line struct{}
 
 func (line) Name() string                         { return "lines" }

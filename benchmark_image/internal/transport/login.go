@@ -61,8 +61,8 @@ func isPassing(err error) bool {
 	return false
 }
 
-// renew starts a job again behind a new login, if it was refused because the last one has expired. It keeps its deadline:
-// the time that this takes is part of what the store took. false: the failure stands.
+// renew starts a job again behind a new login, if it was refused because the last one has expired. It keeps its
+// deadline: the time that this takes is part of what the store took. false: the failure stands.
 func (j *job) renew(failure *store.Failure) bool {
 	l := j.conn.loop
 	if !failure.LoggedOut || j.renewed {

@@ -20,8 +20,8 @@ const readSize = 64 << 10
 // maxReads is how often one link is read before it is the turn of the others.
 const maxReads = 4
 
-// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take longer
-// than an attempt may.
+// shakers is how many handshakes of TLS go on at a time: with thousands of connections, all at once would each take
+// longer than an attempt may.
 const shakers = 64
 
 var errClosing = errors.New("the member closes new connections")
@@ -168,8 +168,8 @@ func (l *loop) handleAll(events []unix.EpollEvent) error {
 	return nil
 }
 
-// backlogRounds bounds catchUp, beyond one round for each batch of events: more than what a socket's receive buffer holds
-// takes to read.
+// backlogRounds bounds catchUp, beyond one round for each batch of events: more than what a socket's receive buffer
+// holds takes to read.
 const backlogRounds = 64
 
 // catchUp takes what was received before now. More may come all the time, so it ends although something is ready.
@@ -395,8 +395,9 @@ func (l *loop) withdraw(j *job) (unknown bool) {
 	return unknown
 }
 
-// runTimers does what is due, and gives the time of what is due next; 0: nothing. What was received before that is taken
-// first: a process that was stopped, or had no CPU time, finds that deadlines have passed of which the answers are there.
+// runTimers does what is due, and gives the time of what is due next; 0: nothing. What was received before that is
+// taken first: a process that was stopped, or had no CPU time, finds that deadlines have passed of which the answers
+// are there.
 func (l *loop) runTimers() (next time.Duration, err error) {
 	if l.deadlines.first == nil && len(l.timers) == 0 {
 		return 0, nil

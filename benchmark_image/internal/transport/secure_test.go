@@ -106,8 +106,8 @@ func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	}
 }
 
-// TestARefusalConcernsTheLeaderAlone: in a run, a member's new certificate that is not trusted keeps the load from that member
-// alone, and at the end it is said why the load is not there.
+// TestARefusalConcernsTheLeaderAlone: in a run, a member's new certificate that is not trusted keeps the load from that
+// member alone, and at the end it is said why the load is not there.
 func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	good, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
 	config, replaced := good.Server(tls.VersionTLS13), other.Server(tls.VersionTLS13)

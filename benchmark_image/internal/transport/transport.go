@@ -1,5 +1,5 @@
-// Package transport carries a load to the members of a store: one goroutine, the event loop, owns all connections and serves
-// all clients. What goes over a connection is the business of a store.Protocol.
+// Package transport carries a load to the members of a store: one goroutine, the event loop, owns all connections and
+// serves all clients. What goes over a connection is the business of a store.Protocol.
 package transport
 
 import (
@@ -43,10 +43,10 @@ type Transport struct {
 	unreachable []error
 }
 
-// Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to member
-// k mod n. It waits until all are ready, at most for the dial timeout; members that are not by
-// then are listed by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses
-// a connection over TLS or is refused, or if the protocol's user cannot log in.
+// Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to
+// member k mod n. It waits until all are ready, at most for the dial timeout; members that are not by then are listed
+// by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses a connection
+// over TLS or is refused, or if the protocol's user cannot log in.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
 	l, err := newLoop(protocol, options.Endpoints, options.RequestTimeout, options.Permit)
 	if err != nil {
@@ -108,8 +108,8 @@ func (l *loop) connectAll(connections []*conn) {
 	})
 }
 
-// waitAll waits for all connections, at most until ctx ends or refused is closed, and returns one error for each member that
-// failed.
+// waitAll waits for all connections, at most until ctx ends or refused is closed, and returns one error for each member
+// that failed.
 func waitAll(ctx context.Context, refused <-chan struct{}, connections []*conn) []error {
 	var byMember []error
 	seen := make(map[string]bool)

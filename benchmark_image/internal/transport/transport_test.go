@@ -127,8 +127,8 @@ func TestMembersThatCannotBeReached(t *testing.T) {
 	}
 }
 
-// TestASilentMemberIsTheOnlyOneToBlame puts it first: waiting for it takes all the time there is, and each of the others is
-// ready by then.
+// TestASilentMemberIsTheOnlyOneToBlame puts it first: waiting for it takes all the time there is, and each of the
+// others is ready by then.
 func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 	cluster, silent := etcdtest.Start(t, 10), etcdtest.Silent(t)
 	transport := openFor(t, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11, DialTimeout: 500 * time.Millisecond})
@@ -238,8 +238,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestAnswersThatHaveArrivedMissNoDeadline holds up the loop, as a stop of the process does, until the deadlines have passed
-// of requests whose answers are there, on more connections than the loop takes events of at a time.
+// TestAnswersThatHaveArrivedMissNoDeadline holds up the loop, as a stop of the process does, until the deadlines have
+// passed of requests whose answers are there, on more connections than the loop takes events of at a time.
 func TestAnswersThatHaveArrivedMissNoDeadline(t *testing.T) {
 	const requests, timeout = 400, 500 * time.Millisecond
 	cluster := etcdtest.Start(t, 1)

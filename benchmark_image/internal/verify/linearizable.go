@@ -88,8 +88,8 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 	return found
 }
 
-// told counts the operations of a key that say something: writes of which neither a read nor the store's own history tells
-// are in some order, whatever became of them.
+// told counts the operations of a key that say something: writes of which neither a read nor the store's own history
+// tells are in some order, whatever became of them.
 func (a *all) told(key string, steps []porcupine.Operation, compared bool) int {
 	count, reads := 0, compared || a.found[key]
 	for i := range steps {
@@ -111,11 +111,11 @@ type cluster struct {
 	start, end int64
 }
 
-// judgeKey judges the operations of a key, two values at a time: where each value is written once, every history that is
-// not linearizable has two that conflict (Gibbons and Korach, 'Testing Shared Memories', SIAM J. Comput. 1997, section
-// 4.2). So the time grows with the number of operations side by side, and not exponentially. Only a transaction that needs
-// the key to exist depends on third ones, where somebody found no key: then all are judged at once. part is a part that is
-// illegal by itself.
+// judgeKey judges the operations of a key, two values at a time: where each value is written once, every history that
+// is not linearizable has two that conflict (Gibbons and Korach, 'Testing Shared Memories', SIAM J. Comput. 1997,
+// section 4.2). So the time grows with the number of operations side by side, and not exponentially. Only a transaction
+// that needs the key to exist depends on third ones, where somebody found no key: then all are judged at once. part is
+// a part that is illegal by itself.
 func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine.Operation, verdict porcupine.CheckResult) {
 	if len(steps) == 0 {
 		return nil, porcupine.Ok
@@ -242,7 +242,8 @@ func reduce(steps []porcupine.Operation) []porcupine.Operation {
 	}, illegal)
 }
 
-// leaveOut leaves out groups of operations as long as what is left is illegal, first many groups at once; group -1 stays.
+// leaveOut leaves out groups of operations as long as what is left is illegal, first many groups at once; group -1
+// stays.
 func leaveOut(steps []porcupine.Operation, group func(porcupine.Operation) int, illegal func([]porcupine.Operation) bool) []porcupine.Operation {
 	groups := make(map[int]bool)
 	for _, o := range steps {

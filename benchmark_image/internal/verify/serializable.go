@@ -64,8 +64,8 @@ func (a *all) serializable(result *Result) (problem *finding) {
 	return problem
 }
 
-// replacements are the acknowledged writes of each key by revision; completed is when the first of a write and those with
-// higher revisions was acknowledged.
+// replacements are the acknowledged writes of each key by revision; completed is when the first of a write and those
+// with higher revisions was acknowledged.
 type replacements map[string][]replacement
 
 type replacement struct{ revision, completed int64 }

@@ -11,9 +11,9 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// compare holds what clients were told of their writes against the store's own history: what was acknowledged was carried
-// out once, at that revision, and what failed was not. Of writes without an answer it takes over what became of them.
-// Without such a history those that a read has found took effect.
+// compare holds what clients were told of their writes against the store's own history: what was acknowledged was
+// carried out once, at that revision, and what failed was not. Of writes without an answer it takes over what became of
+// them. Without such a history those that a read has found took effect.
 func (a *all) compare(log *history.Log, result *Result) *finding {
 	done := make(map[keys.ID][]history.Event)
 	if log != nil {
@@ -88,8 +88,8 @@ func (a *all) against(o *operation, events []history.Event) *finding {
 	return a.violation(what, o.Key, []*history.Operation{o.Operation}, texts(events))
 }
 
-// revisions finds linearizable operations that were answered at a lower revision than a client had been told before they
-// began. A write makes a revision of its own, so it is not answered at the same one either.
+// revisions finds linearizable operations that were answered at a lower revision than a client had been told before
+// they began. A write makes a revision of its own, so it is not answered at the same one either.
 func (a *all) revisions() *finding {
 	var ended, began []*history.Operation
 	for i := range a.operations {

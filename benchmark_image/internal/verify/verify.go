@@ -1,5 +1,5 @@
-// Package verify judges the history of a load: whether what clients were told is what one copy of the store, which does one
-// operation after the other, would have told them.
+// Package verify judges the history of a load: whether what clients were told is what one copy of the store, which does
+// one operation after the other, would have told them.
 package verify
 
 import (
@@ -96,8 +96,8 @@ type all struct {
 	found      map[string]bool  // keys that a read found out about
 }
 
-// Judge reads a history and judges it; log is the store's own, nil where there is none. The error tells that it cannot be
-// judged, as ErrNothing and history.ErrIncomplete do.
+// Judge reads a history and judges it; log is the store's own, nil where there is none. The error tells that it cannot
+// be judged, as ErrNothing and history.ErrIncomplete do.
 func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	deadline := time.Now().Add(limits.Time)
 	a := &all{writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool), oldest: math.MaxInt64}

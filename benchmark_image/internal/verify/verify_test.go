@@ -238,8 +238,8 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// simulated is a history of a store that does one operation after the other; each takes effect at one moment between its
-// invocation and its answer. tamper changes what clients are told.
+// simulated is a history of a store that does one operation after the other; each takes effect at one moment between
+// its invocation and its answer. tamper changes what clients are told.
 func simulated(random *rand.Rand, clients, operations int, tamper func(i int, o *history.Operation)) (made []history.Operation) {
 	type pending struct {
 		o      history.Operation
@@ -340,8 +340,8 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 	}
 }
 
-// TestTwoValuesAreEnough compares with what porcupine says of all operations of a key at once, of histories with some reads
-// changed at random.
+// TestTwoValuesAreEnough compares with what porcupine says of all operations of a key at once, of histories with some
+// reads changed at random.
 func TestTwoValuesAreEnough(t *testing.T) {
 	illegal := 0
 	for seed := range uint64(3000) {

@@ -1,5 +1,5 @@
-// Package etcd speaks with etcd for a load: gRPC over HTTP/2, and the few calls of etcd's API that a load consists of. No
-// other package knows these, but for tests.
+// Package etcd speaks with etcd for a load: gRPC over HTTP/2, and the few calls of etcd's API that a load consists of.
+// No other package knows these, but for tests.
 package etcd
 
 import (

@@ -7,7 +7,8 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/wire"
 )
 
-// advertised is the host:port at which the member with that id says that clients reach it, with TLS (secure) or without.
+// advertised is the host:port at which the member with that id says that clients reach it, with TLS (secure) or
+// without.
 func advertised(list []wire.Member, id uint64, secure bool) (string, error) {
 	scheme, with := "http", "without"
 	if secure {

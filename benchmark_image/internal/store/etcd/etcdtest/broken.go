@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Broken makes a cluster break its promises. Each function gets the number of a write or a read, from 1, and tells whether
-// that one is treated badly; nil: none is. It must be set before the load.
+// Broken makes a cluster break its promises. Each function gets the number of a write or a read, from 1, and tells
+// whether that one is treated badly; nil: none is. It must be set before the load.
 type Broken struct {
 	Lose      func(write int) bool // it is acknowledged, at a revision of its own, and never carried out
 	Stale     func(read int) bool  // it is answered from before the last write of the key
@@ -72,8 +72,8 @@ func (c *Cluster) apply(key string, value []byte) (again []byte) {
 	return again
 }
 
-// read gives a key as a read finds it, and the revision that the answer tells; nil if there is none. The caller holds the
-// lock.
+// read gives a key as a read finds it, and the revision that the answer tells; nil if there is none. The caller holds
+// the lock.
 func (c *Cluster) read(key string, keysOnly bool) (kv *mvccpb.KeyValue, stale bool) {
 	found := c.keys[key]
 	c.reads++

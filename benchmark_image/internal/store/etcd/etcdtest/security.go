@@ -93,7 +93,8 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Server is what members are secured with that know of no name but 127.0.0.1, and want a certificate of the CA from clients.
+// Server is what members are secured with that know of no name but 127.0.0.1, and want a certificate of the CA from
+// clients.
 func (a *Authority) Server(version uint16) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{

@@ -275,7 +275,8 @@ func (m *Member) Txn(ctx context.Context, r *etcdserverpb.TxnRequest) (*etcdserv
 
 func within(key, from, end string) bool { return key >= from && (end == "\x00" || key < end) }
 
-// Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew before.
+// Status implements etcdserverpb.MaintenanceServer. A question to a member that hangs is answered with what that knew
+// before.
 func (m *Member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	m.cluster.mu.Lock()
 	leader, term := m.cluster.leader, m.cluster.term

@@ -1,5 +1,5 @@
-// Package grpcref carries a load through grpc-go and etcd's generated API. It is a reference for tests: nothing of it is
-// shared with what the programs use.
+// Package grpcref carries a load through grpc-go and etcd's generated API. It is a reference for tests: nothing of it
+// is shared with what the programs use.
 package grpcref
 
 import (
