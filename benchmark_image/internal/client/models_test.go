@@ -126,8 +126,15 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 	if result.ResponseTime.Count != 100 || result.RateOffered != nil || rows != result.OK {
 		t.Errorf("%d latencies, the timeline has %d of %d", result.ResponseTime.Count, rows, result.OK)
 	}
-	status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
-	if status != ExitOK || *result.RateOffered != 400 || result.Requests != 40 || result.Warmup.OK != 20 {
+	// What the machine keeps the client from sending before the end is not sent later.
+	const chances = 5
+	for range chances {
+		status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
+		if status == ExitOK && result.Outcomes.Unsent == 0 && result.Warmup.OK == 20 {
+			break
+		}
+	}
+	if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 || result.Warmup.OK != 20 {
 		t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
 	}
 	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")

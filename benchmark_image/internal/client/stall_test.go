@@ -128,8 +128,9 @@ func TestAStallOfEtcdShowsInTheResponseTime(t *testing.T) {
 	})
 }
 
-// TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: the
-// 100 that are due there in that time are slow, and no others.
+// TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests stops a follower of a real cluster for 1 s, at 300 requests/s: of
+// the 100 that are due there in that time, those of the first 0.9 s take more than 0.1 s, and no others. A machine that
+// is short of cores makes some slow by less.
 func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
@@ -144,7 +145,7 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 	for _, conns := range []string{"--conns=10", "--conns=30"} {
 		slow := int64(0)
 		const chances = 3
-		for chance := 0; chance < chances && (slow < 90 || slow > 110); chance++ {
+		for chance := 0; chance < chances && (slow < 80 || slow > 100); chance++ {
 			over := make(chan struct{})
 			go func() {
 				defer close(over)
@@ -169,14 +170,14 @@ func TestAStallOfOneMemberOfThreeIsSeenInItsOwnRequests(t *testing.T) {
 			}
 			slow = 0
 			for _, bar := range histogram.Distribution() {
-				if bar.From > int64(20*time.Millisecond) {
+				if bar.From > int64(100*time.Millisecond) {
 					slow += bar.Count
 				}
 			}
 			t.Logf("%s: %d slow requests; %+v", conns, slow, *result.Schedule)
 		}
-		if slow < 90 || slow > 110 {
-			t.Errorf("%s: %d requests were slow, of about 100 that were due at the member that was stopped", conns, slow)
+		if slow < 80 || slow > 100 {
+			t.Errorf("%s: %d requests took over 0.1 s, of about 90 that were due at the member that was stopped", conns, slow)
 		}
 	}
 }

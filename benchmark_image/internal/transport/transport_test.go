@@ -159,12 +159,13 @@ func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	}
 }
 
-// TestAStallOfOneMemberOfThree: what is due there in that time is slow, and nothing else.
+// TestAStallOfOneMemberOfThree: what is due there in that time is slow, and nothing else. A machine that is short of cores
+// makes other requests slow by less than slowly, so of the stall's 100 requests those of its first 0.9 s are counted.
 func TestAStallOfOneMemberOfThree(t *testing.T) {
-	const rate, total, stall = 300, 900, time.Second
+	const rate, total, stall, slowly = 300, 900, time.Second, 100 * time.Millisecond
 	for _, conns := range []int{10, 30} {
 		slow, others := 0, 0
-		for chance := 0; chance < 3 && (slow < 90 || slow > 110 || others > 10); chance++ {
+		for chance := 0; chance < 3 && (slow < 80 || slow > 100 || others > 10); chance++ {
 			cluster := etcdtest.Start(t, 3)
 			transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: conns})
 			o := puts(total, 30)
@@ -179,7 +180,7 @@ func TestAStallOfOneMemberOfThree(t *testing.T) {
 			result := <-ended
 			slow, others = 0, 0
 			for i, record := range result.Records {
-				switch late := record.Latency() > load.LateAfter; {
+				switch late := record.Latency() > slowly; {
 				case late && i%3 == 1:
 					slow++
 				case late:
@@ -193,8 +194,9 @@ func TestAStallOfOneMemberOfThree(t *testing.T) {
 			}
 			t.Logf("%d connections: %d slow at the member that stalled, %d elsewhere", conns, slow, others)
 		}
-		if slow < 90 || slow > 110 || others > 10 {
-			t.Errorf("%d connections: of 100 requests to the member that stalled %d were slow, of all others %d", conns, slow, others)
+		if slow < 80 || slow > 100 || others > 10 {
+			t.Errorf("%d connections: of about 90 requests to the member that stalled %d were slow, of all others %d",
+				conns, slow, others)
 		}
 	}
 }
