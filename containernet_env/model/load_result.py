@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,14 +105,13 @@ class LoadResult:
                 return float(min(at_ns for at_ns in known if at_ns >= after_ns) - after_ns) / 1e9
         return None
 
-    def bad_outside(self, spans_ns: Collection[tuple[float, float]]) -> int:
-        """How many requests got no good answer in rows of the timeline that are outside of these times (ns since the
-        start, from and until)."""
+    def bad_before(self, begin_ns: float) -> int:
+        """How many requests got no good answer in rows of the timeline that had ended by then (ns since the start)."""
         step_s = self.values["timeline_interval_s"]
         return sum(
             row["failed"] + row["unknown"]
             for row in self.values["timeline"]
-            if not any((row["second"] + step_s) * 1e9 > begin and row["second"] * 1e9 <= end for begin, end in spans_ns)
+            if (row["second"] + step_s) * 1e9 <= begin_ns
         )
 
     @classmethod

@@ -104,8 +104,7 @@ def failing_at(second: float) -> Answer:
 @pytest.mark.parametrize(
     ("event", "second", "is_excused"),
     [
-        (replace(KILL, for_ns=10 * MS), 6.5, True),  # two elections of 1 s at most and the timeout of 5 s
-        (replace(KILL, for_ns=10 * MS), 7.5, False),
+        (replace(KILL, for_ns=10 * MS), 20.0, True),  # how long it takes to recover is the store's
         (replace(KILL, verb="delay", target="etcd2", value=MS), 0.0, False),
         (replace(KILL, verb="loss", target="etcd2", value=0.0), 0.0, False),
         (replace(KILL, verb="rate", target="etcd2", value=100 * 10**6), 0.0, False),
@@ -114,7 +113,7 @@ def failing_at(second: float) -> Answer:
     ],
     ids=lambda value: value.text if isinstance(value, Disruption) else str(value),
 )
-def test_requests_fail_by_events_while_these_can_cause_it(event: Disruption, second: float, is_excused: bool) -> None:
+def test_requests_fail_by_events_that_can_cause_it(event: Disruption, second: float, is_excused: bool) -> None:
     bench = bench_of(event, done=2 if event.for_ns else 1, given=failing_at(second))
     bench.matrix.run()
     assert bench.outcomes[0].error == (None if is_excused else FAILED)
