@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,9 @@ class Server(http.server.ThreadingHTTPServer):
         context.load_cert_chain(folder / "pair.pem")
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.port: int = self.server_address[1]
-        self.silent = threading.Event()
+        self.speaks = threading.Event()
+        self.speaks.set()
+        self.answered = 0
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -121,8 +123,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        while self.server.silent.is_set():
-            time.sleep(0.01)
+        self.server.speaks.wait(10)
+        self.server.answered += 1
         if "seconds=" in self.path:
             assert self.rfile.read(1) == b""  # the client says no more
         self.send_response(200)
@@ -189,26 +191,33 @@ def test_a_certificate_of_another_address_is_refused(trust: Trust, tmp_path: Pat
     made.server_close()
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
 @pytest.mark.usefixtures("inside")
 def test_pings_go_over_tls(server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS has messages of its own, such as tickets of sessions: they neither answer a ping nor end the connection."""
     monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 0.05)
-    connection, opened = NamespaceConnection(1, "etcd2", trust.context), []
+    opened = []
 
-    class Counted:
+    class Counted(NamespaceConnection):
         def open(self, port: int, *, timeout_s: float) -> socket.socket:
             opened.append(port)
-            return connection.open(port, timeout_s=timeout_s)
+            return super().open(port, timeout_s=timeout_s)
 
-    ping = Ping(Counted(), server.port, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")  # type: ignore[arg-type]
+    ping = Ping(Counted(1, "etcd2", trust.context), server.port, b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
     watch = MemberWatch(lambda: {"etcd2": ping})
     watch.start()
-    time.sleep(0.6)
+    until(lambda: server.answered >= 10)
     assert watch.longest_s()["etcd2"] < 0.2 and len(opened) == 1
-    server.silent.set()
-    time.sleep(0.6)
-    assert watch.silent(for_s=0.3) == ["etcd2"] and len(opened) == 1
-    server.silent.clear()
+    server.speaks.clear()
+    until(lambda: watch.silent(for_s=0.3) == ["etcd2"])
+    assert len(opened) == 1
+    server.speaks.set()
     watch.settle(2)
     assert watch.silent(for_s=0.01) == []
     watch.close()
@@ -219,7 +228,8 @@ def test_a_profile_of_cpu_ends_when_the_scenario_does(
     server: Server, trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("containernet_env.stores.etcd.profiling.CLIENT_PORT", server.port)
-    place = MemberPlace(None, "10.0.0.2", NamespaceConnection(1, "etcd2", trust.context))  # type: ignore[arg-type]
+    nobody: Any = None  # a profile is asked of the address alone
+    place = MemberPlace(nobody, "10.0.0.2", NamespaceConnection(1, "etcd2", trust.context))
     profiling = EtcdProfiling(place, ["cpu"])
     profiling.begin()
     profiling.end()
