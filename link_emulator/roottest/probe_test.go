@@ -84,10 +84,12 @@ func TestOneWayDelays(t *testing.T) {
 func TestStreamsThatAreCountedAndCut(t *testing.T) {
 	_, hosts := star(t, nil, 0, time.Millisecond)
 	result := send(t, hosts, 100*time.Millisecond,
-		fields{"from": 0, "to": 1, "until_us": 50_000, "interval_ns": 1_000_000, "count": 1000, "frame_bytes": 60, "count_only": true},
+		fields{"from": 0, "to": 1, "until_us": 50_000, "interval_ns": 1_000_000, "count": 1000, "frame_bytes": 60,
+			"count_only": true},
 		fields{"from": 1, "to": 0, "start_us": 60_000, "until_us": 90_000, "count": 100, "frame_bytes": 1514},
 	)
-	if cut := result.Streams[0]; cut.Sent < 20 || cut.Sent > 52 || cut.Received != cut.Sent || cut.SentNS != nil || cut.DelayNS != nil {
+	if cut := result.Streams[0]; cut.Sent < 20 || cut.Sent > 52 || cut.Received != cut.Sent || cut.SentNS != nil ||
+		cut.DelayNS != nil {
 		t.Errorf("got %d sent, %d received, %d times", cut.Sent, cut.Received, len(cut.SentNS))
 	}
 	if train := result.Streams[1]; train.Sent != 100 || train.Received != 100 || train.SentNS[0] < 60_000_000 {

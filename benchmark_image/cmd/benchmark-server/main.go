@@ -37,7 +37,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := pflag.NewFlagSet("benchmark-server", pflag.ContinueOnError)
 	flags.SetOutput(stdout)
 	listen := flags.String("listen", ":8080", "address to serve HTTP on")
-	client := flags.String("client", "", "path of benchmark-client; the one with TLS has this and -tls (default: beside this program)")
+	client := flags.String("client", "",
+		"path of benchmark-client; the one with TLS has this and -tls (default: beside this program)")
 	hosts := flags.StringSlice("host", nil,
 		"further names by which callers may call this server, comma-separated or given several times")
 	allowed := flags.String("allow", allow.Local,

@@ -16,7 +16,8 @@ func TestBothClientsMustBeThere(t *testing.T) {
 	}
 	var said strings.Builder
 	status := run([]string{"--client=" + client, "--listen=nowhere"}, io.Discard, &said)
-	if want := "find benchmark-client: stat " + client + "-tls: no such file or directory"; status != exitFailed || !strings.Contains(said.String(), want) {
+	if want := "find benchmark-client: stat " + client + "-tls: no such file or directory"; status != exitFailed ||
+		!strings.Contains(said.String(), want) {
 		t.Errorf("status %d, %s, want %q", status, &said, want)
 	}
 }
@@ -35,7 +36,8 @@ func TestFlagsAreCheckedBeforeAnythingIsServed(t *testing.T) {
 		{"--host=a,b --host=c.example --allow=local,etcd1:2379 --client=/nonexistent", exitFailed, "find benchmark-client"},
 	} {
 		var said strings.Builder
-		if status := run(strings.Fields(c.args), io.Discard, &said); status != c.status || !strings.Contains(said.String(), c.want) {
+		if status := run(strings.Fields(c.args), io.Discard, &said); status != c.status || !strings.Contains(said.String(),
+			c.want) {
 			t.Errorf("%s: status %d, %s", c.args, status, &said)
 		}
 	}

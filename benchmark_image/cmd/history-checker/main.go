@@ -79,7 +79,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if o.err != nil {
 		return fail(o.err)
 	}
-	return map[verify.Verdict]int{verify.Holds: exitHolds, verify.Violated: exitViolated, verify.Undecided: exitUndecided}[o.result.Verdict]
+	return map[verify.Verdict]int{verify.Holds: exitHolds, verify.Violated: exitViolated,
+		verify.Undecided: exitUndecided}[o.result.Verdict]
 }
 
 type outcome struct {
@@ -88,7 +89,8 @@ type outcome struct {
 }
 
 // first is the outcome of a judgement, or where it has used up its memory what had been found by then.
-func first(judged <-chan outcome, exhausted <-chan struct{}, found *atomic.Pointer[verify.Result], memory int64) outcome {
+func first(judged <-chan outcome, exhausted <-chan struct{}, found *atomic.Pointer[verify.Result],
+	memory int64) outcome {
 	select {
 	case o := <-judged:
 		return o

@@ -51,7 +51,8 @@ const answerTime = 500 * time.Millisecond
 // nothing makes the server fail (500), panic or grow. What net/http itself answers to what is no request of HTTP/1
 // (400, 431, 501, 505) is its own.
 func FuzzRequest(f *testing.F) {
-	for _, path := range []string{"/benchmark/read", "/benchmark/write", "/benchmark/mixed", "/benchmark/txn", "/benchmark/cancel"} {
+	for _, path := range []string{"/benchmark/read", "/benchmark/write", "/benchmark/mixed", "/benchmark/txn",
+		"/benchmark/cancel"} {
 		f.Add("POST", path, "", []byte(seedRead))
 		f.Add("POST", path, "Content-Type: application/json\r\n", []byte(seedWrite))
 	}
@@ -69,7 +70,8 @@ func FuzzRequest(f *testing.F) {
 	if err := os.WriteFile(client, []byte("#!/bin/sh\n"+asDecoder+"=1 exec "+self+"\n"), 0o700); err != nil {
 		f.Fatal(err)
 	}
-	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}, Allow: "0.0.0.0/0,::/0", Results: openResults(f)}, Log: log.New(io.Discard, "", 0)}
+	handler := &Handler{Runner: &Runner{Client: client, Children: &Children{}, Allow: "0.0.0.0/0,::/0",
+		Results: openResults(f)}, Log: log.New(io.Discard, "", 0)}
 	var panicked atomic.Value
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -174,7 +174,8 @@ func (h *Handler) result(w http.ResponseWriter, id string) {
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, problem *spec.Problem) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
-		return nil, http.StatusInternalServerError, &spec.Problem{Message: fmt.Sprintf("bound the time for the body: %v", err)}
+		return nil, http.StatusInternalServerError, &spec.Problem{Message: fmt.Sprintf("bound the time for the body: %v",
+			err)}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {

@@ -68,7 +68,8 @@ func start(t *testing.T) (url string, h *Handler) {
 
 func startWith(t testing.TB, clientPath string) (url string, h *Handler) {
 	t.Helper()
-	h = &Handler{Runner: &Runner{Client: clientPath, Children: &Children{}, Results: openResults(t)}, Log: log.New(io.Discard, "", 0)}
+	h = &Handler{Runner: &Runner{Client: clientPath, Children: &Children{}, Results: openResults(t)},
+		Log: log.New(io.Discard, "", 0)}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	return server.URL, h
@@ -90,7 +91,8 @@ func send(t testing.TB, method, url, body string) (int, http.Header, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kind := response.Header.Get("Content-Type"); kind != "application/json" && !strings.HasSuffix(url, "/stream") || !json.Valid(answer) {
+	if kind := response.Header.Get("Content-Type"); kind != "application/json" && !strings.HasSuffix(url,
+		"/stream") || !json.Valid(answer) {
 		t.Errorf("%s %s answers %q of type %q", method, url, answer, kind)
 	}
 	return response.StatusCode, response.Header, answer
@@ -113,20 +115,23 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"POST", "/progress/stream", "", 405, `"allowed":"GET"`},
 		{"DELETE", "/healthz", "", 405, `"allowed":"GET"`},
 		{"DELETE", "/benchmark/result/0123456789abcdef0123456789abcdef", "", 405, `"allowed":"GET"`},
-		{"GET", "/benchmark/result/0123456789abcdef0123456789abcdef", "", 404, "there is no result of a job 0123456789abcdef0123456789abcdef"},
+		{"GET", "/benchmark/result/0123456789abcdef0123456789abcdef", "", 404,
+			"there is no result of a job 0123456789abcdef0123456789abcdef"},
 		{"GET", "/benchmark/result/", "", 404, "there is no result"},
 		{"GET", "/benchmark/result/../../etc/passwd", "", 404, "there is no"},
 		{"POST", "/benchmark/read?clients=5", seedRead, 400, `"field":"query"`},
 		{"POST", "/benchmark/read", seedWrite, 400, "/benchmark/write"},
 		{"POST", "/benchmark/write", seedRead, 400, "/benchmark/read"},
-		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400, `"field":"valSize","got":-1,"allowed":"an integer in 0..1048576 bytes"`},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","valSize":-1}`, 400,
+			`"field":"valSize","got":-1,"allowed":"an integer in 0..1048576 bytes"`},
 		{"POST", "/benchmark/write", `{"endpoints":"a:1","keyPrefix":"a\u0000b"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/read", `{"endpoints":"a:1","keySize":8,"keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/mixed", `{"endpoints":"a:1","keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/txn", `{"endpoints":"a:1","keyPrefix":"\u0000"}`, 400, `"field":"keyPrefix"`},
 		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a\u0000"}`, 400, `"field":"key"`},
 		{"POST", "/benchmark/read", `{"endpoints":"a:1","key":"a","endRange":"b\u0000"}`, 400, `"field":"endRange"`},
-		{"POST", "/benchmark/write", `{"endpoints":"a:1","caFile":"/etc/passwd"}`, 400, `"field":"caFile","got":"/etc/passwd","allowed":"no files`},
+		{"POST", "/benchmark/write", `{"endpoints":"a:1","caFile":"/etc/passwd"}`, 400,
+			`"field":"caFile","got":"/etc/passwd","allowed":"no files`},
 		{"POST", "/benchmark/write", strings.Repeat(" ", MaxBody+1), 413, "65536 bytes"},
 	} {
 		status, header, answer := send(t, c.method, url+c.path, c.body)
@@ -143,7 +148,8 @@ func TestTheCallsOfTheSeed(t *testing.T) {
 	url, _ := start(t)
 	cluster := etcdtest.Start(t, 1)
 	for path, body := range map[string]string{"/benchmark/read": seedRead, "/benchmark/write": seedWrite} {
-		status, _, answer := send(t, "POST", url+path, strings.Replace(body, "10.0.0.251:2379", cluster.Members[0].Endpoint, 1))
+		status, _, answer := send(t, "POST", url+path,
+			strings.Replace(body, "10.0.0.251:2379", cluster.Members[0].Endpoint, 1))
 		var result report.Result
 		if err := json.Unmarshal(answer, &result); err != nil {
 			t.Fatal(err)
@@ -160,12 +166,14 @@ func TestTheCallsOfTheSeed(t *testing.T) {
 func TestAFailedBenchmarkReturnsWhatWasMeasured(t *testing.T) {
 	url, _ := start(t)
 	cluster := etcdtest.Start(t, 1)
-	status, _, answer := send(t, "POST", url+"/benchmark/read", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10,"key":"k","requireFound":true}`)
+	status, _, answer := send(t, "POST", url+"/benchmark/read",
+		`{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10,"key":"k","requireFound":true}`)
 	var failed failure
 	if err := json.Unmarshal(answer, &failed); err != nil {
 		t.Fatal(err)
 	}
-	if status != 500 || failed.Result == nil || failed.Result.Failed != 10 || failed.Message != "10 of 10 requests failed (10 times: no key found)" {
+	if status != 500 || failed.Result == nil || failed.Result.Failed != 10 ||
+		failed.Message != "10 of 10 requests failed (10 times: no key found)" {
 		t.Errorf("%d %s", status, answer)
 	}
 }
@@ -192,7 +200,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 		}
 		return status.Done > 0
 	})
-	if !status.Running || status.Total != 10000000 || status.Errors != 0 || *status.Operation != "put" || status.ElapsedS <= 0 {
+	if !status.Running || status.Total != 10000000 || status.Errors != 0 || *status.Operation != "put" ||
+		status.ElapsedS <= 0 {
 		t.Errorf("%+v", status)
 	}
 	if code, _, answer := send(t, "POST", url+"/benchmark/write", long); code != 409 {
@@ -209,7 +218,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if err := json.Unmarshal(r.answer, &failed); err != nil {
 		t.Fatal(err)
 	}
-	if r.status != 500 || !strings.HasPrefix(failed.Message, "cancelled") || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
+	if r.status != 500 || !strings.HasPrefix(failed.Message,
+		"cancelled") || failed.Result == nil || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
 		t.Errorf("%d %s", r.status, r.answer)
 	}
 	if h.Runner.Status().Running {
@@ -229,7 +239,8 @@ func TestTheProgressIsStreamed(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	ended := make(chan []byte)
 	go func() {
-		_, _, answer := send(t, "POST", url+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","rate":200,"duration":1,"clients":4}`)
+		_, _, answer := send(t, "POST", url+"/benchmark/write",
+			`{"endpoints":"`+cluster.Members[0].Endpoint+`","rate":200,"duration":1,"clients":4}`)
 		ended <- answer
 	}()
 	eventually(t, "the benchmark", func() bool { return h.Runner.Status().Done > 0 })
@@ -248,7 +259,8 @@ func TestTheProgressIsStreamed(t *testing.T) {
 		}
 		lines = append(lines, status)
 	}
-	if n := len(lines); n < 3 || !lines[0].Running || lines[0].Total != 200 || lines[n-2].Done < lines[0].Done || lines[n-1].Running {
+	if n := len(lines); n < 3 || !lines[0].Running || lines[0].Total != 200 || lines[n-2].Done < lines[0].Done ||
+		lines[n-1].Running {
 		t.Errorf("%+v", lines)
 	}
 	if kind := response.Header.Get("Content-Type"); kind != "application/x-ndjson" {
@@ -260,7 +272,8 @@ func TestTheProgressIsStreamed(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	url, h := startWith(t, "/nonexistent")
 	h.streams.Store(maxStreams)
-	if status, _, answer := send(t, "GET", url+"/progress/stream", ""); status != 429 || !strings.Contains(string(answer), "16") {
+	if status, _, answer := send(t, "GET", url+"/progress/stream",
+		""); status != 429 || !strings.Contains(string(answer), "16") {
 		t.Errorf("%d %s", status, answer)
 	}
 	if h.streams.Load() != maxStreams {
@@ -272,20 +285,7 @@ func TestACallerThatGoesAwayEndsTheBenchmark(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)
 	cluster.Members[0].Hang()
-	ctx, leave := context.WithCancel(t.Context())
-	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `"}`
-	request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/write", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := make(chan error)
-	go func() {
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		gone <- err
-	}()
+	leave, gone := callAndLeave(t, url, `{"endpoints":"`+cluster.Members[0].Endpoint+`"}`)
 	eventually(t, "a request at the member", func() bool { return cluster.Members[0].Requests.Load() > 0 })
 	leave()
 	if err := <-gone; err == nil {
@@ -303,7 +303,8 @@ func TestClientsThatMisbehave(t *testing.T) {
 			`printf 'runtime: out of memory: cannot allocate\nfatal error: out of memory\n\n' >&2; head -c 50000 /dev/zero | tr '\0' 'x' | fold >&2; exit 2`,
 			"ended without a report (exit status 2): runtime: out of memory: cannot allocate\"",
 		},
-		"no crash":      {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`, "(exit status 1): runtime: mlock failed no answer"},
+		"no crash": {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`,
+			"(exit status 1): runtime: mlock failed no answer"},
 		"noise":         {"echo hello", "not JSON"},
 		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 8"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
@@ -407,7 +408,8 @@ func TestServeEndsAtOnceAndAnswersWhatItHas(t *testing.T) {
 	}()
 	answered := make(chan []byte)
 	go func() {
-		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)
+		_, _, answer := send(t, "POST", "http://"+listener.Addr().String()+"/benchmark/write",
+			`{"endpoints":"`+cluster.Members[0].Endpoint+`","total":10000000}`)
 		answered <- answer
 	}()
 	eventually(t, "requests", func() bool { return cluster.Members[0].Requests.Load() > 10 })
@@ -447,7 +449,8 @@ func TestReapingLeavesOwnChildrenAlone(t *testing.T) {
 }
 
 func TestEndedChild(t *testing.T) {
-	for stat, ended := range map[string]bool{"": false, "x": false, ") (": false, "12 (a) b) Z 1": os.Getpid() == 1, "12 (a": false} {
+	for stat, ended := range map[string]bool{"": false, "x": false, ") (": false, "12 (a) b) Z 1": os.Getpid() == 1,
+		"12 (a": false} {
 		if _, got := endedChild(stat); got != ended {
 			t.Errorf("%q: %v", stat, got)
 		}

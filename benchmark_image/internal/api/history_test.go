@@ -41,7 +41,8 @@ func TestTheLastHistoryIsKept(t *testing.T) {
 		}
 		return count
 	}
-	if status, _, answer := send(t, http.MethodGet, url+"/benchmark/history", ""); status != http.StatusNotFound || !strings.Contains(string(answer), "no benchmark") {
+	if status, _, answer := send(t, http.MethodGet, url+"/benchmark/history",
+		""); status != http.StatusNotFound || !strings.Contains(string(answer), "no benchmark") {
 		t.Errorf("before any: %d: %s", status, answer)
 	}
 	write(`,"total":30,"history":true`)

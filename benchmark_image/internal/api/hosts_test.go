@@ -128,16 +128,19 @@ func TestAWebPageStartsNothing(t *testing.T) {
 		taken  bool
 		fields map[string]string
 	}{
-		"another site":                     {false, map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}},
+		"another site": {false,
+			map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}},
 		"another site, an older browser":   {false, map[string]string{"Origin": "https://evil.example"}},
 		"another site, without its origin": {false, map[string]string{"Sec-Fetch-Site": "cross-site"}},
-		"another port":                     {false, map[string]string{"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}},
-		"another port, an older browser":   {false, map[string]string{"Origin": "http://localhost:3000"}},
-		"a file or a sandbox":              {false, map[string]string{"Origin": "null"}},
+		"another port": {false,
+			map[string]string{"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}},
+		"another port, an older browser": {false, map[string]string{"Origin": "http://localhost:3000"}},
+		"a file or a sandbox":            {false, map[string]string{"Origin": "null"}},
 		"a name that was rebound": {false, map[string]string{
 			"Host": "evil.example:8080", "Origin": "http://evil.example:8080", "Sec-Fetch-Site": "same-origin",
 		}},
-		"the server's own page":          {true, map[string]string{"Origin": "http://localhost:8080", "Sec-Fetch-Site": "same-origin"}},
+		"the server's own page": {true, map[string]string{"Origin": "http://localhost:8080",
+			"Sec-Fetch-Site": "same-origin"}},
 		"its own page, an older browser": {true, map[string]string{"Origin": "http://localhost:8080"}},
 		"the person at the browser":      {true, map[string]string{"Sec-Fetch-Site": "none"}},
 	} {
@@ -238,7 +241,8 @@ func TestServeKeepsItsOptions(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error)
-	options := Options{Client: "/nonexistent", Results: openResults(t), Hosts: []string{"bench.example"}, Allow: "10.0.0.1:1"}
+	options := Options{Client: "/nonexistent", Results: openResults(t), Hosts: []string{"bench.example"},
+		Allow: "10.0.0.1:1"}
 	go func() { served <- Serve(ctx, listener, options, log.New(io.Discard, "", 0)) }()
 	server := "http://" + listener.Addr().String()
 	for host, want := range map[string]int{"bench.example": 200, "evil.example": 403} {
@@ -278,7 +282,8 @@ func FuzzHost(f *testing.F) {
 		if site != "same-origin" && site != "none" && site != "" {
 			t.Errorf("Sec-Fetch-Site %q is taken", site)
 		}
-		own := strings.HasSuffix(origin, "//"+host) || strings.Contains(origin, "//"+host+"/") || strings.Contains(origin, "@")
+		own := strings.HasSuffix(origin, "//"+host) || strings.Contains(origin, "//"+host+"/") || strings.Contains(origin,
+			"@")
 		if site == "" && origin != "" && !own {
 			t.Errorf("origin %q is taken for host %q", origin, host)
 		}

@@ -151,7 +151,8 @@ func BenchmarkTwelveMillionRanges(b *testing.B) {
 				err = json.Unmarshal(answer, result)
 				reporttest.Check(b, answer)
 			}
-			if err != nil || status != map[bool]int{false: 200, true: 500}[c.cancel] || result.Percentiles != report.InHistogram {
+			if err != nil || status != map[bool]int{false: 200,
+				true: 500}[c.cancel] || result.Percentiles != report.InHistogram {
 				b.Fatalf("%d %v, %s", status, err, slices.Sorted(maps.Keys(result.Errors)))
 			}
 			b.ReportMetric(float64(largest)/1e6, "MB-RSS")

@@ -36,25 +36,32 @@ func runningJob(t testing.TB, h *Handler) string {
 	return *status.Job
 }
 
-// TestAResultIsNotLostWithItsConnection: the caller goes away, which ends the benchmark; its result is there for
-// whoever has read the job's id in the progress, once.
-func TestAResultIsNotLostWithItsConnection(t *testing.T) {
-	url, h := start(t)
-	cluster := etcdtest.Start(t, 1)
+// callAndLeave asks for a benchmark of writes; leave ends the connection, and gone then has the caller's error, nil if it
+// was answered.
+func callAndLeave(t *testing.T, url, body string) (leave context.CancelFunc, gone <-chan error) {
+	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
-	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `","duration":60}`
 	request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/write", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := make(chan error)
+	ended := make(chan error)
 	go func() {
 		response, err := http.DefaultClient.Do(request)
 		if err == nil {
 			err = response.Body.Close()
 		}
-		gone <- err
+		ended <- err
 	}()
+	return leave, ended
+}
+
+// TestAResultIsNotLostWithItsConnection: the caller goes away, which ends the benchmark; its result is there for
+// whoever has read the job's id in the progress, once.
+func TestAResultIsNotLostWithItsConnection(t *testing.T) {
+	url, h := start(t)
+	cluster := etcdtest.Start(t, 1)
+	leave, gone := callAndLeave(t, url, `{"endpoints":"`+cluster.Members[0].Endpoint+`","duration":60}`)
 	job := runningJob(t, h)
 	if status, _, answer := send(t, "GET", url+spec.ResultPath+job, ""); status != 409 || !strings.Contains(string(answer), "still running") {
 		t.Errorf("while it runs: %d %s", status, answer)

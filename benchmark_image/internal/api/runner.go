@@ -261,7 +261,8 @@ func outcome(ended error, stdout *bounded, stderr *complaints) Outcome {
 		return failure(fmt.Sprintf("benchmark-client printed a report that is not JSON (%v)", err))
 	}
 	if result.Schema != report.Schema {
-		return failure(fmt.Sprintf("benchmark-client printed a report of schema %d, expected is %d", result.Schema, report.Schema))
+		return failure(fmt.Sprintf("benchmark-client printed a report of schema %d, expected is %d", result.Schema,
+			report.Schema))
 	}
 	problem := result.Problem()
 	if problem == "" && ended != nil {

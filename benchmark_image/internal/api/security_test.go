@@ -36,7 +36,8 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 	var logged strings.Builder
 	h.Log, h.Credentials = log.New(&logged, "", 0), filepath.Dir(ca)
 	body := func(ca, user string) string {
-		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`, cluster.Members[0].Endpoint, ca, user)
+		return fmt.Sprintf(`{"endpoints":%q,"total":50,"caFile":%q,"certFile":"cert.pem","keyFile":"key.pem","user":%q}`,
+			cluster.Members[0].Endpoint, ca, user)
 	}
 	for _, c := range []struct {
 		body   string
@@ -49,7 +50,8 @@ func TestFilesAreOfTheServersFolder(t *testing.T) {
 		{body("ca.pem", "nobody"), 500, "authentication failed, invalid user ID or password"},
 	} {
 		status, _, answer := send(t, "POST", url+"/benchmark/write", c.body)
-		if status != c.status || !strings.Contains(string(answer), c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
+		if status != c.status || !strings.Contains(string(answer),
+			c.want) || strings.Contains(string(answer)+logged.String(), "sesame") {
 			t.Errorf("%s: %d %s, want %d with %s; the log: %s", c.body, status, answer, c.status, c.want, logged.String())
 		}
 	}

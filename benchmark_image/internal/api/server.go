@@ -36,7 +36,8 @@ func Serve(ctx context.Context, listener net.Listener, options Options, logger *
 	}
 	defer runner.Forget()
 	server := &http.Server{
-		Handler:           &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger, Credentials: options.Credentials},
+		Handler: &Handler{Runner: runner, Hosts: Hosts{Names: options.Hosts}, Log: logger,
+			Credentials: options.Credentials},
 		ReadHeaderTimeout: bodyTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    MaxBody,

@@ -46,8 +46,10 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 		{"put --zipf-exponent 0", "more than 0"},
 		{"range k --verify", "only together with a key size"},
 		{"range k --verify --key-size 8", "--key-space-size: got 0, allowed: how many keys were written"},
-		{"range k --verify --key-size 8 --key-space-size 9", "KEY: got \"k\", allowed: at least one of the keys \"00000000\" to \"00000008\""},
-		{"range k --verify --key-size 8 --key-space-size 9 --key-prefix p", "only of keys that all start with the prefix \"p\""},
+		{"range k --verify --key-size 8 --key-space-size 9",
+			"KEY: got \"k\", allowed: at least one of the keys \"00000000\" to \"00000008\""},
+		{"range k --verify --key-size 8 --key-space-size 9 --key-prefix p",
+			"only of keys that all start with the prefix \"p\""},
 		{"range k --span-keys 5", "--span-keys: got 5, allowed: only together with a key size, and without a key"},
 		{"range --key-size 8 --span-keys -1", "--span-keys: got -1"},
 		{"mixed --span-keys -1", "--span-keys: got -1"},
@@ -95,7 +97,8 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 --check-hashkv=false --endpoints "
-	if status, _, stderr := call(t, strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
+	if status, _, stderr := call(t,
+		strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 }
@@ -104,7 +107,8 @@ func TestVersionAndHelp(t *testing.T) {
 	if status, stdout, _ := call(t, "--version"); status != ExitOK || stdout != "benchmark-client dev\n" {
 		t.Errorf("--version: status %d, %q", status, stdout)
 	}
-	if status, stdout, _ := call(t, "put", "--help"); status != ExitOK || !strings.Contains(stdout, "--key-space-size") || strings.Contains(stdout, "--insecure") {
+	if status, stdout, _ := call(t, "put", "--help"); status != ExitOK || !strings.Contains(stdout,
+		"--key-space-size") || strings.Contains(stdout, "--insecure") {
 		t.Errorf("--help: status %d, %q", status, stdout)
 	}
 }
@@ -157,9 +161,11 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7,"valSize":20}`},
 		{"range --endpoints a:1 --limit 12 --keys-only --consistency s -- --conns=3 -z", spec.Range,
 			`{"endpoints":"a:1","limit":12,"keysOnly":true,"consistency":"s","key":"--conns=3","endRange":"-z"}`},
-		{"range --endpoints a:1 k --from-key --count-only", spec.Range, `{"endpoints":"a:1","key":"k","endRange":"\u0000","countOnly":true}`},
+		{"range --endpoints a:1 k --from-key --count-only", spec.Range,
+			`{"endpoints":"a:1","key":"k","endRange":"\u0000","countOnly":true}`},
 		{"range --endpoints a:1 --prefix", spec.Range, `{"endpoints":"a:1","key":"","prefix":true}`},
-		{"range --endpoints a:1 p0 --prefix --key-size 4 --key-space-size 100 --key-prefix p --val-size 9 --verify", spec.Range,
+		{"range --endpoints a:1 p0 --prefix --key-size 4 --key-space-size 100 --key-prefix p --val-size 9 --verify",
+			spec.Range,
 			`{"endpoints":"a:1","key":"p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"p","valSize":9,"verify":true}`},
 	} {
 		want, problem := spec.ParseBody(c.operation, []byte(c.body))
@@ -181,8 +187,10 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	endpoints := "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints())
-	status, stdout, stderr := call(t, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4", "--val-size=64", "--sequential-keys", "--prefix=w/")
-	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout, "\n") != 48 {
+	status, stdout, stderr := call(t, "put", endpoints, "--total=500", "--clients=10", "--conns=4", "--key-size=4",
+		"--val-size=64", "--sequential-keys", "--prefix=w/")
+	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "\nSummary:\n  Total:\t") || strings.Count(stdout,
+		"\n") != 48 {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
 	written := cluster.Keys()
@@ -194,7 +202,8 @@ func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
 			t.Errorf("key %d is %q with %d bytes, want %q with 64", i, key, len(cluster.Value(key)), want)
 		}
 	}
-	status, stdout, stderr = call(t, "range", endpoints, "--total=1000", "--clients=10", "--key-size=4", "--key-space-size=500", "--key-prefix=w/", "--require-found", "--consistency=s")
+	status, stdout, stderr = call(t, "range", endpoints, "--total=1000", "--clients=10", "--key-size=4",
+		"--key-space-size=500", "--key-prefix=w/", "--require-found", "--consistency=s")
 	if status != ExitOK || stderr != "" || !strings.HasPrefix(stdout, "bench with serializable range\n\nSummary:\n") {
 		t.Errorf("status %d, stderr %q, stdout\n%s", status, stderr, stdout)
 	}
@@ -202,7 +211,8 @@ func TestPutWritesTheKeysThatWereAskedFor(t *testing.T) {
 
 func TestRandomKeysAreAllDifferent(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
-	if status, _, stderr := call(t, "put", "--endpoints="+cluster.Members[0].Endpoint, "--total=777", "--clients=7"); status != ExitOK {
+	if status, _, stderr := call(t, "put", "--endpoints="+cluster.Members[0].Endpoint, "--total=777",
+		"--clients=7"); status != ExitOK {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	if got := len(cluster.Keys()); got != 777 {
@@ -220,7 +230,8 @@ func TestSpans(t *testing.T) {
 		"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false, "a --from-key": true, "kz0 --from-key": false,
 		"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
 	} {
-		status, stdout, stderr := call(t, append([]string{"range", endpoint, "--total=2", "--output=json"}, strings.Fields(args)...)...)
+		status, stdout, stderr := call(t, append([]string{"range", endpoint, "--total=2", "--output=json"},
+			strings.Fields(args)...)...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || status != ExitOK {
 			t.Errorf("%q: status %d, %v, stderr %q", args, status, err, stderr)
@@ -238,10 +249,13 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	refusing := etcdtest.Refusing(t)
 	for _, c := range []struct{ args, problem string }{
-		{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint, "3 of 3 requests failed (3 times: no key found)"},
-		{"put --total 3 --dial-timeout 100ms --endpoints " + refusing, "no member could be reached within 100ms: " + refusing},
+		{"range k --require-found --total 3 --endpoints " + cluster.Members[0].Endpoint,
+			"3 of 3 requests failed (3 times: no key found)"},
+		{"put --total 3 --dial-timeout 100ms --endpoints " + refusing, "no member could be reached within 100ms: " +
+			refusing},
 		{"put --total 3 --dial-timeout 100ms --endpoints " + etcdtest.Silent(t), "does not speak HTTP/2"},
-		{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing, "not every member could be reached"},
+		{"put --total 30 --conns 2 --dial-timeout 100ms --endpoints " + cluster.Members[0].Endpoint + "," + refusing,
+			"not every member could be reached"},
 	} {
 		start := time.Now()
 		status, stdout, stderr := call(t, append(strings.Fields(c.args), "--output=json")...)
@@ -267,12 +281,14 @@ func TestTheRunEndsInTime(t *testing.T) {
 		cluster := etcdtest.Start(t, 1)
 		cluster.Members[0].Hang()
 		start := time.Now()
-		status, stdout, _ := call(t, append(strings.Fields(c.args), "put", "--output=json", "--endpoints="+cluster.Members[0].Endpoint)...)
+		status, stdout, _ := call(t, append(strings.Fields(c.args), "put", "--output=json",
+			"--endpoints="+cluster.Members[0].Endpoint)...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 			t.Fatal(err)
 		}
-		if status != ExitFailed || result.Reason == nil || *result.Reason != c.reason || result.OK != 0 || result.SlowestS != nil ||
+		if status != ExitFailed || result.Reason == nil || *result.Reason != c.reason || result.OK != 0 ||
+			result.SlowestS != nil ||
 			(result.Failed > 0) != strings.Contains(c.args, "request") {
 			t.Errorf("%s: status %d, %s", c.args, status, stdout)
 		}
@@ -306,7 +322,8 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 		}
 	}()
 	var stdout strings.Builder
-	status := Main(ctx, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json", "--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
+	status := Main(ctx, "dev", secure.Files, []string{"put", "--total=10000000", "--progress=json", "--output=json",
+		"--endpoints=" + cluster.Members[0].Endpoint}, &stdout, write)
 	if err := write.Close(); err != nil {
 		t.Error(err)
 	}
@@ -314,7 +331,8 @@ func TestCancelReportsWhatThereIs(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
 		t.Fatal(err)
 	}
-	if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(), "cancelled") || result.SlowestS == nil {
+	if status != ExitFailed || result.OK == 0 || result.Failed != 0 || !strings.HasPrefix(result.Problem(),
+		"cancelled") || result.SlowestS == nil {
 		t.Errorf("status %d, %s", status, stdout.String())
 	}
 }
@@ -326,7 +344,8 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 func TestAReportThatCannotBePrintedIsAFailure(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	var stderr strings.Builder
-	status := Main(t.Context(), "dev", secure.Files, []string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
+	status := Main(t.Context(), "dev", secure.Files,
+		[]string{"put", "--total=1", "--endpoints=" + cluster.Members[0].Endpoint}, brokenPipe{}, &stderr)
 	if status != ExitFailed || !strings.Contains(stderr.String(), "print the report: broken pipe") {
 		t.Errorf("status %d, stderr %q", status, stderr.String())
 	}

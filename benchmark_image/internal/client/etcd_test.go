@@ -24,31 +24,40 @@ func TestAgainstEtcd(t *testing.T) {
 		args  []string
 		empty int
 	}{
-		{[]string{"put", "--total=2000", "--clients=50", "--conns=5", "--sequential-keys", "--val-size=256", "--target-leader"}, 0},
+		{[]string{"put", "--total=2000", "--clients=50", "--conns=5", "--sequential-keys", "--val-size=256",
+			"--target-leader"}, 0},
 		{[]string{"put", "--total=500", "--clients=5", "--key-size=16", "--prefix=random/"}, 0},
-		{[]string{"range", "--total=4000", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000", "--require-found"}, 0},
+		{[]string{"range", "--total=4000", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000",
+			"--require-found"}, 0},
 		{[]string{"range", "--total=100", "--consistency=s", "random/", "--prefix", "--require-found"}, 0},
 		{[]string{"range", "--total=100", "00000000", "--from-key", "--limit=10", "--keys-only", "--require-found"}, 0},
 		{[]string{"range", "--total=100", "random/", "random0", "--count-only", "--require-found"}, 0},
 		{[]string{"range", "--total=100", "foo", "foo3"}, 100},
-		{[]string{"range", "--total=400", "--clients=9", "--conns=2", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify",
+		{[]string{"range", "--total=400", "--clients=9", "--conns=2", "--key-size=8", "--key-space-size=2000",
+			"--val-size=256", "--verify",
 			"--span-keys=50", "--key-order=uniform"}, 0},
-		{[]string{"range", "--total=400", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--span-keys=50", "--limit=9", "--consistency=s"}, 0},
-		{[]string{"range", "--total=50", "0000", "--prefix", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--keys-only"}, 0},
-		{[]string{"range", "--total=50", "random/", "--prefix", "--key-size=16", "--key-prefix=random/", "--key-space-size=500", "--verify"}, 0},
-		{[]string{"mixed", "--total=400", "--clients=9", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify", "--require-found", "--span-keys=50"}, 0},
+		{[]string{"range", "--total=400", "--key-size=8", "--key-space-size=2000", "--val-size=256", "--verify",
+			"--span-keys=50", "--limit=9", "--consistency=s"}, 0},
+		{[]string{"range", "--total=50", "0000", "--prefix", "--key-size=8", "--key-space-size=2000", "--val-size=256",
+			"--verify", "--keys-only"}, 0},
+		{[]string{"range", "--total=50", "random/", "--prefix", "--key-size=16", "--key-prefix=random/",
+			"--key-space-size=500", "--verify"}, 0},
+		{[]string{"mixed", "--total=400", "--clients=9", "--key-size=8", "--key-space-size=2000", "--val-size=256",
+			"--verify", "--require-found", "--span-keys=50"}, 0},
 	} {
 		status, stdout, stderr := call(t, append(c.args, "--output=json", "--endpoints="+endpoint, "--dial-timeout=30s")...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {
 			t.Fatalf("%q: %v, stderr %s", c.args, err, stderr)
 		}
-		if status != ExitOK || result.OK != result.Requests || result.Empty != c.empty || result.Leader == nil || *result.Leader != endpoint {
+		if status != ExitOK || result.OK != result.Requests || result.Empty != c.empty || result.Leader == nil ||
+			*result.Leader != endpoint {
 			t.Errorf("%q: status %d, %s, stderr %s", c.args, status, stdout, stderr)
 		}
 	}
 	var counted report.Result
-	_, stdout, _ := call(t, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002", "--require-found")
+	_, stdout, _ := call(t, "range", "--endpoints="+endpoint, "--total=1", "--output=json", "00001", "00002",
+		"--require-found")
 	if err := json.Unmarshal([]byte(stdout), &counted); err != nil || counted.Empty != 1 {
 		t.Errorf("2000 sequential keys end before 00001000: %s", stdout)
 	}
@@ -57,7 +66,8 @@ func TestAgainstEtcd(t *testing.T) {
 // TestFailedPutsAreNotInTheStore fills a store. etcd says that its space is exceeded of puts that it has applied too.
 func TestFailedPutsAreNotInTheStore(t *testing.T) {
 	endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
-	status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000", "--target-leader",
+	status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000",
+		"--target-leader",
 		"--endpoints="+endpoint, "--dial-timeout=30s")
 	if status != ExitFailed || result.Codes["ResourceExhausted"] < 100 {
 		t.Fatalf("status %d, codes %v, stderr %s", status, result.Codes, stderr)
@@ -74,7 +84,8 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
 	keys := []string{"--key-size=4", "--key-space-size=100", "--dial-timeout=30s"}
-	if status, _, stderr := callJSON(t, append(keys, "put", "--total=100", "--clients=10", "--conns=3", all)...); status != ExitOK {
+	if status, _, stderr := callJSON(t, append(keys, "put", "--total=100", "--clients=10", "--conns=3",
+		all)...); status != ExitOK {
 		t.Fatal(stderr)
 	}
 	for _, process := range processes[1:] {
@@ -83,14 +94,17 @@ func TestALostQuorumEndsAMixedLoad(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s", "--request-timeout=300ms",
+	status, result, stderr := callJSON(t, append(keys, "mixed", "--total=10000000", "--clients=8", "--consistency=s",
+		"--request-timeout=300ms",
 		"--run-timeout=20s", "--endpoints="+endpoints[0])...)
 	put, read := result.ByOperation["put"], result.ByOperation["range"]
-	if took := time.Since(start); status != ExitFailed || took > 10*time.Second || result.Reason == nil || *result.Reason != "no put succeeded for 400ms" {
+	if took := time.Since(start); status != ExitFailed || took > 10*time.Second || result.Reason == nil ||
+		*result.Reason != "no put succeeded for 400ms" {
 		t.Errorf("status %d after %v: %s", status, took, stderr)
 	}
 	if put.OK != 0 || put.Unknown < 8 || put.Failed != 0 || read.Failed != 0 {
-		t.Errorf("puts %d ok, %d failed, %d unknown; ranges %d ok, %d failed", put.OK, put.Failed, put.Unknown, read.OK, read.Failed)
+		t.Errorf("puts %d ok, %d failed, %d unknown; ranges %d ok, %d failed", put.OK, put.Failed, put.Unknown, read.OK,
+			read.Failed)
 	}
 }
 
@@ -133,7 +147,8 @@ func startCluster(t *testing.T, members int, flags ...string) (endpoints []strin
 	}
 	for i := range members {
 		processes = append(processes, startMember(t, exec.Command(program, append([]string{
-			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error", "--unsafe-no-fsync",
+			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(t.TempDir(),
+				"data"), "--log-level", "error", "--unsafe-no-fsync",
 			"--listen-client-urls", scheme + endpoints[i], "--advertise-client-urls", scheme + endpoints[i],
 			"--listen-peer-urls", "http://" + peers[i], "--initial-advertise-peer-urls", "http://" + peers[i],
 			"--initial-cluster", strings.Join(cluster, ","),

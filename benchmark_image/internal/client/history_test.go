@@ -24,7 +24,8 @@ var mixedArgs = []string{"--key-size=3", "--key-space-size=40", "--val-size=64",
 func startLoaded(t *testing.T) *etcdtest.Cluster {
 	t.Helper()
 	cluster := etcdtest.Start(t, 3)
-	if status, _, stderr := callJSON(t, append(mixedArgs, "put", "--total=40", endpointsOf(cluster))...); status != ExitOK {
+	if status, _, stderr := callJSON(t, append(mixedArgs, "put", "--total=40",
+		endpointsOf(cluster))...); status != ExitOK {
 		t.Fatal(stderr)
 	}
 	return cluster
@@ -38,7 +39,8 @@ func endpointsOf(cluster *etcdtest.Cluster) string {
 func keep(t *testing.T, cluster *etcdtest.Cluster, args ...string) (result report.Result, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "history.jsonl.gz")
-	args = append(append([]string{args[0], "--history", "--history-file=" + path, endpointsOf(cluster)}, mixedArgs...), args[1:]...)
+	args = append(append([]string{args[0], "--history", "--history-file=" + path, endpointsOf(cluster)}, mixedArgs...),
+		args[1:]...)
 	_, result, stderr := callJSON(t, args...)
 	if result.History == nil || result.History.Lost > 0 {
 		t.Fatalf("history %+v: %s", result.History, stderr)
@@ -103,11 +105,12 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		online  string // how requests fail that find it out; empty: none need to
 		without bool   // it is found without the store's own history
 	}{
-		"a lost write":                   {etcdtest.Broken{Lose: once}, "lost a write that it had acknowledged", "", false},
-		"stale reads that tell":          {etcdtest.Broken{Stale: often}, "", "a linearizable read", true},
-		"stale reads that do not tell":   {etcdtest.Broken{Stale: often, Revisions: true}, "", "an older version", true},
-		"a failed write, applied twice":  {etcdtest.Broken{Twice: once}, "", "", false},
-		"many lost writes":               {etcdtest.Broken{Lose: func(n int) bool { return n%50 == 0 }}, "", "an older version", true},
+		"a lost write":                  {etcdtest.Broken{Lose: once}, "lost a write that it had acknowledged", "", false},
+		"stale reads that tell":         {etcdtest.Broken{Stale: often}, "", "a linearizable read", true},
+		"stale reads that do not tell":  {etcdtest.Broken{Stale: often, Revisions: true}, "", "an older version", true},
+		"a failed write, applied twice": {etcdtest.Broken{Twice: once}, "", "", false},
+		"many lost writes": {etcdtest.Broken{Lose: func(n int) bool { return n%50 == 0 }}, "",
+			"an older version", true},
 		"many failed ones, all of which": {etcdtest.Broken{Twice: func(n int) bool { return n%50 == 0 }}, "", "", true},
 	} {
 		cluster := startLoaded(t)
@@ -164,7 +167,8 @@ func TestARevisionOfThePastFails(t *testing.T) {
 func TestMixedLoadsCanBeReadAfterwards(t *testing.T) {
 	cluster := startLoaded(t)
 	before := string(cluster.Value("000"))
-	for _, args := range [][]string{{"mixed", "--verify"}, {"txn"}, {"mixed", "--verify", "--ratio=0.2"}, {"range", "--verify"}} {
+	for _, args := range [][]string{{"mixed", "--verify"}, {"txn"}, {"mixed", "--verify", "--ratio=0.2"},
+		{"range", "--verify"}} {
 		status, _, stderr := callJSON(t, append(append(args, "--total=400", endpointsOf(cluster)), mixedArgs...)...)
 		if status != ExitOK {
 			t.Errorf("%q: %s", args, stderr)
@@ -176,7 +180,8 @@ func TestMixedLoadsCanBeReadAfterwards(t *testing.T) {
 	value := []byte(before)
 	value[5]++
 	cluster.Set("000", value)
-	status, result, _ := callJSON(t, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)}, mixedArgs...)...)
+	status, result, _ := callJSON(t, append([]string{"range", "--verify", "--total=40", endpointsOf(cluster)},
+		mixedArgs...)...)
 	if status != ExitFailed || result.Failed != 1 {
 		t.Errorf("of 40 reads of a key that was changed %d failed", result.Failed)
 	}
@@ -207,17 +212,18 @@ func TestOutcomesThatAreUnknown(t *testing.T) {
 			waitUntil(t, func() bool { return member.Requests.Load() > before+200 })
 			member.Hang()
 			waitUntil(t, func() bool { return member.Requests.Load() > 0 })
-			time.Sleep(30 * time.Millisecond)
+			time.Sleep(30 * time.Millisecond) // it hangs for longer than requests may take
 			member.Release()
 		}
 		refuse := status.Error(codes.Unavailable, "etcdserver: request timed out")
 		member.Fail.Store(&refuse)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // for so long it refuses what it carries out
 		member.Fail.Store(nil)
 	}()
 	result, path := keep(t, cluster, "mixed", "--verify", "--duration=2s", "--request-timeout=10ms")
 	judged := judge(t, path, cluster.Events())
-	if result.Outcomes.Unknown == 0 || judged.Unknown == 0 || judged.Verdict != verify.Holds || judged.Resolved != judged.Unknown {
+	if result.Outcomes.Unknown == 0 || judged.Unknown == 0 || judged.Verdict != verify.Holds ||
+		judged.Resolved != judged.Unknown {
 		t.Errorf("%d unknown, %+v", result.Outcomes.Unknown, judged)
 	}
 	if alone := judge(t, path, nil); alone.Verdict != verify.Undecided {
@@ -227,8 +233,11 @@ func TestOutcomesThatAreUnknown(t *testing.T) {
 
 func TestAHistoryThatCannotBeKeptFailsTheRun(t *testing.T) {
 	cluster := startLoaded(t)
-	args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)}, mixedArgs...)
-	if status, result, _ := callJSON(t, args...); status != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "/nowhere/history") || result.Done > 0 {
+	args := append([]string{"put", "--total=10", "--history", "--history-file=/nowhere/history", endpointsOf(cluster)},
+		mixedArgs...)
+	if status, result, _ := callJSON(t,
+		args...); status != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "/nowhere/history") ||
+		result.Done > 0 {
 		t.Errorf("status %d, %+v", status, result)
 	}
 }

@@ -46,13 +46,16 @@ func waitUntil(t *testing.T, condition func() bool) {
 func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	cluster.Members[0].Hang()
-	status, result, stderr := callJSON(t, "put", "--duration=400ms", "--rate=1000", "--clients=2", "--request-timeout=100ms",
+	status, result, stderr := callJSON(t, "put", "--duration=400ms", "--rate=1000", "--clients=2",
+		"--request-timeout=100ms",
 		"--endpoints="+cluster.Members[0].Endpoint)
 	o := result.Outcomes
-	if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 || o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
+	if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 ||
+		o.Failed+o.Unknown+o.Unsent > result.Requests || result.Requests != 400 {
 		t.Errorf("status %d, %+v, %d requests, stderr %s", status, o, result.Requests, stderr)
 	}
-	if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil || result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
+	if !result.Schedule.FellBehind || result.Schedule.Unsent != o.Unsent || result.ResponseTime != nil ||
+		result.Codes["DeadlineExceeded"] != o.Unknown-result.Abandoned {
 		t.Errorf("%+v, codes %v", *result.Schedule, result.Codes)
 	}
 }
@@ -64,11 +67,14 @@ func TestRequestsThatHangAtTheEndAreInTheText(t *testing.T) {
 		waitUntil(t, func() bool { return member.Requests.Load() > 50 })
 		member.Hang()
 	}()
-	status, stdout, stderr := call(t, "put", "--total=1000000", "--clients=7", "--run-timeout=500ms", "--endpoints="+member.Endpoint)
+	status, stdout, stderr := call(t, "put", "--total=1000000", "--clients=7", "--run-timeout=500ms",
+		"--endpoints="+member.Endpoint)
 	if status != ExitFailed || !strings.Contains(stderr, "; 7 requests were cut off by the end and may have happened") {
 		t.Errorf("status %d, stderr %s", status, stderr)
 	}
-	if !strings.Contains(stdout, "\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") || !strings.Contains(stdout, " requests, 7 left out):\n") {
+	if !strings.Contains(stdout,
+		"\nLeft out: 0 failed, 7 unknown (7 of these cut off by the end), 0 never sent; ") ||
+		!strings.Contains(stdout, " requests, 7 left out):\n") {
 		t.Errorf("stdout %s", stdout)
 	}
 }
@@ -79,7 +85,8 @@ func TestAWarmupThatFailsSaysSo(t *testing.T) {
 	if status, _, stderr := callJSON(t, put...); status != ExitOK {
 		t.Fatal(stderr)
 	}
-	read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found", "--endpoints=" + cluster.Members[0].Endpoint}
+	read := []string{"range", "--total=20", "--warmup=40", "--key-size=2", "--key-space-size=40", "--require-found",
+		"--endpoints=" + cluster.Members[0].Endpoint}
 	status, result, stderr := callJSON(t, read...)
 	if w := result.Warmup; status != ExitOK || w.OK != 20 || w.Failed != 20 || w.Unknown != 0 || w.Abandoned != 0 {
 		t.Errorf("status %d, %+v", status, *result.Warmup)
@@ -87,7 +94,8 @@ func TestAWarmupThatFailsSaysSo(t *testing.T) {
 	if !strings.Contains(stderr, "of 40 requests of the warm-up 20 failed and 0 may have happened") {
 		t.Errorf("stderr %q", stderr)
 	}
-	if _, stdout, _ := call(t, read...); !strings.HasSuffix(stdout, "\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
+	if _, stdout, _ := call(t, read...); !strings.HasSuffix(stdout,
+		"\nWarm-up: 20 ok, 20 failed, 0 unknown (0 of these cut off by the end)\n") {
 		t.Errorf("stdout %s", stdout)
 	}
 }
@@ -95,14 +103,18 @@ func TestAWarmupThatFailsSaysSo(t *testing.T) {
 func TestDurations(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	endpoint := "--endpoints=" + cluster.Members[0].Endpoint
-	for _, args := range [][]string{{"--clients=3"}, {"--rate=1000", "--arrival=poisson", "--clients=5"}, {"--rate=1000", "--clients=5"}} {
+	for _, args := range [][]string{{"--clients=3"}, {"--rate=1000", "--arrival=poisson", "--clients=5"},
+		{"--rate=1000", "--clients=5"}} {
 		before := cluster.Members[0].Requests.Load()
 		status, result, stderr := callJSON(t, append([]string{"put", "--duration=300ms", endpoint}, args...)...)
 		sent := int(cluster.Members[0].Requests.Load() - before)
-		if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 || result.TotalS > 5 {
-			t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests, sent, result.TotalS, stderr)
+		if status != ExitOK || result.OK != sent || result.Requests != sent+result.Outcomes.Unsent || result.TotalS < 0.2 ||
+			result.TotalS > 5 {
+			t.Errorf("%q: status %d, %d of %d ok, %d sent, took %v s, stderr %s", args, status, result.OK, result.Requests,
+				sent, result.TotalS, stderr)
 		}
-		if made := configured(t, result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
+		if made := configured(t,
+			result); made.Total != 0 || made.Duration != 300*time.Millisecond || (result.Schedule == nil) != (made.Rate == 0) {
 			t.Errorf("%q: configured %s", args, result.Configured)
 		}
 	}
@@ -129,16 +141,19 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 	// What the machine keeps the client from sending before the end is not sent later.
 	const chances = 5
 	for range chances {
-		status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms", "--clients=4")
+		status, result, stderr = callJSON(t, "put", endpoint, "--duration=100ms", "--rate=400", "--warmup=50ms",
+			"--clients=4")
 		if status == ExitOK && result.Outcomes.Unsent == 0 && result.Warmup.OK == 20 {
 			break
 		}
 	}
-	if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 || result.Warmup.OK != 20 {
+	if status != ExitOK || *result.RateOffered != 400 || result.OK != 40 || result.Requests != 40 ||
+		result.Warmup.OK != 20 {
 		t.Errorf("status %d, %+v, warm-up %+v, stderr %s", status, result, result.Warmup, stderr)
 	}
 	status, stdout, _ := call(t, "put", endpoint, "--total=20", "--rate=2000", "--clients=4")
-	if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout, "99.9% in -\n") {
+	if status != ExitOK || !strings.Contains(stdout, "  Offered:\t2000.0000 requests/sec\n") || !strings.Contains(stdout,
+		"99.9% in -\n") {
 		t.Errorf("status %d, stdout %s", status, stdout)
 	}
 }
@@ -148,8 +163,10 @@ func TestAWarmupIsInNoFigure(t *testing.T) {
 func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 	keysOf := func(args ...string) []string {
 		cluster := etcdtest.Start(t, 1)
-		common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" + cluster.Members[0].Endpoint}
-		if status, _, stderr := callJSON(t, append(append([]string{"put", "--total=50"}, args...), common...)...); status != ExitOK {
+		common := []string{"--key-size=4", "--key-space-size=100", "--val-size=64", "--endpoints=" +
+			cluster.Members[0].Endpoint}
+		if status, _, stderr := callJSON(t, append(append([]string{"put", "--total=50"}, args...),
+			common...)...); status != ExitOK {
 			t.Fatal(stderr)
 		}
 		written := cluster.Keys()
@@ -162,9 +179,11 @@ func TestALoadSeedLeavesTheValuesAlone(t *testing.T) {
 		}
 		return written
 	}
-	first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5", "--load-seed=2")
+	first, again, other := keysOf("--seed=5", "--load-seed=1"), keysOf("--seed=9", "--load-seed=1"), keysOf("--seed=5",
+		"--load-seed=2")
 	if len(first) != 50 || !slices.Equal(first, again) || slices.Equal(first, other) {
-		t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first), slices.Equal(first, again), slices.Equal(first, other))
+		t.Errorf("%d keys, the same with another seed: %v, with another load seed: %v", len(first),
+			slices.Equal(first, again), slices.Equal(first, other))
 	}
 }
 
@@ -176,12 +195,14 @@ func TestMixedLoadsAreChecked(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for _, order := range []string{"sequential", "shuffled", "uniform", "zipfian"} {
-		status, result, stderr := callJSON(t, append([]string{"mixed", "--total=1000", "--clients=7", "--ratio=0.3", "--verify", "--require-found", "--key-order=" + order}, keys...)...)
+		status, result, stderr := callJSON(t, append([]string{"mixed", "--total=1000", "--clients=7", "--ratio=0.3",
+			"--verify", "--require-found", "--key-order=" + order}, keys...)...)
 		put, read := result.ByOperation["put"], result.ByOperation["range"]
 		if status != ExitOK || put.OK+read.OK != 1000 || put.OK < 230 || put.OK > 370 || read.ServiceTime.Count != read.OK {
 			t.Errorf("%s: status %d, %d puts, %d ranges, stderr %s", order, status, put.OK, read.OK, stderr)
 		}
-		if status, _, stderr := callJSON(t, append([]string{"range", "--total=300", "--verify", "--key-order=" + order}, keys...)...); status != ExitOK {
+		if status, _, stderr := callJSON(t, append([]string{"range", "--total=300", "--verify", "--key-order=" + order},
+			keys...)...); status != ExitOK {
 			t.Errorf("%s: reads: %s", order, stderr)
 		}
 	}
@@ -200,8 +221,10 @@ func TestMixedLoadsAreChecked(t *testing.T) {
 func TestTargetMember(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
 	endpoints := cluster.Endpoints()
-	status, result, stderr := callJSON(t, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","), "--target-member="+endpoints[1])
-	if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 || len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
+	status, result, stderr := callJSON(t, "put", "--total=30", "--conns=2", "--endpoints="+strings.Join(endpoints, ","),
+		"--target-member="+endpoints[1])
+	if status != ExitOK || cluster.Members[1].Requests.Load() != 30 || result.Connections != 2 ||
+		len(result.Endpoints) != 3 || configured(t, result).TargetMember != endpoints[1] {
 		t.Errorf("status %d, %+v, stderr %s", status, result, stderr)
 	}
 }
@@ -219,7 +242,8 @@ func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 	} {
 		cluster := etcdtest.Start(t, 1)
 		cluster.Members[0].Hang()
-		args := append([]string{"put", "--request-timeout=100ms", "--clients=2", "--endpoints=" + cluster.Members[0].Endpoint}, c.args...)
+		args := append([]string{"put", "--request-timeout=100ms", "--clients=2", "--endpoints=" +
+			cluster.Members[0].Endpoint}, c.args...)
 		_, result, _ := callJSON(t, args...)
 		reason := ""
 		if result.Reason != nil {
@@ -247,7 +271,8 @@ func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
 			waitUntil(t, func() bool { return member.Requests.Load() > 10 })
 			member.Stop()
 		}()
-		_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" + member.Endpoint}, strings.Fields(args)...)...)
+		_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" +
+			member.Endpoint}, strings.Fields(args)...)...)
 		reason := ""
 		if result.Reason != nil {
 			reason = *result.Reason

@@ -24,8 +24,9 @@ func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
 	ended := make(chan int)
 	var stdout, stderr strings.Builder
 	go func() {
-		ended <- Main(ctx, "dev", secure.Files, strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 --key-space-size=100 --output=json"+
-			" --endpoints="+member.Endpoint), &stdout, &stderr)
+		ended <- Main(ctx, "dev", secure.Files,
+			strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 --key-space-size=100 --output=json"+
+				" --endpoints="+member.Endpoint), &stdout, &stderr)
 	}()
 	waitUntil(t, func() bool { return member.Requests.Load() > 20 })
 	cancel(ErrCancelled)
@@ -38,7 +39,8 @@ func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout.String()), &result); err != nil {
 		t.Fatal(err)
 	}
-	if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(), "cancelled") || *result.RateAchieved <= 0 {
+	if o := result.Outcomes; o.OK == 0 || o.Failed != 0 || !strings.HasPrefix(result.Problem(),
+		"cancelled") || *result.RateAchieved <= 0 {
 		t.Errorf("%+v, %s", o, stderr.String())
 	}
 }

@@ -52,7 +52,8 @@ func contents(t *testing.T, endpoint string) string {
 	defer connection.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	all, err := etcdserverpb.NewKVClient(connection).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
+	all, err := etcdserverpb.NewKVClient(connection).Range(ctx,
+		&etcdserverpb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,8 @@ func TestTransactions(t *testing.T) {
 	}
 	status, result, stderr := callJSON(t, append(load, "txn", "--warmup=10")...)
 	after := contents(t, endpoint)
-	if status != ExitOK || result.OK != 500 || result.Operation != "txn" || !strings.HasPrefix(after, "revision 1011, 500 keys\n") {
+	if status != ExitOK || result.OK != 500 || result.Operation != "txn" || !strings.HasPrefix(after,
+		"revision 1011, 500 keys\n") {
 		t.Errorf("status %d, %+v, stderr %s; the store: %.200s", status, result.Outcomes, stderr, after)
 	}
 	if n := strings.Count(after, " version 2: ") + strings.Count(after, " version 3: "); n != 500 {

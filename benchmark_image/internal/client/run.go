@@ -31,7 +31,10 @@ func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, s
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer time.AfterFunc(s.RunTimeout, func() { cancel(fmt.Errorf("the run timeout of %v was reached", s.RunTimeout)) }).Stop()
+		defer time.AfterFunc(s.RunTimeout, func() {
+			cancel(fmt.Errorf("the run timeout of %v was reached",
+				s.RunTimeout))
+		}).Stop()
 	}
 	result := measure(ctx, s, d, secure, stderr)
 	problem := result.Problem()
@@ -101,7 +104,8 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 	b.setting.Connections, b.setting.Leader = connections.Connections(), connections.Leader()
 	b.run(ctx, connections)
 	if missing := connections.Unreachable(); len(missing) > 0 && b.setting.Reason == "" {
-		b.setting.Reason = "not every member could be reached when the run started: " + oneLine(errors.Join(missing...).Error())
+		b.setting.Reason = "not every member could be reached when the run started: " +
+			oneLine(errors.Join(missing...).Error())
 	}
 	if err := connections.LeaderLost(); err != nil && b.setting.Reason == "" {
 		b.setting.Reason = "at the end requests did not go to the leader: " + oneLine(err.Error())

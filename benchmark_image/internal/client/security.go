@@ -17,7 +17,8 @@ import (
 type Securer func(s *spec.Spec, alpn string) (store.Security, error)
 
 // errNoTLS is of a load that the program without TLS is given where no other program can take it over.
-var errNoTLS = errors.New("standard input: caFile: benchmark-client has no TLS; give this load to " + spec.WithTLS("benchmark-client"))
+var errNoTLS = errors.New("standard input: caFile: benchmark-client has no TLS; give this load to " +
+	spec.WithTLS("benchmark-client"))
 
 // execWithTLS replaces this process by the program with TLS, and returns only what keeps it from that.
 func execWithTLS(args []string) error {
@@ -27,7 +28,8 @@ func execWithTLS(args []string) error {
 	}
 	other := spec.WithTLS(self)
 	err = syscall.Exec(other, append([]string{other}, args...), os.Environ())
-	return fmt.Errorf("TLS is in a program of its own, %s: %w; put it there: ./build.sh builds it with benchmark-client", other, err)
+	return fmt.Errorf("TLS is in a program of its own, %s: %w; put it there: ./build.sh builds it with benchmark-client",
+		other, err)
 }
 
 // protocol is how the members that s names are spoken to: with the certificates and as the user that it asks for.
@@ -55,7 +57,8 @@ func password(s *spec.Spec) (string, error) {
 		if found := os.Getenv(spec.PasswordVariable); found != "" {
 			return found, nil
 		}
-		return "", fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User, spec.PasswordVariable)
+		return "", fmt.Errorf("log in as %q: there is neither a password file nor the environment variable %s", s.User,
+			spec.PasswordVariable)
 	}
 	content, err := spec.ReadSecret(s.PasswordFile)
 	if err != nil {

@@ -41,7 +41,8 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 	users := &etcdtest.Users{Name: "root", Password: "a secret"}
 	cluster := etcdtest.Start(t, 2, etcdtest.Secured(authority.Server(tls.VersionTLS13)), users.Option())
 	ca, certificate, key := authority.Files()
-	args := []string{"put", "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints()), "--total=100", "--clients=10", "--conns=2", "--dial-timeout=60s",
+	args := []string{"put", "--endpoints=" + spec.JoinEndpoints(cluster.Endpoints()), "--total=100", "--clients=10",
+		"--conns=2", "--dial-timeout=60s",
 		"--cacert=" + ca, "--cert=" + certificate, "--key=" + key, "--user=root"}
 	with := func(more ...string) []string { return append(append([]string(nil), args...), more...) }
 	t.Setenv(spec.PasswordVariable, "")
@@ -53,7 +54,8 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		{with("--password-file=/not/there"), "read the password of \"root\": open /not/there: no such file or directory"},
 		{with("--password-file=" + write(t, "\nsesame")), "the first line of"},
 		{with("--password-file=" + write(t, "sesame")), "authentication failed, invalid user ID or password"},
-		{with("--password-file="+write(t, "a secret"), "--user=nobody"), "authentication failed, invalid user ID or password"},
+		{with("--password-file="+write(t, "a secret"), "--user=nobody"),
+			"authentication failed, invalid user ID or password"},
 		{with("--cacert=/not/there"), "read the CA: open /not/there: no such file or directory"},
 		{with("--cacert=" + key), "holds no certificate in PEM form"},
 		{with("--cert=/not/there"), "read the client's certificate: open /not/there: no such file or directory"},
@@ -61,7 +63,8 @@ func TestCertificatesAndPasswordsAreReadFromFiles(t *testing.T) {
 		{with("--cacert=" + write(t, strings.Repeat("x", spec.MaxSecret+1))), "is larger than 1048576 bytes"},
 	} {
 		status, _, stderr := call(t, c.args...)
-		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, "sesame") {
+		if status != ExitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr,
+			"\n") != 1 || strings.Contains(stderr, "sesame") {
 			t.Errorf("%q: status %d, %q, want one line with %q", c.args[9:], status, stderr, c.want)
 		}
 	}
@@ -104,7 +107,8 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 	plain := etcdtest.Start(t, 1, users.Option())
 	ca, certificate, key := authority.Files()
 	load := []string{"put", "--total=50", "--user=root", "--endpoints=" + plain.Members[0].Endpoint}
-	secured := append(load[:3:3], "--endpoints="+cluster.Members[0].Endpoint, "--cacert="+ca, "--cert="+certificate, "--key="+key)
+	secured := append(load[:3:3], "--endpoints="+cluster.Members[0].Endpoint, "--cacert="+ca, "--cert="+certificate,
+		"--key="+key)
 	given := spec.Default(spec.Put)
 	given.Endpoints, given.Total, given.User = cluster.Endpoints(), 50, "root"
 	given.CAFile, given.CertFile, given.KeyFile = ca, certificate, key
@@ -126,8 +130,10 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 		{both, "benchmark-client", append(secured[:7:7], "--user=nobody"), ExitFailed, 0, "authentication failed"},
 		{both, "benchmark-client-tls", secured, ExitOK, 50, ""},
 		{both, "benchmark-client-tls", []string{"run"}, ExitOK, 50, ""},
-		{both, "benchmark-client", []string{"run"}, ExitUsage, 0, "standard input: caFile: benchmark-client has no TLS; give this load to benchmark-client-tls"},
-		{alone, "benchmark-client", secured, ExitUsage, 0, "TLS is in a program of its own, " + missing + ": no such file or directory; put it there: "},
+		{both, "benchmark-client", []string{"run"}, ExitUsage, 0,
+			"standard input: caFile: benchmark-client has no TLS; give this load to benchmark-client-tls"},
+		{alone, "benchmark-client", secured, ExitUsage, 0, "TLS is in a program of its own, " + missing +
+			": no such file or directory; put it there: "},
 		{alone, "benchmark-client", load, ExitOK, 50, ""},
 	} {
 		requests := func() int64 { return cluster.Members[0].Requests.Load() + plain.Members[0].Requests.Load() }
@@ -139,9 +145,11 @@ func TestTheProgramWithTLSTakesOver(t *testing.T) {
 		command.Stderr = &stderr
 		_ = command.Run() // the status is judged
 		carried := requests() - before
-		if status := command.ProcessState.ExitCode(); status != c.status || carried != c.carried || !strings.Contains(stderr.String(), c.want) ||
+		if status := command.ProcessState.ExitCode(); status != c.status || carried != c.carried ||
+			!strings.Contains(stderr.String(), c.want) ||
 			strings.Count(stderr.String(), "\n") != min(len(c.want), 1) {
-			t.Errorf("%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried, &stderr, c.status, c.carried, c.want)
+			t.Errorf("%s %q: status %d, %d requests, %q, want %d, %d and a line with %q", c.program, c.args, status, carried,
+				&stderr, c.status, c.carried, c.want)
 		}
 	}
 }
@@ -152,15 +160,20 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
 	ca, certificate, key := authority.Files("127.0.0.1")
 	private, public := tokenKeys(t)
-	endpoint, _ := startEtcd(t, "--cert-file="+certificate, "--key-file="+key, "--trusted-ca-file="+ca, "--client-cert-auth",
+	endpoint, _ := startEtcd(t, "--cert-file="+certificate, "--key-file="+key, "--trusted-ca-file="+ca,
+		"--client-cert-auth",
 		"--auth-token=jwt,sign-method=ES256,ttl=1s,pub-key="+public+",priv-key="+private)
 	addUsers(t, authority, endpoint)
-	own := []string{"--endpoints=" + endpoint, "--cacert=" + ca, "--cert=" + certificate, "--key=" + key, "--user=writer", "--dial-timeout=30s"}
+	own := []string{"--endpoints=" + endpoint, "--cacert=" + ca, "--cert=" + certificate, "--key=" + key,
+		"--user=writer", "--dial-timeout=30s"}
 	t.Setenv(spec.PasswordVariable, "secret")
 	for _, args := range [][]string{
-		{"put", "--duration=4s", "--rate=500", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000", "--prefix=allowed/"},
-		{"put", "--total=2000", "--clients=50", "--conns=5", "--key-size=8", "--prefix=allowed/", "--sequential-keys", "--target-leader"},
-		{"range", "--total=2000", "--clients=50", "--key-size=8", "--key-space-size=2000", "--key-prefix=allowed/", "--require-found"},
+		{"put", "--duration=4s", "--rate=500", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000",
+			"--prefix=allowed/"},
+		{"put", "--total=2000", "--clients=50", "--conns=5", "--key-size=8", "--prefix=allowed/", "--sequential-keys",
+			"--target-leader"},
+		{"range", "--total=2000", "--clients=50", "--key-size=8", "--key-space-size=2000", "--key-prefix=allowed/",
+			"--require-found"},
 	} {
 		status, result, stderr := callJSON(t, append(args, own...)...)
 		if status != ExitOK || result.OK != result.Requests || result.Requests < 1900 {
@@ -168,12 +181,14 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		}
 	}
 	status, result, stderr := callJSON(t, append(own, "put", "--total=20", "--prefix=forbidden/")...)
-	if want := endpoint + ": PermissionDenied: etcdserver: permission denied"; status != ExitFailed || result.Errors[want] != 20 {
+	if want := endpoint + ": PermissionDenied: etcdserver: permission denied"; status != ExitFailed ||
+		result.Errors[want] != 20 {
 		t.Errorf("status %d, %v, %s", status, result.Errors, stderr)
 	}
 	t.Setenv(spec.PasswordVariable, "wrong")
 	status, result, stderr = callJSON(t, append(own, "put", "--total=20", "--prefix=allowed/")...)
-	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr, "authentication failed, invalid user ID or password") {
+	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr,
+		"authentication failed, invalid user ID or password") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 }
@@ -203,7 +218,8 @@ func tokenKeys(t *testing.T) (private, public string) {
 func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	t.Helper()
 	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
-	connection, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	connection, err := grpc.NewClient("passthrough:///"+endpoint,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,11 @@ func checkStall(result report.Result, stderr string) (problems []string) {
 	expect("all are ok", result.OK == 2000 && result.Outcomes.Unsent == 0)
 	expect("the rate is 500/s", *result.RateOffered == 500 && math.Abs(*result.RateAchieved-500) < 25)
 	s := result.Schedule
-	expect("the schedule was left for about a second", s.FellBehind && s.WorstLagS > 0.8 && s.WorstLagS < 1.2 && s.Late > 300 && s.Late < 650)
+	expect("the schedule was left for about a second", s.FellBehind && s.WorstLagS > 0.8 && s.WorstLagS < 1.2 &&
+		s.Late > 300 && s.Late < 650)
 	expect("that is not by the generator", s.ClientsShort && s.GeneratorLate <= 20)
-	expect("stderr says so", strings.Contains(stderr, "the schedule was not kept") && strings.Contains(stderr, "all clients were busy"))
+	expect("stderr says so", strings.Contains(stderr, "the schedule was not kept") &&
+		strings.Contains(stderr, "all clients were busy"))
 	fewest := 1000
 	for _, row := range result.Timeline[:4] {
 		fewest = min(fewest, row.OK)
@@ -70,9 +72,11 @@ func measureStall(t *testing.T, endpoint string, stall func()) {
 		case len(problems) == 0:
 			return
 		case lost < 10*time.Millisecond: // at 500/s, five requests are late for that
-			t.Fatalf("it does not hold that %s; stderr %s, timeline %+v", strings.Join(problems, ", and that "), stderr, result.Timeline)
+			t.Fatalf("it does not hold that %s; stderr %s, timeline %+v", strings.Join(problems, ", and that "), stderr,
+				result.Timeline)
 		}
-		t.Logf("chance %d: it does not hold that %s, but the machine is busy", chance+1, strings.Join(problems, ", and that "))
+		t.Logf("chance %d: it does not hold that %s, but the machine is busy", chance+1,
+			strings.Join(problems, ", and that "))
 	}
 	t.Skip("the machine is too busy with other things to keep a schedule of 500/s")
 }

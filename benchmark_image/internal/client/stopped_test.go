@@ -75,7 +75,8 @@ func stopForASecond(t *testing.T, arguments string) (result report.Result, compl
 // TestAClosedLoopTellsItsPause: its figures show a stop as slow requests only. Nothing fails that was answered
 // meanwhile, although the deadlines have passed, and the time without a success that ends a run.
 func TestAClosedLoopTellsItsPause(t *testing.T) {
-	result, _ := stopForASecond(t, "put --total=100000 --clients=200 --conns=200 --request-timeout=800ms --stall-timeout=900ms")
+	result, _ := stopForASecond(t,
+		"put --total=100000 --clients=200 --conns=200 --request-timeout=800ms --stall-timeout=900ms")
 	if result.OK != 100_000 {
 		t.Errorf("%+v: %v, reason %v", result.Outcomes, result.Errors, result.Reason)
 	}
@@ -87,7 +88,8 @@ func TestAGeneratorThatStoodStillSaysSo(t *testing.T) {
 	// Requests that came due while the backlog was sent are late too, and not by the stop alone.
 	s := result.Schedule
 	t.Logf("%d late, %d of them by the generator, worst %.3f s", s.Late, s.GeneratorLate, s.WorstLagS)
-	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(complaints, "the generator itself was too slow") {
+	if s.Late < 450 || s.GeneratorLate < 450 || s.GeneratorLate < s.Late/2 || !strings.Contains(complaints,
+		"the generator itself was too slow") {
 		t.Errorf("%+v, stderr %s", *s, complaints)
 	}
 }

@@ -44,7 +44,8 @@ from typing import Literal, Required, TypedDict
 	})
 	for _, operation := range spec.Operations {
 		name := operation.Name()
-		class(&b, strings.ToUpper(name[:1])+name[1:]+"Body", "LoadBody, total=False", "The body of POST "+operation.Path()+".",
+		class(&b, strings.ToUpper(name[:1])+name[1:]+"Body", "LoadBody, total=False",
+			"The body of POST "+operation.Path()+".",
 			func(p *spec.Parameter) bool { return len(p.Operations) < len(spec.Operations) && p.Of(operation) })
 	}
 	return b.String()

@@ -72,7 +72,8 @@ type Conn struct {
 func NewConn(authority string, methods []string, options Options) *Conn {
 	c := &Conn{
 		window: max(options.Window, defaultWindow), nextID: uint64(max(options.FirstStream, 1)),
-		headers: newRequestHeaders(authority, methods, options.Secure), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
+		headers: newRequestHeaders(authority, methods,
+			options.Secure), peerInitialWindow: defaultWindow, peerMaxFrame: smallestMaxFrame,
 		peerMaxStreams: math.MaxUint32, sendWindow: defaultWindow,
 	}
 	if options.Window == 0 {

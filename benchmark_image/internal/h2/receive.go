@@ -274,7 +274,8 @@ func (c *Conn) headerBlock(id uint32, ends bool, block []byte) error {
 	switch {
 	case h.size > maxHeaderList:
 		c.leaveStream(s, ends, Cancel, &Failure{
-			Code: store.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes", maxHeaderList), Unknown: true,
+			Code: store.ResourceExhausted, Text: fmt.Sprintf("header fields of more than %d bytes",
+				maxHeaderList), Unknown: true,
 		})
 	case s.headersSeen && !ends:
 		c.fail(s, ProtocolError, internal("the member sends HEADERS twice"))

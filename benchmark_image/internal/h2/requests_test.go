@@ -84,7 +84,8 @@ func TestRequestsReachTheMember(t *testing.T) {
 					}
 				case *http2.DataFrame:
 					i := next % len(calls)
-					want := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(101*i)), strings.Repeat("h", i)+strings.Repeat("t", 100*i)...)
+					want := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(101*i)),
+						strings.Repeat("h", i)+strings.Repeat("t", 100*i)...)
 					if !bytes.Equal(f.Data(), want) || !f.StreamEnded() {
 						t.Errorf("table %v: stream %d: data %q", table, f.StreamID, f.Data())
 					}

@@ -14,7 +14,8 @@ import (
 )
 
 var someOperations = []Operation{
-	{Client: 3, Op: Put, Value: keys.ID{Run: 9, Client: 3, Number: 7}, Revision: 12, Member: 1 << 63, Invoked: 5, Completed: 9},
+	{Client: 3, Op: Put, Value: keys.ID{Run: 9, Client: 3, Number: 7}, Revision: 12, Member: 1 << 63, Invoked: 5,
+		Completed: 9},
 	{Op: Get, Content: Written, ModRevision: 12, Revision: 13, Value: keys.ID{Run: 9, Client: 3, Number: 7}, Completed: 1},
 	{Op: Get, Content: Written, ModRevision: 2, Revision: 13, Outcome: Wrong},
 	{Op: SerializableGet, Content: Absent, Revision: 3, Outcome: Wrong},
@@ -94,7 +95,8 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 	}
 	for _, line := range []string{`{"client":0,"op":"delete","outcome":"ok"}`, `{"client":0,"op":"put","outcome":"fine"}`,
 		`{"client":0,"op":"put","outcome":"ok","value":"x"}`, `{"client":0,"op":"get","outcome":"ok","invoked":5}`, `[`} {
-		if _, err := Read(packed(t, "{\"history\":1}\n"+line+"\n"), func(Operation) {}); err == nil || errors.Is(err, ErrIncomplete) {
+		if _, err := Read(packed(t, "{\"history\":1}\n"+line+"\n"), func(Operation) {}); err == nil || errors.Is(err,
+			ErrIncomplete) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

@@ -63,12 +63,16 @@ func TestWrongAnswers(t *testing.T) {
 		"one before":             {&span, written(2, 3, 4, 5, 6), 0, false, errOutside.Text},
 		"twice":                  {&span, written(3, 3, 4, 5), 0, false, errOrder.Text},
 		"descending":             {&span, written(3, 4, 6, 5), 0, false, errLeftOut.Text},
-		"another value":          {&span, with(written(3, 4, 5, 6), pair{"p04", values.At(77)}), 0, false, errOtherValue.Text},
-		"a shorter value":        {&span, with(written(3, 4, 5, 6), pair{"p06", values.At(6)[:19]}), 0, false, "an answer held a value of 19 bytes, written were 20"},
-		"no value":               {&span, with(written(3, 4, 5, 6), pair{"p03", nil}), 0, false, "an answer held a value of 0 bytes, written were 20"},
-		"a key of others":        {&span, append(with(written(3, 4), pair{"p040", values.At(4)}), written(5)...), 0, false, errNotWritten.Text},
-		"count is more":          {&span, written(3, 4, 5, 6), 5, true, "an answer held 4 keys of 5, expected were 5"},
-		"more without a reason":  {&span, written(3, 4, 5, 6), 0, true, "an answer with 4 keys of 4 said of more: true"},
+		"another value": {&span, with(written(3, 4, 5, 6), pair{"p04", values.At(77)}), 0, false,
+			errOtherValue.Text},
+		"a shorter value": {&span, with(written(3, 4, 5, 6), pair{"p06", values.At(6)[:19]}), 0, false,
+			"an answer held a value of 19 bytes, written were 20"},
+		"no value": {&span, with(written(3, 4, 5, 6), pair{"p03", nil}), 0, false,
+			"an answer held a value of 0 bytes, written were 20"},
+		"a key of others": {&span, append(with(written(3, 4), pair{"p040", values.At(4)}), written(5)...), 0, false,
+			errNotWritten.Text},
+		"count is more":         {&span, written(3, 4, 5, 6), 5, true, "an answer held 4 keys of 5, expected were 5"},
+		"more without a reason": {&span, written(3, 4, 5, 6), 0, true, "an answer with 4 keys of 4 said of more: true"},
 
 		"loosely: as written":      {&loose, written(3, 4, 5, 6), 0, false, ""},
 		"loosely: one less":        {&loose, written(3, 5, 6), 0, false, ""},
@@ -86,17 +90,19 @@ func TestWrongAnswers(t *testing.T) {
 		"limited, too many":           {&limited, written(3, 4, 5), 4, true, "an answer held 3 keys of 4, expected were 2"},
 		"limited, a wrong count":      {&limited, written(3, 4), 3, true, countWrong + "3 keys, written were 4"},
 
-		"only keys":                {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}, {"p06", nil}}, 0, false, ""},
-		"only keys, one less":      {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}}, 0, false, countWrong + "3 keys, written were 4"},
+		"only keys": {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}, {"p06", nil}}, 0, false, ""},
+		"only keys, one less": {&onlyKeys, []pair{{"p03", nil}, {"p04", nil}, {"p05", nil}}, 0, false, countWrong +
+			"3 keys, written were 4"},
 		"only keys, with a value":  {&onlyKeys, written(3, 4, 5, 6), 0, false, errAnyValue.Text},
 		"only the count":           {&counts, nil, 4, false, ""},
 		"only the count, one less": {&counts, nil, 3, false, countWrong + "3 keys, written were 4"},
 		"only the count, with one": {&counts, written(3), 4, false, "an answer held 1 keys of 4, expected were 0"},
 
-		"a named span":                  {&named, written(3, 4, 5, 6, 7, 8, 9), 0, false, ""},
-		"a named span, one less":        {&named, written(3, 4, 5, 6, 7, 8), 0, false, countWrong + "6 keys, written were 7"},
-		"a named span, beyond":          {&named, written(3, 4, 5, 6, 7, 8, 9, 10), 0, false, errNotWritten.Text},
-		"a named span, more of others":  {&named, with(written(3, 4, 5, 6, 7, 8, 9), pair{"pz", nil}), 0, false, errNotWritten.Text},
+		"a named span":           {&named, written(3, 4, 5, 6, 7, 8, 9), 0, false, ""},
+		"a named span, one less": {&named, written(3, 4, 5, 6, 7, 8), 0, false, countWrong + "6 keys, written were 7"},
+		"a named span, beyond":   {&named, written(3, 4, 5, 6, 7, 8, 9, 10), 0, false, errNotWritten.Text},
+		"a named span, more of others": {&named, with(written(3, 4, 5, 6, 7, 8, 9), pair{"pz", nil}), 0, false,
+			errNotWritten.Text},
 		"a named span, a longer number": {&named, with(written(3), pair{"p0300", nil}), 0, false, errNotWritten.Text},
 
 		"a single key":            {&single, written(3), 0, false, ""},
@@ -147,7 +153,8 @@ func TestSpansEndWithTheirLastKey(t *testing.T) {
 		first    at
 		keys     int
 		from, to string
-	}{{0, 1, "p0", "p0\x00"}, {0, 5, "p0", "p4\x00"}, {60, 1, "py", "py\x00"}, {60, 2, "py", "pz\x00"}, {61, 100, "pz", "pz\x00"}, {0, 1000, "p0", "pz\x00"}} {
+	}{{0, 1, "p0", "p0\x00"}, {0, 5, "p0", "p4\x00"}, {60, 1, "py", "py\x00"}, {60, 2, "py", "pz\x00"}, {61, 100, "pz",
+		"pz\x00"}, {0, 1000, "p0", "pz\x00"}} {
 		reads := Reads{Prefix: "p", KeySize: 1, Order: c.first, SpanKeys: c.keys, Space: 62}
 		r := Request{Number: 5}
 		for range 2 {
@@ -161,7 +168,8 @@ func TestSpansEndWithTheirLastKey(t *testing.T) {
 
 func TestSpansDoNotAllocate(t *testing.T) {
 	values := keys.NewValues(100, 1)
-	reads := &Reads{Prefix: "p", KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 50, Space: 1000, Verify: values, Complete: true}
+	reads := &Reads{Prefix: "p", KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 50, Space: 1000,
+		Verify: values, Complete: true}
 	puts := &Puts{Prefix: "p", KeySize: 8, Order: reads.Order, Values: values}
 	mixed := &Mixed{Puts: puts, Reads: reads, Ratio: 0.5, Draw: keys.NewDraw(1, keys.StreamKinds).At}
 	var r Request
@@ -195,7 +203,8 @@ func TestSpansDoNotAllocate(t *testing.T) {
 
 func BenchmarkCheckSpan(b *testing.B) {
 	values := keys.NewValues(256, 1)
-	reads := &Reads{KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 100, Space: 100_000, Verify: values, Complete: true}
+	reads := &Reads{KeySize: 8, Order: keys.NewOrder(1000, false, 1), SpanKeys: 100, Space: 100_000, Verify: values,
+		Complete: true}
 	var r Request
 	var key []byte
 	b.ReportAllocs()

@@ -64,7 +64,8 @@ func TestAClosedLoopGivesEqualShares(t *testing.T) {
 	for name, pacers := range map[string][2]Pacer{
 		"requests": {ClosedLoop{Total: 100}, ClosedLoop{Total: 300}},
 		"duration": {
-			ClosedLoop{Total: 1_000_000, Duration: 50 * time.Millisecond}, ClosedLoop{Total: 1_000_000, Duration: 200 * time.Millisecond},
+			ClosedLoop{Total: 1_000_000, Duration: 50 * time.Millisecond}, ClosedLoop{Total: 1_000_000,
+				Duration: 200 * time.Millisecond},
 		},
 	} {
 		o := options(1_000_000, clients)

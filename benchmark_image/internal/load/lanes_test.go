@@ -43,7 +43,8 @@ func TestAMemberThatStallsKeepsItsOwnRequestsOnly(t *testing.T) {
 			}
 		}
 		if late < 90 || late > 110 || others > 10 {
-			t.Errorf("%d clients: of 100 requests to the member that stalled %d were slow, of all others %d", clients, late, others)
+			t.Errorf("%d clients: of 100 requests to the member that stalled %d were slow, of all others %d", clients, late,
+				others)
 		}
 	}
 }

@@ -156,7 +156,8 @@ func TestOpenLoopsByDuration(t *testing.T) {
 		t.Errorf("4 s of a poisson schedule at 500/s have %d requests", o.Total)
 	}
 	unknown := OpenLoop{NewPoisson(500, keys.NewDraw(1, keys.StreamArrival).At), math.MaxInt, 4 * time.Second}
-	if start, more := unknown.Pace(o.Total-1, 0); !more || start != p.Start(o.Total-1) || unknown.Due(time.Hour) != o.Total {
+	if start, more := unknown.Pace(o.Total-1,
+		0); !more || start != p.Start(o.Total-1) || unknown.Due(time.Hour) != o.Total {
 		t.Errorf("without a number of requests, the last starts at %v; %d are due", start, unknown.Due(time.Hour))
 	}
 	if _, more := unknown.Pace(o.Total, 0); more {
@@ -202,7 +203,8 @@ func TestAClosedLoopOfADurationEnds(t *testing.T) {
 			last = record
 		}
 	}
-	if last.Start > 30*time.Millisecond || result.Took < 30*time.Millisecond || result.Took > 2*time.Second || result.Reason != "" {
+	if last.Start > 30*time.Millisecond || result.Took < 30*time.Millisecond || result.Took > 2*time.Second ||
+		result.Reason != "" {
 		t.Errorf("the last request started at %v, the run took %v, reason %q", last.Start, result.Took, result.Reason)
 	}
 }
@@ -390,7 +392,8 @@ func TestChecksOfAnswers(t *testing.T) {
 			t.Fatalf("request %d refuses what was written: %v", i, r.Check(w.Key, w.Value, 1))
 		}
 		other := append([]byte("x"), w.Value[1:]...)
-		for _, err := range []error{r.Check([]byte("p0"), w.Value, 1), r.Check(w.Key, w.Value[1:], 1), r.Check(w.Key, nil, 1), r.Check(w.Key, append(other, 'x'), 1)} {
+		for _, err := range []error{r.Check([]byte("p0"), w.Value, 1), r.Check(w.Key, w.Value[1:], 1),
+			r.Check(w.Key, nil, 1), r.Check(w.Key, append(other, 'x'), 1)} {
 			if err == nil {
 				t.Fatal("a wrong answer is accepted")
 			}
@@ -429,7 +432,8 @@ func TestChecksOfCounts(t *testing.T) {
 		if err := c.request.CheckCounts(c.keys, c.count, !c.request.CountOnly && c.count > c.keys); (err == nil) != c.right {
 			t.Errorf("%+v: %d keys of %d: %v", c.request, c.keys, c.count, err)
 		}
-		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, c.request.CountOnly || c.count <= c.keys) == nil {
+		if c.request.Kind == Range && c.request.CheckCounts(c.keys, c.count, c.request.CountOnly ||
+			c.count <= c.keys) == nil {
 			t.Errorf("%+v: %d keys of %d: the opposite of what it says of more is right too", c.request, c.keys, c.count)
 		}
 	}

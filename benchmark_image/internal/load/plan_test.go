@@ -49,14 +49,17 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 			}
 			return 0, nil
 		}))
-		if w := result.Warmup; !result.Measured || w.OK != 45 || w.Unknown != 5 || w.Failed+w.Abandoned != 0 || run.WarmedUp() != warm {
+		if w := result.Warmup; !result.Measured || w.OK != 45 || w.Unknown != 5 || w.Failed+w.Abandoned != 0 ||
+			run.WarmedUp() != warm {
 			t.Errorf("%s: warm-up %+v", name, *w)
 		}
 		if len(written) != warm+total {
 			t.Errorf("%s: %d keys were written", name, len(written))
 		}
-		if result.First != warm || len(result.Records) != total || result.Failed != 10 || result.Errors["no"] != 10 || result.Reason != "" {
-			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(result.Records), result.First, result.Failed, result.Errors, result.Reason)
+		if result.First != warm || len(result.Records) != total || result.Failed != 10 || result.Errors["no"] != 10 ||
+			result.Reason != "" {
+			t.Errorf("%s: %d records from %d on, %d failed: %v, reason %q", name, len(result.Records), result.First,
+				result.Failed, result.Errors, result.Reason)
 		}
 		for i, record := range result.Records {
 			if !record.Done() || record.OK() == (i%10 == 3) || record.Start < 0 || record.End() > result.Took {
@@ -66,7 +69,8 @@ func TestAMeasurementFollowsItsWarmupWithoutAGap(t *testing.T) {
 				t.Errorf("request %d of the measurement is due at %v", i, record.Start)
 			}
 		}
-		if name == "open" && (result.Due != total || result.LastDue != starts.Start(total-1) || result.Warmup.Took != starts.Start(warm)) {
+		if name == "open" && (result.Due != total || result.LastDue != starts.Start(total-1) ||
+			result.Warmup.Took != starts.Start(warm)) {
 			t.Errorf("%d were due, the last at %v, the warm-up took %v", result.Due, result.LastDue, result.Warmup.Took)
 		}
 		if done, failed := run.Progress(); done != total || failed != 10 {
@@ -112,7 +116,8 @@ func TestASinkGetsTheMeasurementAlone(t *testing.T) {
 		sink := &collected{t: t, numbers: make(map[int]bool)}
 		o.Clients, o.Members, o.Targeter, o.Sink = 8, 3, options(warm+total, 1).Targeter, sink
 		result := NewRun(o).Attack(t.Context(), fake(func(context.Context, int, *Request) (int64, error) { return 0, nil }))
-		if len(sink.numbers) != total || !sink.numbers[0] || !sink.numbers[total-1] || !sink.epoch.Equal(result.Epoch) || len(result.Records) != 0 {
+		if len(sink.numbers) != total || !sink.numbers[0] || !sink.numbers[total-1] || !sink.epoch.Equal(result.Epoch) ||
+			len(result.Records) != 0 {
 			t.Errorf("%s: %d outcomes since %v; the measurement began at %v", name, len(sink.numbers), sink.epoch, result.Epoch)
 		}
 		if result.Took != sink.last {
@@ -158,11 +163,13 @@ func TestAWarmupOfADuration(t *testing.T) {
 			return 0, nil
 		}))
 		sent := result.Warmup.OK
-		if missing := loop.Total/3 - 2; late.Load() != 2 || sent > loop.Total-missing+1 || sent != int(warm.Load()) || sent < loop.Total-missing-3 {
+		if missing := loop.Total/3 - 2; late.Load() != 2 || sent > loop.Total-missing+1 || sent != int(warm.Load()) ||
+			sent < loop.Total-missing-3 {
 			t.Errorf("%s: of %d requests of the warm-up %d were sent", name, loop.Total, sent)
 		}
 		if result.Due != 50 || result.First != loop.Total || result.Warmup.Took != length {
-			t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First, result.Warmup.Took)
+			t.Errorf("%s: %d were due from number %d on, the warm-up took %v", name, result.Due, result.First,
+				result.Warmup.Took)
 		}
 		for i, record := range result.Records {
 			if !record.OK() || record.Start != schedule.Start(loop.Total+i)-length {
@@ -185,8 +192,10 @@ func TestAWarmupOfADuration(t *testing.T) {
 			ok++
 		}
 	}
-	if result.Warmup.OK == 0 || result.Warmup.OK != result.First || int64(result.First+ok) != sent.Load() || !result.Records[ok-1].OK() {
-		t.Errorf("%d requests: %d in the warm-up, %d after it from number %d on", sent.Load(), result.Warmup.OK, ok, result.First)
+	if result.Warmup.OK == 0 || result.Warmup.OK != result.First || int64(result.First+ok) != sent.Load() ||
+		!result.Records[ok-1].OK() {
+		t.Errorf("%d requests: %d in the warm-up, %d after it from number %d on", sent.Load(), result.Warmup.OK, ok,
+			result.First)
 	}
 	if w := result.Warmup.Took; w < length || result.Took < length || w+result.Took > 20*length {
 		t.Errorf("the warm-up took %v, the measurement %v", w, result.Took)
@@ -209,7 +218,8 @@ func TestARunThatIsEndedDuringItsWarmup(t *testing.T) {
 			return 0, ErrAbandoned
 		}))
 		w := result.Warmup
-		if result.Measured || result.Records != nil || result.Reason != "enough" || w.Abandoned != 1 || w.OK != 0 || w.Took <= 0 || w.Took > 10*time.Second {
+		if result.Measured || result.Records != nil || result.Reason != "enough" || w.Abandoned != 1 || w.OK != 0 ||
+			w.Took <= 0 || w.Took > 10*time.Second {
 			t.Errorf("%s: %+v, warm-up %+v", name, result, *w)
 		}
 	}
@@ -241,7 +251,8 @@ func TestWhatTheGeneratorHadToDo(t *testing.T) {
 		t.Errorf("the CPU time is %.2f of the time of a measurement in which nothing was done", best)
 	}
 	var p Pauses
-	for _, late := range []time.Duration{0, 3 * time.Millisecond, LateAfter, 30 * time.Millisecond, 150 * time.Millisecond, -time.Second} {
+	for _, late := range []time.Duration{0, 3 * time.Millisecond, LateAfter, 30 * time.Millisecond,
+		150 * time.Millisecond, -time.Second} {
 		p.add(late)
 	}
 	if want := (Pauses{150 * time.Millisecond, 2, 180 * time.Millisecond}); p != want {

@@ -57,7 +57,8 @@ func TestRestsWhileAMemberStallsForLong(t *testing.T) {
 	if len(r.marks) > maxMarks {
 		t.Errorf("%d marks", len(r.marks))
 	}
-	if r.mostlyBusy(0, minutes*time.Minute) || r.mostlyBusy(59*time.Second, minutes*time.Minute) || !r.mostlyBusy(0, 10*minutes*time.Minute) {
+	if r.mostlyBusy(0, minutes*time.Minute) || r.mostlyBusy(59*time.Second, minutes*time.Minute) || !r.mostlyBusy(0,
+		10*minutes*time.Minute) {
 		t.Errorf("%v of rest in %d minutes, with marks %v...", r.total, minutes, r.marks[:3])
 	}
 }

@@ -169,7 +169,8 @@ func (r *Run) result(ended time.Duration, after account) Result {
 	result := Result{Measured: measured, Reason: r.reason}
 	if r.options.Warmup != nil {
 		count := func(outcome Outcome) int { return int(r.warm[outcome].Load()) }
-		result.Warmup = &WarmupResult{OK: count(OK), Failed: count(Failed), Unknown: count(Unknown), Abandoned: count(Abandoned), Took: ended}
+		result.Warmup = &WarmupResult{OK: count(OK), Failed: count(Failed), Unknown: count(Unknown),
+			Abandoned: count(Abandoned), Took: ended}
 		if measured {
 			result.Warmup.Took = begin
 		}

@@ -43,16 +43,18 @@ func options(total, clients int) Options {
 func TestEachRequestIsSentOnceAndRecorded(t *testing.T) {
 	const total = 1000
 	var sent [total]atomic.Int32
-	result := NewRun(options(total, 7)).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
-		sent[r.Number].Add(1)
-		if want := string(keys.Append(nil, uint64(r.Number), 4)); string(r.Key) != want || len(r.Value) != 8 || r.Kind != Put {
-			t.Errorf("request %d writes %d bytes to %q", r.Number, len(r.Value), r.Key)
-		}
-		if r.Number%10 == 0 {
-			return 0, errors.New("no")
-		}
-		return 0, nil
-	}))
+	result := NewRun(options(total, 7)).Attack(t.Context(),
+		fake(func(_ context.Context, _ int, r *Request) (int64, error) {
+			sent[r.Number].Add(1)
+			if want := string(keys.Append(nil, uint64(r.Number),
+				4)); string(r.Key) != want || len(r.Value) != 8 || r.Kind != Put {
+				t.Errorf("request %d writes %d bytes to %q", r.Number, len(r.Value), r.Key)
+			}
+			if r.Number%10 == 0 {
+				return 0, errors.New("no")
+			}
+			return 0, nil
+		}))
 	ok := 0
 	for i, record := range result.Records {
 		if sent[i].Load() != 1 || !record.Done() || record.Latency() < 1 || record.OK() == (i%10 == 0) {
@@ -160,7 +162,8 @@ func TestARunInWhichOneKindFailsEnds(t *testing.T) {
 func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
 	o := options(200, 2)
 	reads := &Reads{KeySize: 4, Order: keys.NewOrder(100, true, 0)}
-	o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5, Draw: func(n uint64) float64 { return min(float64(n), 0.9) }}
+	o.Targeter = &Mixed{Puts: o.Targeter.(*Puts), Reads: reads, Ratio: 0.5,
+		Draw: func(n uint64) float64 { return min(float64(n), 0.9) }}
 	o.Stall = 50 * time.Millisecond
 	result := NewRun(o).Attack(t.Context(), fake(func(_ context.Context, _ int, r *Request) (int64, error) {
 		<-time.After(time.Millisecond)
@@ -222,12 +225,14 @@ func TestErrorTextsAreBounded(t *testing.T) {
 func TestReadersAskForTheKeysThatWritersMade(t *testing.T) {
 	const space, size = 50, 3
 	writer := &Puts{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1), Values: keys.NewValues(1, 1)}
-	reader := &Reads{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1), Span: Request{Serializable: true, Limit: 3}}
+	reader := &Reads{Prefix: "p", KeySize: size, Order: keys.NewOrder(space, true, 1),
+		Span: Request{Serializable: true, Limit: 3}}
 	for i := range 2 * space {
 		w, r := Request{Number: i}, Request{Number: i, Value: []byte("old")}
 		writer.Target(&w)
 		reader.Target(&r)
-		if string(w.Key) != string(r.Key) || r.Kind != Range || !r.Serializable || r.Limit != 3 || r.Number != i || r.Value != nil {
+		if string(w.Key) != string(r.Key) || r.Kind != Range || !r.Serializable || r.Limit != 3 || r.Number != i ||
+			r.Value != nil {
 			t.Errorf("request %d writes %q and reads %+v", i, w.Key, r)
 		}
 	}
@@ -262,8 +267,10 @@ func TestRecordsKeepTheirFields(t *testing.T) {
 	for _, kind := range []Kind{Put, Range, Txn} {
 		for outcome := range Abandoned + 1 {
 			for code := range CodeCheck + 1 {
-				r := newRecord(&Request{Kind: kind, start: 8, actual: 15, waited: true, own: kind == Put}, 5, 24*time.Hour+5, outcome, code)
-				if r.Outcome() != outcome || r.Code() != code || r.Kind() != kind || !r.Waited() || r.Own() != (kind == Put) || r.Start != 3 || r.Lag() != 7 ||
+				r := newRecord(&Request{Kind: kind, start: 8, actual: 15, waited: true, own: kind == Put}, 5, 24*time.Hour+5,
+					outcome, code)
+				if r.Outcome() != outcome || r.Code() != code || r.Kind() != kind || !r.Waited() || r.Own() != (kind == Put) ||
+					r.Start != 3 || r.Lag() != 7 ||
 					r.Service() != 24*time.Hour-10 || r.Latency() != 24*time.Hour-3 || r.End() != 24*time.Hour {
 					t.Fatalf("kind %d, outcome %d, code %v: %+v", kind, outcome, code, r)
 				}

@@ -51,7 +51,8 @@ func (w *waiting) init(lanes int) {
 }
 
 // claim gives the client the next request of its lane. In a lane, starts never decrease.
-func (w *waiting) claim(plan *plan, client int, elapsed func() time.Duration, wake func(int)) (claimed claim, more bool) {
+func (w *waiting) claim(plan *plan, client int, elapsed func() time.Duration, wake func(int)) (claimed claim,
+	more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := elapsed()

@@ -44,8 +44,10 @@ func TestHistogramsAreThoseOfTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !slices.Equal(got.Distribution(), want.Distribution()) || got.LowestTrackableValue() != want.LowestTrackableValue() ||
-			got.HighestTrackableValue() != want.HighestTrackableValue() || got.SignificantFigures() != want.SignificantFigures() {
+		if !slices.Equal(got.Distribution(),
+			want.Distribution()) || got.LowestTrackableValue() != want.LowestTrackableValue() ||
+			got.HighestTrackableValue() != want.HighestTrackableValue() ||
+			got.SignificantFigures() != want.SignificantFigures() {
 			t.Errorf("%s: the histograms differ", name)
 		}
 	}
@@ -90,12 +92,15 @@ func TestPercentilesThatAreNotKnown(t *testing.T) {
 			d := newDistribution(seriesOf(latencies), leftOut)
 			for _, p := range Percentiles {
 				name := percentileName(p)
-				if got, enough := d.PercentilesS[name], float64(n)*(100-p) >= 100-1e-6; (got != nil) != enough || got != nil && *got >= d.MaxS {
+				if got, enough := d.PercentilesS[name], float64(n)*(100-p) >= 100-1e-6; (got != nil) != enough || got != nil &&
+					*got >= d.MaxS {
 					t.Errorf("%v%% of %d is %v", p, n, got)
 				}
-				got, all := d.PercentilesAllS[name], append(slices.Clone(latencies), slices.Repeat([]time.Duration{time.Hour}, leftOut)...)
+				got, all := d.PercentilesAllS[name], append(slices.Clone(latencies),
+					slices.Repeat([]time.Duration{time.Hour}, leftOut)...)
 				want := nearestRank(all, p)
-				if known := want < time.Hour && want < all[len(all)-1]; (got != nil) != known || got != nil && *got != want.Seconds() {
+				if known := want < time.Hour && want < all[len(all)-1]; (got != nil) != known || got != nil &&
+					*got != want.Seconds() {
 					t.Errorf("%v%% of %d and %d left out is %v, want %v", p, n, leftOut, got, want)
 				}
 			}
@@ -121,7 +126,8 @@ func (o outcomes) Drive(_ context.Context, _ int, run *load.Run) {
 
 func TestEveryRequestIsCountedOnce(t *testing.T) {
 	transport := outcomes{
-		nil, &load.CallError{Code: 4, Unknown: true, Text: "late"}, &load.CallError{Code: 14, Text: "refused"}, load.ErrNotFound,
+		nil, &load.CallError{Code: 4, Unknown: true, Text: "late"}, &load.CallError{Code: 14,
+			Text: "refused"}, load.ErrNotFound,
 		&load.CallError{Code: 14, Unknown: true, Text: "lost"}, load.ErrAbandoned, nil,
 	}
 	run := load.NewRun(load.Options{
@@ -129,18 +135,22 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 		Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 	}).Attack(t.Context(), transport)
 	run.Due = 110 // as if ten had never been sent
-	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
+	r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 10_000, Requests: 110,
+		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run})
 	// 100 = 14*7 + 2: two more of the first two.
 	if want := (Outcomes{OK: 29, Failed: 28, Unknown: 15 + 14 + 14, Unsent: 10}); r.Outcomes != want {
 		t.Errorf("got %+v, want %+v", r.Outcomes, want)
 	}
-	if o := r.Outcomes; o.OK+o.Failed+o.Unknown+o.Unsent != r.Requests || r.Done != 86 || r.Failed != 57 || r.Abandoned != 14 {
+	if o := r.Outcomes; o.OK+o.Failed+o.Unknown+o.Unsent != r.Requests || r.Done != 86 || r.Failed != 57 ||
+		r.Abandoned != 14 {
 		t.Errorf("%d requests, %d done, %d failed, %d abandoned", r.Requests, r.Done, r.Failed, r.Abandoned)
 	}
-	if want := map[string]int{"DeadlineExceeded": 15, "Unavailable": 28, "Check": 14}; fmt.Sprint(r.Codes) != fmt.Sprint(want) {
+	if want := map[string]int{"DeadlineExceeded": 15, "Unavailable": 28,
+		"Check": 14}; fmt.Sprint(r.Codes) != fmt.Sprint(want) {
 		t.Errorf("codes %v, want %v", r.Codes, want)
 	}
-	if r.ResponseTime.Count != 29 || r.ResponseTime.LeftOut != 81 || r.ResponseTime.PercentilesAllS["25"] == nil || r.ResponseTime.PercentilesAllS["50"] != nil {
+	if r.ResponseTime.Count != 29 || r.ResponseTime.LeftOut != 81 || r.ResponseTime.PercentilesAllS["25"] == nil ||
+		r.ResponseTime.PercentilesAllS["50"] != nil {
 		t.Errorf("%+v", r.ResponseTime)
 	}
 	sum := Row{}
@@ -165,7 +175,8 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 			Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
 		}).Attack(t.Context(), answers(answer))
 		run.Due += due
-		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 2000, Requests: 200, Run: &run}).RateAchieved
+		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 2000, Requests: 200,
+			Run: &run}).RateAchieved
 	}
 	for name, c := range map[string]struct {
 		answer    func(*load.Request)
@@ -191,7 +202,8 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 // TestTheDrainIsNoPartOfTheThroughput: the last request takes three times as long as the load.
 func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
 	const duration = 100 * time.Millisecond
-	closed, open := load.ClosedLoop{Total: 100_000, Duration: duration}, load.NewOpenLoop(load.Constant(1000), 0, duration, 1000)
+	closed, open := load.ClosedLoop{Total: 100_000, Duration: duration}, load.NewOpenLoop(load.Constant(1000), 0,
+		duration, 1000)
 	for name, pacer := range map[string]load.Pacer{"closed": closed, "open": open} {
 		begin, last := time.Now(), -1
 		run := load.NewRun(load.Options{
@@ -227,23 +239,28 @@ func TestUnsentRequestsHaveAKind(t *testing.T) {
 	const first, due, sent = 7, 100, 60
 	mixed := &load.Mixed{
 		Puts:  &load.Puts{KeySize: 4, Order: keys.NewOrder(due, true, 0), Values: keys.NewValues(8, 0)},
-		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1, keys.StreamKinds).At,
+		Reads: &load.Reads{KeySize: 4, Order: keys.NewOrder(due, true, 0)}, Ratio: 0.3, Draw: keys.NewDraw(1,
+			keys.StreamKinds).At,
 	}
 	schedule := load.Constant(10_000)
-	recorder := NewRecorder(Plan{Open: true, LastStart: time.Second, Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
+	recorder := NewRecorder(Plan{Open: true, LastStart: time.Second,
+		Kind: func(number int) load.Kind { return mixed.Kind(first + number) }})
 	run := load.NewRun(load.Options{
 		Sink: recorder, Clients: 1, Targeter: mixed,
-		Warmup: &load.Warmup{Pacer: load.OpenLoop{Schedule: schedule, Total: first}, Requests: first, Length: schedule.Start(first)},
-		Pacer:  load.NewOpenLoop(load.From{Schedule: schedule, First: first, Begin: schedule.Start(first)}, sent, 0, sent),
+		Warmup: &load.Warmup{Pacer: load.OpenLoop{Schedule: schedule, Total: first}, Requests: first,
+			Length: schedule.Start(first)},
+		Pacer: load.NewOpenLoop(load.From{Schedule: schedule, First: first, Begin: schedule.Start(first)}, sent, 0, sent),
 	}).Attack(t.Context(), answers(func(*load.Request) {}))
 	run.Due = due // as if the others had never been sent
-	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due, Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run, Recorder: recorder})
+	r := New(Setting{Operation: "mixed", Endpoints: []string{"a:1"}, Rate: 10_000, Requests: due,
+		Configured: json.RawMessage(`{"endpoints":"a:1"}`), Run: &run, Recorder: recorder})
 	unsent := map[load.Kind]int{}
 	for number := first + sent; number < first+due; number++ {
 		unsent[mixed.Kind(number)]++
 	}
 	put, get := r.ByOperation["put"], r.ByOperation["range"]
-	if put.Unsent != unsent[load.Put] || get.Unsent != unsent[load.Range] || put.Unsent == 0 || put.Unsent+get.Unsent != r.Outcomes.Unsent {
+	if put.Unsent != unsent[load.Put] || get.Unsent != unsent[load.Range] || put.Unsent == 0 ||
+		put.Unsent+get.Unsent != r.Outcomes.Unsent {
 		t.Errorf("%d puts and %d ranges were not sent, want %v", put.Unsent, get.Unsent, unsent)
 	}
 	if put.ResponseTime.LeftOut != put.Unsent || get.ServiceTime.LeftOut != get.Unsent || put.OK+get.OK != sent {

@@ -117,7 +117,8 @@ func (r *Recorder) countDue(requests int) {
 func replay(run *load.Result, setting *Setting) *Recorder {
 	r := NewRecorder(Plan{Open: setting.Rate > 0, LastStart: run.LastDue, Duration: setting.Duration, Seconds: true})
 	r.Begin(run.Epoch)
-	sent := slices.DeleteFunc(slices.Clone(run.Records), func(record load.Record) bool { return record.Outcome() == load.NotSent })
+	sent := slices.DeleteFunc(slices.Clone(run.Records),
+		func(record load.Record) bool { return record.Outcome() == load.NotSent })
 	slices.SortStableFunc(sent, func(a, b load.Record) int { return cmp.Compare(a.End(), b.End()) })
 	for i, record := range sent {
 		r.Add(i, record)

@@ -63,7 +63,8 @@ func same(t *testing.T, name string, d *Distribution, sorted []time.Duration, le
 		}
 		return
 	}
-	if d.Percentiles != Exact || d.Count != n || d.LeftOut != leftOut || d.MinS != sorted[0].Seconds() || d.MaxS != sorted[n-1].Seconds() {
+	if d.Percentiles != Exact || d.Count != n || d.LeftOut != leftOut || d.MinS != sorted[0].Seconds() ||
+		d.MaxS != sorted[n-1].Seconds() {
 		t.Errorf("%s: %s, %d of %d, %d left out, %v..%v", name, d.Percentiles, d.Count, n, d.LeftOut, d.MinS, d.MaxS)
 	}
 	check := func(got *float64, n int, p float64) {
@@ -88,7 +89,8 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 			records := scripted(random, n, map[bool]int{false: 1, true: 2}[mixed], took)
 			took = records[n-1].End()
 			recorder := recorded(records, Plan{Open: true, LastStart: took, Interval: step})
-			r := New(Setting{Operation: map[bool]string{false: "put", true: "mixed"}[mixed], Rate: 1, Run: &load.Result{Took: took}, Recorder: recorder})
+			r := New(Setting{Operation: map[bool]string{false: "put", true: "mixed"}[mixed], Rate: 1,
+				Run: &load.Result{Took: took}, Recorder: recorder})
 
 			for kind, name := range map[int]string{-1: "all", int(load.Put): "put", int(load.Range): "range"} {
 				of := func(latency func(load.Record) time.Duration) []time.Duration {
@@ -130,7 +132,8 @@ func TestFiguresAreThoseOfAllSortedLatencies(t *testing.T) {
 // sameTimeline compares each row with what the outcomes within it give.
 func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step time.Duration) {
 	t.Helper()
-	if want := int((took + step - 1) / step); len(r.Timeline) < want || len(r.Timeline) > want+1 || r.TimelineIntervalS != step.Seconds() {
+	if want := int((took +
+		step - 1) / step); len(r.Timeline) < want || len(r.Timeline) > want+1 || r.TimelineIntervalS != step.Seconds() {
 		t.Fatalf("%d rows of %v s in %v", len(r.Timeline), r.TimelineIntervalS, took)
 	}
 	before, longest, longestStart := time.Duration(0), time.Duration(0), time.Duration(0)
@@ -176,7 +179,8 @@ func sameTimeline(t *testing.T, r *Result, records []load.Record, took, step tim
 		if string(got) != string(wanted) {
 			t.Fatalf("row %d of %d\n     %s\nwant %s", i, len(r.Timeline), got, wanted)
 		}
-		if width := min(step, took-from).Seconds(); width > 0 && math.Abs(row.RequestsPerS-float64(row.OK)/width) > 1e-9*row.RequestsPerS {
+		if width := min(step,
+			took-from).Seconds(); width > 0 && math.Abs(row.RequestsPerS-float64(row.OK)/width) > 1e-9*row.RequestsPerS {
 			t.Errorf("row %d: %d in %v s make %v/s", i, row.OK, width, row.RequestsPerS)
 		}
 	}
@@ -205,7 +209,8 @@ func TestPercentilesOfLongRuns(t *testing.T) {
 		}
 	}
 	sorted := slices.Sorted(slices.Values(latencies))
-	if d.Percentiles != InHistogram || d.Count != len(sorted) || d.MinS != sorted[0].Seconds() || d.MaxS != sorted[len(sorted)-1].Seconds() {
+	if d.Percentiles != InHistogram || d.Count != len(sorted) || d.MinS != sorted[0].Seconds() ||
+		d.MaxS != sorted[len(sorted)-1].Seconds() {
 		t.Errorf("%s, %d, %v..%v", d.Percentiles, d.Count, d.MinS, d.MaxS)
 	}
 	for _, p := range Percentiles {
@@ -308,7 +313,8 @@ func TestTimelinesAreBounded(t *testing.T) {
 	} {
 		interval, rows := newTimeline(c.step, c.expected, 0).rows(c.took)
 		if interval.Seconds() != c.interval || len(rows) != c.rows {
-			t.Errorf("%v in steps of %v: %d rows of %v, want %d of %v s", c.took, c.step, len(rows), interval, c.rows, c.interval)
+			t.Errorf("%v in steps of %v: %d rows of %v, want %d of %v s", c.took, c.step, len(rows), interval, c.rows,
+				c.interval)
 		}
 	}
 }
@@ -331,8 +337,10 @@ func TestIntervalsThatAreJoined(t *testing.T) {
 		if row.OK == 0 {
 			continue
 		}
-		if gap := *row.FirstOKNs - before; *row.GapNs < gap || *row.GapEndNs < *row.FirstOKNs || *row.GapEndNs > *row.LastOKNs || *row.FirstOKNs/2e9 != int64(i) || *row.LastOKNs/2e9 != int64(i) {
-			t.Fatalf("row %d: successes from %d to %d, the longest gap is %d to %d", i, *row.FirstOKNs, *row.LastOKNs, *row.GapNs, *row.GapEndNs)
+		if gap := *row.FirstOKNs - before; *row.GapNs < gap || *row.GapEndNs < *row.FirstOKNs ||
+			*row.GapEndNs > *row.LastOKNs || *row.FirstOKNs/2e9 != int64(i) || *row.LastOKNs/2e9 != int64(i) {
+			t.Fatalf("row %d: successes from %d to %d, the longest gap is %d to %d", i, *row.FirstOKNs, *row.LastOKNs,
+				*row.GapNs, *row.GapEndNs)
 		}
 		before = *row.LastOKNs
 	}
@@ -362,8 +370,10 @@ func TestTheLongestGapIsThatOfTheLoad(t *testing.T) {
 		for _, at := range c.successes {
 			timeline.add(at*time.Millisecond, load.OK, time.Millisecond)
 		}
-		if timeline.rows(9 * time.Second); timeline.gap != c.gap*time.Millisecond || timeline.gapStart != c.start*time.Millisecond {
-			t.Errorf("successes at %v ms of %d: the longest gap is %v from %v", c.successes, c.window, timeline.gap, timeline.gapStart)
+		if timeline.rows(9 * time.Second); timeline.gap != c.gap*time.Millisecond ||
+			timeline.gapStart != c.start*time.Millisecond {
+			t.Errorf("successes at %v ms of %d: the longest gap is %v from %v", c.successes, c.window, timeline.gap,
+				timeline.gapStart)
 		}
 	}
 }

@@ -75,12 +75,13 @@ func TestTextIsThatOfEtcdsTool(t *testing.T) {
 		result  *Result
 		options TextOptions
 	}{
-		"cut-off":   {cut, TextOptions{}},
-		"put":       {fixed("put", 14826700*time.Microsecond, spread(10000), nil), TextOptions{}},
-		"range":     {fixed("range", time.Second, spread(100), nil), TextOptions{}},
-		"precise":   {fixed("range", time.Second, spread(100), nil), TextOptions{Precise: true}},
-		"one":       {fixed("put", 3*time.Millisecond, []time.Duration{2 * time.Millisecond}, nil), TextOptions{}},
-		"errors":    {fixed("put", time.Second, spread(5), map[string]int{"b: rare": 1, "a: often": 20, "a: also rare": 1}), TextOptions{}},
+		"cut-off": {cut, TextOptions{}},
+		"put":     {fixed("put", 14826700*time.Microsecond, spread(10000), nil), TextOptions{}},
+		"range":   {fixed("range", time.Second, spread(100), nil), TextOptions{}},
+		"precise": {fixed("range", time.Second, spread(100), nil), TextOptions{Precise: true}},
+		"one":     {fixed("put", 3*time.Millisecond, []time.Duration{2 * time.Millisecond}, nil), TextOptions{}},
+		"errors": {fixed("put", time.Second, spread(5), map[string]int{"b: rare": 1, "a: often": 20, "a: also rare": 1}),
+			TextOptions{}},
 		"no-answer": {fixed("range", time.Second, nil, map[string]int{"m: Unavailable: gone": 3}), TextOptions{}},
 		"sample":    {sampled, TextOptions{Sample: true}},
 	} {
@@ -174,7 +175,8 @@ func measured(t *testing.T, pacer load.Pacer, total int) load.Result {
 
 func TestFiguresComeFromTheRecords(t *testing.T) {
 	run := measured(t, load.ClosedLoop{Total: 30}, 30)
-	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1", Requests: 30, Run: &run})
+	r := New(Setting{Operation: "range", Connections: 2, Endpoints: []string{"a:1"}, Leader: "a:1", Requests: 30,
+		Run: &run})
 	if r.OK != 20 || r.Failed != 10 || r.Done != 30 || r.Reason != nil || *r.Leader != "a:1" || r.RequestsPerS <= 0 {
 		t.Errorf("%+v", r)
 	}

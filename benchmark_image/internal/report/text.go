@@ -31,7 +31,8 @@ func (r *Result) Text(w io.Writer, options TextOptions) error {
 	var b strings.Builder
 	r.Figures.text(&b, options)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {
-		fmt.Fprintf(&b, "\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed, w.Unknown, w.Abandoned)
+		fmt.Fprintf(&b, "\nWarm-up: %d ok, %d failed, %d unknown (%d of these cut off by the end)\n", w.OK, w.Failed,
+			w.Unknown, w.Abandoned)
 	}
 	if r.Operation == "put" {
 		b.WriteString("\n")
@@ -67,7 +68,8 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.ByOperation)) {
 		kind := r.ByOperation[name]
-		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown, %d never sent\n", name, kind.OK, kind.Failed, kind.Unknown, kind.Unsent)
+		fmt.Fprintf(b, "\nOf these, %s: %d ok, %d failed, %d unknown, %d never sent\n", name, kind.OK, kind.Failed,
+			kind.Unknown, kind.Unsent)
 		writeDistribution(b, "Response time", kind.ResponseTime, number)
 	}
 }
@@ -81,7 +83,8 @@ func (r *Figures) writeGenerator(b *strings.Builder, number string) {
 	if r.BusyRatio != nil {
 		fmt.Fprintf(b, "  Busy:\t%.1f%% of the time\n", *r.BusyRatio*100)
 	}
-	fmt.Fprintf(b, "  Paused:\t%d times, "+number+" secs. in all, "+number+" secs. at the longest\n", r.Pauses, r.PausedS, r.PauseS)
+	fmt.Fprintf(b, "  Paused:\t%d times, "+number+" secs. in all, "+number+" secs. at the longest\n", r.Pauses,
+		r.PausedS, r.PauseS)
 	if r.RunDelayS != nil {
 		fmt.Fprintf(b, "  Waited:\t"+number+" secs. for a core, all threads together\n", *r.RunDelayS)
 	}
@@ -218,13 +221,16 @@ const (
 func (r *Figures) generatorNotes() (parts []string) {
 	long := r.TotalS >= toldTime.Seconds()
 	if r.PauseS > toldPause.Seconds() || long && r.PausedS > toldShare*r.TotalS {
-		parts = append(parts, fmt.Sprintf("the generator itself stood still %d times, for %.3f s in all and at worst for %.3f s", r.Pauses, r.PausedS, r.PauseS))
+		parts = append(parts,
+			fmt.Sprintf("the generator itself stood still %d times, for %.3f s in all and at worst for %.3f s", r.Pauses,
+				r.PausedS, r.PauseS))
 	}
 	if long && r.RunDelayS != nil && *r.RunDelayS > toldShare*r.TotalS {
 		parts = append(parts, fmt.Sprintf("the generator waited for a core for %.3f of %.3f s", *r.RunDelayS, r.TotalS))
 	}
 	if long && r.BusyRatio != nil && *r.BusyRatio > toldBusy {
-		parts = append(parts, fmt.Sprintf("the generator was busy for %.1f %% of the time: it was the limit", *r.BusyRatio*100))
+		parts = append(parts, fmt.Sprintf("the generator was busy for %.1f %% of the time: it was the limit",
+			*r.BusyRatio*100))
 	}
 	return parts
 }
@@ -233,9 +239,10 @@ func (r *Figures) generatorNotes() (parts []string) {
 func (r *Result) Note() string {
 	var parts []string
 	if r.Schedule != nil && r.Schedule.FellBehind {
-		parts = append(parts, fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; "+
-			"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
-			r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate, r.Schedule.GeneratorLate, r.Schedule.Unsent))
+		parts = append(parts,
+			fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; "+
+				"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
+				r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate, r.Schedule.GeneratorLate, r.Schedule.Unsent))
 	}
 	parts = append(parts, r.generatorNotes()...)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {

@@ -93,7 +93,8 @@ func TestRecordsMayComeInPieces(t *testing.T) {
 	}
 	sealed := member.out.Bytes()
 	sealed[len(sealed)-1] ^= 1
-	if err := s.Feed(sealed); !errors.As(err, new(store.RefusedError)) || !strings.Contains(err.Error(), "bad record MAC") {
+	if err := s.Feed(sealed); !errors.As(err, new(store.RefusedError)) || !strings.Contains(err.Error(),
+		"bad record MAC") {
 		t.Errorf("a record that was changed on its way: %v", err)
 	}
 	s.Leave(errors.New("enough"))

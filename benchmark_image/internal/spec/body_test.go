@@ -19,14 +19,16 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	if read.Endpoints[0] != "10.0.0.251:2379" || read.Clients != 5 || read.Conns != 5 || read.Total != 1000 ||
-		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute || read.RunTimeout != 0 {
+		read.Key != "foo" || read.End != "foo3" || read.Consistency != "l" || read.RequestTimeout != time.Minute ||
+		read.RunTimeout != 0 {
 		t.Errorf("%+v", read)
 	}
 	write, refusal := ParseBody(Put, []byte(seedWrite))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential || write.DistinctKeys() != 1000 {
+	if write.KeySize != 4 || write.ValSize != 64 || !write.TargetLeader || !write.Sequential ||
+		write.DistinctKeys() != 1000 {
 		t.Errorf("%+v", write)
 	}
 	cycle, refusal := ParseBody(Range, []byte(` {"endpoints":"a:1,b:2","keySize":8,"keySpace":500,"requireFound":true,
@@ -34,8 +36,10 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	if len(cycle.Endpoints) != 2 || cycle.KeySize != 8 || cycle.KeySpace != 500 || !cycle.RequireFound || cycle.Seed != 7 ||
-		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second || cycle.DialTimeout != 2*time.Second {
+	if len(cycle.Endpoints) != 2 || cycle.KeySize != 8 || cycle.KeySpace != 500 || !cycle.RequireFound ||
+		cycle.Seed != 7 ||
+		cycle.RequestTimeout != 250*time.Millisecond || cycle.RunTimeout != 30*time.Second ||
+		cycle.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", cycle)
 	}
 	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
@@ -43,11 +47,14 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
-	if open.Total != 0 || open.Duration != 2500*time.Millisecond || open.Rate != 100.5 || open.Arrival != "poisson" || open.KeyOrder != "zipfian" ||
-		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond || open.TargetMember != "b:2" || open.Prefix != "p/" {
+	if open.Total != 0 || open.Duration != 2500*time.Millisecond || open.Rate != 100.5 || open.Arrival != "poisson" ||
+		open.KeyOrder != "zipfian" ||
+		open.ZipfExponent != 1.5 || open.PutRatio != 0.25 || !open.Verify || open.WarmupDuration != 500*time.Millisecond ||
+		open.TargetMember != "b:2" || open.Prefix != "p/" {
 		t.Errorf("%+v", open)
 	}
-	prefix, refusal := ParseBody(Range, []byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`))
+	prefix, refusal := ParseBody(Range,
+		[]byte(`{"endpoints":"a:1","key":"k","prefix":true,"limit":5,"keysOnly":true,"warmupRequests":10}`))
 	if refusal != nil || !prefix.KeyIsPrefix || prefix.Limit != 5 || !prefix.KeysOnly || prefix.WarmupRequests != 10 {
 		t.Errorf("%+v, %v", prefix, refusal)
 	}
@@ -128,8 +135,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","spanKeys":5}`, "spanKeys", "POST /benchmark/"},
 		{read, `{"endpoints":"a:1","key":"k","verify":true}`, "verify", "only together with a key size"},
 		{read, `{"endpoints":"a:1","key":"k","verify":true,"keySize":8}`, "keySpace", "how many keys were written"},
-		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9,"keyPrefix":"q"}`, "verify", "start with the prefix"},
-		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9}`, "key", "at least one of the keys"},
+		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9,"keyPrefix":"q"}`,
+			"verify", "start with the prefix"},
+		{read, `{"endpoints":"a:1","key":"k","prefix":true,"verify":true,"keySize":8,"keySpace":9}`, "key",
+			"at least one of the keys"},
 		{put, `{"endpoints":"a:1","rate":0.01}`, "rate", "0.1.."},
 		{put, `{"endpoints":"a:1","rate":"5"}`, "rate", "a number"},
 		{put, `{"endpoints":"a:1","rate":1e999}`, "rate", "a number"},
@@ -157,8 +166,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{put, `{"endpoints":"a:1","valSize":19,"history":true}`, "valSize", "at least 20 bytes with a history"},
 		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":19,"verify":true}`, "valSize", "at least 20 bytes with verify"},
 		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":20,"history":true}`, "history", "verify"},
-		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":20,"history":true,"verify":true,"spanKeys":2}`, "history", "single generated keys"},
-		{read, `{"endpoints":"a:1","keySize":8,"valSize":64,"verify":true,"history":true,"keysOnly":true}`, "history", "single generated keys"},
+		{Mixed, `{"endpoints":"a:1","keySpace":9,"valSize":20,"history":true,"verify":true,"spanKeys":2}`, "history",
+			"single generated keys"},
+		{read, `{"endpoints":"a:1","keySize":8,"valSize":64,"verify":true,"history":true,"keysOnly":true}`, "history",
+			"single generated keys"},
 		{read, `{"endpoints":"a:1","key":"k0","prefix":true,"keySize":1,"keySpace":9,"keyPrefix":"k","verify":true,"history":true}`, "history", "single"},
 		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
 		{put, `{"endpoints":"a:1","keyPrefix":"a\u0000"}`, "keyPrefix", "none of them zero"},
@@ -170,7 +181,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			t.Errorf("%s %s is accepted: %+v", c.operation, c.body, s)
 			continue
 		}
-		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message, "\n") {
+		if refusal.Field != c.field || !strings.Contains(refusal.Message, c.message) || strings.Contains(refusal.Message,
+			"\n") {
 			t.Errorf("%s %s: field %q, %q; want field %q and %q",
 				c.operation, c.body, refusal.Field, refusal.Message, c.field, c.message)
 		}
@@ -180,7 +192,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 func TestRefusalsStaySmall(t *testing.T) {
 	huge := strings.Repeat("x", 60_000)
 	for _, body := range []string{
-		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` + huge + `"}`, `"` + huge + `"`,
+		`{"` + huge + `":1}`, `{"key":"k","endpoints":"` + huge + `"}`, `{"endpoints":"a:1","key":"k","consistency":"` +
+			huge + `"}`, `"` + huge + `"`,
 		`{"endpoints":"a:1","key":"k","clients":"` + huge + `"}`,
 	} {
 		_, refusal := ParseBody(Range, []byte(body))
@@ -195,7 +208,8 @@ func TestRefusalsStaySmall(t *testing.T) {
 }
 
 func FuzzParseBody(f *testing.F) {
-	for _, body := range []string{seedRead, seedWrite, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`, `{"a":{"b":[1,{}]}}`, `{"endpoints":"a:1","seed":1e400}`} {
+	for _, body := range []string{seedRead, seedWrite, `{"endpoints":"a:1","key":"k","endRange":"\u0000"}`,
+		`{"a":{"b":[1,{}]}}`, `{"endpoints":"a:1","seed":1e400}`} {
 		f.Add([]byte(body), true)
 		f.Add([]byte(body), false)
 	}
@@ -302,16 +316,19 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 // TestTheLargestSpecFits has the largest texts, of characters that JSON escapes.
 func TestTheLargestSpecFits(t *testing.T) {
 	s := Default(Range)
-	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02", MaxKeyText), 1024, 1, true
+	s.Key, s.End, s.KeySize, s.KeySpace, s.Verify = strings.Repeat("\x01", MaxKeyText), strings.Repeat("\x02",
+		MaxKeyText), 1024, 1, true
 	s.Prefix, s.Endpoints, s.User = "\x01", nil, strings.Repeat("\x01", MaxUser)
 	for _, p := range s.files() {
 		*p.at(&s).(*string) = strings.Repeat("\x01", MaxFileName)
 	}
 	for i := range MaxEndpoints {
 		label := strings.Repeat(string(rune('a'+i%26)), 62)
-		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b", 60)+string(rune('a'+i/26))+":65535")
+		s.Endpoints = append(s.Endpoints, strings.Repeat(label+".", 3)+strings.Repeat("b",
+			60)+string(rune('a'+i/26))+":65535")
 	}
-	if encoded, err := json.Marshal(&s); err != nil || len(encoded)+6*MaxKeyText > MaxEncoded || checkEndpoints(s.Endpoints) != nil {
+	if encoded, err := json.Marshal(&s); err != nil || len(encoded)+6*MaxKeyText > MaxEncoded ||
+		checkEndpoints(s.Endpoints) != nil {
 		t.Errorf("%d bytes, %v", len(encoded), err)
 	}
 }
@@ -326,7 +343,8 @@ func TestWhatIsNoEncodedSpecIsRefused(t *testing.T) {
 		`{"operation":"put","endpoints":"a:1","keySize":0}`: "1..1024",
 		`{"operation":"put","endpoints":"a:1"} 1`:           "follows",
 	} {
-		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(), strings.ReplaceAll(want, `\"`, `"`)) {
+		if s, problem := Decode([]byte(encoded)); problem == nil || !strings.Contains(problem.Error(),
+			strings.ReplaceAll(want, `\"`, `"`)) {
 			t.Errorf("%s: %+v, %v", encoded, s, problem)
 		}
 	}

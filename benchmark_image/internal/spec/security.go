@@ -49,7 +49,8 @@ func (s *Spec) validateSecurity() *Problem {
 		// The rest is most likely a password: it is not repeated.
 		hidden := *s
 		hidden.User = name + ":..."
-		return hidden.problem(paramUser, "a name without a colon: the password is in a file, or in the environment variable "+PasswordVariable)
+		return hidden.problem(paramUser,
+			"a name without a colon: the password is in a file, or in the environment variable "+PasswordVariable)
 	} else if found {
 		return s.problem(paramUser, paramUser.Allowed())
 	}

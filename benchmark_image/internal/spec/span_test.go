@@ -80,7 +80,8 @@ func TestSpansOfGeneratedKeysAreValid(t *testing.T) {
 			t.Error(problem)
 		}
 		s.SpanKeys++
-		if problem := s.Validate(); problem == nil || problem.Field != "spanKeys" || !strings.Contains(problem.Allowed, "1..1000000000") {
+		if problem := s.Validate(); problem == nil || problem.Field != "spanKeys" || !strings.Contains(problem.Allowed,
+			"1..1000000000") {
 			t.Errorf("got %v", problem)
 		}
 	}

@@ -139,14 +139,17 @@ func TestValidateNamesTheProblem(t *testing.T) {
 			t.Errorf("%s: a bad %s is accepted", c.operation, c.field)
 			continue
 		}
-		if problem.Field != c.field || !strings.HasPrefix(problem.FlagError(), c.flag+": got ") || !strings.Contains(problem.Allowed, c.allowed) {
-			t.Errorf("%s: a bad %s gives %+v, want flag %s and allowed with %q", c.operation, c.field, problem, c.flag, c.allowed)
+		if problem.Field != c.field || !strings.HasPrefix(problem.FlagError(),
+			c.flag+": got ") || !strings.Contains(problem.Allowed, c.allowed) {
+			t.Errorf("%s: a bad %s gives %+v, want flag %s and allowed with %q", c.operation, c.field, problem, c.flag,
+				c.allowed)
 		}
 	}
 }
 
 func TestSecondsThatNoDurationHolds(t *testing.T) {
-	for in, want := range map[float64]time.Duration{0.001: time.Millisecond, 60: time.Minute, 1e300: 1<<63 - 1, 1e10: 1<<63 - 1, -1e300: 1<<63 - 1} {
+	for in, want := range map[float64]time.Duration{0.001: time.Millisecond, 60: time.Minute, 1e300: 1<<63 - 1,
+		1e10: 1<<63 - 1, -1e300: 1<<63 - 1} {
 		if got := Seconds(in); got != want {
 			t.Errorf("Seconds(%g) = %d, want %d", in, got, want)
 		}
@@ -208,7 +211,8 @@ func TestFilesOfCallersStayInTheFolder(t *testing.T) {
 	} {
 		s := Default(Put)
 		s.CAFile, s.User, s.PasswordFile = "ca", "root", name
-		if problem := s.Locate("/folder"); problem == nil && s.PasswordFile != want || problem == nil && s.CAFile != "/folder/ca" ||
+		if problem := s.Locate("/folder"); problem == nil && s.PasswordFile != want || problem == nil &&
+			s.CAFile != "/folder/ca" ||
 			problem != nil && (problem.Field != "passwordFile" || !strings.Contains(problem.Allowed, want)) {
 			t.Errorf("%q: %q, %v", name, s.PasswordFile, problem)
 		}
@@ -218,7 +222,8 @@ func TestFilesOfCallersStayInTheFolder(t *testing.T) {
 		t.Errorf("without files: %v", problem)
 	}
 	s.KeyFile = "key.pem"
-	if problem := s.Locate(""); problem == nil || problem.Field != "keyFile" || !strings.Contains(problem.Allowed, "--credentials") {
+	if problem := s.Locate(""); problem == nil || problem.Field != "keyFile" || !strings.Contains(problem.Allowed,
+		"--credentials") {
 		t.Errorf("without a folder: %v", problem)
 	}
 }

@@ -21,7 +21,8 @@ func (s *Spec) Validate() *Problem {
 			}
 		}
 	}
-	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity, s.validatePrefix, s.validateKeyOrder, s.validateKeySpace}
+	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity, s.validatePrefix,
+		s.validateKeyOrder, s.validateKeySpace}
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange
 	}
@@ -46,7 +47,8 @@ func (s *Spec) validateLoad() *Problem {
 		return s.problem(paramArrival, "only together with a rate: a closed loop has no arrivals")
 	}
 	if seconds := float64(s.Total) / s.Rate; s.Rate > 0 && seconds > MaxRunTimeout.Seconds() {
-		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", MaxRunTimeout.Seconds(), seconds))
+		return s.problem(paramTotal, fmt.Sprintf("at most %.0f seconds, these would be %.0f", MaxRunTimeout.Seconds(),
+			seconds))
 	}
 	return nil
 }
@@ -181,8 +183,9 @@ func (s *Spec) validateUnique() *Problem {
 	if !s.History {
 		what = "verify"
 	}
-	return s.problem(paramValSize, fmt.Sprintf("at least %d bytes with %s: smaller values cannot be unique, as they have no room for the "+
-		"name of their writer", keys.VersionSize, what))
+	return s.problem(paramValSize,
+		fmt.Sprintf("at least %d bytes with %s: smaller values cannot be unique, as they have no room for the "+
+			"name of their writer", keys.VersionSize, what))
 }
 
 // validateHistory checks that each operation of a history is about one generated key.

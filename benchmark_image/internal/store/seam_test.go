@@ -122,7 +122,8 @@ func TestTheProgramsAreSmall(t *testing.T) {
 	if i := slices.IndexFunc(client, crypto); i >= 0 {
 		t.Errorf("%s is linked into the client", client[i])
 	}
-	if secured := dependencies("./cmd/benchmark-client-tls"); !slices.Contains(secured, "crypto/tls") || slices.ContainsFunc(secured, grpc) {
+	if secured := dependencies("./cmd/benchmark-client-tls"); !slices.Contains(secured,
+		"crypto/tls") || slices.ContainsFunc(secured, grpc) {
 		t.Error("the client with TLS has no crypto/tls, or has grpc-go")
 	}
 	if reference := dependencies("./" + etcdPath + "grpcref"); !slices.ContainsFunc(reference, grpc) {

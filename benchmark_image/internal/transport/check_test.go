@@ -29,7 +29,8 @@ type exchange struct {
 }
 
 func newExchange(t testing.TB, r *load.Request) *exchange {
-	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"), client: client{drive: &drive{run: load.NewRun(load.Options{})}, current: r}}
+	e := &exchange{conn: etcd.Protocol{}.NewConn("m:1"),
+		client: client{drive: &drive{run: load.NewRun(load.Options{})}, current: r}}
 	e.client.job.call = etcd.Protocol{}.NewCall(e)
 	if err := e.conn.Feed([]byte{0, 0, 0, 4, 0, 0, 0, 0, 0}); err != nil { // SETTINGS
 		t.Fatal(err)
@@ -70,7 +71,8 @@ func (e *exchange) judge(encoded []byte, piece int) (wrong, broken error) {
 // spans reads of three keys that puts of the same values wrote; written is the answer that holds them.
 func spans(t testing.TB, valSize int) (reads *load.Reads, written []byte) {
 	values := keys.NewValues(valSize, 1)
-	reads = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 1), SpanKeys: 3, Space: 62, Verify: values, Complete: true}
+	reads = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 1), SpanKeys: 3, Space: 62, Verify: values,
+		Complete: true}
 	answer := &etcdserverpb.RangeResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 1 << 60, Revision: 9}, Count: 3}
 	for i, key := range []string{"0", "1", "2"} {
 		answer.Kvs = append(answer.Kvs, &mvccpb.KeyValue{Key: []byte(key), Value: values.At(uint64(i))})

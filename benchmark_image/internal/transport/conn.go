@@ -78,7 +78,8 @@ func (c *conn) connect() {
 }
 
 // dial gives a connected socket that Go's poller knows nothing of, and its session, if it is to be secured.
-func dial(ctx context.Context, dialer *net.Dialer, member string, security store.Security) (fd int, session store.Session, err error) {
+func dial(ctx context.Context, dialer *net.Dialer, member string, security store.Security) (fd int,
+	session store.Session, err error) {
 	connection, err := dialer.DialContext(ctx, "tcp", member)
 	if err != nil {
 		return -1, nil, err
@@ -218,7 +219,8 @@ func (c *conn) leave(k *link, err error, orderly bool) {
 		c.loop.noteDown()
 	}
 	switch {
-	case k.protocol.Answered() || orderly && k.protocol.Active() > 0: // calls that are left are calls that the member has taken
+	case k.protocol.Answered() || orderly &&
+		k.protocol.Active() > 0: // calls that are left are calls that the member has taken
 		c.failures = 0
 		c.connect()
 	case orderly && c.failures < patience:

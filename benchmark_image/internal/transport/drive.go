@@ -48,7 +48,8 @@ type client struct {
 }
 
 func newDrive(t *Transport, clients int, run *load.Run) *drive {
-	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{}), wake: t.loop.poller.wake}
+	d := &drive{run: run, transport: t, clients: make([]client, clients), live: clients, done: make(chan struct{}),
+		wake: t.loop.poller.wake}
 	for i := range d.clients {
 		c := &d.clients[i]
 		c.drive, c.number = d, i

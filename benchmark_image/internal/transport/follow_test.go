@@ -31,7 +31,8 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 		t.Errorf("%d failed: %v", result.Failed, result.Errors)
 	}
 	changes := transport.LeaderChanges()
-	if len(changes) != 2 || changes[0].Leader != cluster.Members[2].Endpoint || changes[1].Leader != cluster.Members[0].Endpoint || transport.Connections() != 2 {
+	if len(changes) != 2 || changes[0].Leader != cluster.Members[2].Endpoint ||
+		changes[1].Leader != cluster.Members[0].Endpoint || transport.Connections() != 2 {
 		t.Errorf("leader changes %v, %d connections", changes, transport.Connections())
 	}
 }
@@ -41,7 +42,8 @@ func TestTargetLeaderFollowsTheLeader(t *testing.T) {
 func TestALeaderThatHangsIsLeftAtOnce(t *testing.T) {
 	const rounds = 5
 	cluster := etcdtest.Start(t, 3)
-	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, RequestTimeout: 30 * time.Second})
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true,
+		RequestTimeout: 30 * time.Second})
 	o := puts(1_000_000, 1000) // those whose requests the old leader keeps are not free for the new one
 	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
 	run := load.NewRun(o)
@@ -78,7 +80,8 @@ func TestALeaderThatHangsIsLeftAtOnce(t *testing.T) {
 // TestTheLeaderMovesAway: the only endpoint tells where the leader is.
 func TestTheLeaderMovesAway(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
-	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 300 * time.Millisecond})
+	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true,
+		DialTimeout: 300 * time.Millisecond})
 	o := puts(1_000_000, 4)
 	o.Pacer = load.NewOpenLoop(load.Constant(500), 1_000_000, 0, 1_000_000)
 	run := load.NewRun(o)
@@ -93,7 +96,8 @@ func TestTheLeaderMovesAway(t *testing.T) {
 	if result := <-ended; result.Failed != 0 {
 		t.Errorf("%d failed: %v", result.Failed, result.Errors)
 	}
-	if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint || transport.LeaderLost() != nil {
+	if changes := transport.LeaderChanges(); len(changes) != 2 || changes[1].Leader != cluster.Members[1].Endpoint ||
+		transport.LeaderLost() != nil {
 		t.Errorf("leader changes %v, leader lost: %v", changes, transport.LeaderLost())
 	}
 	// A leader that cannot be reached, and one that is in no list.
@@ -104,7 +108,8 @@ func TestTheLeaderMovesAway(t *testing.T) {
 		go func() { ended <- run.Attack(t.Context(), transport) }()
 		<-time.After(1500 * time.Millisecond) // several times what a look-up may take
 		run.Stop("enough")
-		if result := <-ended; result.Failed != 0 || transport.LeaderLost() == nil || !strings.Contains(transport.LeaderLost().Error(), want) {
+		if result := <-ended; result.Failed != 0 || transport.LeaderLost() == nil ||
+			!strings.Contains(transport.LeaderLost().Error(), want) {
 			t.Errorf("leader %d: %d failed, leader lost: %v", leader, result.Failed, transport.LeaderLost())
 		}
 	}

@@ -196,7 +196,8 @@ func (s *lineCluster) answer(member int, words []string) string {
 func TestAnotherProtocol(t *testing.T) {
 	const total = 500
 	cluster := startLines(t, 3)
-	o := Options{Endpoints: cluster.endpoints[:1], Conns: 2, TargetLeader: true, DialTimeout: 5 * time.Second, RequestTimeout: time.Second}
+	o := Options{Endpoints: cluster.endpoints[:1], Conns: 2, TargetLeader: true, DialTimeout: 5 * time.Second,
+		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), line{}, o)
 	if err != nil {
 		t.Fatal(err)

@@ -41,12 +41,14 @@ func TestAUserWhoIsRefusedSendsNothing(t *testing.T) {
 		o := Options{Endpoints: cluster.Endpoints(), Conns: 3, TargetLeader: leader, DialTimeout: time.Minute}
 		_, err := openAs(t, "root", "wrong", o)
 		want := ": InvalidArgument: etcdserver: authentication failed, invalid user ID or password"
-		if err == nil || !strings.HasPrefix(err.Error(), "127.0.0.1:") || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "wrong") {
+		if err == nil || !strings.HasPrefix(err.Error(), "127.0.0.1:") || !strings.HasSuffix(err.Error(),
+			want) || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%v, want a member and %q", err, want)
 		}
 	}
 	open := etcdtest.Start(t, 1)
-	if _, err := openAs(t, "root", "secret", Options{Endpoints: open.Endpoints(), Conns: 1}); err == nil || !strings.Contains(err.Error(), "Unimplemented") {
+	if _, err := openAs(t, "root", "secret", Options{Endpoints: open.Endpoints(),
+		Conns: 1}); err == nil || !strings.Contains(err.Error(), "Unimplemented") {
 		t.Errorf("a member that knows of no users: %v", err)
 	}
 	for _, m := range append(cluster.Members, open.Members...) {
@@ -66,7 +68,8 @@ func unknowns(result load.Result) (n int) {
 }
 
 func TestNobodyToLogInAtIsSaid(t *testing.T) {
-	_, err := openAs(t, "root", "secret", Options{Endpoints: []string{etcdtest.Refusing(t)}, Conns: 1, DialTimeout: 300 * time.Millisecond})
+	_, err := openAs(t, "root", "secret", Options{Endpoints: []string{etcdtest.Refusing(t)}, Conns: 1,
+		DialTimeout: 300 * time.Millisecond})
 	if err == nil || err.Error() != "no member could be reached to log in" {
 		t.Error(err)
 	}
@@ -76,7 +79,8 @@ func TestNobodyToLogInAtIsSaid(t *testing.T) {
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
 	cluster, users := guarded(t, 1)
 	endpoints := append([]string{etcdtest.Refusing(t), etcdtest.Silent(t)}, cluster.Endpoints()...)
-	if _, err := openAs(t, "root", "secret", Options{Endpoints: endpoints, Conns: 1, DialTimeout: time.Second}); err != nil || users.Logins() != 1 {
+	if _, err := openAs(t, "root", "secret", Options{Endpoints: endpoints, Conns: 1,
+		DialTimeout: time.Second}); err != nil || users.Logins() != 1 {
 		t.Errorf("%d logins: %v", users.Logins(), err)
 	}
 }
@@ -91,7 +95,8 @@ func TestAUserWithoutPermissionWritesNothing(t *testing.T) {
 	result := load.NewRun(puts(50, 5)).Attack(t.Context(), transport)
 	want := cluster.Members[0].Endpoint + ": PermissionDenied: etcdserver: permission denied"
 	if len(cluster.Keys()) != 0 || result.Errors[want] != 50 || unknowns(result) != 0 || users.Logins() != 1 {
-		t.Errorf("%d keys, errors %v, %d unknown, %d logins", len(cluster.Keys()), result.Errors, unknowns(result), users.Logins())
+		t.Errorf("%d keys, errors %v, %d unknown, %d logins", len(cluster.Keys()), result.Errors, unknowns(result),
+			users.Logins())
 	}
 }
 
@@ -140,7 +145,8 @@ func TestALeaderIsFollowedAfterAnExpiry(t *testing.T) {
 	authority := etcdtest.NewAuthority(t)
 	cluster, users := guarded(t, 2, etcdtest.Secured(authority.Server(tls.VersionTLS13)))
 	protocol := etcd.Protocol{Secured: trusting(authority, authority), User: &etcd.User{Name: "root", Password: "secret"}}
-	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second}
+	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second,
+		RequestTimeout: 10 * time.Second}
 	transport, err := Open(t.Context(), protocol, o)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +174,8 @@ func TestALoginThatFailsIsSaidOfTheRequests(t *testing.T) {
 	users.ChangePassword("another")
 	result := load.NewRun(puts(20, 4)).Attack(t.Context(), transport)
 	for text, n := range result.Errors {
-		if !strings.Contains(text, ": Unauthenticated: a new login failed: ") || !strings.Contains(text, "invalid user ID or password") {
+		if !strings.Contains(text, ": Unauthenticated: a new login failed: ") || !strings.Contains(text,
+			"invalid user ID or password") {
 			t.Errorf("%d requests: %s", n, text)
 		}
 	}

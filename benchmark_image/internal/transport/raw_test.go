@@ -34,7 +34,8 @@ func TestMembersThatMisbehave(t *testing.T) {
 		ok      int // at least
 		valSize int
 	}{
-		"never answers": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
+		"never answers": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }), want: load.Unknown,
+			code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 8},
 		"GOAWAY at once": {serve: func(c net.Conn) {
 			if m, err := etcdtest.Greet(c); err == nil && m.Framer.WriteGoAway(0, http2.ErrCodeNo, nil) == nil {
 				_, _ = io.Copy(io.Discard, c)
@@ -76,9 +77,11 @@ func TestMembersThatMisbehave(t *testing.T) {
 		"refuses": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			return m.Framer.WriteRSTStream(stream, http2.ErrCodeRefusedStream) == nil
 		}), want: load.Failed, code: "Unavailable", text: "REFUSED_STREAM", atLeast: 200},
-		"allows no request": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}),
+		"allows no request": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true },
+			http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0}),
 			want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
-		"opens no window": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
+		"opens no window": {serve: etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true },
+			http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}),
 			want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 8},
 		"answers late": {serve: etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool {
 			if stream == 1 {
@@ -122,7 +125,9 @@ func TestMembersThatMisbehave(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			endpoint := etcdtest.RawMember(t, c.serve)
-			transport, err := Open(ctx, etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout, LostTimeout: 600 * time.Millisecond})
+			transport, err := Open(ctx, etcd.Protocol{},
+				Options{Endpoints: []string{endpoint}, Conns: 2, DialTimeout: 600 * time.Millisecond, RequestTimeout: timeout,
+					LostTimeout: 600 * time.Millisecond})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +135,8 @@ func TestMembersThatMisbehave(t *testing.T) {
 			const total = 200
 			o := load.Options{
 				Total: total, Clients: 8, Pacer: load.ClosedLoop{Total: total}, Stall: 3 * timeout,
-				Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0), Values: keys.NewValues(max(c.valSize, 8), 0)},
+				Targeter: &load.Puts{KeySize: 4, Order: keys.NewOrder(total, true, 0),
+					Values: keys.NewValues(max(c.valSize, 8), 0)},
 			}
 			start := time.Now()
 			result := load.NewRun(o).Attack(ctx, transport)
@@ -205,7 +211,8 @@ var cannedValue = keys.NewValues(8, 0).At(0)
 func canned(c net.Conn) {
 	const data, ends = 0, 1
 	in, out := make([]byte, 0, 1<<16), make([]byte, 0, 1<<16)
-	answer := append([]byte{0x0a, 2, 0x18, 7, 0x12, byte(5 + len(cannedValue)), 0x0a, 1, '0', 0x2a, byte(len(cannedValue))}, cannedValue...)
+	answer := append([]byte{0x0a, 2, 0x18, 7, 0x12, byte(5 + len(cannedValue)), 0x0a, 1, '0', 0x2a,
+		byte(len(cannedValue))}, cannedValue...)
 	answer = append(answer, 0x20, 1)
 	answer = append([]byte{0, 0, 0, 0, byte(len(answer))}, answer...)
 	first := true
@@ -235,7 +242,10 @@ func canned(c net.Conn) {
 }
 
 func TestCloseLeavesNothingOpen(t *testing.T) {
-	endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(m *etcdtest.Raw, stream uint32) bool { return m.Answer(stream) == nil }))
+	endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(m *etcdtest.Raw,
+		stream uint32) bool {
+		return m.Answer(stream) == nil
+	}))
 	count := func() int {
 		files, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -253,7 +263,10 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 		}
 		transport.Close()
 	}
-	waitFor(t, "files and goroutines to go", func() bool { return count() <= files+2 && runtime.NumGoroutine() <= routines+2 })
+	waitFor(t, "files and goroutines to go", func() bool {
+		return count() <= files+2 &&
+			runtime.NumGoroutine() <= routines+2
+	})
 }
 
 // TestRequestsThatWaitedForTheirTurnAreNotSent ends runs early while the member takes no request, or not as a whole.

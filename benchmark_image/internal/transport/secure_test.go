@@ -44,15 +44,22 @@ func TestWhatIsRefusedIsSaidAtOnce(t *testing.T) {
 		client store.Security
 		want   []string // in TLS 1.2 and 1.3, or in both
 	}{
-		"another CA":            {nil, trusting(other, good), []string{"certificate signed by unknown authority"}},
-		"expired":               {serves(good.Issue(-time.Hour, "127.0.0.1")), trusting(good, good), []string{"certificate has expired or is not yet valid"}},
-		"another address":       {serves(good.Issue(time.Hour, "127.0.0.2")), trusting(good, good), []string{"certificate is valid for 127.0.0.2, not 127.0.0.1"}},
-		"no address":            {serves(good.Issue(time.Hour, "localhost")), trusting(good, good), []string{"doesn't contain any IP SANs"}},
-		"no client certificate": {nil, trusting(good, nil), []string{"refuses the connection: tls: handshake failure", "refuses the connection: tls: certificate required"}},
-		"client of another CA":  {nil, trusting(good, other), []string{"refuses the connection: tls: unknown certificate authority", "refuses the connection: tls: unknown certificate authority"}},
-		"no HTTP/2":             {nil, secure.New(&tls.Config{RootCAs: good.Pool(), Certificates: []tls.Certificate{good.Issue(time.Hour)}}, "h3"), []string{"no application protocol"}},
-		"a plain member":        {nil, trusting(good, good), []string{"does not speak TLS"}},
-		"a plain client":        {nil, nil, []string{"closes new connections: does it speak TLS?"}},
+		"another CA": {nil, trusting(other, good), []string{"certificate signed by unknown authority"}},
+		"expired": {serves(good.Issue(-time.Hour, "127.0.0.1")), trusting(good, good),
+			[]string{"certificate has expired or is not yet valid"}},
+		"another address": {serves(good.Issue(time.Hour, "127.0.0.2")), trusting(good, good),
+			[]string{"certificate is valid for 127.0.0.2, not 127.0.0.1"}},
+		"no address": {serves(good.Issue(time.Hour, "localhost")), trusting(good, good),
+			[]string{"doesn't contain any IP SANs"}},
+		"no client certificate": {nil, trusting(good, nil),
+			[]string{"refuses the connection: tls: handshake failure", "refuses the connection: tls: certificate required"}},
+		"client of another CA": {nil, trusting(good, other),
+			[]string{"refuses the connection: tls: unknown certificate authority",
+				"refuses the connection: tls: unknown certificate authority"}},
+		"no HTTP/2": {nil, secure.New(&tls.Config{RootCAs: good.Pool(),
+			Certificates: []tls.Certificate{good.Issue(time.Hour)}}, "h3"), []string{"no application protocol"}},
+		"a plain member": {nil, trusting(good, good), []string{"does not speak TLS"}},
+		"a plain client": {nil, nil, []string{"closes new connections: does it speak TLS?"}},
 	} {
 		for i, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 			var options []grpc.ServerOption
@@ -62,7 +69,8 @@ func TestWhatIsRefusedIsSaidAtOnce(t *testing.T) {
 			cluster := etcdtest.Start(t, 2, options...)
 			for _, o := range []Options{
 				{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute, RequestTimeout: time.Second},
-				{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute, RequestTimeout: time.Second, TargetLeader: true},
+				{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: time.Minute, RequestTimeout: time.Second,
+					TargetLeader: true},
 			} {
 				if c.client == nil {
 					o.DialTimeout, o.TargetLeader = time.Second, false // a member that closes connections may stop doing so
@@ -95,14 +103,17 @@ func TestALeaderElsewhereIsReachedOverTLS(t *testing.T) {
 	cluster := etcdtest.Start(t, 3, etcdtest.Secured(authority.Server(tls.VersionTLS13)))
 	cluster.Secured = true
 	cluster.Elect(3)
-	o := Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second, RequestTimeout: time.Second}
+	o := Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true, DialTimeout: 10 * time.Second,
+		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(authority, authority)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer transport.Close()
-	if result := load.NewRun(puts(20, 2)).Attack(t.Context(), transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
-		t.Errorf("%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(), result.Errors)
+	if result := load.NewRun(puts(20, 2)).Attack(t.Context(),
+		transport); result.Failed != 0 || cluster.Members[2].Requests.Load() != 20 {
+		t.Errorf("%d failed, the leader got %d requests: %v", result.Failed, cluster.Members[2].Requests.Load(),
+			result.Errors)
 	}
 }
 
@@ -119,7 +130,8 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 		return nil, nil
 	}
 	cluster := etcdtest.Start(t, 3, etcdtest.Secured(config))
-	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute, RequestTimeout: time.Second}
+	o := Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true, DialTimeout: time.Minute,
+		RequestTimeout: time.Second}
 	transport, err := Open(t.Context(), etcd.Protocol{Secured: trusting(good, good)}, o)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +143,8 @@ func TestARefusalConcernsTheLeaderAlone(t *testing.T) {
 	if transport.moveTo(ctx, cluster.Members[1].Endpoint) {
 		t.Error("the load moved to a member that is not trusted")
 	}
-	if err := transport.LeaderLost(); err == nil || !strings.Contains(err.Error(), cluster.Members[1].Endpoint+": ") || !strings.Contains(err.Error(), "unknown authority") {
+	if err := transport.LeaderLost(); err == nil || !strings.Contains(err.Error(),
+		cluster.Members[1].Endpoint+": ") || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("the leader is lost: %v", err)
 	}
 	if !transport.moveTo(t.Context(), cluster.Members[2].Endpoint) || transport.LeaderLost() != nil {

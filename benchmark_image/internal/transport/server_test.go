@@ -32,13 +32,15 @@ func TestAgainstGRPCGo(t *testing.T) {
 		"unbuffered writes":    {server: []grpc.ServerOption{grpc.WriteBufferSize(0)}, valSize: 5000, total: 300},
 		"large values":         {valSize: 1 << 20, total: 60},
 		"large values, window": {client: h2.Options{Window: 65535}, valSize: 300_000, total: 100},
-		"large windows":        {server: []grpc.ServerOption{grpc.InitialWindowSize(1 << 24), grpc.InitialConnWindowSize(1 << 24)}, valSize: 1 << 20, total: 60},
+		"large windows": {server: []grpc.ServerOption{grpc.InitialWindowSize(1 << 24),
+			grpc.InitialConnWindowSize(1 << 24)}, valSize: 1 << 20, total: 60},
 		"old connections": {server: []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
 		})}, valSize: 64, total: 2000},
 		"the last stream numbers": {client: h2.Options{FirstStream: math.MaxInt32 - 20}, valSize: 64, total: 300},
 	} {
-		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12, " over TLS 1.3": tls.VersionTLS13} {
+		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12,
+			" over TLS 1.3": tls.VersionTLS13} {
 			t.Run(name+with, func(t *testing.T) {
 				options := append(slices.Clone(c.server), grpc.MaxRecvMsgSize(math.MaxInt32))
 				protocol := etcd.Protocol{HTTP2: c.client}
@@ -48,7 +50,8 @@ func TestAgainstGRPCGo(t *testing.T) {
 					protocol.Secured = trusting(authority, authority)
 				}
 				cluster := etcdtest.Start(t, 2, options...)
-				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 10 * time.Second, RequestTimeout: 20 * time.Second}
+				o := Options{Endpoints: cluster.Endpoints(), Conns: 4, DialTimeout: 10 * time.Second,
+					RequestTimeout: 20 * time.Second}
 				transport, err := Open(t.Context(), protocol, o)
 				if err != nil {
 					t.Fatal(err)

@@ -78,8 +78,10 @@ func TestTargetLeaderUsesOnlyTheLeader(t *testing.T) {
 	cluster.Elect(2)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true})
 	load.NewRun(puts(20, 2)).Attack(t.Context(), transport)
-	if got := cluster.Members[1].Requests.Load(); got != 20 || transport.Leader() != cluster.Members[1].Endpoint || transport.Connections() != 2 {
-		t.Errorf("the leader got %d requests over %d connections, leader %q", got, transport.Connections(), transport.Leader())
+	if got := cluster.Members[1].Requests.Load(); got != 20 || transport.Leader() != cluster.Members[1].Endpoint ||
+		transport.Connections() != 2 {
+		t.Errorf("the leader got %d requests over %d connections, leader %q", got, transport.Connections(),
+			transport.Leader())
 	}
 }
 
@@ -120,7 +122,8 @@ func TestMembersThatCannotBeReached(t *testing.T) {
 		etcdtest.Refusing(t): "connection refused",
 		etcdtest.Silent(t):   "does not speak HTTP/2",
 	} {
-		_, err := Open(t.Context(), etcd.Protocol{}, Options{Endpoints: []string{endpoint}, Conns: 3, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second})
+		_, err := Open(t.Context(), etcd.Protocol{},
+			Options{Endpoints: []string{endpoint}, Conns: 3, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), endpoint) != 1 {
 			t.Errorf("%v, want %q and the endpoint %s once", err, want, endpoint)
 		}
@@ -131,7 +134,8 @@ func TestMembersThatCannotBeReached(t *testing.T) {
 // others is ready by then.
 func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 	cluster, silent := etcdtest.Start(t, 10), etcdtest.Silent(t)
-	transport := openFor(t, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11, DialTimeout: 500 * time.Millisecond})
+	transport := openFor(t, Options{Endpoints: append([]string{silent}, cluster.Endpoints()...), Conns: 11,
+		DialTimeout: 500 * time.Millisecond})
 	if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), silent) {
 		t.Errorf("unreachable: %v", missing)
 	}
@@ -143,7 +147,8 @@ func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	cluster := etcdtest.Start(t, 2)
 	dead := etcdtest.Refusing(t)
 	for _, c := range []struct{ conns, clients int }{{1, 1}, {3, 6}, {7, 4}} {
-		transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: c.conns, DialTimeout: 300 * time.Millisecond})
+		transport := openFor(t, Options{Endpoints: append(cluster.Endpoints(), dead), Conns: c.conns,
+			DialTimeout: 300 * time.Millisecond})
 		if missing := transport.Unreachable(); len(missing) != 1 || !strings.Contains(missing[0].Error(), dead) {
 			t.Errorf("unreachable: %v", missing)
 		}
@@ -281,7 +286,8 @@ func TestErrorsOfTheMember(t *testing.T) {
 	refusal := status.Error(codes.ResourceExhausted, "etcdserver: mvcc: database space exceeded")
 	cluster.Members[0].Fail.Store(&refusal)
 	result := load.NewRun(puts(5, 1)).Attack(t.Context(), transport)
-	if want := cluster.Members[0].Endpoint + ": ResourceExhausted: etcdserver: mvcc: database space exceeded"; result.Errors[want] != 5 {
+	if want := cluster.Members[0].Endpoint +
+		": ResourceExhausted: etcdserver: mvcc: database space exceeded"; result.Errors[want] != 5 {
 		t.Errorf("errors %v, want 5 times %q", result.Errors, want)
 	}
 	if got := cluster.Members[0].Requests.Load(); got != 5 {

@@ -83,7 +83,8 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 		}
 	}
 	if found == nil && late > 0 {
-		found = &finding{verdict: Undecided, reason: fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order))}
+		found = &finding{verdict: Undecided,
+			reason: fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order))}
 	}
 	return found
 }
@@ -116,7 +117,8 @@ type cluster struct {
 // section 4.2). So the time grows with the number of operations side by side, and not exponentially. Only a transaction
 // that needs the key to exist depends on third ones, where somebody found no key: then all are judged at once. part is
 // a part that is illegal by itself.
-func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine.Operation, verdict porcupine.CheckResult) {
+func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine.Operation,
+	verdict porcupine.CheckResult) {
 	if len(steps) == 0 {
 		return nil, porcupine.Ok
 	}
@@ -137,7 +139,8 @@ func judgeKey(steps []porcupine.Operation, deadline time.Time) (part []porcupine
 			if other.start > one.end {
 				break
 			}
-			if len(one.steps) == 1 && len(other.steps) == 1 && one.steps[0].Input.(*step).write && other.steps[0].Input.(*step).write {
+			if len(one.steps) == 1 && len(other.steps) == 1 && one.steps[0].Input.(*step).write &&
+				other.steps[0].Input.(*step).write {
 				continue // two writes alone are in some order
 			}
 			both := slices.Concat(one.steps, other.steps)
@@ -244,7 +247,8 @@ func reduce(steps []porcupine.Operation) []porcupine.Operation {
 
 // leaveOut leaves out groups of operations as long as what is left is illegal, first many groups at once; group -1
 // stays.
-func leaveOut(steps []porcupine.Operation, group func(porcupine.Operation) int, illegal func([]porcupine.Operation) bool) []porcupine.Operation {
+func leaveOut(steps []porcupine.Operation, group func(porcupine.Operation) int,
+	illegal func([]porcupine.Operation) bool) []porcupine.Operation {
 	groups := make(map[int]bool)
 	for _, o := range steps {
 		if g := group(o); g >= 0 {

@@ -43,7 +43,8 @@ func (a *all) serializable(result *Result) (problem *finding) {
 		s := session{o.Client, o.Member}
 		before := bySession[s]
 		if before != nil && o.Revision < before.Revision && problem == nil {
-			problem = a.violation("a member answered a client at a lower revision than before", o.Key, []*history.Operation{before, o}, nil)
+			problem = a.violation("a member answered a client at a lower revision than before", o.Key,
+				[]*history.Operation{before, o}, nil)
 		}
 		if last := byClient[o.Client]; last != nil && last.Member != o.Member && o.Revision < last.Revision {
 			result.Serializable.Switched++

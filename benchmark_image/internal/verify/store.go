@@ -62,7 +62,8 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 	}
 	for id, events := range done {
 		if a.writes[id] == nil {
-			return a.violation("the store carried out a write that no client made", strings.TrimPrefix(events[0].Key, a.prefix), nil, texts(events))
+			return a.violation("the store carried out a write that no client made",
+				strings.TrimPrefix(events[0].Key, a.prefix), nil, texts(events))
 		}
 	}
 	return nil
@@ -127,7 +128,8 @@ func (a *all) revisions() *finding {
 
 func texts(events []history.Event) (lines []string) {
 	for _, e := range events {
-		lines = append(lines, fmt.Sprintf("revision %d: %s of %s", e.Revision, e.Key, e.Value[:min(len(e.Value), keys.NameSize)]))
+		lines = append(lines, fmt.Sprintf("revision %d: %s of %s", e.Revision, e.Key,
+			e.Value[:min(len(e.Value), keys.NameSize)]))
 	}
 	return lines
 }

@@ -100,7 +100,8 @@ type all struct {
 // be judged, as ErrNothing and history.ErrIncomplete do.
 func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	deadline := time.Now().Add(limits.Time)
-	a := &all{writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool), oldest: math.MaxInt64}
+	a := &all{writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool),
+		oldest: math.MaxInt64}
 	header, err := history.Read(from, func(o history.Operation) { a.operations = append(a.operations, o) })
 	if err != nil {
 		return nil, err

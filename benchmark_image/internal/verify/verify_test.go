@@ -104,69 +104,115 @@ func TestJudgements(t *testing.T) {
 		want       Verdict
 		reason     string
 	}{
-		"one after the other":         {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10), at(1, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
-		"side by side":                {[]op{at(0, 0, 9).put(id(1), 10), at(1, 0, 9).put(id(2), 11), at(2, 1, 2).get(id(2), 11, 11), at(2, 3, 4).get(id(1), 10, 11)}, nil, Holds, ""},
-		"nothing, and then something": {[]op{at(0, 0, 1).nothing(9), at(1, 0, 5).put(id(1), 10), at(0, 2, 3).get(id(1), 10, 10)}, nil, Holds, ""},
+		"one after the other": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
+			at(1, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
+		"side by side": {[]op{at(0, 0, 9).put(id(1), 10), at(1, 0, 9).put(id(2), 11),
+			at(2, 1, 2).get(id(2), 11, 11), at(2, 3, 4).get(id(1), 10, 11)}, nil, Holds, ""},
+		"nothing, and then something": {[]op{at(0, 0, 1).nothing(9), at(1, 0, 5).put(id(1), 10),
+			at(0, 2, 3).get(id(1), 10, 10)}, nil, Holds, ""},
 
-		"an old value":           {[]op{at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11), at(1, 4, 5).get(id(1), 10, 11)}, nil, Violated, "no order"},
-		"the data set came back": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 11)}, nil, Violated, "no order"},
-		"a key that went":        {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).nothing(11)}, nil, Violated, "no order"},
-		"back and forth":         {[]op{at(0, 0, 9).put(id(1), 10), at(1, 1, 2).get(id(1), 10, 10), at(2, 3, 4).get(dataset, 2, 11)}, nil, Violated, "no order"},
-		"a wrong answer counts":  {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 3).as(wrong)}, nil, Violated, "no order"},
+		"an old value": {[]op{at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11),
+			at(1, 4, 5).get(id(1), 10, 11)}, nil, Violated, "no order"},
+		"the data set came back": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 11)}, nil, Violated,
+			"no order"},
+		"a key that went": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).nothing(11)}, nil, Violated, "no order"},
+		"back and forth": {[]op{at(0, 0, 9).put(id(1), 10), at(1, 1, 2).get(id(1), 10, 10),
+			at(2, 3, 4).get(dataset, 2, 11)}, nil, Violated, "no order"},
+		"a wrong answer counts": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 3).as(wrong)}, nil,
+			Violated, "no order"},
 
-		"a value of nobody":        {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(id(2), 10, 11)}, nil, Violated, "never written"},
-		"a value from the future":  {[]op{at(0, 5, 6).put(id(1), 10), at(1, 2, 3).get(id(1), 10, 11)}, nil, Violated, "before its write was invoked"},
-		"a value that had failed":  {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(id(1), 10, 11)}, nil, Violated, "had failed"},
-		"a failed write had none":  {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(dataset, 2, 11)}, nil, Holds, ""},
-		"a refused transaction":    {[]op{at(0, 0, 1).txn(id(1), 9).as(failed), at(1, 2, 3).nothing(9)}, nil, Holds, ""},
-		"one refused for nothing":  {[]op{at(0, 0, 1).put(id(1), 9), at(1, 2, 3).txn(id(2), 10).as(failed)}, nil, Violated, "no order"},
+		"a value of nobody": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(id(2), 10, 11)}, nil, Violated,
+			"never written"},
+		"a value from the future": {[]op{at(0, 5, 6).put(id(1), 10), at(1, 2, 3).get(id(1), 10, 11)}, nil, Violated,
+			"before its write was invoked"},
+		"a value that had failed": {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(id(1), 10, 11)}, nil,
+			Violated, "had failed"},
+		"a failed write had none": {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 2, 3).get(dataset, 2, 11)}, nil,
+			Holds, ""},
+		"a refused transaction": {[]op{at(0, 0, 1).txn(id(1), 9).as(failed), at(1, 2, 3).nothing(9)}, nil, Holds, ""},
+		"one refused for nothing": {[]op{at(0, 0, 1).put(id(1), 9), at(1, 2, 3).txn(id(2), 10).as(failed)}, nil, Violated,
+			"no order"},
 		"one accepted for nothing": {[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10)}, nil, Violated, "no order"},
 
-		"unknown, and read":            {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(id(1), 10, 10)}, nil, Holds, ""},
-		"unknown, and read later":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(dataset, 2, 9), at(1, 8, 9).get(id(1), 10, 10)}, nil, Holds, ""},
-		"unknown, read and gone":       {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10), at(1, 8, 9).get(dataset, 2, 10)}, nil, Violated, "no order"},
-		"unknown, and came twice":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10), at(1, 4, 5).put(id(2), 11), at(1, 8, 9).get(id(1), 12, 12)}, nil, Violated, "no order"},
-		"unknown, and never seen":      {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, nil, Undecided, "1 writes without an answer"},
-		"unknown, and not carried out": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, log(), Holds, ""},
-		"unknown, and carried out":     {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, log(event(11, id(1))), Holds, ""},
-		"unknown, and a log with gaps": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, &history.Log{}, Undecided, "is not known"},
+		"unknown, and read": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(id(1), 10, 10)}, nil,
+			Holds, ""},
+		"unknown, and read later": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(dataset, 2, 9),
+			at(1, 8, 9).get(id(1), 10, 10)}, nil, Holds, ""},
+		"unknown, read and gone": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10),
+			at(1, 8, 9).get(dataset, 2, 10)}, nil, Violated, "no order"},
+		"unknown, and came twice": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 2, 3).get(id(1), 10, 10),
+			at(1, 4, 5).put(id(2), 11), at(1, 8, 9).get(id(1), 12, 12)}, nil, Violated, "no order"},
+		"unknown, and never seen": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)}, nil,
+			Undecided, "1 writes without an answer"},
+		"unknown, and not carried out": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)},
+			log(), Holds, ""},
+		"unknown, and carried out": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)},
+			log(event(11, id(1))), Holds, ""},
+		"unknown, and a log with gaps": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(dataset, 2, 10)},
+			&history.Log{}, Undecided, "is not known"},
 
-		"as the store has it":          {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1))), Holds, ""},
-		"lost":                         {[]op{at(0, 0, 1).put(id(1), 10)}, log(), Violated, "lost a write"},
-		"carried out twice":            {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(12, id(1))), Violated, "twice"},
-		"unknown, carried out twice":   {[]op{at(0, 0, 1).put(id(1), 0).as(unknown)}, log(event(10, id(1)), event(12, id(1))), Violated, "twice"},
-		"refused, and carried out":     {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(0, 0, 1).put(id(2), 10)}, log(event(9, id(1)), event(10, id(2))), Violated, "had refused"},
-		"at another revision":          {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(11, id(1))), Violated, "another revision"},
-		"of nobody":                    {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(11, id(2))), Violated, "no client made"},
-		"of others":                    {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(2, dataset), event(5, other(1)), event(10, id(1))), Holds, ""},
+		"as the store has it": {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1))), Holds, ""},
+		"lost":                {[]op{at(0, 0, 1).put(id(1), 10)}, log(), Violated, "lost a write"},
+		"carried out twice": {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(12, id(1))),
+			Violated, "twice"},
+		"unknown, carried out twice": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown)},
+			log(event(10, id(1)), event(12, id(1))), Violated, "twice"},
+		"refused, and carried out": {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(0, 0, 1).put(id(2), 10)},
+			log(event(9, id(1)), event(10, id(2))), Violated, "had refused"},
+		"at another revision": {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(11, id(1))), Violated,
+			"another revision"},
+		"of nobody": {[]op{at(0, 0, 1).put(id(1), 10)}, log(event(10, id(1)), event(11, id(2))),
+			Violated, "no client made"},
+		"of others": {[]op{at(0, 0, 1).put(id(1), 10)},
+			log(event(2, dataset), event(5, other(1)), event(10, id(1))), Holds, ""},
 		"a transaction that was acked": {[]op{at(0, 0, 1).txn(id(1), 10)}, log(), Violated, "lost a write"},
 
-		"revisions in another order":     {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, log(event(10, id(2)), event(11, id(1))), Violated, "told before it began"},
-		"the same, and no log":           {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, nil, Violated, "told before it began"},
-		"the same, side by side":         {[]op{at(0, 0, 3).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, log(event(10, id(2)), event(11, id(1))), Holds, ""},
-		"a revision of two writes":       {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).txn(id(2), 11)}, nil, Violated, "told before it began"},
-		"a write after a stale read":     {[]op{at(0, 0, 1).get(dataset, 2, 11).stale(), at(1, 2, 3).put(id(2), 11)}, nil, Violated, "told before it began"},
-		"a read of a lower revision":     {[]op{at(0, 0, 1).get(dataset, 2, 11), at(1, 2, 3).get(dataset, 2, 10)}, nil, Violated, "at a lower revision"},
-		"a read of the same revision":    {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).get(id(1), 11, 11)}, nil, Holds, ""},
-		"a refusal at the same revision": {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 11).as(failed)}, nil, Holds, ""},
-		"a refusal at a lower revision":  {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 10).as(failed)}, nil, Violated, "at a lower revision"},
+		"revisions in another order": {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)},
+			log(event(10, id(2)), event(11, id(1))), Violated, "told before it began"},
+		"the same, and no log": {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).put(id(2), 10)}, nil, Violated,
+			"told before it began"},
+		"the same, side by side": {[]op{at(0, 0, 3).put(id(1), 11), at(1, 2, 3).put(id(2), 10)},
+			log(event(10, id(2)), event(11, id(1))), Holds, ""},
+		"a revision of two writes": {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).txn(id(2), 11)}, nil, Violated,
+			"told before it began"},
+		"a write after a stale read": {[]op{at(0, 0, 1).get(dataset, 2, 11).stale(), at(1, 2, 3).put(id(2), 11)}, nil,
+			Violated, "told before it began"},
+		"a read of a lower revision": {[]op{at(0, 0, 1).get(dataset, 2, 11), at(1, 2, 3).get(dataset, 2, 10)}, nil,
+			Violated, "at a lower revision"},
+		"a read of the same revision": {[]op{at(0, 0, 1).put(id(1), 11), at(1, 2, 3).get(id(1), 11, 11)}, nil, Holds, ""},
+		"a refusal at the same revision": {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 11).as(failed)}, nil, Holds,
+			""},
+		"a refusal at a lower revision": {[]op{at(0, 0, 1).nothing(11), at(1, 2, 3).txn(id(1), 10).as(failed)}, nil,
+			Violated, "at a lower revision"},
 
-		"another run's version was there":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
-		"another run's version came back":    {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 5, 10)}, nil, Violated, "no order"},
-		"another run's write came late":      {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(other(1), 12, 12)}, nil, Holds, ""},
-		"another run's write came and went":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12), at(0, 4, 5).get(dataset, 5, 12)}, nil, Violated, "no order"},
-		"two versions that both were there":  {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, nil, Violated, "no order"},
-		"a serializable read of the past":    {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 9).stale()}, nil, Holds, ""},
-		"a serializable read goes back":      {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(1, 4, 5).get(dataset, 2, 8).stale()}, nil, Violated, "lower revision"},
-		"another member is not as far":       {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(1, 4, 5).get(dataset, 2, 8).by(2).stale()}, nil, Holds, ""},
-		"another client is not as far":       {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(), at(2, 4, 5).get(dataset, 2, 8).stale()}, nil, Holds, ""},
-		"a serializable read of what failed": {[]op{at(0, 0, 1).put(id(1), 0).as(failed), at(1, 4, 5).get(id(1), 9, 9).stale()}, nil, Violated, "had failed"},
+		"another run's version was there": {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(id(1), 10, 10)}, nil, Holds, ""},
+		"another run's version came back": {[]op{at(0, 0, 1).get(other(1), 5, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(other(1), 5, 10)}, nil, Violated, "no order"},
+		"another run's write came late": {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12),
+			at(0, 4, 5).get(other(1), 12, 12)}, nil, Holds, ""},
+		"another run's write came and went": {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 12, 12),
+			at(0, 4, 5).get(dataset, 5, 12)}, nil, Violated, "no order"},
+		"two versions that both were there": {[]op{at(0, 0, 1).get(dataset, 5, 9), at(0, 2, 3).get(other(1), 6, 9)}, nil,
+			Violated, "no order"},
+		"a serializable read of the past": {[]op{at(0, 0, 1).put(id(1), 10), at(1, 4, 5).get(dataset, 2, 9).stale()},
+			nil, Holds, ""},
+		"a serializable read goes back": {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(),
+			at(1, 4, 5).get(dataset, 2, 8).stale()}, nil, Violated, "lower revision"},
+		"another member is not as far": {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(),
+			at(1, 4, 5).get(dataset, 2, 8).by(2).stale()}, nil, Holds, ""},
+		"another client is not as far": {[]op{at(1, 0, 1).get(dataset, 2, 9).stale(),
+			at(2, 4, 5).get(dataset, 2, 8).stale()}, nil, Holds, ""},
+		"a serializable read of what failed": {[]op{at(0, 0, 1).put(id(1), 0).as(failed),
+			at(1, 4, 5).get(id(1), 9, 9).stale()}, nil, Violated, "had failed"},
 	} {
 		result := judged(t, c.log, c.operations...)
-		if result.Verdict != c.want || !strings.Contains(result.Reason, c.reason) || (c.reason == "") != (result.Reason == "") {
+		if result.Verdict != c.want || !strings.Contains(result.Reason,
+			c.reason) || (c.reason == "") != (result.Reason == "") {
 			t.Errorf("%s: %+v, want %s: %s", name, result, c.want, c.reason)
 		}
-		if v := result.Violation; (v != nil) != (c.want == Violated) || v != nil && (v.Key != "p/0" || len(v.Operations)+len(v.Store) == 0) {
+		if v := result.Violation; (v != nil) != (c.want == Violated) || v != nil && (v.Key != "p/0" ||
+			len(v.Operations)+len(v.Store) == 0) {
 			t.Errorf("%s: the violation is %+v", name, v)
 		}
 		if result.Operations != len(c.operations) {
@@ -209,7 +255,8 @@ func TestNothingToJudgeIsAnError(t *testing.T) {
 		"none":                    nil,
 		"writes that nobody read": {at(0, 0, 1).put(id(1), 10), at(0, 2, 3).put(id(2), 11)},
 		"no answers": {at(0, 0, 1).put(id(1), 0).as(history.Failed),
-			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet, Outcome: history.Unknown}}},
+			{history.Operation{Op: history.Get, Outcome: history.Unknown}}, {history.Operation{Op: history.SerializableGet,
+				Outcome: history.Unknown}}},
 	} {
 		file := encoded(t, func(add func(history.Entry)) {
 			for _, o := range operations {
@@ -233,14 +280,16 @@ func TestStaleness(t *testing.T) {
 		at(6, 5, 61).by(2).get(dataset, 2, 9).stale(), at(6, 62, 63).get(dataset, 2, 8).stale(),
 	)
 	s := result.Serializable
-	if s.Reads != 7 || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 53-1 && s.MaxMs != 52 || s.Switched != 1 || result.Judged != 10 {
+	if s.Reads != 7 || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 53-1 && s.MaxMs != 52 || s.Switched != 1 ||
+		result.Judged != 10 {
 		t.Errorf("%+v, %d judged", s, result.Judged)
 	}
 }
 
 // simulated is a history of a store that does one operation after the other; each takes effect at one moment between
 // its invocation and its answer. tamper changes what clients are told.
-func simulated(random *rand.Rand, clients, operations int, tamper func(i int, o *history.Operation)) (made []history.Operation) {
+func simulated(random *rand.Rand, clients, operations int,
+	tamper func(i int, o *history.Operation)) (made []history.Operation) {
 	type pending struct {
 		o      history.Operation
 		effect int64
@@ -249,7 +298,8 @@ func simulated(random *rand.Rand, clients, operations int, tamper func(i int, o 
 	next := make([]int64, clients)
 	for i := range operations {
 		c := i % clients
-		o := history.Operation{Client: c, Op: history.Put, Invoked: next[c], Value: keys.ID{Run: run, Client: c, Number: i}, Member: 1}
+		o := history.Operation{Client: c, Op: history.Put, Invoked: next[c], Value: keys.ID{Run: run, Client: c, Number: i},
+			Member: 1}
 		if random.IntN(2) == 0 {
 			o.Op = history.Get
 		}
@@ -318,7 +368,10 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 				return
 			}
 			for _, w := range slices.Backward(writes[:len(writes)-1]) {
-				replaced := slices.ContainsFunc(writes, func(x history.Operation) bool { return x.Invoked > w.Completed && x.Completed < o.Invoked })
+				replaced := slices.ContainsFunc(writes, func(x history.Operation) bool {
+					return x.Invoked > w.Completed &&
+						x.Completed < o.Invoked
+				})
 				if replaced {
 					o.Value, o.ModRevision, done = w.Value, w.Revision, true
 					return
@@ -334,7 +387,8 @@ func TestViolationsAreFoundAndReduced(t *testing.T) {
 			t.Fatalf("seed %d: %+v", seed, result)
 		}
 		var picture bytes.Buffer
-		if drawn, err := result.Violation.Draw(&picture); err != nil || !drawn || !strings.Contains(picture.String(), "<html") {
+		if drawn, err := result.Violation.Draw(&picture); err != nil || !drawn || !strings.Contains(picture.String(),
+			"<html") {
 			t.Errorf("a picture of %d bytes: %v", picture.Len(), err)
 		}
 	}
@@ -359,7 +413,8 @@ func TestTwoValuesAreEnough(t *testing.T) {
 				o.Content, o.Value = history.Absent, keys.ID{}
 			}
 		})
-		a := &all{operations: made, writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool)}
+		a := &all{operations: made, writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool),
+			late: make(map[keys.ID]bool)}
 		a.index()
 		steps := a.steps("", a.firstReads())
 		deadline := time.Now().Add(time.Minute)
@@ -381,8 +436,12 @@ func TestTwoValuesAreEnough(t *testing.T) {
 }
 
 func TestWithoutTimeNothingIsDecided(t *testing.T) {
-	file := encoded(t, func(add func(history.Entry)) { add(history.Entry{Operation: at(0, 0, 1).get(dataset, 2, 9).Operation}) })
-	if result, err := Judge(file, nil, Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
+	file := encoded(t, func(add func(history.Entry)) {
+		add(history.Entry{Operation: at(0, 0, 1).get(dataset, 2,
+			9).Operation})
+	})
+	if result, err := Judge(file, nil,
+		Limits{Time: -1}); err != nil || result.Verdict != Undecided || !strings.Contains(result.Reason, "1 of 1 keys") {
 		t.Errorf("%+v, %v", result, err)
 	}
 }
@@ -404,7 +463,8 @@ func BenchmarkJudge(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if result, err := Judge(bytes.NewReader(file.Bytes()), nil, Limits{Time: time.Hour}); err != nil || result.Verdict != Holds {
+		if result, err := Judge(bytes.NewReader(file.Bytes()), nil,
+			Limits{Time: time.Hour}); err != nil || result.Verdict != Holds {
 			b.Fatal(fmt.Sprint(result, err))
 		}
 	}

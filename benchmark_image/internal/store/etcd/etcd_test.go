@@ -63,7 +63,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, func() { m.exchange(r, putAnswer) }); n != 0 {
 			t.Errorf("operation %d: %v allocations", operation, n)
 		}
-		if got, want := m.answer, (store.Answer{Member: 1 << 20, Revision: 7, Term: 3}); operation == store.Put && got != want {
+		if got, want := m.answer, (store.Answer{Member: 1 << 20, Revision: 7,
+			Term: 3}); operation == store.Put && got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
@@ -86,7 +87,8 @@ func TestTheAddressOfALeader(t *testing.T) {
 	list = append(list, wire.Member{ID: 8, Name: "c", ClientURLs: []string{"http://c:1"}})
 	for id, want := range map[uint64][2]string{ // without TLS, and with it
 		7: {"a:2", "a:1"}, 99: {"leader b advertises no address for clients without TLS", "b:1"},
-		8: {"c:1", "leader c advertises no address for clients with TLS"}, 255: {"member id ff) is not in", "is not in the member list"},
+		8: {"c:1", "leader c advertises no address for clients with TLS"}, 255: {"member id ff) is not in",
+			"is not in the member list"},
 	} {
 		for i, secure := range []bool{false, true} {
 			endpoint, err := advertised(list, id, secure)

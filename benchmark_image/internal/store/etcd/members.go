@@ -23,7 +23,8 @@ func advertised(list []wire.Member, id uint64, secure bool) (string, error) {
 				return parsed.Host, nil
 			}
 		}
-		return "", fmt.Errorf("the leader %s advertises no address for clients %s TLS: %v", member.Name, with, member.ClientURLs)
+		return "", fmt.Errorf("the leader %s advertises no address for clients %s TLS: %v", member.Name, with,
+			member.ClientURLs)
 	}
 	return "", fmt.Errorf("the leader (member id %x) is not in the member list", id)
 }

@@ -168,7 +168,8 @@ func (u *Users) Deny() {
 	u.denied = true
 }
 
-func (u *Users) admit(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (u *Users) admit(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any,
+	error) {
 	if login, ok := request.(*etcdserverpb.AuthenticateRequest); ok {
 		return u.logIn(login)
 	}

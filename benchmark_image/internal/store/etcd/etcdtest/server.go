@@ -178,7 +178,8 @@ func (m *Member) admit(ctx context.Context) error {
 }
 
 // MemberList implements etcdserverpb.ClusterServer.
-func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse,
+	error) {
 	if err := m.pass(ctx); err != nil {
 		return nil, err
 	}
@@ -188,7 +189,8 @@ func (m *Member) MemberList(ctx context.Context, _ *etcdserverpb.MemberListReque
 		scheme = "https://"
 	}
 	for _, member := range m.cluster.Members {
-		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id, ClientURLs: []string{scheme + member.Endpoint}})
+		list.Members = append(list.Members, &etcdserverpb.Member{ID: member.id,
+			ClientURLs: []string{scheme + member.Endpoint}})
 	}
 	return &list, nil
 }

@@ -56,7 +56,8 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 			t.Errorf("%d bytes: txn %v", size, txn)
 		}
 		for flags := range 8 {
-			s := store.Request{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0, CountOnly: flags&4 > 0}
+			s := store.Request{Key: key, End: value, Limit: int64(size), Serializable: flags&1 > 0, KeysOnly: flags&2 > 0,
+				CountOnly: flags&4 > 0}
 			got := decode(t, AppendRange(nil, &s), &etcdserverpb.RangeRequest{})
 			want := &etcdserverpb.RangeRequest{
 				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly, CountOnly: s.CountOnly,
@@ -89,11 +90,13 @@ func (v *visited) Visit(key, value []byte, revision int64) {
 }
 
 func TestAnswersInPieces(t *testing.T) {
-	header := &etcdserverpb.ResponseHeader{ClusterId: math.MaxUint64, MemberId: math.MaxUint64 - 1, Revision: 1 << 40, RaftTerm: 3}
+	header := &etcdserverpb.ResponseHeader{ClusterId: math.MaxUint64, MemberId: math.MaxUint64 - 1, Revision: 1 << 40,
+		RaftTerm: 3}
 	value := bytes.Repeat([]byte("x"), 300)
 	var kvs []*mvccpb.KeyValue
 	for i := range int64(3) {
-		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 5, ModRevision: i << 40, Version: 9, Value: value, Lease: -1})
+		kvs = append(kvs, &mvccpb.KeyValue{Key: []byte("k"), CreateRevision: 5, ModRevision: i << 40, Version: 9,
+			Value: value, Lease: -1})
 	}
 	for _, c := range []struct {
 		call    Call
@@ -101,12 +104,16 @@ func TestAnswersInPieces(t *testing.T) {
 		want    store.Answer
 	}{
 		{Put, &etcdserverpb.PutResponse{Header: header, PrevKv: kvs[0]}, store.Answer{}},
-		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200}, store.Answer{Keys: 3, Count: 200, More: true}},
-		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{{}, {Key: []byte("k")}}, Count: 2}, store.Answer{Keys: 2, Count: 2}},
+		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: kvs, More: true, Count: 200},
+			store.Answer{Keys: 3, Count: 200, More: true}},
+		{Range, &etcdserverpb.RangeResponse{Header: header, Kvs: []*mvccpb.KeyValue{{}, {Key: []byte("k")}}, Count: 2},
+			store.Answer{Keys: 2, Count: 2}},
 		{Range, &etcdserverpb.RangeResponse{Header: header}, store.Answer{}},
-		{Txn, &etcdserverpb.TxnResponse{Header: header, Succeeded: true, Responses: []*etcdserverpb.ResponseOp{{}}}, store.Answer{Succeeded: true}},
+		{Txn, &etcdserverpb.TxnResponse{Header: header, Succeeded: true, Responses: []*etcdserverpb.ResponseOp{{}}},
+			store.Answer{Succeeded: true}},
 		{Txn, &etcdserverpb.TxnResponse{Header: header}, store.Answer{}},
-		{Status, &etcdserverpb.StatusResponse{Header: header, Version: "3.7.3", Leader: math.MaxUint64, Errors: []string{"e"}}, store.Answer{Leader: math.MaxUint64}},
+		{Status, &etcdserverpb.StatusResponse{Header: header, Version: "3.7.3", Leader: math.MaxUint64,
+			Errors: []string{"e"}}, store.Answer{Leader: math.MaxUint64}},
 	} {
 		c.want.Member, c.want.Revision, c.want.Term = header.MemberId, header.Revision, header.RaftTerm
 		encoded := encode(t, c.message)
@@ -128,7 +135,8 @@ func TestAnswersInPieces(t *testing.T) {
 		for short := 1; short < len(encoded); short++ {
 			var r Reader
 			// What is cut off after a field looks complete to every reader.
-			if err := read(&r, c.call, encoded[:short], short); (err != nil) != (proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface()) != nil) {
+			if err := read(&r, c.call, encoded[:short],
+				short); (err != nil) != (proto.Unmarshal(encoded[:short], c.message.ProtoReflect().New().Interface()) != nil) {
 				t.Errorf("%v cut off after %d bytes: %v", c.message, short, err)
 			}
 		}
@@ -139,7 +147,8 @@ func TestAnswersInPieces(t *testing.T) {
 // with the same figures.
 func FuzzReader(f *testing.F) {
 	f.Add(encode(f, &etcdserverpb.RangeResponse{
-		Header: &etcdserverpb.ResponseHeader{Revision: 9}, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: []byte("v")}}, Count: 1,
+		Header: &etcdserverpb.ResponseHeader{Revision: 9}, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"),
+			Value: []byte("v")}}, Count: 1,
 	}), uint64(1))
 	f.Add([]byte{0x0a, 0x02, 0x18, 0x80}, uint64(2))
 	f.Fuzz(func(t *testing.T, encoded []byte, seed uint64) {
@@ -254,7 +263,8 @@ func TestMembersAreRead(t *testing.T) {
 
 func TestTokensAreRead(t *testing.T) {
 	for token, want := range map[string]error{"abc.5": nil, "": ErrNoToken} {
-		encoded, err := proto.Marshal(&etcdserverpb.AuthenticateResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 5}, Token: token})
+		encoded, err := proto.Marshal(&etcdserverpb.AuthenticateResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 5},
+			Token: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +283,8 @@ func TestTokensAreRead(t *testing.T) {
 		}
 	}
 	var asked etcdserverpb.AuthenticateRequest
-	if err := proto.Unmarshal(AppendAuthenticate(nil, "root", "p:w"), &asked); err != nil || asked.Name != "root" || asked.Password != "p:w" {
+	if err := proto.Unmarshal(AppendAuthenticate(nil, "root", "p:w"),
+		&asked); err != nil || asked.Name != "root" || asked.Password != "p:w" {
 		t.Errorf("%v, %v", &asked, err)
 	}
 }
