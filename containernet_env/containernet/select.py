@@ -10,6 +10,7 @@ from containernet_env.containernet.testbed_network import TestbedNetwork
 from containernet_env.hosts import engine
 from containernet_env.model.choices import SwitchKind
 from containernet_env.model.containernet_rules import needs_netem
+from containernet_env.network.emulator.process import granted
 from containernet_env.network.select import choose, choose_switches, kernel_has_netem
 from containernet_env.plan.plan import Plan
 from containernet_env.results.provenance import LinkFacts
@@ -71,7 +72,7 @@ def foreseen(plan: Plan) -> LinkFacts:
         docker_sdk=engine.SDK_VERSION,
         links=links,
         switches=choose_switches(plan.options.switches, links),
-        link_emulator=None,
+        link_emulator=granted(plan.options.links_cpu) if links == "emulator" else None,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.mounts import unescape
 
 # cgroup v1 has no word for "no limit": it answers the largest counter of whole pages (2^63 - 1 rounded down to
 # a page of 4 to 64 KiB, Linux mm/page_counter.c). No machine has that much memory.
@@ -86,13 +87,6 @@ def parse_memberships(text: str) -> tuple[Membership, ...]:
     return tuple(found)
 
 
-def _unescape(field: str) -> str:
-    # proc(5): space, tab, newline and backslash stand as octal escapes in mountinfo.
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, char)
-    return field
-
-
 def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
     """The cgroup mounts in ``/proc/self/mountinfo``, in its order."""
     mounts = []
@@ -106,7 +100,7 @@ def parse_mounts(mountinfo: str) -> tuple[CgroupMount, ...]:
         version = 2 if kind[0] == "cgroup2" else 1
         # The last field of a v1 mount holds the controllers among ordinary super block options.
         options = frozenset(kind[-1].split(",")) if version == 1 else frozenset()
-        mounts.append(CgroupMount(_unescape(fields[4]), _unescape(fields[3]), version, options))
+        mounts.append(CgroupMount(unescape(fields[4]), unescape(fields[3]), version, options))
     return tuple(mounts)
 
 

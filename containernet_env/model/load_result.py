@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 8
+SCHEMA = 9
 """The version of docs/benchmark-result.schema.json that is read here."""
 
 
@@ -34,10 +34,11 @@ class LoadResult:
     latency figure: those without a good answer, and those ``unsent``. ``drain_s`` is what of ``total_s`` came after a
     configured duration (``None`` without one); ``requests_per_s`` is about the time before it. ``pause_s`` is the
     longest time in which the generator itself did not run; ``pauses`` of more than 10 ms took ``paused_s`` in all.
-    ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s`` its
-    CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core (``None`` where the kernel does
-    not tell). Times are in seconds; ``None``, and an empty
-    mapping, where no request was answered well. ``percentiles_s`` are the seed's: a percentile that too few
+    ``busy_ratio`` is the share of ``total_s`` in which it did not wait for members (``None``: unknown), ``cpu_s``
+    its CPU time over ``total_s``, ``run_delay_s`` how long its threads waited for a core, ``mean_run_delay_s`` what
+    one of these waits took in the mean, of the thread that waited longest in all (``None`` where the kernel does
+    not tell). Times are in seconds; ``None``, and an empty mapping, where no request was answered well.
+    ``percentiles_s`` are the seed's: a percentile that too few
     requests cannot tell from the slowest is the slowest. In ``response_time_s`` (from the intended start) and
     ``service_time_s`` (from the actual one) it is ``None``. ``values`` is the whole answer.
     """
@@ -57,6 +58,7 @@ class LoadResult:
     busy_ratio: float | None
     cpu_s: float
     run_delay_s: float | None
+    mean_run_delay_s: float | None
     requests_per_s: float
     slowest_s: float | None
     fastest_s: float | None
@@ -134,6 +136,7 @@ class LoadResult:
             busy_ratio=answer["busy_ratio"],
             cpu_s=answer["cpu_s"],
             run_delay_s=answer["run_delay_s"],
+            mean_run_delay_s=answer["mean_run_delay_s"],
             requests_per_s=answer["requests_per_s"],
             slowest_s=answer["slowest_s"],
             fastest_s=answer["fastest_s"],

@@ -124,7 +124,8 @@ RULES: Mapping[Kind, Rule] = {
     ),
     "generator_waited": Rule(
         ("invalid",),
-        "share of the time for which the load generator waited for a core",
+        "share of the time for which the load generator waited for a core; of an open loop the mean of two of its "
+        "waits over the median latency, where that is less",
         "5 %",
         "every latency has about that share of it",
     ),

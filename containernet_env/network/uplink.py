@@ -34,11 +34,16 @@ _RELEASED = DirectionSpec(rate_bps=RATE_MAX_BPS)
 def held_at_host(direction: DirectionSpec) -> DirectionSpec:
     """The part of ``direction``, on which a host sends, that is held at the host: rate, overhead and queue.
 
-    Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two.
+    Nothing of a direction with a limit in both frames and bytes: no queue of the kernel's has two. Where several
+    segments pass as one packet, HTB would count an overhead once for all of them: there the rate is that of full frames
+    without their overhead. Smaller frames then wait behind the host for what is missing, where each has its overhead.
     """
     if direction.rate_bps is None or direction.uplink == "network":
         return _NOTHING
     at_host = DirectionSpec(rate_bps=direction.rate_bps, overhead_bytes=direction.overhead_bytes)
+    if direction.overhead_bytes and segments_at_once(at_host) > 1:
+        on_the_link = FULL_FRAME_BYTES + direction.overhead_bytes
+        at_host = DirectionSpec(rate_bps=direction.rate_bps * FULL_FRAME_BYTES // on_the_link)
     if direction.queue_bytes is None:
         return replace(at_host, queue_frames=queue_frames(direction))
     return _NOTHING if direction.queue_frames is not None else replace(at_host, queue_bytes=direction.queue_bytes)
@@ -48,9 +53,9 @@ def segments_at_once(direction: DirectionSpec) -> int:
     """How many segments of a flow may pass HTB and its queue as one packet, 1 or more.
 
     Of up to 64 KiB, as TCP would have it, another frame would wait for 52 ms at 10 Mbit/s, and a queue would take them
-    for one frame. More than one saves the sender's CPU time at high rates; an overhead counts for each frame, though.
+    for one frame. More than one saves the sender's CPU time at high rates.
     """
-    if direction.rate_bps is None or direction.overhead_bytes:
+    if direction.rate_bps is None:
         return 1
     return min(max(1, int(direction.rate_bps / 8 * _AT_ONCE_S / FULL_FRAME_BYTES)), _MOST_AT_ONCE)
 

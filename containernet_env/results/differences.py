@@ -61,7 +61,7 @@ class Fact:
         """The value; ``None`` where the manifest does not have it."""
         value: object = manifest
         for step in self.place.split("."):
-            value = getattr(value, step, None)
+            value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
         return value
 
 
@@ -91,8 +91,11 @@ FACTS = (
     Fact("machine.kernel_build", "kernel build", "its configuration may differ at the same release"),
     Fact("machine.clock_source", "clock source", "every time stamp costs what it costs to read"),
     Fact("machine.storage_driver", "storage driver", "the members' data lie on it: fsync"),
+    Fact("machine.data_filesystem", "data file system", "what an fdatasync of the members takes"),
     Fact("machine.cgroup_version", "cgroup version", "CPU and memory limits are carried out in another way"),
     Fact("links.links", "links", "emulator and netem have their own lateness and queues"),
+    Fact("links.link_emulator.realtime", "real-time priority of links", "without it, others make frames late"),
+    Fact("links.link_emulator.stamps", "stamps of frames", "who tells when a frame came, and how exactly"),
     Fact("links.switches", "switches", "another path through the kernel"),
     Fact("links.network_commit", "original Containernet", "it makes the links, where it is chosen"),
     Fact("config_hash", "config hash", "it says that something else was configured"),

@@ -55,6 +55,7 @@ class MachineFacts(Part):
     congestion_control: str | None = Field(description="the machine's own; hosts have that of the flags")
     engine: str | None = Field(description="the Docker engine's version")
     storage_driver: str | None
+    data_filesystem: str | None = Field(description="type and device of the file system that the engine's data is on")
     cgroup_driver: str | None
     cgroup_version: str | None
     iproute2: str | None

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from containernet_env.base import system_path
+from containernet_env.base.mounts import unescape
 from containernet_env.results.machine_costs import MachineKey
 from containernet_env.results.provenance import MachineFacts, Virtualisation
 
@@ -37,6 +38,7 @@ def facts() -> MachineFacts:
         congestion_control=_line("proc/sys/net/ipv4/tcp_congestion_control"),
         engine=info.get("ServerVersion"),
         storage_driver=info.get("Driver"),
+        data_filesystem=filesystem(info.get("DockerRootDir")),
         cgroup_driver=info.get("CgroupDriver"),
         cgroup_version=info.get("CgroupVersion"),
         iproute2=_iproute2(),
@@ -69,6 +71,21 @@ def _container(root: Path) -> str | None:
     marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
     found = [name for name, mark in marks.items() if (root / mark).exists()]
     return _line("run/systemd/container", root) or next(iter(found), None)
+
+
+def filesystem(place: str | None, root: Path = _ROOT) -> str | None:
+    """Type and device of the file system on which ``place`` lies, such as "ext4 on /dev/vda"; None where unknown."""
+    if place is None:
+        return None
+    found: tuple[int, str] | None = None
+    for line in _text("proc/self/mountinfo", root).splitlines():
+        # proc(5): its place is the fifth field; type and device follow the optional fields, behind a hyphen.
+        fields, _, after = line.partition(" - ")
+        mounted, device = Path(unescape(fields.split()[4])), after.split()
+        # Of several on one place the last one is seen.
+        if Path(place).is_relative_to(mounted) and (found is None or len(mounted.parts) >= found[0]):
+            found = (len(mounted.parts), f"{device[0]} on {unescape(device[1])}")
+    return None if found is None else found[1]
 
 
 def memory_bytes() -> int:

@@ -32,6 +32,10 @@ const (
 	pollIntervalNS = int64(15e3)
 	// maxProcs is GOMAXPROCS: the data thread occupies one for good, the others serve requests.
 	maxProcs = 4
+	// batchNS: reads that are not interrupted by writes when those are behindNS late or more. The two in turns, frame by
+	// frame, take half as long again for each, and a saturated emulator has nothing but frames that are due when read.
+	batchNS  = int64(20e3)
+	behindNS = 5 * batchNS
 	// sleptNS: a longer wait was a sleep.
 	sleptNS = int64(20e3)
 )
@@ -377,11 +381,17 @@ func (l *Loop) wait(timeoutMS int) (int, unix.Errno) {
 }
 
 // read reads up to a batch of frames from a device; false when the device has disappeared. Frames that become due
-// meanwhile go out first, so that frames enter a shared link in the order of their times.
+// meanwhile go out first, so that frames enter a shared link in the order of their times; where they are late already,
+// not more often than every batchNS.
 func (l *Loop) read(port *Port) bool {
+	advancedNS := int64(0)
 	for range readBatch {
 		nowNS := clock.Now()
-		l.fabric.Advance(nowNS)
+		if dueNS, some := l.fabric.NextDue(); some && dueNS <= nowNS &&
+			(nowNS-dueNS < behindNS || nowNS-advancedNS >= batchNS) {
+			l.fabric.Advance(nowNS)
+			advancedNS = clock.Now()
+		}
 		buffer := l.fabric.Room(port.fabricPort)
 		if buffer == nil {
 			buffer = l.scratch[:]

@@ -57,7 +57,9 @@ def check_request(path: str, body: Any) -> None:
     assert not problems, problems
 
 
-_IDLE = {"cpu_s": 0.0, "run_delay_s": 0.0, "busy_ratio": 0.0, "pause_s": 0.0, "pauses": 0, "paused_s": 0.0}
+_IDLE = dict.fromkeys(("cpu_s", "run_delay_s", "mean_run_delay_s", "busy_ratio", "pause_s", "paused_s"), 0.0) | {
+    "pauses": 0
+}
 
 
 def result(*words: str, **changes: Any) -> dict[str, Any]:

@@ -43,6 +43,7 @@ MACHINE = MachineFacts(
     congestion_control="bbr",
     engine="20.10.24",
     storage_driver="overlay2",
+    data_filesystem="ext4 on /dev/vda1",
     cgroup_driver="cgroupfs",
     cgroup_version="1",
     iproute2="iproute2-6.1.0",
@@ -60,7 +61,7 @@ LINKS = LinkFacts(
     docker_sdk="7.2.0",
     links="emulator",
     switches="emulator",
-    link_emulator={"realtime": True},
+    link_emulator={"realtime": True, "stamps": "kernel"},
 )
 STORE = StoreFacts(kind="etcd", version="3.7.3", leader_at_start="etcd1")
 

@@ -48,6 +48,7 @@ def test_every_column_holds_its_own_figure() -> None:
         pauses=6,
         paused_s=0.375,
         run_delay_s=0.3125,
+        mean_run_delay_s=0.0001,
         slowest_s=0.9,
         fastest_s=0.1,
         average_s=0.2,

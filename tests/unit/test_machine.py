@@ -71,8 +71,39 @@ def test_available_memory_is_in_bytes(tmp_path: Path) -> None:
     assert machine.memory_available_bytes(root) == 2048
 
 
+MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw
+30 22 0:20 / /var/lib rw master:2 shared:7 - xfs /dev/vdb rw
+31 22 0:21 / /var/lib rw - btrfs /dev/vdc rw
+32 22 0:22 / /var/library rw - tmpfs tmpfs rw
+33 22 0:23 / /my\\040disk rw - ext4 /dev/my\\040disk rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted"),
+    [
+        ("/var/lib/docker", "btrfs on /dev/vdc"),
+        ("/var/lib", "btrfs on /dev/vdc"),
+        ("/var", "ext4 on /dev/root"),
+        ("/my disk/docker", "ext4 on /dev/my disk"),
+        (None, None),
+    ],
+)
+def test_data_lie_on_the_innermost_file_system_and_of_several_on_the_last(
+    tmp_path: Path, place: str | None, wanted: str | None
+) -> None:
+    assert machine.filesystem(place, tree(tmp_path, {"proc/self/mountinfo": MOUNTS})) == wanted
+    assert machine.filesystem("/data", tmp_path / "nothing") is None
+
+
 def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
-    info = {"ServerVersion": "20.10.24", "Driver": "overlay2", "CgroupDriver": "cgroupfs", "CgroupVersion": "1"}
+    info = {
+        "ServerVersion": "20.10.24",
+        "Driver": "overlay2",
+        "CgroupDriver": "cgroupfs",
+        "CgroupVersion": "1",
+        "DockerRootDir": "/",
+    }
     monkeypatch.setattr(engine, "facts", lambda: info)
     facts = machine.facts()
     total_kb = int(re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
@@ -80,6 +111,7 @@ def test_this_machine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     assert facts.cores >= 1 and len(facts.load_average) == 3
     assert facts.congestion_control in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text()
     assert (facts.engine, facts.storage_driver, facts.cgroup_version) == ("20.10.24", "overlay2", "1")
+    assert facts.data_filesystem is not None and " on " in facts.data_filesystem
     assert facts.iproute2 is None or facts.iproute2.startswith("iproute2-")
 
 

@@ -12,7 +12,7 @@ from containernet_env.model.load_result import LoadResult
 from containernet_env.model.machine_findings import Capacity, machine_findings, store_findings
 from containernet_env.model.store_activity import Durations, MemberActivity, StoreActivity
 from containernet_env.model.usage import Consumers, Consumption, Usage
-from tests.unit.answers import closed_loop
+from tests.unit.answers import closed_loop, open_loop, without_answers
 
 SECOND = 10**9
 MS = 10**6
@@ -125,6 +125,29 @@ def test_with_a_core_kept_for_the_links_the_others_are_what_is_full() -> None:
 )
 def test_the_generator_has_to_have_time_left(load: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     assert kinds(total_s=10.0, **load) == expected
+
+
+@pytest.mark.parametrize(
+    ("sum_s", "mean_s", "median_s", "waited"),
+    [
+        (1.5, 0.0002, 0.009, None),  # 2 x 0.2 ms of 9 ms
+        (1.5, 0.0002, 0.007, 0.0571),
+        (1.5, 0.02, 0.007, 0.15),  # few waits, long ones: never more than the share of the time
+        (0.4, 0.02, 0.007, None),
+        (1.5, None, 0.007, 0.15),
+        (1.5, 0.0002, None, 0.15),
+    ],
+)
+def test_an_open_loop_wakes_often_and_its_waits_count_as_part_of_a_latency(
+    sum_s: float, mean_s: float | None, median_s: float | None, waited: float | None
+) -> None:
+    answer = open_loop(total_s=10.0, run_delay_s=sum_s, mean_run_delay_s=mean_s)
+    if median_s is None:
+        answer = without_answers(answer, 50)
+    else:
+        answer["percentiles_s"]["50"] = median_s
+    findings = list(machine_findings(Usage(WINDOW_NS, CALM), LoadResult.from_json(answer), Capacity(2)))
+    assert [(item.kind, item.value) for item in findings] == ([("generator_waited", waited)] if waited else [])
 
 
 def test_nothing_is_said_of_what_nobody_measured() -> None:

@@ -145,13 +145,19 @@ def changed(value: object) -> object:
     return value * 2 if isinstance(value, int) else [9.0, 9.0, 9.0] if isinstance(value, list) else f"other {value}"
 
 
+def with_changed(value: Any, place: list[str]) -> Any:
+    """``value`` with another value at ``place`` in it."""
+    if not place:
+        return changed(value)
+    if isinstance(value, dict):
+        return value | {place[0]: with_changed(value[place[0]], place[1:])}
+    return value.model_copy(update={place[0]: with_changed(getattr(value, place[0]), place[1:])})
+
+
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.place)
 def test_each_fact_that_differs_is_named_with_what_was_and_what_is(fact: Any) -> None:
     was = manifest()
-    *way, last = fact.place.split(".")
-    holder = getattr(was, way[0]) if way else was
-    new = changed(getattr(holder, last))
-    now = was.model_copy(update={way[0]: holder.model_copy(update={last: new})} if way else {last: new})
+    now = with_changed(was, fact.place.split("."))
     found = differences(was, now)
     assert found and all(item.name.startswith(fact.name) for item in found)
     assert all((item.was != item.now, item.matters, item.why) == (True, fact.matters, fact.why) for item in found)

@@ -306,9 +306,9 @@ func TestClientsThatMisbehave(t *testing.T) {
 		"no crash": {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`,
 			"(exit status 1): runtime: mlock failed no answer"},
 		"noise":         {"echo hello", "not JSON"},
-		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 8"},
+		"other schema":  {`echo '{"schema":7}'`, "schema 7, expected is 9"},
 		"endless":       {"head -c 9000000 /dev/zero", "printed more than 8388608 bytes"},
-		"lies":          {`echo '{"schema":8,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
+		"lies":          {`echo '{"schema":9,"ok":1}'; exit 3`, "benchmark-client ended with exit status 3"},
 		"endless error": {"head -c 3000000 /dev/zero >&2; exit 1", "ended without a report (exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,17 +20,22 @@ func TestRunDelayIsThatOfAllThreads(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(tasks, "9"), 0o700); err != nil { // a thread that has just ended
 		t.Fatal(err)
 	}
-	if delay, known := runDelay(tasks); delay != 3200 || !known {
-		t.Errorf("got %v, %v", delay, known)
+	now := processor{waits: waitsOf(tasks)}
+	if _, delay := now.since(processor{waits: map[string]threadWait{}}); *delay != (RunDelay{3200, 750}) {
+		t.Errorf("got %v", *delay)
+	}
+	before := processor{waits: map[string]threadWait{"7": {2900, 2}, "8": {0, 0}}}
+	if _, delay := now.since(before); *delay != (RunDelay{300, 200}) {
+		t.Errorf("since it waited before, got %v", *delay)
 	}
 }
 
 func TestRunDelayIsUnknownWithoutAccounts(t *testing.T) {
 	tasks := t.TempDir()
-	if _, known := runDelay(filepath.Join(tasks, "none")); known {
+	if waitsOf(filepath.Join(tasks, "none")) != nil {
 		t.Error("known without a folder")
 	}
-	if _, known := runDelay(tasks); known {
+	if waitsOf(tasks) != nil {
 		t.Error("known without a thread")
 	}
 	if err := os.Mkdir(filepath.Join(tasks, "7"), 0o700); err != nil {
@@ -39,7 +44,7 @@ func TestRunDelayIsUnknownWithoutAccounts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(tasks, "7", "schedstat"), []byte("0 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, known := runDelay(tasks); known {
+	if waitsOf(tasks) != nil {
 		t.Error("known from another form")
 	}
 }
@@ -56,11 +61,14 @@ func TestProcessorCountsTheWorkOfThisProcess(t *testing.T) {
 }
 
 func TestADelayThatIsNotKnownIsNone(t *testing.T) {
-	used, delay := processor{used: 5, delay: 9}.since(processor{used: 2, delay: 1, delayed: true})
-	if used != 3 || delay != nil {
-		t.Errorf("got %v, %v", used, delay)
-	}
-	if _, delay = (processor{delay: 9, delayed: true}).since(processor{delay: 1, delayed: true}); delay == nil || *delay != 8 {
-		t.Errorf("got %v", delay)
+	some := map[string]threadWait{}
+	for _, known := range []processor{{used: 5}, {used: 5, waits: some}} {
+		before := processor{used: 2}
+		if known.waits == nil {
+			before.waits = some
+		}
+		if used, delay := known.since(before); used != 3 || delay != nil {
+			t.Errorf("got %v, %v", used, delay)
+		}
 	}
 }

@@ -95,7 +95,7 @@ type Result struct {
 	Reason  string // why it ended early; empty if it did not
 	Pauses  Pauses
 	CPU     time.Duration  // CPU time of the process from the start to the last outcome
-	Delay   *time.Duration // how long its threads were runnable and did not run, all together; nil where the kernel does not say
+	Delay   *RunDelay      // nil where the kernel does not say
 	Idle    *time.Duration // how long the transport had nothing to do but to wait for the members; nil where it does not say
 	Epoch   time.Time
 	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share

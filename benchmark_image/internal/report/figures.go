@@ -18,19 +18,20 @@ type Figures struct {
 	Abandoned int      `json:"abandoned"` // in flight when the run ended early
 	Outcomes  Outcomes `json:"outcomes"`
 
-	TotalS       float64  `json:"total_s"`     // from the first start to the last outcome
-	DrainS       *float64 `json:"drain_s"`     // of that, after the end of the configured duration; null: there was none
-	PauseS       float64  `json:"pause_s"`     // longest time in which the client did not run although it had something to do
-	Pauses       int      `json:"pauses"`      // how often that was longer than load.LateAfter
-	PausedS      float64  `json:"paused_s"`    // and for how long in all
-	BusyRatio    *float64 `json:"busy_ratio"`  // share of the time in which the loop did not wait for members; null: unknown
-	CPUS         float64  `json:"cpu_s"`       // CPU time of the client in that time
-	RunDelayS    *float64 `json:"run_delay_s"` // how long its threads waited for a core, all together; null: unknown
-	SlowestS     *float64 `json:"slowest_s"`
-	FastestS     *float64 `json:"fastest_s"`
-	AverageS     *float64 `json:"average_s"`
-	StddevS      *float64 `json:"stddev_s"`       // of the population, as in etcd's tool
-	RequestsPerS float64  `json:"requests_per_s"` // with a configured duration: within it
+	TotalS        float64  `json:"total_s"`          // from the first start to the last outcome
+	DrainS        *float64 `json:"drain_s"`          // of that, after the end of the configured duration; null: there was none
+	PauseS        float64  `json:"pause_s"`          // longest time in which the client did not run although it had something to do
+	Pauses        int      `json:"pauses"`           // how often that was longer than load.LateAfter
+	PausedS       float64  `json:"paused_s"`         // and for how long in all
+	BusyRatio     *float64 `json:"busy_ratio"`       // share of the time in which the loop did not wait for members; null: unknown
+	CPUS          float64  `json:"cpu_s"`            // CPU time of the client in that time
+	RunDelayS     *float64 `json:"run_delay_s"`      // how long its threads waited for a core, all together; null: unknown
+	MeanRunDelayS *float64 `json:"mean_run_delay_s"` // and in the mean of each time that it got one, of the thread that waited longest
+	SlowestS      *float64 `json:"slowest_s"`
+	FastestS      *float64 `json:"fastest_s"`
+	AverageS      *float64 `json:"average_s"`
+	StddevS       *float64 `json:"stddev_s"`       // of the population, as in etcd's tool
+	RequestsPerS  float64  `json:"requests_per_s"` // with a configured duration: within it
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
@@ -119,8 +120,8 @@ func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures 
 		}
 	}
 	if run.Delay != nil {
-		delay := run.Delay.Seconds()
-		f.RunDelayS = &delay
+		delay, mean := run.Delay.Sum.Seconds(), run.Delay.Mean.Seconds()
+		f.RunDelayS, f.MeanRunDelayS = &delay, &mean
 	}
 	if run.Idle != nil && run.Took > 0 {
 		busy := min(max(1-run.Idle.Seconds()/f.TotalS, 0), 1)

@@ -224,9 +224,9 @@ func TestJSONOfARunWithoutAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":8,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
+	const want = `{"schema":9,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
 		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
-		`"total_s":0,"drain_s":null,"pause_s":0,"pauses":0,"paused_s":0,"busy_ratio":null,"cpu_s":0,"run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
+		`"total_s":0,"drain_s":null,"pause_s":0,"pauses":0,"paused_s":0,"busy_ratio":null,"cpu_s":0,"run_delay_s":null,"mean_run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
 		`"requests_per_s":0,"percentiles_s":null,"percentiles":"exact","longest_gap_s":0,"longest_gap_start_s":0,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
 		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
 		`"configured":null,"warmup":null,"leader_changes":[]}`

@@ -11,7 +11,7 @@ import (
 )
 
 // Schema is the version of the JSON form of Result.
-const Schema = 8
+const Schema = 9
 
 // Result is the result of a benchmark.
 type Result struct {

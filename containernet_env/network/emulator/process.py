@@ -28,6 +28,19 @@ def default_binary() -> Path:
     return programs.path("link-emulator")
 
 
+def granted(core: int | None = None) -> dict[str, Any]:
+    """What an emulator says of itself at its start, now and on this machine: one is started, asked and ended.
+
+    Raises as ``LinkEmulator.start``.
+    """
+    emulator = LinkEmulator(None, lambda kind, text: None, core)
+    try:
+        emulator.start()
+        return emulator.hello
+    finally:
+        emulator.stop()
+
+
 class LinkEmulator:
     """The emulator's process. It ends with its control connection, so it never outlives this process.
 
