@@ -53,6 +53,8 @@ type link struct {
 	again      bool // in the loop's list of links with more input
 	stuck      bool // the socket takes no more for now
 	dead       bool
+	waits      int  // the release before which its output began to wait; 0: it does not wait
+	listed     bool // in the loop's list of links whose output waits
 }
 
 func (l *loop) newConn(member string) *conn {
