@@ -66,6 +66,7 @@ type loop struct {
 	readyConns int
 	drive      *drive
 	quit       bool
+	flags      int // of each send
 }
 
 func newLoop(protocol store.Protocol, members []string, requestTimeout time.Duration, permit Permit) (*loop, error) {
@@ -106,6 +107,7 @@ func (l *loop) run() {
 	if l.drive != nil {
 		l.drive.abandon(l)
 	}
+	l.flags = unix.MSG_MORE // what the protocol says at its end leaves with TCP's end
 	for _, k := range l.links {
 		if k != nil && !k.connecting {
 			k.protocol.Leave(nil)
@@ -240,7 +242,7 @@ func (l *loop) read(k *link, toTheEnd bool) {
 		if k.dead {
 			return
 		}
-		n, err := read(k.fd, l.buffer)
+		n, err := receive(k.fd, l.buffer)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -361,7 +363,7 @@ func (l *loop) release() {
 func (l *loop) write(k *link) {
 	k.waits = 0
 	for !k.stuck && !k.dead && len(k.protocol.Output()) > 0 {
-		n, err := write(k.fd, k.protocol.Output())
+		n, err := send(k.fd, k.protocol.Output(), l.flags)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):

@@ -113,7 +113,7 @@ func (l *loop) begin(k *link) {
 	if len(first) == 0 {
 		return // epoll will tell
 	}
-	switch n, err := write(k.fd, first); {
+	switch n, err := send(k.fd, first, 0); {
 	case err == nil:
 		k.protocol.Wrote(n)
 		k.connected()
