@@ -25,8 +25,8 @@ _LIMIT_S = 120.0
 _OURS = "containernet-env/benchmark_image/internal/"
 # By what is found first from the innermost frame outwards. A system call is the kernel's, whoever made it.
 KERNEL = (
-    ("kernel: write, which on loopback delivers to the member too", r"__x64_sys_write|__arm64_sys_write|ksys_write"),
-    ("kernel: read", r"__x64_sys_read|__arm64_sys_read|ksys_read"),
+    ("kernel: write, which on loopback delivers to the member too", r"_sys_sendto"),
+    ("kernel: read", r"_sys_recvfrom"),
     ("kernel: epoll", r"epoll"),
     ("kernel: threads that sleep and wake", r"futex|schedule|nanosleep"),
     ("kernel: page faults, start, interrupts, other calls", r""),

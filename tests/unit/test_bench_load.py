@@ -266,7 +266,7 @@ def test_the_ceiling_is_what_the_members_would_do_with_the_clients_time_as_well(
 
 PERF = """
 \tffffffff81 tcp_sendmsg_locked
-\tffffffff82 ksys_write
+\tffffffff82 __sys_sendto
 \tffffffff83 entry_SYSCALL_64_after_hwframe
 \t           4 containernet-env/benchmark_image/internal/transport.write
 

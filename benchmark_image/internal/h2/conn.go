@@ -30,6 +30,9 @@ const (
 	maxOutput      = 16 << 20 // without reading it
 )
 
+// maxWaiting is how many bytes of acknowledgements may wait: a member of grpc-go has one PING under way at a time.
+const maxWaiting = 128
+
 // enoughOutput is the number of bytes waiting to be written from which on no more requests are copied to them.
 const enoughOutput = 256 << 10
 
@@ -41,6 +44,7 @@ type Conn struct {
 	in      []byte // the beginning of a frame whose rest has not been read yet
 
 	out     []byte
+	waiting int    // bytes at the front of out that are acknowledgements
 	written uint64 // bytes of output before out
 
 	headers           *requestHeaders
@@ -118,9 +122,26 @@ func (c *Conn) CanStart() bool {
 // Output is what is to be written to the member; it is valid until the next call of another method.
 func (c *Conn) Output() []byte { return c.out }
 
+// Waits tells that the output is acknowledgements alone, which should leave together with the next request: grpc-go's
+// server measures its bandwidth by a PING for each request (bdp_estimator.go), so that each would take a second write.
+// Nothing waits while a request is blocked by a window, which depends on that measurement, or after GOAWAY.
+func (c *Conn) Waits() bool {
+	return c.waiting > 0 && c.waiting == len(c.out) && c.waiting <= maxWaiting && c.firstBlocked == nil && !c.goAway
+}
+
+// acknowledge adds a frame to the output that need not leave at once.
+func (c *Conn) acknowledge(kind byte, payload []byte) {
+	alone := c.waiting == len(c.out)
+	c.out = append(appendFrameHeader(c.out, len(payload), kind, flagAck, 0), payload...)
+	if alone {
+		c.waiting = len(c.out)
+	}
+}
+
 // Wrote removes the first n bytes from the output.
 func (c *Conn) Wrote(n int) {
 	c.written += uint64(n)
+	c.waiting = 0
 	if n == len(c.out) {
 		c.out = c.out[:0]
 		if cap(c.out) > 4*enoughOutput {

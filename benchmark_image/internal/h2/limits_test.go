@@ -84,3 +84,67 @@ func TestNumbersOfStreamsEnd(t *testing.T) {
 		t.Errorf("outcomes %v", got.failures)
 	}
 }
+
+func TestAcknowledgementsWaitForTheNextRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		do      func(p *peer, s *Stream)
+		waits   bool
+		written string
+	}{
+		"nothing": {func(*peer, *Stream) {}, false, ""},
+		"a ping": {func(p *peer, _ *Stream) { p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong")))) }, true,
+			"PING:ack:pingpong"},
+		"settings and a ping": {func(p *peer, _ *Stream) {
+			p.must(p.framer.WriteSettings())
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+		}, true, "SETTINGS:ack PING:ack:pingpong"},
+		"a request after a ping": {func(p *peer, s *Stream) {
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+			p.must(p.feed())
+			p.start(s, put, 1, 0)
+		}, false, "PING:ack:pingpong HEADERS DATA"},
+		"a ping after a request": {func(p *peer, s *Stream) {
+			p.start(s, put, 1, 0)
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+		}, false, "HEADERS DATA PING:ack:pingpong"},
+		"a ping after a request that was written in part": {func(p *peer, s *Stream) {
+			p.start(s, put, 1, 0)
+			p.frames(func(http2.Frame) {})
+			p.conn.Cancel(s)
+			p.reading.Write(p.conn.Output()[:5])
+			p.conn.Wrote(5)
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+		}, false, "RST_STREAM:CANCEL PING:ack:pingpong"},
+		"a request that a window blocks": {func(p *peer, s *Stream) {
+			p.start(s, put, 1, defaultWindow)
+			p.frames(func(http2.Frame) {})
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+		}, false, "PING:ack:pingpong"},
+		"a ping after GOAWAY": {func(p *peer, _ *Stream) {
+			p.must(p.framer.WriteGoAway(0, http2.ErrCodeNo, nil))
+			p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+		}, false, "PING:ack:pingpong"},
+		"many pings": {func(p *peer, _ *Stream) {
+			for range 8 {
+				p.must(p.framer.WritePing(false, [8]byte([]byte("pingpong"))))
+			}
+		}, false, strings.TrimSpace(strings.Repeat("PING:ack:pingpong ", 8))},
+	} {
+		p := newPeer(t, Options{})
+		if p.conn.Waits() {
+			t.Error("the opening waits")
+		}
+		p.written()
+		c.do(p, &Stream{Owner: &outcomes{}})
+		p.must(p.feed())
+		if got := p.conn.Waits(); got != c.waits {
+			t.Errorf("%s: waits is %v", name, got)
+		}
+		if got := p.written(); got != c.written {
+			t.Errorf("%s: the connection writes %q, want %q", name, got, c.written)
+		}
+		if p.conn.Waits() {
+			t.Errorf("%s: what was written waits", name)
+		}
+	}
+}

@@ -338,7 +338,7 @@ func (c *Conn) onSettings(id uint32, flags byte, payload []byte) error {
 		}
 	}
 	c.settled = true
-	c.out = appendFrameHeader(c.out, 0, frameSettings, flagAck, 0)
+	c.acknowledge(frameSettings, nil)
 	c.pump()
 	return c.checkOutput()
 }
@@ -390,8 +390,7 @@ func (c *Conn) onPing(id uint32, flags byte, payload []byte) error {
 		return broken(FrameSizeError, "PING of %d bytes", len(payload))
 	}
 	if flags&flagAck == 0 {
-		c.out = appendFrameHeader(c.out, 8, framePing, flagAck, 0)
-		c.out = append(c.out, payload...)
+		c.acknowledge(framePing, payload)
 	}
 	return c.checkOutput()
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +16,9 @@ import (
 // microsecond, without another thread and without spinning.
 type alarm struct {
 	file *os.File
+	raw  syscall.RawConn
 	fd   int
+	try  func(uintptr) bool
 }
 
 func newAlarm() (*alarm, error) {
@@ -23,7 +27,19 @@ func newAlarm() (*alarm, error) {
 		return nil, fmt.Errorf("create a timer: %w", err)
 	}
 	// The runtime's poller watches a non-blocking descriptor; File.Fd would make it blocking.
-	return &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
+	a := &alarm{file: os.NewFile(uintptr(fd), "timerfd"), fd: fd}
+	if a.raw, err = a.file.SyscallConn(); err != nil {
+		_ = a.file.Close()
+		return nil, fmt.Errorf("prepare a timer: %w", err)
+	}
+	// File.Read makes system calls that the runtime knows of: each first one after a rest wakes a thread of the runtime
+	// that looks 50 times in a millisecond whether it has returned.
+	a.try = func(fd uintptr) bool {
+		var expirations [8]byte
+		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&expirations)), uintptr(len(expirations)))
+		return errno != unix.EAGAIN
+	}
+	return a, nil
 }
 
 // set makes wait return after d. It is a system call that does not block, and its only error is that the alarm is
@@ -34,11 +50,7 @@ func (a *alarm) set(d time.Duration) {
 }
 
 // wait returns at the time that was set last, or earlier with an error when the alarm is closed or interrupted.
-func (a *alarm) wait() error {
-	var expirations [8]byte
-	_, err := a.file.Read(expirations[:])
-	return err
-}
+func (a *alarm) wait() error { return a.raw.Read(a.try) }
 
 // interrupt makes the current and every later wait return.
 func (a *alarm) interrupt() error { return a.file.SetReadDeadline(time.Unix(1, 0)) }

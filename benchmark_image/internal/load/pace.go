@@ -4,6 +4,7 @@ import (
 	"math"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -144,15 +145,17 @@ type Poisson struct {
 	mean float64 // interval in ns
 	draw func(number uint64) float64
 
+	current atomic.Pointer[block] // that was asked for last: most starts are in it
+
 	mu     sync.Mutex
 	stride int
 	kept   []time.Duration // the starts of requests 0, stride, 2*stride and so on, as far as any was computed
 	blocks map[int]*block  // those that are remembered, by the number of their first request, divided by firstStride
-	latest []*block        // the same, each in the place of the one before which maxBlocks others were computed
+	latest []*block        // the same, each in the place of the one that is maxBlocks older
 	next   int             // place
 }
 
-// block is the starts of consecutive requests.
+// block is the starts of consecutive requests. It does not change any more once it is remembered.
 type block struct {
 	at     int // in blocks
 	starts [firstStride]time.Duration
@@ -174,18 +177,28 @@ func NewPoisson(rate float64, uniform func(number uint64) float64) *Poisson {
 
 // gap is the interval from the previous request to this one.
 func (p *Poisson) gap(number int) time.Duration {
-	return time.Duration(math.Round(-math.Log(p.draw(uint64(number))) * p.mean))
+	return time.Duration(exponential(p.draw(uint64(number)))*p.mean + 0.5)
 }
 
 // Start implements Schedule.
 func (p *Poisson) Start(number int) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b := p.blocks[number/firstStride]
-	if b == nil {
-		b = p.compute(number / firstStride)
+	b := p.current.Load()
+	if b == nil || b.at != number/firstStride {
+		b = p.block(number / firstStride)
 	}
 	return b.starts[number%firstStride]
+}
+
+// block gives a block that is not the current one.
+func (p *Poisson) block(at int) *block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.blocks[at]
+	if b == nil {
+		b = p.compute(at)
+	}
+	p.current.Store(b)
+	return b
 }
 
 // Due implements Schedule.
@@ -215,20 +228,20 @@ func (p *Poisson) compute(at int) *block {
 			p.step(&w)
 		}
 	}
+	// Starts are kept at the beginnings of blocks only.
+	b := &block{at: at}
+	b.starts[0] = w.at
+	for i := 1; i < firstStride; i++ {
+		b.starts[i] = b.starts[i-1] + p.gap(w.number+i)
+	}
 	if len(p.latest) < maxBlocks {
-		p.latest = append(p.latest, new(block))
+		p.latest = append(p.latest, b)
+	} else {
+		delete(p.blocks, p.latest[p.next].at)
+		p.latest[p.next] = b
 	}
-	b := p.latest[p.next]
 	p.next = (p.next + 1) % maxBlocks
-	if p.blocks[b.at] == b {
-		delete(p.blocks, b.at)
-	}
-	b.at, p.blocks[at] = at, b
-	for i := range b.starts {
-		if b.starts[i] = w.at; i < firstStride-1 {
-			p.step(&w)
-		}
-	}
+	p.blocks[at] = b
 	return b
 }
 

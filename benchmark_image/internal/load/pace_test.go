@@ -460,3 +460,26 @@ func benchmarkOpenLoop(b *testing.B, schedule Schedule) {
 		run.Done(request, 0, nil)
 	}
 }
+
+// TestExponential compares it with the logarithm, near the ends of each table entry's numbers too.
+func TestExponential(t *testing.T) {
+	draw := keys.NewDraw(3, keys.StreamArrival)
+	check := func(u float64) {
+		if got, want := exponential(u), -math.Log(u); math.Abs(got-want) > 1e-15*max(1, want) || got < 0 {
+			t.Errorf("of %v it is %v, want %v", u, got, want)
+		}
+	}
+	for i := range uint64(100_000) {
+		check(draw.At(i))
+	}
+	for i := range 4 << logarithmBits {
+		u := float64(i+1) / (4 << logarithmBits)
+		for range 40 {
+			check(math.Nextafter(u, 0))
+			check(u - 1e-17)
+			u /= 2
+		}
+	}
+	check(0x1p-54)
+	check(1 - 0x1p-53)
+}

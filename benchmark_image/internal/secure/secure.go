@@ -200,6 +200,9 @@ func (s *secured) Output() []byte {
 	return s.pipe.out
 }
 
+// Waits implements store.Conn. What is sealed already, or said by TLS itself, does not wait.
+func (s *secured) Waits() bool { return len(s.pipe.out) == 0 && s.Conn.Waits() }
+
 // note puts what TLS has written since into a piece with that content.
 func (s *secured) note(content int) {
 	if length := len(s.pipe.out) - s.known; length > 0 {

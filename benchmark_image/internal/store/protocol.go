@@ -82,6 +82,9 @@ type Conn interface {
 	Output() []byte
 	// Wrote takes the first n bytes off the output.
 	Wrote(n int)
+	// Waits tells that the output, which is not empty, should leave together with the next request: a write costs as much
+	// as all else of a request. The loop writes it after half a second at the latest.
+	Waits() bool
 
 	// Active is the number of requests under way.
 	Active() int

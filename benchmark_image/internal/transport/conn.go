@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -53,15 +54,24 @@ type link struct {
 	again      bool // in the loop's list of links with more input
 	stuck      bool // the socket takes no more for now
 	dead       bool
+	connecting bool          // TCP's part is not done yet
+	readyBy    time.Duration // or it is lost
+	waits      int           // the release before which its output began to wait; 0: it does not wait
+	listed     bool          // in the loop's list of links whose output waits
 }
 
 func (l *loop) newConn(member string) *conn {
 	return &conn{member: member, loop: l, opened: make(chan struct{}), waiting: list{which: inQueue}}
 }
 
-// connect starts an attempt.
+// connect starts an attempt: by the loop itself, or where a name must be looked up or TLS's handshake be held, beside
+// it.
 func (c *conn) connect() {
 	l := c.loop
+	if address, err := netip.ParseAddrPort(c.member); err == nil && address.Addr().Zone() == "" && l.shaking == nil {
+		l.toOpen = append(l.toOpen, opening{c, netip.AddrPortFrom(address.Addr().Unmap(), address.Port())})
+		return
+	}
 	go func() {
 		if l.shaking != nil {
 			l.shaking <- struct{}{}
@@ -116,33 +126,41 @@ func (c *conn) dialed(fd int, session store.Session, err error, start time.Durat
 		c.attemptFailed(cause(err))
 		return
 	}
+	k := c.adopt(fd, session, start)
+	if k == nil {
+		return
+	}
+	k.connected()
+	if session != nil {
+		c.loop.feed(k, nil)
+	}
+}
+
+// adopt makes a link of a socket; nil: the attempt has failed.
+func (c *conn) adopt(fd int, session store.Session, start time.Duration) *link {
 	l := c.loop
-	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member)}
+	k := &link{fd: fd, conn: c, protocol: l.protocol.NewConn(c.member), readyBy: start + handshake}
 	if session != nil {
 		k.protocol = session.Over(k.protocol, l.opened)
 	}
 	if err := l.addLink(k); err != nil {
 		_ = unix.Close(fd)
 		c.attemptFailed(err)
-		return
+		return nil
 	}
-	c.link = k
+	l.expect(k)
+	return k
+}
+
+// connected lets the protocol begin.
+func (k *link) connected() {
+	c := k.conn
+	k.connecting, c.link = false, k
 	c.accepted.Store(true)
-	l.markDirty(k)
+	c.loop.markDirty(k)
 	if k.protocol.Ready() {
 		c.becameReady()
 	}
-	if session != nil {
-		l.feed(k, nil)
-	}
-	if k.dead || k.protocol.Ready() {
-		return
-	}
-	l.after(start+handshake-l.now(), func() {
-		if !k.dead && !k.protocol.Ready() {
-			l.lose(k, l.errSpeech)
-		}
-	})
 }
 
 var errNoAnswer = errors.New("the member does not answer")

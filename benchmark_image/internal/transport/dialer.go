@@ -36,22 +36,30 @@ func dialerOf(dialer *net.Dialer, endpoint string, permit Permit) *net.Dialer {
 	return &guarded
 }
 
-// newDialer opens connections to members that are given up when the other side's kernel acknowledges nothing for as
-// long as a request may take: all requests under way have then ended by their deadlines. Otherwise a connection over a
-// link that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
+// silence is for how many milliseconds a member's kernel may acknowledge nothing until the connection is given up: as
+// long as a request may take, so that all requests under way have ended by their deadlines. Otherwise a connection over
+// a link that was cut would stay useless after its repair until TCP sends again, up to 120 s later (tcp(7),
 // TCP_USER_TIMEOUT).
-func newDialer(requestTimeout time.Duration) *net.Dialer {
-	limit := int(max(requestTimeout, leastUserTimeout) / time.Millisecond)
-	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		controlErr := raw.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, limit)
-		})
-		if controlErr != nil {
-			err = controlErr
+type silence int
+
+func newSilence(requestTimeout time.Duration) silence {
+	return silence(max(requestTimeout, leastUserTimeout) / time.Millisecond)
+}
+
+// bound sets it for a socket.
+func (s silence) bound(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(s)); err != nil {
+		return fmt.Errorf("bound how long a connection may be silent: %w", err)
+	}
+	return nil
+}
+
+// newDialer opens connections that are not kept alive, like those that the loop opens: idle ones cost nothing.
+func newDialer(limit silence) *net.Dialer {
+	return &net.Dialer{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if controlErr := raw.Control(func(fd uintptr) { err = limit.bound(int(fd)) }); controlErr != nil {
+			return controlErr
 		}
-		if err != nil {
-			return fmt.Errorf("bound how long a connection may be silent: %w", err)
-		}
-		return nil
+		return err
 	}}
 }

@@ -34,6 +34,7 @@ func (c *lineConn) Answered() bool                { return c.answered }
 func (c *lineConn) Closing() bool                 { return false }
 func (c *lineConn) Output() []byte                { return c.out }
 func (c *lineConn) Wrote(n int)                   { c.out = c.out[n:] }
+func (c *lineConn) Waits() bool                   { return false }
 func (c *lineConn) Leave(error)                   {}
 func (c *lineConn) EOF() error                    { return errors.New("the member hung up") }
 func (c *lineConn) Lost(reason string)            { c.lost = true; c.fail(reason) }

@@ -32,6 +32,7 @@ type loop struct {
 	protocol  store.Protocol
 	members   []string // where to log in
 	errSpeech error    // of a member that does not speak the protocol
+	silence   silence
 	dialer    *net.Dialer
 	permit    Permit
 	clock     time.Time
@@ -49,6 +50,10 @@ type loop struct {
 	generation int32
 	dirty      []*link
 	again      []*link
+	toOpen     []opening
+	expected   []*link // in the order of readyBy; some are ready or lost already
+	waiting    []*link // whose output waits, or did when the list was looked through last
+	releases   int     // how often it was, and 1
 	buffer     []byte
 	opened     []byte // for what sessions open
 	scratch    []byte
@@ -61,6 +66,7 @@ type loop struct {
 	readyConns int
 	drive      *drive
 	quit       bool
+	flags      int // of each send
 }
 
 func newLoop(protocol store.Protocol, members []string, requestTimeout time.Duration, permit Permit) (*loop, error) {
@@ -69,11 +75,13 @@ func newLoop(protocol store.Protocol, members []string, requestTimeout time.Dura
 		return nil, err
 	}
 	l := &loop{
-		poller: p, protocol: protocol, members: members, dialer: newDialer(requestTimeout), permit: permit, clock: time.Now(),
-		done:      make(chan struct{}),
+		poller: p, protocol: protocol, members: members, silence: newSilence(requestTimeout), permit: permit,
+		clock: time.Now(), done: make(chan struct{}),
 		errSpeech: fmt.Errorf("the member accepts connections but does not speak %s on them", protocol.Name()),
 		buffer:    make([]byte, readSize), deadlines: list{which: byDeadline}, refused: make(chan struct{}),
+		releases: 1,
 	}
+	l.dialer = newDialer(l.silence)
 	if protocol.Security() != nil {
 		l.opened, l.shaking = make([]byte, readSize), make(chan struct{}, shakers)
 	}
@@ -99,10 +107,13 @@ func (l *loop) run() {
 	if l.drive != nil {
 		l.drive.abandon(l)
 	}
+	l.flags = unix.MSG_MORE // what the protocol says at its end leaves with TCP's end
 	for _, k := range l.links {
-		if k != nil {
+		if k != nil && !k.connecting {
 			k.protocol.Leave(nil)
 			l.flush(k)
+		}
+		if k != nil {
 			l.lose(k, io.EOF)
 		}
 	}
@@ -124,6 +135,7 @@ func (l *loop) serve() error {
 		if err != nil {
 			return err
 		}
+		l.open()
 		l.flushAll()
 		if l.quit {
 			break
@@ -133,7 +145,7 @@ func (l *loop) serve() error {
 				return err
 			}
 		}
-		block := len(l.again) == 0 && len(l.dirty) == 0
+		block := len(l.again) == 0 && len(l.dirty) == 0 && len(l.toOpen) == 0
 		begin, tell := time.Time{}, block && l.drive != nil
 		if tell {
 			begin = time.Now()
@@ -210,6 +222,9 @@ func (l *loop) handle(event *unix.EpollEvent) error {
 	if k == nil || k.generation != event.Pad {
 		return nil // it was closed by what happened before in this batch
 	}
+	if k.connecting && !l.hasConnected(k, event.Events) {
+		return nil
+	}
 	if event.Events&unix.EPOLLOUT != 0 && k.stuck {
 		k.stuck = false
 		l.flush(k)
@@ -227,7 +242,7 @@ func (l *loop) read(k *link, toTheEnd bool) {
 		if k.dead {
 			return
 		}
-		n, err := read(k.fd, l.buffer)
+		n, err := receive(k.fd, l.buffer)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -303,10 +318,11 @@ func (l *loop) flushAll() {
 	l.dirty = l.dirty[:0]
 }
 
-// flush writes until the output is empty or the socket takes no more.
-func (l *loop) flush(k *link) {
+// write is flush for output that does not wait.
+func (l *loop) write(k *link) {
+	k.waits = 0
 	for !k.stuck && !k.dead && len(k.protocol.Output()) > 0 {
-		n, err := write(k.fd, k.protocol.Output())
+		n, err := send(k.fd, k.protocol.Output(), l.flags)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
@@ -351,6 +367,10 @@ func (l *loop) lose(k *link, err error) {
 	_ = unix.Close(k.fd) // what was not written is lost either way
 	if err == nil {
 		err = errors.New("the member closed the connection")
+	}
+	if k.connecting {
+		k.conn.attemptFailed(err)
+		return
 	}
 	k.conn.leave(k, err, false)
 	k.protocol.Lost(err.Error())

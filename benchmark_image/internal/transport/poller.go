@@ -141,7 +141,7 @@ func (p *poller) wakeAt(at, now time.Duration) error {
 // drain makes the next event of the timer or of the eventfd come.
 func (p *poller) drain(fd int) error {
 	var b [8]byte
-	if _, err := unix.Read(fd, b[:]); err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+	if _, err := read(fd, b[:]); err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("read an event: %w", err)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (p *poller) signal() {
 	if len(p.posted) == 0 && len(p.woken) == 0 {
 		one := [8]byte{1}
 		// It cannot fail: the counter is far from its end.
-		_, _ = unix.Write(p.wakeup, one[:])
+		_, _ = write(p.wakeup, one[:])
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -171,13 +172,7 @@ func TestMembersThatMisbehave(t *testing.T) {
 
 // TestRequestsDoNotAllocate counts what the whole process allocates while a member answers from memory.
 func TestRequestsDoNotAllocate(t *testing.T) {
-	endpoint := etcdtest.RawMember(t, func(c net.Conn) {
-		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
-		if err != nil || m.Framer.WriteWindowUpdate(0, 1<<30) != nil || m.Framer.WriteWindowUpdate(0, 1<<29) != nil {
-			return
-		}
-		canned(c)
-	})
+	endpoint := cannedMember(t)
 	transport := openFor(t, Options{Endpoints: []string{endpoint}, Conns: 4})
 	const total = 50_000
 	order, values := keys.NewOrder(1, true, 0), keys.NewValues(len(cannedValue), 0)
@@ -202,6 +197,38 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 			t.Errorf("load %d: %d allocations for %d requests", i, n, total)
 		}
 	}
+}
+
+// BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process, does
+// no more than to answer.
+func BenchmarkSerializableRanges(b *testing.B) {
+	const least, settled = 100_000, 500_000
+	for _, c := range []struct{ conns, clients int }{{10, 100}, {100, 1000}, {3000, 3000}} {
+		b.Run(fmt.Sprintf("%d/%d", c.conns, c.clients), func(b *testing.B) {
+			transport := openFor(b, Options{Endpoints: []string{cannedMember(b)}, Conns: c.conns})
+			reads := puts(b.N, c.clients)
+			reads.Targeter = &load.Reads{KeySize: 1, Order: keys.NewOrder(1, true, 0),
+				Span: load.Request{Serializable: true}}
+			b.ResetTimer()
+			result := load.NewRun(reads).Attack(b.Context(), transport)
+			if rate := float64(b.N) / result.Took.Seconds(); result.Failed != 0 {
+				b.Error(result.Errors)
+			} else if b.ReportMetric(rate, "ranges/s"); rate < least && b.N > settled && c.conns < c.clients {
+				b.Errorf("%.0f ranges/s", rate)
+			}
+		})
+	}
+}
+
+// cannedMember answers every request with the same bytes, and never makes a client wait for a window.
+func cannedMember(t testing.TB) (endpoint string) {
+	return etcdtest.RawMember(t, func(c net.Conn) {
+		m, err := etcdtest.Greet(c, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		if err != nil || m.Framer.WriteWindowUpdate(0, 1<<30) != nil || m.Framer.WriteWindowUpdate(0, 1<<29) != nil {
+			return
+		}
+		canned(c)
+	})
 }
 
 // cannedValue is what canned answers hold. A put's answer has no such field.

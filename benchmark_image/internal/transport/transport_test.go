@@ -16,7 +16,7 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
 
-func openFor(t *testing.T, o Options) *Transport {
+func openFor(t testing.TB, o Options) *Transport {
 	t.Helper()
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 10 * time.Second
