@@ -36,10 +36,10 @@ class Tested:
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
     """Whether values of one side tend to be larger: the two-sided rank-sum test, exact also where values are equal.
 
-    p is the share of all ways to hand the ranks to the two sides in which the rank sum is as far from its mean or
-    farther; equal values share the mean of their ranks. Source: Mann and Whitney, Annals of Mathematical Statistics 18
-    (1947), 50-60; ties: Lehmann, Nonparametrics (1975), section 1.4. Above 2500 pairs by the normal approximation with
-    corrections for continuity and ties (the same, appendix 4).
+    p is twice the share of all ways to hand the ranks to the two sides in which the rank sum is as far out or farther,
+    on the side where it is; equal values share the mean of their ranks. Source: Mann and Whitney, Annals of
+    Mathematical Statistics 18 (1947), 50-60; ties: Lehmann, Nonparametrics (1975), section 1.4. Above 2500 pairs by the
+    normal approximation with corrections for continuity and ties (the same, appendix 4).
     """
     import numpy as np
 
@@ -51,12 +51,11 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> Tested:
     total = int(doubled[group[n:]].sum())
     u = total / 2 - m * (m + 1) / 2
     if n * m <= _EXACT_PAIRS:
-        # Of the smaller side, which has fewer sums; both are equally far from their means.
-        fewer = min(n, m)
-        sums, ways = _rank_sums(tuple(int(size) for size in sizes), fewer)
-        away = np.abs(sums - fewer * (n + m + 1))
-        own = abs(total - m * (n + m + 1))
-        return Tested(u, float(min(ways[away >= own].sum(), 1.0)), float(ways[away == away.max()].sum()), True)
+        # Of the smaller side, which has fewer sums.
+        sums, ways = _rank_sums(tuple(int(size) for size in sizes), min(n, m))
+        own = total if m <= n else (n + m) * (n + m + 1) - total
+        tail = min(float(ways[sums <= own].sum()), float(ways[sums >= own].sum()))
+        return Tested(u, min(2 * tail, 1.0), min(2 * float(min(ways[0], ways[-1])), 1.0), True)
     both = n + m
     spread = math.sqrt(n * m / 12 * (both + 1 - float((sizes.astype(float) ** 3 - sizes).sum()) / (both * (both - 1))))
     if spread == 0:

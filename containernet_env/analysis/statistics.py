@@ -18,7 +18,7 @@ LEVEL = 0.95
 _SMALLEST_BOOTSTRAP = 4
 _WIDER_TAIL = 0.005
 """With four values a side the plain percentile interval covers 92 to 94 %; with these tails 95 to 98 %. With three a
-side not even the widest interval that the bootstrap can give covers 91 %. Measured by bench/compare."""
+side not even the widest interval that the bootstrap can give covers 91 %: docs/statistics.md."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,12 +202,13 @@ def test_equal_values_are_handed_out_in_every_way(a: list[int], b: list[int]) ->
     both = a + b
     rank = {value: sum(o < value for o in both) + (both.count(value) + 1) / 2 for value in both}
     sums = [sum(rank[both[i]] for i in pick) for pick in itertools.combinations(range(len(both)), len(b))]
-    mean = len(b) * (len(both) + 1) / 2
-    far = [abs(total - mean) for total in sums]
-    own = abs(sum(rank[value] for value in b) - mean)
+    own = sum(rank[value] for value in b)
+    tails = [sum(total <= own for total in sums), sum(total >= own for total in sums)]
+    ends = [sums.count(min(sums)), sums.count(max(sums))]
     found = mann_whitney(a, b)
-    assert found.p == pytest.approx(sum(value >= own for value in far) / len(far))
-    assert found.least_p == pytest.approx(far.count(max(far)) / len(far))
+    assert found.p == pytest.approx(min(1, 2 * min(tails) / len(sums)))
+    assert found.least_p == pytest.approx(min(1, 2 * min(ends) / len(sums)))
+    assert found.p >= found.least_p - 1e-12 >= least_p(len(a), len(b)) - 1e-9
     assert found.u == sum((y > x) + (x == y) / 2 for x in a for y in b)
 
 
