@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.setup import extras
+
 COLOURS = {"emulator": "#1f6fb2", "wirefilter": "#c2571a", "netem": "#3a8f4f"}
-
-
-_PROJECT = Path(__file__).resolve().parents[2]
-_INSTALL_TIMEOUT_S = 120
 
 
 def why_no_pictures() -> str | None:
     """``None`` where matplotlib is available, or could be installed beside the project; else why not."""
-    if importlib.util.find_spec("matplotlib") is not None:
-        return None
-    if sys.prefix == sys.base_prefix:
-        return "matplotlib is not installed, and this Python has no environment of its own to install it into"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     try:
-        done = subprocess.run(
-            [*pip, "--constraint", str(_PROJECT / "constraints.txt"), "--editable", f"{_PROJECT}[bench]"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"matplotlib cannot be installed: {error}"
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        return f"matplotlib cannot be installed: {said[-1] if said else done.returncode}"
-    importlib.invalidate_caches()
+        extras.require("matplotlib", print)
+    except MissingRequirementError as error:
+        return str(error)
     return None
 
 

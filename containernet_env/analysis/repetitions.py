@@ -57,10 +57,12 @@ def bimodal(rows: pandas.DataFrame) -> str | None:
 def kept_apart(frame: pandas.DataFrame) -> list[str]:
     """The columns whose values make rows different experiments, in column order.
 
-    In the seed's form that includes the number of requests: nothing else there tells such rows apart.
+    In the seed's form that includes the number of requests: nothing else there tells such rows apart. The seed of a
+    load is not among them: each repetition has its own, and the scenario's hash says where it is configured.
     """
     more = set(MEASURED_WITH) if "Scenario" in frame.columns else {"RequestCount"}
-    return [name for name in frame.columns if BY_NAME[name].role == "configured" or name in more]
+    configured = [name for name in frame.columns if BY_NAME[name].role == "configured" and name != "LoadSeed"]
+    return [name for name in frame.columns if name in configured or name in more]
 
 
 def varied(frame: pandas.DataFrame) -> list[str]:

@@ -32,6 +32,7 @@ COMMANDS = {
     "check": "Check a topology file and print what it asks for.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
+    "compare": "Compare two sets of results: what differs, by how much, what cannot be told.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "verify": "Judge the histories of a run: whether the store kept its promises.",
     "rerun": "Repeat a run from its run directory, where nothing that matters differs.",
@@ -41,13 +42,14 @@ COMMANDS = {
     "schema": "Print the JSON Schema of topology or scenario files.",
 }
 # Commands whose work is what they print.
-PRINTING = ("check", "results", "show", "verify", "schema")
+PRINTING = ("check", "results", "compare", "show", "verify", "schema")
 # What a command that lacks an argument may look like.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
     "check": "check configs/3node-3ms.json",
     "shell": "shell configs/3node-3ms.json",
     "results": "results results/mine.csv",
+    "compare": "compare results/before.csv results/after.csv",
     "show": "show results/mine.csv",
     "verify": "verify results/mine.csv",
     "rerun": "rerun results/mine.csv",

@@ -287,6 +287,13 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
         rows = [_values(line) for line in lines]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
+    if header[: len(SEED_COLUMNS)] == SEED_COLUMNS and "Scenario" in header and header not in FORMS:
+        missing, more = ([name for name in a if name not in b] for a, b in ((COLUMNS, header), (header, COLUMNS)))
+        parts = [f"{what} {', '.join(names[:5])}" for what, names in (("it lacks", missing), ("it has", more)) if names]
+        raise UsageError(
+            f"{path} is of another version of this program: {'; '.join(parts) or 'its columns are in another order'}\n"
+            "  Read it with the version that wrote it, or measure again with this one."
+        )
     if header not in FORMS:
         raise UsageError(f"{path} is not a results file: unknown header {','.join(header)[:100]!r}")
     whole, torn = [], 0

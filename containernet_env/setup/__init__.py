@@ -47,7 +47,7 @@ def set_up(report: SetupReport) -> bool:
             "the set-up installs packages and starts the Docker engine, which needs root",
             "Run it with sudo, or as root.",
         )
-    with _only_one(report.note):
+    with only_one(report.note):
         # Looked at again: another set-up may have done it while this one waited.
         found = missing.look()
         if found.engine and "docker.io" not in found.packages:
@@ -138,7 +138,7 @@ class _Work:
 
 
 @contextmanager
-def _only_one(note: Callable[[str], None], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S) -> Iterator[None]:
+def only_one(note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S) -> Iterator[None]:
     """Hold the machine for one set-up; wait for another one, and say so. The lock ends with the process."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -198,9 +198,11 @@ class Kinds:
         return build_plan(load_config(self.topology), load_scenarios(self.scenarios), PlanOptions(machine_cores=2))
 
     def a_table(self, case: tuple[bytes, tuple[str, ...]]) -> None:
-        """`results` shows it or names it; a run would append to it whole or leave it as it is."""
+        """`results` and `compare` show it or name it; a run would append to it whole or leave it as it is."""
         content, options = case
         self.out.write_bytes(content)
+        form = [option for option in options if option == "--json"]
+        guard.judged(guard.answer("compare", str(self.out), str(self.out), *form), self.out)
         guard.judged(guard.answer("results", str(self.out), *options), self.out, "--by")
         would = guard.judged(guard.answer("run", self.good_topology, str(self.out), "--dry-run"), self.out)
         assert self.out.read_bytes() == content
@@ -317,7 +319,7 @@ def _command_lines(kinds: Kinds) -> st.SearchStrategy[list[str]]:
         "9" * 20 + "s",
         "0.5ns",
     ]
-    known = ["check", "run", "results", "show", "rerun", "schema", "--version", "chek"]
+    known = ["check", "run", "results", "compare", "show", "rerun", "schema", "--version", "chek"]
     options = ["--only", "--repeat", "--rtt-tolerance", "--scenarios", "--links", "--switches", "--engine", "--port"]
     options += ["--congestion-control", "--quick", "--by", "--json", "--csv", "--events", "--dry-run", "--repeat=1"]
     values = ["auto", "netem", "emulator", "ovs", "bridge", "builtin", "containernet", "cubic", "reno", "TestType"]

@@ -26,7 +26,8 @@ MAIN = "from containernet_env.cli.entry import main; main()"
 
 def requirements() -> list[Requirement]:
     lines = [*PROJECT["dependencies"], *(line for extra in PROJECT["optional-dependencies"].values() for line in extra)]
-    return [Requirement(line) for line in lines]
+    # An extra may take in another one of ours, whose lines are among these.
+    return [item for item in map(Requirement, lines) if item.name != PROJECT["name"]]
 
 
 def pins() -> dict[str, Version]:

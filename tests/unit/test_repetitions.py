@@ -65,6 +65,11 @@ def test_lines_that_nothing_shown_tells_apart_have_their_hash(tmp_path: Path) ->
     assert "ConfigHash" not in summarize(write(tmp_path / "one.csv", *rows[::2])).columns
 
 
+def test_repetitions_whose_loads_have_seeds_of_their_own_are_of_one_configuration(tmp_path: Path) -> None:
+    frame = write(tmp_path / "out.csv", *({"LoadSeed": str(seed), "50%": "0.02"} for seed in range(3)))
+    assert summarize(frame)["rows"].tolist() == [3]
+
+
 def test_who_names_columns_merges_by_them(tmp_path: Path) -> None:
     frame = write(tmp_path / "out.csv", {"LinkDelay_ms": "3", "Total": "1"}, {"LinkDelay_ms": "1", "Total": "2"})
     assert summarize(frame, ["Scenario"])["rows"].tolist() == [2]

@@ -73,7 +73,7 @@ def test_second_set_up_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
         told.append(text)
         threading.Timer(0.05, os.close, [first]).start()
 
-    with setup._only_one(note, path, deadline_s=20):
+    with setup.only_one(note, path, deadline_s=20):
         assert told == ["waiting for another set-up on this machine to end"]
 
 
@@ -83,7 +83,7 @@ def test_waiting_for_another_set_up_has_a_deadline(tmp_path: Path) -> None:
     fcntl.flock(first, fcntl.LOCK_EX)
     with (
         pytest.raises(MissingRequirementError, match="another set-up holds"),
-        setup._only_one(lambda text: None, path, deadline_s=0),
+        setup.only_one(lambda text: None, path, deadline_s=0),
     ):
         pass
     os.close(first)

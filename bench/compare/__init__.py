@@ -1,0 +1,1 @@
+"""`compare` on simulated repetitions, where the truth is known."""

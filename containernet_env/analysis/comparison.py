@@ -1,0 +1,404 @@
+"""Two sets of results against each other: matched cells, the ratio of their figures, and what can be said of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from containernet_env.analysis import differences, statistics
+from containernet_env.analysis.repetitions import kept_apart
+from containernet_env.base.errors import UsageError
+from containernet_env.results.columns import BY_NAME
+from containernet_env.results.csv_file import load
+
+if TYPE_CHECKING:
+    import pandas
+
+THROUGHPUT = "Requests/sec"
+FIGURES = tuple(
+    name
+    for name in BY_NAME
+    if name in (THROUGHPUT, "Average", "Slowest", "Fastest") or name[0].isdigit() or name.startswith("ServiceTime_")
+)
+"""What can be compared: requests/s, of which more is faster, and times, of which less is."""
+AUTO = f"{THROUGHPUT}, or 50% where a rate is configured"
+EFFECT = 1.12
+"""The ratio for which the repetitions needed are told."""
+LOAD = (
+    "TestType",
+    "RequestCount",
+    "ClientCount",
+    "ConnectionCount",
+    "KeySize",
+    "ValueSize",
+    "Consistency",
+    "Scenario",
+    "Target",
+    "OfferedRate_per_s",
+    "SearchObjective",
+    "ReadSpan",
+    "ReadLimit",
+    "ReadAnswer",
+)
+"""What makes a scenario: rows that differ in these are never matched. Everything else may be what is compared."""
+
+Verdict = Literal["slower", "faster", "no difference shown", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure of one scenario in both sets; ``ratio`` is that of B over A, ``p`` before Holm's correction.
+
+    ``repetitions``: of A and B, with the figure; ``rows``: how many rows these are. ``needed``: repetitions a side from
+    which on such a cell can be told; ``advised``: with which a difference of 12 % would be found with a probability of
+    80 %, by a spread that is likely not exceeded (``None``: over 1000, or a spread is not known). ``detectable``: the
+    ratio above 1 that these repetitions would have shown with that probability.
+    """
+
+    name: Mapping[str, str]
+    figure: str
+    repetitions: tuple[int, int]
+    rows: tuple[int, int]
+    medians: tuple[float | None, float | None]
+    ratio: statistics.Interval | None
+    p: float | None
+    adjusted_p: float | None
+    verdict: Verdict
+    words: str
+    needed: int
+    advised: int | None
+    detectable: float | None
+
+    @property
+    def title(self) -> str:
+        """The cell in one line."""
+        return ", ".join(self.name.values())
+
+    def slower_by_more_than(self, share: float) -> bool:
+        """Whether the whole interval is of a B that is slower by more than ``share`` (0.05: 5 %)."""
+        if self.verdict != "slower" or self.ratio is None or self.ratio.low is None or self.ratio.high is None:
+            return False
+        return self.ratio.high < 1 - share if self.figure == THROUGHPUT else self.ratio.low > 1 + share
+
+    def cannot_tell_slower(self) -> bool:
+        """Whether nothing is known of how much slower B is: too few repetitions, or too few for an interval."""
+        return self.verdict == "cannot tell" or (self.verdict == "slower" and self.ratio_is_open)
+
+    @property
+    def ratio_is_open(self) -> bool:
+        """Whether there is no interval."""
+        return self.ratio is None or self.ratio.low is None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All cells of both sets; ``differs``: in what the sets differ as a whole, with the values of A and of B."""
+
+    cells: tuple[Cell, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    """Cells that only A has, and only B: by name."""
+    left_out: tuple[Mapping[str, int], Mapping[str, int]]
+    """Why rows of A and B have no part in it, and how many."""
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass
+class _Side:
+    name: str
+    rows: pandas.DataFrame
+    used: pandas.DataFrame
+    left_out: Counter[str]
+
+
+def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
+    """The rows of all files of one side; ``note`` is told of lines that are left out, see `results.csv_file.load`.
+
+    Raises ``UsageError`` where a file cannot be read or has other columns than the first one.
+    """
+    import pandas
+
+    tables = [load(path, note) for path in paths]
+    for path, table in zip(paths, tables, strict=True):
+        if list(table.columns) != list(tables[0].columns):
+            raise UsageError(
+                f"{paths[0]} and {path} have different columns, so they are not one side of a comparison\n"
+                "  Give files of one form: all with ours, or all with the seed's columns alone."
+            )
+    return pandas.concat(tables, ignore_index=True)
+
+
+def compare(
+    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
+) -> Comparison:
+    """Compare two tables as `results.csv_file.load` reads them; see docs/statistics.md.
+
+    ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
+    tables. Only rows that are certainly valid
+    take part. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
+    figures are not known, a table has no row to compare, or it is not clear which rows belong together.
+    """
+    if unknown := [name for name in figures if name not in FIGURES]:
+        raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
+    sides = [_side(name, table) for name, table in zip(names, (a, b), strict=True)]
+    shared = [name for name in sides[0].used.columns if name in sides[1].used.columns]
+    if missing := [name for name in figures if name not in shared]:
+        raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
+    keys, differs = _keys([side.used for side in sides], shared)
+    shown = _shown([side.used for side in sides], keys)
+    wanted = list(figures) or [THROUGHPUT, "50%"]
+    found = [_repetitions(side, keys, wanted) for side in sides]
+    for side in sides:
+        _refuse_mixture(side, keys, [name for name in kept_apart(side.used) if name not in keys])
+    both = [key for key in found[0] if key in found[1]]
+    only_a, only_b = (
+        tuple(_title(dict(zip(keys, key, strict=True)), shown) for key in own if key not in other)
+        for own, other in (found, found[::-1])
+    )
+    if not both:
+        raise UsageError(_why_no_match(sides, keys))
+    cells = []
+    for key in both:
+        name = dict(zip(keys, key, strict=True))
+        chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
+        cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
+    tests = sum(cell.is_tested for cell in cells)
+    adjusted = iter(differences.holm([cell.p for cell in cells if cell.p is not None]))
+    judged = tuple(cell.judged(next(adjusted) if cell.p is not None else None, max(tests, 1)) for cell in cells)
+    return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), _notes(sides))
+
+
+def _side(name: str, table: pandas.DataFrame) -> _Side:
+    """The rows that take part, and why others do not."""
+    left_out: Counter[str] = Counter()
+    used = table
+    if "Valid" in table.columns:
+        failed = table["Error"].notna()
+        valid = table["Valid"].fillna("unknown")
+        left_out["failed"] = int(failed.sum())
+        left_out["not valid"] = int((~failed & (valid == "no")).sum())
+        left_out["of unknown validity"] = int((~failed & ~valid.isin(("yes", "no"))).sum())
+        used = table[~failed & (valid == "yes")]
+    left_out = +left_out
+    if used.empty:
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"
+        raise UsageError(f"{name} has no row that can be compared: {why}\n  Measure again; `results` shows the rows.")
+    return _Side(name, table, used, left_out)
+
+
+def _text(column: pandas.Series) -> pandas.Series:
+    """Values as text by which rows are told apart; '-' for none."""
+    if not BY_NAME[str(column.name)].number:
+        return column.fillna("-").astype(str)
+    distinct = {value: "-" if value != value else f"{value:.15g}" for value in column.unique()}
+    return column.map(lambda value: "-" if value != value else distinct[value])
+
+
+def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[list[str], Any]:
+    """The columns by which cells are matched, and those in which the two tables have no value in common.
+
+    The latter are what is compared, unless they are of the load.
+    """
+    # The number of requests tells rows apart where one table has the seed's columns alone.
+    told = {name for table in tables for name in kept_apart(table)}
+    apart = [name for name in shared if name in told]
+    keys, differs = [], []
+    for name in apart:
+        a, b = (_text(table[name]).unique() for table in tables)
+        if name in LOAD or set(a) & set(b):
+            keys.append(name)
+        else:
+            differs.append((name, *(_list(sorted(values)) for values in (a, b))))
+    return keys, tuple(differs)
+
+
+def _list(values: Sequence[str], most: int = 4) -> str:
+    return ", ".join(values[:most]) + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
+    """The keys that name a cell: the scenario, and what varies besides the load; hashes where these are not enough."""
+    import pandas
+
+    texts = pandas.concat([pandas.DataFrame({name: _text(table[name]) for name in keys}) for table in tables])
+    cells = texts.drop_duplicates()
+    varies = [name for name in keys if cells[name].nunique() > 1]
+    if "Scenario" not in keys:
+        return varies or ["TestType"]
+    shown = ["Scenario", *(name for name in varies if name not in LOAD and not name.endswith("Hash"))]
+    return shown if not cells.duplicated(shown).any() else list(dict.fromkeys((*shown, *varies)))
+
+
+def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
+    return ", ".join(name[part] for part in shown)
+
+
+@dataclass
+class _Values:
+    """The repetitions of a cell on one side: for each figure one value each, and how many rows there are."""
+
+    figures: dict[str, list[float]]
+    rows: dict[str, int]
+
+
+def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
+    """Rows of one cell that share a cluster are collapsed to their median; figures that are missing are left out."""
+    import numpy as np
+    import pandas
+
+    texts = pandas.DataFrame({name: _text(side.used[name]) for name in keys})
+    number = texts.groupby(list(keys), sort=False).ngroup()
+    names = list(texts[~number.duplicated()].itertuples(index=False, name=None))
+    cluster: Any = [_text(side.used[name]) for name in ("RunId", "Cluster")] if "RunId" in side.used else []
+    cells = [_Values({}, {}) for _ in names]
+    for figure in figures:
+        values = side.used[figure].where(np.isfinite(side.used[figure]) & (side.used[figure] > 0)).dropna()
+        where = [number.loc[values.index], *(column.loc[values.index] for column in cluster)]
+        by = where if cluster else [*where, values.index.to_series()]
+        medians = values.groupby(by, sort=False).median()
+        for cell, value in zip(medians.index.get_level_values(0), medians, strict=True):
+            cells[cell].figures.setdefault(figure, []).append(value)
+        for cell, count in number.loc[values.index].value_counts().items():
+            cells[int(cell)].rows[figure] = int(count)
+    return dict(zip(names, cells, strict=True))
+
+
+def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
+    """Of several experiments in one cell nobody can tell which belong to which of the other side."""
+    import pandas
+
+    if not others:
+        return
+    texts = pandas.DataFrame({name: _text(side.used[name]) for name in (*keys, *others)})
+    counts = texts.groupby(list(keys), sort=False)[list(others)].nunique().max()
+    if mixed := [name for name in others if counts[name] > 1]:
+        named = [name for name in mixed if not name.endswith("Hash")] or mixed
+        what = "; ".join(f"{name}: {_list(sorted(texts[name].unique()))}" for name in named)
+        raise UsageError(
+            f"{side.name} has rows of several experiments that would be one cell, since the other side has none of "
+            f"these values ({what})\n  Compare files with one of these values each."
+        )
+
+
+def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
+    names = [side.name for side in sides]
+    reasons = []
+    for name in keys:
+        a, b = (sorted(_text(side.used[name]).unique()) for side in sides)
+        if not set(a) & set(b):
+            reasons.append(f"{name}: {names[0]} has {_list(a)}, {names[1]} has {_list(b)}")
+    what = "\n  ".join(reasons) or "each value is on both sides, but never together"
+    return f"no scenario of {names[0]} is in {names[1]}\n  {what}\n  Measure the same scenarios on both sides."
+
+
+def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
+    import pandas
+
+    notes = []
+    if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
+        notes.append(
+            f"{' and '.join(seed)}: the seed's columns alone do not say which rows are valid, which share a cluster, "
+            "whom they asked, and on what links and machine they were measured. Each row counts as a repetition on a "
+            "cluster of its own; where rows share one, they tell less than is said here."
+        )
+    else:
+        a, b = (pandas.MultiIndex.from_frame(side.used[["RunId", "Timestamp", "Scenario"]]) for side in sides)
+        if same := int(b.isin(a).sum()):
+            notes.append(f"{same} rows are in both A and B: of them no difference can be seen.")
+    return tuple(notes)
+
+
+class _Pair:
+    """One figure of one cell before all others are known."""
+
+    def __init__(self, name: Mapping[str, str], figure: str, a: _Values, b: _Values) -> None:
+        self.name, self.figure = name, figure
+        self.sides = (a.figures.get(figure, []), b.figures.get(figure, []))
+        self.rows = (a.rows.get(figure, 0), b.rows.get(figure, 0))
+        self.is_tested = bool(self.sides[0] and self.sides[1])
+        self.tested = differences.mann_whitney(*self.sides) if self.is_tested else None
+        self.p = self.tested.p if self.tested else None
+
+    def judged(self, adjusted: float | None, tests: int) -> Cell:
+        """The cell, as one of ``tests``, with its adjusted p."""
+        n, m = (len(side) for side in self.sides)
+        needed = differences.repetitions_to_tell(tests)
+        a, b = (statistics.median(side) if side else None for side in self.sides)
+        ratio, advised, detectable = None, None, None
+        if self.is_tested:
+            ratio = statistics.ratio_of_medians(*self.sides)
+            if likely := differences.likely_spread(*self.sides):
+                advised = differences.repetitions_for(EFFECT, likely, tests)
+                detectable = differences.detectable_ratio(n, m, likely, tests)
+        verdict, words = self._verdict(adjusted, tests, ratio, needed, advised, detectable)
+        return Cell(
+            self.name,
+            self.figure,
+            (n, m),
+            self.rows,
+            (a, b),
+            ratio,
+            self.p,
+            adjusted,
+            verdict,
+            words,
+            needed,
+            advised,
+            detectable if detectable is not None and math.isfinite(detectable) else None,
+        )
+
+    def _verdict(
+        self,
+        adjusted: float | None,
+        tests: int,
+        ratio: statistics.Interval | None,
+        needed: int,
+        advised: int | None,
+        detectable: float | None,
+    ) -> tuple[Verdict, str]:
+        n, m = (len(side) for side in self.sides)
+        if self.tested is None or ratio is None or adjusted is None:
+            empty = " and ".join(name for name, side in zip("AB", self.sides, strict=True) if not side)
+            return "cannot tell", f"cannot tell: {empty} has no value of it"
+        if adjusted <= differences.ALPHA:
+            # The medians may agree where the ranks do not: the ranks were tested.
+            more = self.tested.u * 2 > n * m
+            direction: Verdict = "faster" if more == (self.figure == THROUGHPUT) else "slower"
+            return direction, f"B {_how_much(direction, self.figure, ratio)}"
+        least = self.tested.least_p * tests
+        if least > differences.ALPHA:
+            over = f" over {tests} tests" if tests > 1 else ""
+            tied = " with equal values" if self.tested.least_p > 1.001 * differences.least_p(n, m) else ""
+            words = f"cannot tell: {n} against {m} repetitions{tied} can at best reach p = {min(least, 1):.2g}{over}"
+            if differences.least_p(n, m) * tests > differences.ALPHA:
+                words += f"; {needed} each are needed"
+                if advised is not None and advised > needed:
+                    words += f", by this spread {advised} to find {100 * (EFFECT - 1):.0f} %"
+            return "cannot tell", words
+        words = "no difference shown"
+        if detectable is not None and math.isfinite(detectable):
+            words += f"; one of {_percent(detectable - 1)} % would likely have been"
+        return "no difference shown", words
+
+
+def _how_much(direction: str, figure: str, ratio: statistics.Interval) -> str:
+    """Words for an interval: '8 to 12 % slower'. Of a rate, less is slower, of a time more."""
+    if ratio.low is None or ratio.high is None:
+        return f"{direction}; by how much, {min(ratio.n, 3)} repetitions cannot tell"
+    sign = 1 if (direction == "faster") == (figure == THROUGHPUT) else -1
+    least, most = sorted((sign * (ratio.low - 1), sign * (ratio.high - 1)))
+    if most <= 0:
+        return f"{direction} in rank, not in its median"
+    if least <= 0:
+        return f"{direction}, at most {_percent(most)} %"
+    ends = list(dict.fromkeys((_percent(least), _percent(most))))
+    return f"{' to '.join(ends)} % {direction}"
+
+
+def _percent(share: float) -> str:
+    value = 100 * share
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,402 @@
+"""compare: what is matched, what is left out, and words that never say more than the repetitions tell."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from click.testing import CliRunner, Result
+
+from bench.compare import simulate
+from bench.compare.cli import main as bench
+from containernet_env.analysis.comparison import Cell, Comparison, compare
+from containernet_env.analysis.statistics import Interval
+from containernet_env.base.errors import UsageError
+from containernet_env.cli import group, main
+from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
+from containernet_env.results.csv_file import ResultsFile, load
+
+STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
+
+
+def rows(values: Sequence[float], run: str, cells: int = 1, fresh: bool = True, **more: str) -> list[dict[str, str]]:
+    """One row for each value and cell: 1000 requests/s times it."""
+    made = []
+    for index, value in enumerate(values):
+        for cell in range(cells):
+            name = {"Scenario": f"w{cell}", "ScenarioHash": f"s{cell}"} if cells > 1 else {}
+            place = {"RunId": run, "Cluster": str(index + 1 if fresh else 1), "LoadSeed": str(index)}
+            moment = {"Timestamp": f"2026-11-22T10:{index:02d}:00.{cell:03d}Z", "Repetition": str(index + 1)}
+            figures = {"Requests/sec": f"{1000 * value:.4f}", "50%": f"{0.01 / value:.9f}"}
+            made.append(STEADY | name | place | moment | figures | more)
+    return made
+
+
+def write(path: Path, made: Sequence[dict[str, str]]) -> Path:
+    file = ResultsFile(path)
+    file.open()
+    for row in made:
+        file.append(row)
+    file.close()
+    return path
+
+
+def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
+    return load(write(path, made))
+
+
+def compared(tmp_path: Path, a: Sequence[dict[str, str]], b: Sequence[dict[str, str]], *figures: str) -> Comparison:
+    return compare(table(tmp_path / "a.csv", a), table(tmp_path / "b.csv", b), figures)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(group, ["compare", *map(str, arguments)])
+
+
+EVEN = [1.00, 1.01, 0.99, 1.02, 0.98, 1.005]
+
+
+def test_a_slower_b_is_told_with_its_interval(tmp_path: Path) -> None:
+    found = compared(tmp_path, rows(EVEN, "1"), rows([0.9 * value for value in EVEN], "2"))
+    (cell,) = found.cells
+    assert (cell.verdict, cell.repetitions, cell.rows) == ("slower", (6, 6), (6, 6))
+    assert cell.ratio is not None and cell.ratio.low is not None and cell.ratio.high is not None
+    assert cell.ratio.low < 0.9 < cell.ratio.high < 1
+    assert cell.words == "B 8.2 to 12 % slower"
+    assert cell.p == cell.adjusted_p == pytest.approx(2 / 924)
+
+
+@pytest.mark.parametrize(
+    ("figure", "factor", "verdict"),
+    [("Requests/sec", 1.2, "faster"), ("Requests/sec", 0.8, "slower"), ("50%", 1.2, "faster"), ("50%", 0.8, "slower")],
+)
+def test_more_requests_and_less_time_are_faster(tmp_path: Path, figure: str, factor: float, verdict: str) -> None:
+    found = compared(tmp_path, rows(EVEN, "1"), rows([factor * value for value in EVEN], "2"), figure)
+    assert found.cells[0].verdict == verdict
+    assert found.cells[0].words.endswith(f"% {verdict}")
+
+
+def test_scenarios_with_a_rate_are_compared_by_their_median(tmp_path: Path) -> None:
+    a = rows(EVEN, "1") + rows(EVEN, "1", Scenario="r", OfferedRate_per_s="500.0000")
+    found = compared(tmp_path, a, [row | {"RunId": "2"} for row in a])
+    assert [(cell.title, cell.figure) for cell in found.cells] == [("w", "Requests/sec"), ("r", "50%")]
+
+
+def test_three_against_three_cannot_tell_and_says_what_it_takes(tmp_path: Path) -> None:
+    found = compared(tmp_path, rows(EVEN[:3], "1"), rows([2 * value for value in EVEN[:3]], "2"))
+    (cell,) = found.cells
+    assert (cell.verdict, cell.p, cell.needed) == ("cannot tell", pytest.approx(0.1), 4)
+    assert cell.words == "cannot tell: 3 against 3 repetitions can at best reach p = 0.1; 4 each are needed"
+
+
+@pytest.mark.parametrize(("repetitions", "verdict"), [(5, "cannot tell"), (6, "slower")])
+def test_eighteen_cells_need_six_repetitions_each(tmp_path: Path, repetitions: int, verdict: str) -> None:
+    values = EVEN[:repetitions]
+    found = compared(tmp_path, rows(values, "1", 18), rows([value / 2 for value in values], "2", 18))
+    assert [cell.verdict for cell in found.cells] == [verdict] * 18
+    assert {cell.needed for cell in found.cells} == {6}
+    same = compared(tmp_path / "same", *(rows(values, name, 18) for name in "12"))
+    told = {cell.verdict for cell in same.cells}
+    assert told == ({"no difference shown"} if repetitions == 6 else {"cannot tell"})
+
+
+@pytest.mark.parametrize(("n", "m"), [(n, m) for n in range(1, 7) for m in range(1, 7)])
+def test_no_difference_shown_is_never_said_where_none_could_have_been(tmp_path: Path, n: int, m: int) -> None:
+    values = [1 + index / 1000 for index in range(6)]
+    for tests in (1, 3):
+        same = compared(tmp_path / str(tests), rows(values[:n], "1", tests), rows(values[-m:], "2", tests))
+        apart = compared(
+            tmp_path / f"{tests}x", rows(values[:n], "1", tests), rows([9.0 + v for v in values[:m]], "2", tests)
+        )
+        could = all(cell.verdict == "faster" for cell in apart.cells)
+        assert all(cell.verdict == "cannot tell" for cell in apart.cells) != could
+        for cell in same.cells:
+            assert could or cell.verdict == "cannot tell"
+
+
+def test_equal_values_cannot_tell_either(tmp_path: Path) -> None:
+    (cell,) = compared(tmp_path, rows([1.0] * 8, "1"), rows([1.0] * 8, "2")).cells
+    assert cell.words == "cannot tell: 8 against 8 repetitions with equal values can at best reach p = 1"
+
+
+def test_rows_of_one_cluster_are_one_repetition_their_median(tmp_path: Path) -> None:
+    a, b = rows([1.0, 1.2, 1.1], "1", fresh=False), rows(EVEN, "2")
+    found = compared(tmp_path, a, b)
+    (cell,) = found.cells
+    assert (cell.repetitions, cell.rows, cell.verdict) == ((1, 6), (3, 6), "cannot tell")
+    assert cell.medians[0] == 1100
+    # Another run's cluster 1 is another one.
+    more = compared(tmp_path / "more", a + rows([1.3], "3", fresh=False), b)
+    assert more.cells[0].repetitions == (2, 6)
+
+
+def test_rows_that_are_not_certainly_valid_are_never_mixed_in(tmp_path: Path) -> None:
+    doubtful = [
+        *rows([50.0], "9", Valid="no"),
+        *rows([50.0], "9", Valid="unknown"),
+        *rows([50.0], "9", Valid="-", Error="no leader"),
+    ]
+    found = compared(tmp_path, rows(EVEN, "1") + doubtful, rows(EVEN, "2"))
+    assert found.cells[0].repetitions == (6, 6)
+    assert found.left_out == ({"failed": 1, "not valid": 1, "of unknown validity": 1}, {})
+    with pytest.raises(UsageError, match="B has no row that can be compared: 1 failed, 1 not valid, 1 of unknown"):
+        compared(tmp_path / "none", rows(EVEN, "1"), doubtful)
+    with pytest.raises(UsageError, match="A has no row that can be compared: it has no rows"):
+        compared(tmp_path / "empty", [], rows(EVEN, "1"))
+
+
+def test_what_differs_as_a_whole_is_compared_and_named(tmp_path: Path) -> None:
+    a = rows(EVEN, "1", LinkDelay_ms="3", Commit="x", Cores="2")
+    b = rows(EVEN, "2", LinkDelay_ms="4", Commit="y", Cores="2", ConfigHash="d")
+    found = compared(tmp_path, a, b)
+    assert found.differs == (("LinkDelay_ms", "3", "4"), ("ConfigHash", "c", "d"), ("Commit", "x", "y"))
+    assert len(found.cells) == 1
+
+
+def test_axes_of_both_sides_are_matched_value_by_value(tmp_path: Path) -> None:
+    def side(run: str, delays: str, version: str) -> list[dict[str, str]]:
+        return [
+            row
+            for delay in delays
+            for row in rows(EVEN, run + delay, LinkDelay_ms=delay, ConfigHash=delay, StoreVersion=version)
+        ]
+
+    found = compared(tmp_path, side("a", "135", "3.5"), side("b", "137", "3.6"))
+    assert [cell.title for cell in found.cells] == ["w, 1", "w, 3"]
+    assert found.only == (("w, 5",), ("w, 7",))
+    assert found.differs == (("StoreVersion", "3.5", "3.6"),)
+
+
+def test_several_experiments_that_have_no_counterpart_are_refused(tmp_path: Path) -> None:
+    a = [row for delay in "13" for row in rows(EVEN, delay, LinkDelay_ms=delay, ConfigHash=delay)]
+    b = rows(EVEN, "9", LinkDelay_ms="4", ConfigHash="4")
+    with pytest.raises(UsageError, match=r"A has rows of several experiments .*\(LinkDelay_ms: 1, 3\)"):
+        compared(tmp_path, a, b)
+    with pytest.raises(UsageError, match=r"B has rows of several experiments .*\(ConfigHash: 1, 3\)"):
+        hidden = [row | {"LinkDelay_ms": "3"} for row in a]
+        compared(tmp_path / "hidden", [row | {"LinkDelay_ms": "3"} for row in b], hidden)
+
+
+def test_a_write_is_never_matched_with_a_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"(?s)no scenario of A is in B.*Scenario: A has w, B has r"):
+        compared(tmp_path, rows(EVEN, "1"), rows(EVEN, "2", Scenario="r", TestType="read"))
+
+
+def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: Path) -> None:
+    odd = [row | {"Requests/sec": value} for row, value in zip(rows(EVEN, "1"), ("-", "0", "inf", "-1"), strict=False)]
+    found = compared(tmp_path, odd, rows(EVEN, "2"))
+    (cell,) = found.cells
+    assert (cell.repetitions, cell.p, cell.verdict) == ((0, 6), None, "cannot tell")
+    assert cell.words == "cannot tell: A has no value of it"
+
+
+def test_rows_that_are_in_both_are_named(tmp_path: Path) -> None:
+    found = compared(tmp_path, rows(EVEN, "1"), rows(EVEN, "1"))
+    assert found.notes == ("6 rows are in both A and B: of them no difference can be seen.",)
+
+
+def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
+    """A file of the seed's form: writes of 8 and of 256 bytes."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, SEED_COLUMNS, restval="0.010000", lineterminator="\n")
+        writer.writeheader()
+        for index in range(repetitions):
+            for size in ("8", "256"):
+                fixed = {"TestType": "write", "ClusterSize": "3", "RequestCount": requests, "ValueSize": size}
+                text = f"{factor * (1000 + index):.4f}"
+                writer.writerow(fixed | {"Consistency": "-", "Requests/sec": text, "ClientCount": "1", "KeySize": "8"})
+    return path
+
+
+def test_the_seeds_form_works_and_says_what_is_missing(tmp_path: Path) -> None:
+    a, b = seed_file(tmp_path / "a.csv", 1), seed_file(tmp_path / "b.csv", 0.5)
+    found = compare(load(a), load(b))
+    assert [(cell.title, cell.verdict, cell.repetitions) for cell in found.cells] == [
+        ("8", "slower", (6, 6)),
+        ("256", "slower", (6, 6)),
+    ]
+    assert "A and B: the seed's columns alone do not say which rows are valid, which share a cluster" in found.notes[0]
+    assert "do not say which rows are valid" in run(a, b).output
+    with pytest.raises(UsageError, match=r"RequestCount: A has 100, B has 7"):
+        compare(load(a), load(seed_file(tmp_path / "c.csv", 1, requests="7")))
+
+
+def test_one_side_of_the_seeds_form_is_matched_by_its_columns_alone(tmp_path: Path) -> None:
+    fixed = {"ClusterSize": "3", "RequestCount": "100", "ValueSize": "8", "KeySize": "8", "ClientCount": "1"}
+    ours = rows(EVEN, "1", ConnectionCount="0.010000", **fixed)
+    seed = load(seed_file(tmp_path / "b.csv", 1))
+    found = compare(table(tmp_path / "a.csv", ours), seed)
+    assert [cell.repetitions for cell in found.cells] == [(6, 6)]
+    both = ours + [row | {"Target": "leader", "Scenario": "v"} for row in ours]
+    with pytest.raises(UsageError, match=r"A has rows of several experiments .*Scenario: v, w"):
+        compare(table(tmp_path / "c.csv", both), seed)
+    with pytest.raises(UsageError, match="no figure 99% in both"):
+        compare(table(tmp_path / "d.csv", ours), seed, ["99%"])
+
+
+def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN, "1", 18, LinkDelay_ms="3"))
+    b = write(tmp_path / "b.csv", rows([0.9 * value for value in EVEN], "2", 18, LinkDelay_ms="4"))
+    c = write(tmp_path / "c.csv", rows([*EVEN[:4], 1.3], "2", 18, LinkDelay_ms="3", Scenario="x" * 60))
+    shown = run(a, b)
+    assert shown.exit_code == 0 and "LinkDelay_ms: 3 in A, 4 in B" in shown.output
+    assert shown.output.count("B 8.2 to 12 % slower") == 18
+    for text in (shown.output, run(c, c, "--figure", "p50", "--figure", "Requests/s").output):
+        assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 120
+    few = " ".join(run(c, c).output.split())
+    assert "cannot tell: 5 against 5 repetitions with equal values can at best reach p = " in few
+
+
+def test_json_and_csv_have_every_cell(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN[:3], "1", 2))
+    b = write(tmp_path / "b.csv", rows(EVEN[:3], "2", 2))
+    shown = run(a, b, "--json", "--csv", tmp_path / "cells.csv", "--figure", "p50")
+    document = json.loads(shown.stdout)
+    assert document["version"] == 1 and [cell["figure"] for cell in document["cells"]] == ["50%", "50%"]
+    with (tmp_path / "cells.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["cell"] for row in written] == ["w0", "w1"] == [cell["cell"] for cell in document["cells"]]
+    assert (written[0]["ratio_low"], written[0]["verdict"]) == ("-", "cannot tell")
+    assert document["cells"][0]["ratio_low"] is None
+    assert run(a, b, "--csv", tmp_path / "cells.csv").exit_code == 0
+    before = a.read_bytes()
+    for path, words in (
+        (tmp_path / "no" / "cells.csv", "cannot write"),
+        (a, "is not replaced"),
+        (Path("/dev/null"), "is not replaced"),
+        (a / "x", "cannot write"),
+    ):
+        assert words in str(run(a, b, "--csv", path).exception)
+    assert a.read_bytes() == before and not Path("/dev/null").is_file()
+    assert sorted(path.name for path in tmp_path.glob("*.csv*")) == ["a.csv", "b.csv", "cells.csv"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "repetitions", "status"),
+    [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)],
+)
+def test_the_exit_status_for_ci(tmp_path: Path, factor: float, repetitions: int, status: int) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN[:repetitions], "1"))
+    b = write(tmp_path / "b.csv", rows([factor * value for value in EVEN[:repetitions]], "2"))
+    for figure in ("Requests/sec", "p50"):
+        assert run(a, b, "--figure", figure).exit_code == 0
+        with pytest.raises(SystemExit) as ended:
+            main(["compare", str(a), str(b), "--fail-if-slower", "5%", "--figure", figure])
+        assert ended.value.code == status
+
+
+def test_a_scenario_that_b_lacks_does_not_pass_for_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN, "1", 3))
+    b = write(tmp_path / "b.csv", rows(EVEN, "2", 3)[:-1] + rows(EVEN, "2", 2, Valid="yes"))
+    only = write(tmp_path / "c.csv", [row for row in rows(EVEN, "3", 3) if row["Scenario"] != "w1"])
+    for file, status in ((b, 0), (only, 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(["compare", str(a), str(file), "--fail-if-slower", "5 %"])
+        assert ended.value.code == status
+    assert "1 scenarios of A have no valid row in B" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("share", ["5", "five", "100%", "-1%", "%", "1e1%", "\u0665%"])
+def test_a_share_that_is_none_is_refused(tmp_path: Path, share: str) -> None:
+    path = write(tmp_path / "a.csv", rows(EVEN, "1"))
+    shown = run(path, path, "--fail-if-slower", share)
+    assert shown.exit_code == 2 and "such as 5%" in shown.output
+
+
+def test_several_files_make_one_side(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{name}.csv", rows(EVEN[:3], name)) for name in "1234"]
+    shown = run(files[0], files[1], "--also-a", files[2], "--also-b", files[3], "--json")
+    assert json.loads(shown.stdout)["cells"][0]["repetitions_a"] == 6
+    mixed = run(files[0], files[1], "--also-a", seed_file(tmp_path / "seed.csv", 1))
+    assert "have different columns" in str(mixed.exception)
+
+
+def test_bad_files_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.csv", rows(EVEN, "1"))
+    foreign, old = tmp_path / "foreign.csv", tmp_path / "old.csv"
+    foreign.write_text("a,b\n1,2\n")
+    old.write_text(",".join((*COLUMNS[:30], "Older", *COLUMNS[31:])) + "\n")
+    for other, words in (
+        (foreign, "is not a results file"),
+        (old, rf"of another version of this program: it lacks {re.escape(COLUMNS[30])}; it has Older\n  Read it with"),
+        (tmp_path / "none.csv", "cannot read"),
+    ):
+        for pair in ((good, other), (other, good)):
+            with pytest.raises(UsageError, match=words):
+                raise run(*pair).exception or AssertionError
+    with pytest.raises(UsageError, match=r"no figure colour; allowed: Total|no figure colour; allowed: "):
+        raise run(good, good, "--figure", "colour").exception or AssertionError
+
+
+def test_a_torn_row_is_left_out_and_told(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.csv", rows(EVEN, "1"))
+    a.write_bytes(a.read_bytes()[:-5])
+    shown = run(a, write(tmp_path / "b.csv", rows(EVEN, "2")), "--json")
+    assert json.loads(shown.stdout)["cells"][0]["repetitions_a"] == 5
+    assert "line 7 is left out" in shown.stderr
+
+
+def test_names_of_a_file_move_no_cursor(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", rows(EVEN, "1", Scenario="<script>\x1b[31m\u202e[red]"))
+    output = run(path, path).output
+    assert "<script>\\x1b[31m\\u202e[red]" in output and "\x1b" not in output
+
+
+def test_spreads_advise_more_repetitions_than_the_least(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    a, b = (np.exp(0.1 * rng.standard_normal(3)).tolist() for _ in range(2))
+    (cell,) = compared(tmp_path, rows(a, "1"), rows(b, "2")).cells
+    assert cell.advised is not None and cell.advised > cell.needed == 4
+    assert cell.words.endswith(f"4 each are needed, by this spread {cell.advised} to find 12 %")
+
+
+def test_gates_need_the_whole_interval() -> None:
+    plain: dict[str, Any] = {
+        "name": {"Scenario": "w"},
+        "figure": "50%",
+        "repetitions": (6, 6),
+        "rows": (6, 6),
+        "medians": (1.0, 1.1),
+        "ratio": Interval(1.1, 1.04, 1.2, 0.95, 6),
+        "p": 0.001,
+        "adjusted_p": 0.001,
+        "verdict": "slower",
+        "words": "",
+        "needed": 4,
+        "advised": 6,
+        "detectable": 1.1,
+    }
+    closed = Cell(**plain)
+    assert not closed.slower_by_more_than(0.05) and closed.slower_by_more_than(0.03)
+    assert not closed.cannot_tell_slower()
+    assert not Cell(**plain | {"verdict": "no difference shown"}).slower_by_more_than(0.03)
+    open_ended = Cell(**plain | {"ratio": Interval(1.1, None, None, None, 3, "too few")})
+    assert not open_ended.slower_by_more_than(0) and open_ended.cannot_tell_slower()
+
+
+def test_simulated_pairs_in_small() -> None:
+    """The cut-down form of bench/compare, by the whole way from tables to words."""
+    rng, pairs = np.random.default_rng(4), 150
+    called = simulate.called_different(rng, pairs, 8, "normal", 0.05)
+    found, named = simulate.found_at_what_is_named(rng, pairs, 3, "normal", 0.03)
+    assert called <= 0.1 * pairs
+    assert found >= 0.8 * pairs and min(named) >= 4
+    assert simulate.exact_level(8) == pytest.approx(0.0499, abs=1e-4)
+
+
+@pytest.mark.parametrize(("called", "found", "status"), [(50, 800, 0), (29, 800, 1), (71, 800, 1), (50, 799, 1)])
+def test_the_simulation_fails_where_a_promise_does_not_hold(
+    called: int, found: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulate, "called_different", lambda *arguments: called)
+    monkeypatch.setattr(simulate, "found_at_what_is_named", lambda *arguments: (found, [4]))
+    monkeypatch.setattr(simulate, "rejected_and_covered", lambda *arguments: (50, 950))
+    monkeypatch.setattr(simulate, "found_at", lambda *arguments: 800)
+    assert bench([]) == status

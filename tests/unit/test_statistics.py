@@ -1,0 +1,295 @@
+"""The statistics against published tables, worked examples and enumerations; properties by hypothesis."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from containernet_env.analysis.differences import (
+    detectable_ratio,
+    holm,
+    least_p,
+    likely_spread,
+    mann_whitney,
+    repetitions_for,
+    repetitions_to_tell,
+    spread,
+)
+from containernet_env.analysis.statistics import (
+    bootstrap_median,
+    geometric_mean_interval,
+    least_number,
+    mean_interval,
+    median,
+    median_interval,
+    quantile_interval,
+    ratio_of_means,
+    ratio_of_medians,
+)
+
+POSITIVE = st.floats(0.001, 1e6)
+SAMPLES = st.lists(POSITIVE, min_size=4, max_size=9)
+
+# K. R. Nair, Sankhya 4 (1940), as in Dixon and Massey (1969): the interval is from the k-th smallest to the k-th
+# largest value, and covers the median in so many per cent.
+NAIR = {
+    6: (1, 96.9), 8: (1, 99.2), 9: (2, 96.1), 10: (2, 97.9), 11: (2, 98.8), 12: (3, 96.1), 13: (3, 97.8),
+    14: (3, 98.7), 15: (4, 96.5), 16: (4, 97.9), 17: (5, 95.1), 18: (5, 96.9), 19: (5, 98.1), 20: (6, 95.9),
+    25: (8, 95.7), 30: (10, 95.7), 40: (14, 96.2), 50: (18, 96.7), 65: (25, 95.4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n", NAIR)
+def test_a_medians_interval_is_that_of_the_table(n: int) -> None:
+    k, percent = NAIR[n]
+    found = median_interval(list(range(n, 0, -1)))
+    assert (found.low, found.high) == (k, n + 1 - k)
+    assert found.coverage is not None and round(100 * found.coverage, 1) == percent
+    exact = sum(Fraction(math.comb(n, below), 2**n) for below in range(k, n + 1 - k))
+    assert found.coverage == pytest.approx(float(exact))
+
+
+@pytest.mark.parametrize(("p", "n"), [(0.5, 6), (0.9, 36), (0.1, 36), (0.95, 72), (0.99, 368)])
+def test_too_few_values_have_no_interval_and_say_how_many_it_takes(p: float, n: int) -> None:
+    # 0.9: 0.9^36 <= 0.025 < 0.9^35, and so on.
+    assert least_number(p) == n and max(p, 1 - p) ** n <= 0.025 < max(p, 1 - p) ** (n - 1)
+    assert quantile_interval(range(n), p).low is not None
+    few = quantile_interval(range(n - 1), p)
+    assert (few.low, few.high, few.coverage, few.half_width_ratio) == (None, None, None, None)
+    assert few.why is not None and f"needs {n} repetitions, there are {n - 1}" in few.why
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60), st.sampled_from([0.1, 0.25, 0.5, 0.9]))
+def test_a_quantile_lies_in_its_interval_and_has_its_share_below(values: list[float], p: float) -> None:
+    found = quantile_interval(values, p)
+    assert found.low is None or found.high is None or found.low <= found.estimate <= found.high
+    assert sum(value <= found.estimate for value in values) >= len(values) * p - 1e-9
+    assert median(values) == pytest.approx(float(np.median(values)), abs=1e-300)
+
+
+def test_intervals_of_means_are_students() -> None:
+    found = mean_interval(range(1, 11))
+    # t(0.975; 9) = 2.262: Fisher and Yates, table III.
+    half = 2.262 * math.sqrt(55 / 6 / 10)
+    assert (found.low, found.high) == (pytest.approx(5.5 - half, abs=1e-3), pytest.approx(5.5 + half, abs=1e-3))
+    logs = geometric_mean_interval([math.exp(value) for value in range(1, 11)])
+    assert math.log(logs.estimate) == pytest.approx(5.5)
+    assert logs.low is not None and math.log(logs.low) == pytest.approx(found.low)
+    assert mean_interval([3.0]).low is None
+
+
+@given(SAMPLES, SAMPLES)
+def test_the_ratio_of_means_is_welchs(a: list[float], b: list[float]) -> None:
+    found = ratio_of_means(a, b)
+    if found.low == found.high:
+        assert len(set(a)) == len(set(b)) == 1
+        return
+    if min(len(set(a)), len(set(b))) == 1:
+        return  # scipy warns of values without a spread
+    theirs = stats.ttest_ind(np.log(b), np.log(a), equal_var=False).confidence_interval(0.95)
+    assert found.low is not None and found.high is not None
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx(tuple(theirs), rel=1e-6, abs=1e-9)
+
+
+def test_values_that_are_none_are_refused() -> None:
+    for values in ([], [1.0, math.nan], [math.inf]):
+        with pytest.raises(ValueError, match="values"):
+            median_interval(values)
+    with pytest.raises(ValueError, match="positive"):
+        ratio_of_medians([1, 2, 3, 4], [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
+def test_the_bootstrap_median_is_that_of_all_resamples(n: int) -> None:
+    counts: Counter[tuple[int, int]] = Counter()
+    for resample in itertools.product(range(n), repeat=n):
+        ordered = sorted(resample)
+        counts[ordered[(n - 1) // 2], ordered[n // 2]] += 1
+    i, j, chance = bootstrap_median(n)
+    found = {(int(a), int(b)): float(p) for a, b, p in zip(i, j, chance, strict=True)}
+    assert found == pytest.approx({ranks: count / n**n for ranks, count in counts.items()})
+
+
+@pytest.mark.parametrize("n", [99, 100, 2001, 2000])
+def test_the_bootstrap_median_of_many_values_has_its_known_spread(n: int) -> None:
+    # Of uniform values the standard deviation of a median is about 1 / (2 sqrt(n)).
+    i, j, chance = bootstrap_median(n)
+    medians = (i + j + 1) / 2 / n
+    assert (medians * chance).sum() == pytest.approx(0.5)
+    assert math.sqrt((chance * (medians - 0.5) ** 2).sum()) == pytest.approx(0.5 / math.sqrt(n), rel=0.02)
+
+
+def test_the_ratios_interval_is_that_of_all_pairs_of_resamples() -> None:
+    a, b = [9.1, 10.2, 10.9, 9.8, 10.4], [10.8, 12.1, 11.0, 11.9, 11.3]
+    medians = [sorted(median(pick) for pick in itertools.product(side, repeat=5)) for side in (a, b)]
+    ratios: Counter[float] = Counter()
+    for (left, n), (right, m) in itertools.product(*(Counter(side).items() for side in medians)):
+        ratios[right / left] += n * m
+    ordered, total = sorted(ratios), 5**10
+    reached = list(itertools.accumulate(ratios[ratio] for ratio in ordered))
+    ends = [next(r for r, c in zip(ordered, reached, strict=True) if c >= share * total) for share in (0.025, 0.975)]
+    found = ratio_of_medians(a, b)
+    assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-9)
+    assert found.estimate == 11.3 / 10.2
+
+
+@given(SAMPLES, SAMPLES, st.floats(0.01, 100))
+def test_the_ratios_interval_turns_round_with_its_sides_and_scales(a: list[float], b: list[float], by: float) -> None:
+    there, back, scaled = ratio_of_medians(a, b), ratio_of_medians(b, a), ratio_of_medians(a, [by * v for v in b])
+    assert there.low is not None and there.high is not None and back.low is not None and scaled.low is not None
+    assert there.low <= there.estimate * (1 + 1e-9) and there.estimate <= there.high * (1 + 1e-9)
+    assert there.high == pytest.approx(1 / back.low, rel=1e-6)
+    assert scaled.low == pytest.approx(by * there.low, rel=1e-6)
+
+
+def test_three_values_a_side_have_no_interval_of_the_ratio_and_four_a_wider_one() -> None:
+    few = ratio_of_medians([1, 2, 3], [1, 2, 3, 4, 5, 6])
+    assert few.low is None and few.why == "an interval of the ratio needs 4 repetitions a side"
+    rng = np.random.default_rng(8)
+    covered = dict.fromkeys((4, 5, 6), 0)
+    for n in covered:
+        for _ in range(400):
+            found = ratio_of_medians(*np.exp(0.05 * rng.standard_normal((2, n))))
+            covered[n] += found.low <= 1 <= found.high  # type: ignore[operator]
+    assert min(covered.values()) >= 0.93 * 400, covered
+
+
+# Critical values of U, two-sided 5 %, as in Siegel, Nonparametric Statistics (1956), table K.
+CRITICAL = {
+    (3, 5): 0, (3, 6): 1, (3, 7): 1, (3, 8): 2, (4, 4): 0, (4, 5): 1, (4, 6): 2, (4, 7): 3, (4, 8): 4, (5, 5): 2,
+    (5, 6): 3, (5, 7): 5, (5, 8): 6, (6, 6): 5, (6, 7): 6, (6, 8): 8, (7, 7): 8, (7, 8): 10, (8, 8): 13,
+    (9, 9): 17, (9, 10): 20, (10, 10): 23, (10, 20): 55, (15, 15): 64, (20, 20): 127,
+}  # fmt: skip
+
+
+def with_u(n: int, m: int, u: int) -> tuple[list[float], list[float]]:
+    """Two samples without ties in which B is larger in ``u`` pairs."""
+    below = [min(n, max(0, u - n * index)) for index in range(m)]
+    return [float(value) for value in range(n)], [count - 0.5 - index / 1000 for index, count in enumerate(below)]
+
+
+@pytest.mark.parametrize(("n", "m"), CRITICAL)
+def test_critical_values_of_u_are_those_of_the_table(n: int, m: int) -> None:
+    critical = CRITICAL[n, m]
+    for a, b in ((n, m), (m, n)):
+        assert mann_whitney(*with_u(a, b, critical)).u == critical
+        assert mann_whitney(*with_u(a, b, critical)).p <= 0.05 < mann_whitney(*with_u(a, b, critical + 1)).p
+        assert mann_whitney(*with_u(a, b, n * m - critical)).p <= 0.05
+
+
+def test_a_worked_example_of_the_test() -> None:
+    """Hollander and Wolfe, Nonparametric Statistical Methods (1973), p. 69: one-sided p = 0.1272."""
+    at_term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]
+    early = [1.15, 0.88, 0.90, 0.74, 1.21]
+    found = mann_whitney(early, at_term)
+    assert (found.u, round(found.p / 2, 4), found.exact) == (35, 0.1272, True)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=5),
+    st.lists(st.integers(0, 4), min_size=1, max_size=5),
+)
+def test_equal_values_are_handed_out_in_every_way(a: list[int], b: list[int]) -> None:
+    both = a + b
+    rank = {value: sum(o < value for o in both) + (both.count(value) + 1) / 2 for value in both}
+    sums = [sum(rank[both[i]] for i in pick) for pick in itertools.combinations(range(len(both)), len(b))]
+    own = sum(rank[value] for value in b)
+    tails = [sum(total <= own for total in sums), sum(total >= own for total in sums)]
+    ends = [sums.count(min(sums)), sums.count(max(sums))]
+    found = mann_whitney(a, b)
+    assert found.p == pytest.approx(min(1, 2 * min(tails) / len(sums)))
+    assert found.least_p == pytest.approx(min(1, 2 * min(ends) / len(sums)))
+    assert found.p >= found.least_p - 1e-12 >= least_p(len(a), len(b)) - 1e-9
+    assert found.u == sum((y > x) + (x == y) / 2 for x in a for y in b)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=24, unique=True), st.data())
+def test_without_equal_values_it_is_scipys_exact_test(values: list[int], data: st.DataObject) -> None:
+    split = data.draw(st.integers(1, len(values) - 1))
+    a, b = values[:split], values[split:]
+    theirs = stats.mannwhitneyu(b, a, method="exact")
+    found, turned = mann_whitney(a, b), mann_whitney(b, a)
+    assert (found.u, found.p) == (theirs.statistic, pytest.approx(theirs.pvalue))
+    assert turned.p == pytest.approx(found.p)
+    assert found.least_p == pytest.approx(least_p(len(a), len(b)))
+
+
+def test_many_values_are_judged_by_the_normal_distribution() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 40, 60), rng.integers(2, 42, 55)
+    theirs = stats.mannwhitneyu(b, a, method="asymptotic")
+    found = mann_whitney(a.tolist(), b.tolist())
+    assert (found.u, found.p, found.exact) == (theirs.statistic, pytest.approx(theirs.pvalue), False)
+    assert mann_whitney([1] * 60, [1] * 60).p == 1
+    # One against many stays exact and small.
+    assert mann_whitney([0.5], range(1, 2001)).p == pytest.approx(2 / 2001)
+
+
+def test_holms_correction_of_a_worked_example() -> None:
+    """p.adjust(c(0.01, 0.02, 0.03, 0.04, 0.05), "holm") of R 4; and that of Holm (1979) in another order."""
+    assert holm([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
+    assert holm([0.03, 0.005, 0.04, 0.01]) == pytest.approx([0.06, 0.02, 0.06, 0.03])
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holm_lies_between_nothing_and_bonferroni_and_keeps_order(p_values: list[float]) -> None:
+    found = holm(p_values)
+    for p, adjusted in zip(p_values, found, strict=True):
+        assert p <= adjusted <= min(1, p * len(p_values))
+    for (p, x), (q, y) in itertools.combinations(zip(p_values, found, strict=True), 2):
+        assert (x <= y) if p < q else (x >= y) if p > q else x == y
+
+
+def test_what_a_number_of_repetitions_can_reach() -> None:
+    assert least_p(3, 3) == pytest.approx(0.1)
+    assert least_p(4, 4) == pytest.approx(2 / 70)
+    assert [repetitions_to_tell(tests) for tests in (1, 2, 18)] == [4, 5, 6]
+    assert least_p(5, 5) * 18 > 0.05 >= least_p(6, 6) * 18
+
+
+def test_spreads_are_of_within_the_sides_and_the_likely_one_has_room() -> None:
+    a, b = [1.0, 1.1, 1.21], [5.0, 5.5, 6.05]
+    assert spread(a, b) == pytest.approx(math.log(1.1))
+    # chi-squared with 4 degrees of freedom, 20 % below: 1.649 (Fisher and Yates, table IV).
+    assert likely_spread(a, b) == pytest.approx(math.log(1.1) * math.sqrt(4 / 1.649), rel=1e-3)
+    assert spread([1], [2]) is None and likely_spread([1], [2]) is None
+
+
+@pytest.mark.parametrize(("n", "m", "tests"), [(4, 4, 1), (5, 8, 1), (8, 8, 1), (6, 6, 18), (12, 12, 18), (60, 60, 1)])
+def test_what_is_called_detectable_is_found_four_times_in_five(n: int, m: int, tests: int) -> None:
+    ratio = detectable_ratio(n, m, 0.05, tests)
+    rng, found, draws = np.random.default_rng(n + 100 * tests), 0, 400
+    for _ in range(draws):
+        a, b = np.exp(0.05 * rng.standard_normal(n)), ratio * np.exp(0.05 * rng.standard_normal(m))
+        found += mann_whitney(a.tolist(), b.tolist()).p <= 0.05 / tests
+    # +- 3.5 standard deviations of 400 draws.
+    assert 0.73 <= found / draws <= 0.87
+
+
+def test_the_repetitions_for_a_difference_are_the_least_with_which_it_is_detectable() -> None:
+    for deviation, tests in ((0.02, 1), (0.05, 1), (0.05, 18), (0.3, 1)):
+        needed = repetitions_for(1.12, deviation, tests)
+        assert needed is not None and needed >= repetitions_to_tell(tests)
+        assert detectable_ratio(needed, needed, deviation, tests) <= 1.12
+        if needed > repetitions_to_tell(tests):
+            assert detectable_ratio(needed - 1, needed - 1, deviation, tests) > 1.12
+    assert math.isinf(detectable_ratio(3, 3, 0.01))
+    assert repetitions_for(1.0001, 0.3) is None
+
+
+def test_of_pairs_without_a_difference_as_many_are_called_different_as_the_test_says() -> None:
+    """The cut-down form of bench/compare: 8 against 8 is called different in 4.99 % of cases."""
+    rng = np.random.default_rng(12)
+    values = np.exp(0.05 * rng.standard_normal((1000, 2, 8)))
+    called = sum(mann_whitney(a.tolist(), b.tolist()).p <= 0.05 for a, b in values)
+    assert 30 <= called <= 70
