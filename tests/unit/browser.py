@@ -9,6 +9,8 @@ import os
 import select
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -133,3 +135,16 @@ class Browser:
     def pdf(self, path: Path) -> None:
         """The page as it prints."""
         path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"]))
+
+
+def main(page: str, picture: str, width: str = "1280", colours: str = "light") -> None:
+    """Make a picture of a page: python -m tests.unit.browser report.html report.png [1280 [light|dark]]."""
+    with tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
+        browser.open(Path(page), int(width), dark=colours == "dark")
+        browser.screenshot(Path(picture))
+        drawn = browser.js("document.documentElement.dataset.drawn")
+        print(f"drawn after {drawn} ms; the console says: {browser.told or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
