@@ -194,6 +194,18 @@ const Draw = (() => {
     return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", "counts", "from"], rows) };
   }
 
+  // A label in lines that leave room for the figure beside it.
+  function wrapped(label) {
+    const most = narrow() ? 24 : 64;
+    const lines = [""];
+    for (const word of String(label).split(" ")) {
+      const last = lines[lines.length - 1];
+      if (last && last.length + word.length >= most) lines.push(word);
+      else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+    }
+    return lines;
+  }
+
   // Names beside a horizontal scale: one line of the picture for each configuration.
   function beside(labels, series, title) {
     const place = labels.map((_, index) => labels.length - 1 - index);
@@ -207,11 +219,13 @@ const Draw = (() => {
         marker: { symbol, size: symbol === "line-ns-open" ? 16 : 10, color: colour, line: { width: symbol.endsWith("open") ? 3 : 0, color: colour } },
       };
     });
-    const short = labels.map((label) => plain(label.length > 60 ? `${label.slice(0, 59)}\u2026` : label));
+    const names = labels.map(wrapped);
+    const most = Math.max(1, ...names.map((lines) => lines.length));
     const layout = Look.layout({
-      height: 130 + 26 * labels.length,
+      height: (narrow() ? 190 : 130) + (12 + 14 * most) * labels.length,
+      margin: { l: 60, r: 16, t: narrow() ? 84 : 40, b: 48 },
       xaxis: Look.axis(title, { rangemode: "tozero" }),
-      yaxis: Look.axis("", { tickvals: place, ticktext: short, range: [-0.7, labels.length - 0.3], tickfont: { size: narrow() ? 9 : 12 } }),
+      yaxis: Look.axis("", { tickvals: place, ticktext: names.map((lines) => lines.map(plain).join("<br>")), range: [-0.7, labels.length - 0.3], tickfont: { size: narrow() ? 9 : 12 } }),
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
     });
     return { traces, layout };
