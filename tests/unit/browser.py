@@ -68,9 +68,14 @@ class Browser:
         self.close()
 
     def close(self) -> None:
-        """End Chromium."""
-        self._process.kill()
-        self._process.wait(TIMEOUT_S)
+        """End Chromium with all of its processes, so that none still writes into its profile."""
+        self._session = None
+        try:
+            self.call("Browser.close")
+            self._process.wait(TIMEOUT_S)
+        finally:
+            self._process.kill()
+            self._process.wait(TIMEOUT_S)
         os.close(self._read)
         os.close(self._write)
 
