@@ -295,7 +295,7 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
             "  Read it with the version that wrote it, or measure again with this one."
         )
     if header not in FORMS:
-        raise UsageError(f"{path} is not a results file: {_foreign(header)}")
+        raise UsageError(f"{path} is not a results file: unknown header {','.join(header)[:100]!r}")
     whole, torn = [], 0
     for number, row in enumerate(rows, start=2):
         if not row:
@@ -310,17 +310,6 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
     if torn > _TOLD_LINES:
         note(f"{path}: {torn - _TOLD_LINES:,} more lines are left out for such reasons")
     return header, whole
-
-
-def _foreign(header: Sequence[str]) -> str:
-    """Why a header is none of ours: that of another version of the program is named with what differs."""
-    if tuple(header[: len(SEED_COLUMNS)]) != SEED_COLUMNS:
-        return f"unknown header {','.join(header)[:100]!r}"
-    lacks = [name for name in COLUMNS if name not in header]
-    more = [name for name in header if name not in COLUMNS]
-    parts = [f"it lacks {', '.join(lacks)[:300]}"] if lacks else []
-    parts += [f"not known here: {', '.join(more)[:300]}"] if more else []
-    return f"its columns are those of another version of the program; {'; '.join(parts) or 'their order differs'}"
 
 
 def frame_of(rows: Sequence[Mapping[str, str]]) -> pandas.DataFrame:
