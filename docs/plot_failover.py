@@ -6,13 +6,12 @@ per second that succeeded and that did not, and lines where something was done (
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from containernet_env.base.errors import ContainernetEnvError, UsageError
-from containernet_env.results.run_directory import DISRUPTIONS, find_run, read_run
+from containernet_env.results.run_directory import find_run, read_run
 
 GOOD, BAD, STRUCK, UNDONE = "#1f6fb2", "#c2571a", "#a02020", "#2e8b57"
 UNDOING = ("restart", "thaw", "heal", "link_up", "reset")
@@ -26,8 +25,7 @@ def key(line: Any) -> tuple[str, int, int]:
 def main(place: Path, picture: Path) -> None:
     """Write `picture` from the scenarios with events of a run. Raises UsageError where it has none."""
     run = read_run(find_run(place))
-    file = run.path / DISRUPTIONS
-    done = [json.loads(text) for text in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+    done = run.disruptions
     struck = {key(line) for line in done}
     scenarios = [line for line in run.scenarios if key(line) in struck and line["load"]]
     if not scenarios:

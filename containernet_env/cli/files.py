@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,28 @@ class ShippedFile(click.Path):
             if found:
                 return found
         return super().shell_complete(ctx, param, incomplete)
+
+
+def write_output(path: Path, content: bytes, inputs: Collection[Path]) -> int:
+    """Write a file that a command was asked for, whole or not at all; its size in bytes.
+
+    Raises ``UsageError`` where it cannot be written, and where it is one of the ``inputs``.
+    """
+    from containernet_env.base.errors import UsageError
+
+    if any(path.exists() and os.path.samefile(path, known) for known in inputs):
+        raise UsageError(f"{path} is what is read here: name another file to write")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot write {path}: it is no regular file")
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    return len(content)
 
 
 CONFIG = ShippedFile("configs")

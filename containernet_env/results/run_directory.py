@@ -327,6 +327,7 @@ class ReadRun:
     network: Mapping[str, Any] | None
     scenarios: Sequence[Mapping[str, Any]]
     events: Sequence[Mapping[str, Any]]
+    disruptions: Sequence[Mapping[str, Any]]
     logs: Sequence[Path]
     torn: int
     checked: Checked | None
@@ -356,13 +357,15 @@ def read_run(path: Path) -> ReadRun:
     """Read a run directory back. Raises ``UsageError`` for a file that cannot be read or is not of its form."""
     scenarios, torn_scenarios = _read_lines(path / SCENARIOS, ScenarioLine)
     events, torn_events = _read_lines(path / EVENTS, EventLine)
+    disruptions, torn_disruptions = _read_lines(path / DISRUPTIONS, DisruptionLine)
     manifest, network = _read(path / MANIFEST, Manifest), _read(path / NETWORK, NetworkFile)
     logs = sorted((path / LOGS).glob("*.log"))
     try:
         checked = check(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    return ReadRun(path, manifest, network, scenarios, events, logs, torn_scenarios + torn_events, checked)
+    torn = torn_scenarios + torn_events + torn_disruptions
+    return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, torn, checked)
 
 
 def read_manifest(path: Path) -> Manifest | None:

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from containernet_env.results.run_files import EventLine, Manifest, NetworkFile, RunFile, ScenarioLine
+from containernet_env.results.run_files import (
+    DisruptionLine,
+    EventLine,
+    Manifest,
+    NetworkFile,
+    RunFile,
+    ScenarioLine,
+)
 
 # What an int64 holds: larger ones are no times, and leave what a float can hold.
 _Nanoseconds = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -71,13 +78,26 @@ class ShownNetwork(_Part):
 
 class _Times(_Part):
     percentiles_s: dict[str, float | None] = {}
+    histogram: str | None = None
+
+
+class _Step(_Part):
+    second: float
+    ok: int
+    failed: int
+    unknown: int
+    p50_s: float | None
+    p99_s: float | None
 
 
 class _Load(_Part):
+    began_ns: _Nanoseconds | None = None
     ok: int = 0
     failed: int = 0
     requests_per_s: float | None = None
     response_time: _Times | None = None
+    timeline_interval_s: Annotated[float, Field(gt=0)] | None = None
+    timeline: list[_Step] = []
 
 
 class _Finding(_Part):
@@ -106,10 +126,23 @@ class ShownEvent(_Part):
     text: str
 
 
+class ShownDisruption(_Part):
+    """A line of disruptions.jsonl."""
+
+    scenario: str
+    repetition: int
+    attempt: int
+    cause: str
+    verb: str
+    members: list[str]
+    since_start_ns: _Nanoseconds | None
+
+
 SHOWN: dict[type[RunFile], type[Any]] = {
     Manifest: ShownManifest,
     NetworkFile: ShownNetwork,
     ScenarioLine: ShownScenario,
     EventLine: ShownEvent,
+    DisruptionLine: ShownDisruption,
 }
 """The form of a file as a run writes it -> what is read of it."""

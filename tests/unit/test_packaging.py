@@ -115,6 +115,12 @@ def test_wheel_has_what_travels_and_nothing_else(installed: Path) -> None:
     assert found - {Path(version.COMMIT_FILE)} == expected
 
 
+def test_wheel_has_what_the_page_is_made_of(installed: Path) -> None:
+    made = [folder / "report" / "templates" for folder in (installed / "containernet_env", assets.PACKAGE)]
+    found, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in made)
+    assert found == expected and "page.css" in found
+
+
 def test_installed_package_knows_its_commit(installed: Path, tmp_path: Path) -> None:
     done = run(installed, tmp_path, "--version")
     assert done.returncode == 0, done.stderr

@@ -27,6 +27,8 @@ ONLY = {
     "pandas": {"results", "analysis", "report"},
     "numpy": {"results", "analysis", "report"},
     "scipy": {"results", "analysis", "report"},
+    "matplotlib": {"report"},
+    "plotly": {"report"},
     "subprocess": set(RANK) - {"base", "model", "config", "plan", "results", "analysis"},
 }
 FACE = "runs"

@@ -1,0 +1,66 @@
+"""`containernet-env plot`: one figure for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("files", metavar="OUT...", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--x", required=True, metavar="AXIS", help="What was configured: link_delay, clients, or any column's name."
+)
+@click.option(
+    "--y", "ys", required=True, metavar="FIGURES", help="What was measured, a panel each: p50,p99,throughput."
+)
+@click.option(
+    "--by", default="", metavar="AXES", help="A line for each combination of values of these: bandwidth,type."
+)
+@click.option("--where", multiple=True, metavar="AXIS=VALUE", help="Only rows that have this value; repeatable.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FIGURE",
+    help="A name that ends in .pdf, .svg or .png.",
+)
+def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str, ...], output: Path) -> int:
+    """Draw medians over repetitions, with their intervals, of results files against one axis.
+
+    FIGURE.csv gets the numbers behind it. Rows that are not certainly valid are crosses, and in no median.
+    """
+    from containernet_env.base.errors import UsageError
+    from containernet_env.cli.files import write_output
+    from containernet_env.report import paper
+    from containernet_env.report.rows import read_rows
+    from containernet_env.setup import extras
+
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    form = output.suffix.lower().removeprefix(".")
+    if form not in paper.FORMATS:
+        raise UsageError(
+            f"-o {output}: allowed are names that end in {', '.join(f'.{name}' for name in paper.FORMATS)}"
+        )
+    rows = paper.chosen(read_rows(files, note), where)
+    for module in ("matplotlib", "scipy"):
+        extras.require(module, note)
+    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [])
+    numbers = output.with_name(f"{output.name}.csv")
+    write_output(numbers, drawing.numbers().encode(errors="replace"), files)
+    write_output(output, paper.draw(drawing, form), files)
+    click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
+    return 0
+
+
+def _words(option: str, text: str) -> list[str]:
+    from containernet_env.base.errors import UsageError
+
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise UsageError(f"{option} {text}: write names with commas between them")
+    return words

@@ -1,0 +1,44 @@
+"""`containernet-env report`: results files as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("files", metavar="OUT...", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    metavar="PAGE",
+    help="The page that is written.",
+)
+@click.option("--title", help="What the page is called; the names of the files by default.")
+def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
+    """Write the rows of results files, and what their run directories add, as one page that needs no network.
+
+    Run directories are looked for where a run leaves them, beside each OUT.
+    """
+    from containernet_env.cli.files import write_output
+    from containernet_env.report.document import document_of
+    from containernet_env.report.page import page
+    from containernet_env.report.rows import read_rows
+    from containernet_env.report.runs import read_runs
+    from containernet_env.setup import extras
+
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    rows = read_rows(files, note)
+    for module in ("plotly", "scipy"):
+        extras.require(module, note)
+    document = document_of(rows, read_runs(rows, note), title)
+    size = write_output(output, page(document).encode(), {*files})
+    counts = document.counts
+    click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,276 @@
+"""The axes that a set of cells has: what varies, and which cells lie on one line or in one grid along it.
+
+On a line, nothing varies but the axis, and what was configured together with it: a sweep that opens a connection for
+every ten clients has one axis, not two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from containernet_env.report.cells import Cell, label_of, tells
+from containernet_env.report.names import label, number, text
+
+_FIRST = (
+    "LinkDelay_ms",
+    "Bandwidth_mbps",
+    "LinkLoss_ratio",
+    "LinkJitter_ms",
+    "ClusterSize",
+    "OfferedRate_per_s",
+    "ClientCount",
+    "ConnectionCount",
+    "Cpus",
+    "Memory_bytes",
+    "ValueSize",
+    "KeySize",
+    "Heartbeat_ms",
+    "ElectionTimeout_ms",
+    "RequestCount",
+)
+"""Axes in the order in which they are shown, and in which they are chosen where two vary together."""
+_FOLLOWING = ("RequestCount", "Heartbeat_ms", "ElectionTimeout_ms", "ConnectionCount", "KeySize", "ClientCount")
+"""What may be configured together with an axis, the likeliest first; any other numeric axis may be, too."""
+_LOG_RATIO = 20
+"""An axis whose largest value is at least so many times its least is logarithmic."""
+_MOST_LINES, _MOST_GRIDS, _MOST_PANELS, _MOST_PAIRS = 60, 4, 24, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """``columns``: the axis, and those that its ticks name with it. ``values`` in order, ``ticks`` as text.
+
+    ``numbers`` are the values where all of them are numbers, else ``None``; ``log`` is for those.
+    """
+
+    columns: tuple[str, ...]
+    title: str
+    values: tuple[tuple[Any, ...], ...]
+    ticks: tuple[str, ...]
+    numbers: tuple[float, ...] | None
+    log: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Cells along an axis: (index of the value, index of the cell)."""
+
+    label: str
+    points: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines along an axis; ``left_out`` of them are too many. ``together`` are columns that vary with the axis."""
+
+    axis: Axis
+    lines: tuple[Line, ...]
+    left_out: int
+    together: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A grid of cells where nothing else varies: a row for each value of y; -1 stands for no cell."""
+
+    label: str
+    cells: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """All panels over two axes, the fullest first; ``together`` are columns that follow from the two."""
+
+    x: Axis
+    y: Axis
+    panels: tuple[Panel, ...]
+    together: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same reads, linearizable and serializable: two cells."""
+
+    label: str
+    linearizable: int
+    serializable: int
+
+
+class Table:
+    """Cells with the names of their keys, and what can be asked of them."""
+
+    def __init__(self, names: Sequence[str], cells: Sequence[Cell]) -> None:
+        self.names = tuple(names)
+        self.cells = cells
+        self._place = {name: index for index, name in enumerate(names)}
+        self.everything = tuple(range(len(cells)))
+
+    def key(self, index: int, names: Sequence[str]) -> tuple[Any, ...]:
+        """What a cell has in some columns."""
+        key = self.cells[index].key
+        return tuple(key[self._place[name]] for name in names)
+
+    def groups(self, names: Sequence[str], among: Sequence[int]) -> dict[tuple[Any, ...], list[int]]:
+        """Cells by what they have in some columns."""
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for index in among:
+            groups.setdefault(self.key(index, names), []).append(index)
+        return groups
+
+    def has(self, name: str) -> list[int]:
+        """The cells to which the axis applies."""
+        return [index for index in self.everything if self.key(index, (name,)) != (None,)]
+
+    def follows(self, name: str, others: Sequence[str]) -> bool:
+        """Whether a column has one value for each combination of values of others."""
+        among = self.groups(others, self.everything).values()
+        return all(len({self.key(index, (name,)) for index in group}) == 1 for group in among)
+
+    def varies(self, name: str, among: Sequence[int]) -> bool:
+        """Whether some cells differ in a column."""
+        return len({self.key(index, (name,)) for index in among}) > 1
+
+    def told(self, names: Sequence[str], among: Sequence[int]) -> list[str]:
+        """Those of the columns that tell some cells apart in a label."""
+        return [name for name in names if tells(name, (self.key(index, (name,))[0] for index in among))]
+
+    def axes(self) -> list[str]:
+        """The axes whose values are numbers but for one, such as "unlimited", in the order in which they are shown.
+
+        Of two that follow from each other, one is an axis.
+        """
+        found: list[str] = []
+        for name in sorted(self.names, key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)):
+            values = {self.key(index, (name,))[0] for index in self.has(name)}
+            numbers = [value for value in values if number(value) is not None]
+            if len(values) < 2 or len(numbers) < max(1, len(values) - 1):
+                continue
+            if not any(self.follows(name, (other,)) and self.follows(other, (name,)) for other in found):
+                found.append(name)
+        return found
+
+    def axis(self, names: Sequence[str], among: Sequence[int]) -> Axis:
+        """An axis, or several as one: what some cells have in it."""
+        values = {self.key(index, names) for index in among}
+        ranked = tuple(sorted(values, key=lambda value: [_rank(part) for part in value]))
+        ticks = tuple(text(value[0]) + "".join(f" ({text(part)})" for part in value[1:]) for value in ranked)
+        title = label(names[0]) + "".join(f", in brackets {label(name)}" for name in names[1:])
+        numbers = tuple(found for value in ranked if (found := number(value[0])) is not None)
+        if len(names) > 1 or len(numbers) < len(ranked):
+            return Axis(tuple(names), title, ranked, ticks, None, False)
+        log = numbers[0] > 0 and numbers[-1] >= _LOG_RATIO * numbers[0]
+        return Axis(tuple(names), title, ranked, ticks, numbers, log)
+
+    def lines(self) -> list[Lines]:
+        """The lines along each axis that has some, each of two cells at least."""
+        return [lines for name in self.axes() if (lines := self._lines_along(name)) is not None]
+
+    def _lines_along(self, name: str) -> Lines | None:
+        for together in self._choices(name):
+            rest = [other for other in self.names if other != name and other not in together]
+            groups = self.groups(rest, self.has(name)).items()
+            lines = {key: group for key, group in groups if self.varies(name, group)}
+            if not lines:
+                continue
+            used = [index for group in lines.values() for index in group]
+            told = sorted((other for other in together if self.varies(other, used)), key=_FIRST.index)
+            columns = next(
+                (name, *more)
+                for count in range(len(told) + 1)
+                for more in combinations(told, count)
+                if count == len(told) or self._tells_apart((name, *more), lines.values())
+            )
+            axis = self.axis(columns, used)
+            saying = self.told(rest, used)
+            shown = sorted(
+                (self._line(saying, columns, axis, group) for group in lines.values()),
+                key=lambda line: -len(line.points),
+            )
+            left_out = max(0, len(shown) - _MOST_LINES)
+            return Lines(
+                axis, tuple(shown[:_MOST_LINES]), left_out, tuple(other for other in told if other not in columns)
+            )
+        return None
+
+    def _tells_apart(self, names: Sequence[str], lines: Iterable[Sequence[int]]) -> bool:
+        """Whether the cells of each line differ in these columns; where they do not, ticks have to name more."""
+        return all(len({self.key(index, names) for index in group}) == len(group) for group in lines)
+
+    def _line(self, saying: Sequence[str], columns: Sequence[str], axis: Axis, group: Sequence[int]) -> Line:
+        place = {value: index for index, value in enumerate(axis.values)}
+        points = tuple(sorted((place[self.key(index, columns)], index) for index in group))
+        return Line(label_of(saying, self.key(group[0], saying)), points)
+
+    def _choices(self, name: str) -> Iterator[tuple[str, ...]]:
+        """What may be configured together with an axis, the least of it first."""
+        yield ()
+        rank = {other: index for index, other in enumerate(_FOLLOWING)}
+        others = sorted(
+            (other for other in self.names if other != name and other in _FIRST),
+            key=lambda other: rank.get(other, len(rank)),
+        )
+        for count in (1, 2, 3):
+            yield from combinations(others, count)
+
+    def lines_by(self, name: str, by: Sequence[str]) -> tuple[Axis, list[Line]]:
+        """Any one axis, and a line over it for each combination of values of ``by``, also of a single point.
+
+        Cells that differ in something else come to lie on one line, and several of them at one value.
+        """
+        used = self.has(name)
+        axis = self.axis((name,), used)
+        groups = sorted(self.groups(by, used).items(), key=lambda item: [_rank(value) for value in item[0]])
+        return axis, [self._line(by, (name,), axis, group) for _, group in groups]
+
+    def grids(self) -> list[Grid]:
+        """Grids of two axes, those that hold the most cells first; each has two values of both axes at least."""
+        found: list[tuple[int, Grid]] = []
+        for x, y in combinations(self.axes(), 2):
+            together = [name for name in self.names if name not in (x, y) and self.follows(name, (x, y))]
+            rest = [name for name in self.names if name not in (x, y, *together)]
+            groups = self.groups(rest, [index for index in self.has(x) if self.key(index, (y,)) != (None,)])
+            full = {
+                key: group
+                for key, group in groups.items()
+                if len(group) > 3
+                and self.varies(x, group)
+                and self.varies(y, group)
+                and len({self.key(index, (x, y)) for index in group}) == len(group)
+            }
+            if not full:
+                continue
+            used = [index for group in full.values() for index in group]
+            x_axis, y_axis = self.axis((x,), used), self.axis((y,), used)
+            told = self.told(rest, used)
+            panels = []
+            for group in sorted(full.values(), key=lambda group: -len(group))[:_MOST_PANELS]:
+                at = {self.key(index, (x, y)): index for index in group}
+                table = tuple(tuple(at.get((*a, *b), -1) for a in x_axis.values) for b in y_axis.values)
+                panels.append(Panel(label_of(told, self.key(group[0], told)), table))
+            names = tuple(name for name in together if self.varies(name, used))
+            found.append((max(map(len, full.values())), Grid(x_axis, y_axis, tuple(panels), names)))
+        found.sort(key=lambda grid: -grid[0])
+        return [grid for _, grid in found[:_MOST_GRIDS]]
+
+    def pairs(self) -> list[Pair]:
+        """The cells that differ in consistency alone."""
+        if "Consistency" not in self.names:
+            return []
+        rest = [name for name in self.names if name != "Consistency"]
+        pairs = []
+        for group in self.groups(rest, self.has("Consistency")).values():
+            by_value = {self.key(index, ("Consistency",))[0]: index for index in group}
+            if {"l", "s"} <= set(by_value):
+                told = self.told(rest, self.has("Consistency"))
+                words = label_of(told, self.key(group[0], told))
+                pairs.append(Pair(words or "reads", by_value["l"], by_value["s"]))
+        return pairs[:_MOST_PAIRS]
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """Numbers by size, then words, then what is missing."""
+    found = number(value)
+    return (0, found, "") if found is not None else (2 if value is None else 1, 0.0, text(value))

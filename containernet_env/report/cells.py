@@ -1,0 +1,103 @@
+"""Configurations that were measured, each with what its repetitions come to.
+
+A cell is all rows that agree in everything configured, and in machine, kernel and commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from containernet_env.analysis.statistics import LEVEL, least_number, median, median_interval
+from containernet_env.report.names import FIGURES, Figure, phrase
+from containernet_env.report.rows import Rows
+
+INTERVAL = (
+    f"are the {100 * LEVEL:g} % confidence interval of the median from {least_number()} repetitions on; of fewer, "
+    "which tell none, they reach from the least to the largest"
+)
+"""What bars are, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of ``n`` repetitions that count, in the figure's unit; ``low`` and ``high`` are ``None`` for too few."""
+
+    n: int
+    median: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``key``: the value of each of the keys that vary, also by name. ``good`` and ``bad``: numbers of its rows."""
+
+    key: tuple[Any, ...]
+    good: tuple[int, ...]
+    bad: tuple[int, ...]
+    label: str
+    values: Mapping[str, Any]
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """All its rows, in their order."""
+        return tuple(sorted((*self.good, *self.bad)))
+
+
+def cells_of(rows: Rows, names: Sequence[str] | None = None) -> list[Cell]:
+    """The cells, in the order of their first rows; their keys are of ``names``, by default of ``rows.varied``."""
+    names = tuple(rows.varied if names is None else names)
+    told = [name for name in names if tells(name, rows.values(name))]
+    columns = [rows.values(name) for name in names]
+    found: dict[tuple[Any, ...], tuple[list[int], list[int]]] = {}
+    for number, key in enumerate(zip(*columns, strict=True) if columns else [()] * len(rows)):
+        good, bad = found.setdefault(key, ([], []))
+        (bad if rows.why[number] else good).append(number)
+    places = [names.index(name) for name in told]
+    return [
+        Cell(
+            key,
+            tuple(good),
+            tuple(bad),
+            label_of(told, [key[place] for place in places]),
+            dict(zip(names, key, strict=True)),
+        )
+        for key, (good, bad) in found.items()
+    ]
+
+
+_OF_TYPE = {"KeySize", "ValueSize", "Consistency", "ReadSpan", "ReadLimit", "ReadAnswer"}
+"""Where these are missing, the type of the request says why: they tell only values of their own apart."""
+
+
+def tells(name: str, values: Iterable[Any]) -> bool:
+    """Whether these values of a column tell cells apart in a label."""
+    known = set(values)
+    return len(known - {None} if name in _OF_TYPE else known) > 1
+
+
+def label_of(names: Sequence[str], key: Sequence[Any]) -> str:
+    """A cell, or a line of cells, in a few words: "write, leader, 3 ms"."""
+    return ", ".join(filter(None, (phrase(name, value) for name, value in zip(names, key, strict=True))))
+
+
+def figures_of(rows: Rows, figures: Sequence[Figure] = FIGURES) -> dict[str, list[float | None]]:
+    """What each row has of each figure, by its column, in its unit."""
+    return {
+        figure.column: [None if value is None else value * figure.scale for value in rows.values(figure.column)]
+        for figure in figures
+    }
+
+
+def spread_of(values: Sequence[float | None]) -> Spread | None:
+    """The median of what repetitions measured, and the ends of its bar (`INTERVAL`); ``None`` where none did."""
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    low, high = (known[0], known[-1]) if len(known) > 1 else (None, None)
+    if len(known) >= least_number():
+        interval = median_interval(known)
+        low, high = interval.low, interval.high
+    return Spread(len(known), median(known), low, high)

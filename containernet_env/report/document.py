@@ -1,0 +1,372 @@
+"""Everything that the page shows, as plain data: no HTML, no drawing.
+
+What is too much for a page that opens at once is left out of it, and the document says so: no figure, no median and no
+interval is worked out from fewer rows for that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from containernet_env.base.clock import utc_now
+from containernet_env.base.release import VERSION
+from containernet_env.report.axes import Axis, Table
+from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, spread_of
+from containernet_env.report.names import FIGURES, label, phrase, text
+from containernet_env.report.rows import FILE, VARIANT, Rows
+from containernet_env.report.runs import PERCENTS, Runs, RunTold, Timeline
+from containernet_env.results.columns import BY_NAME
+
+MOST_CELLS, MOST_ROWS, MOST_BAD = 2000, 2000, 200
+_MOST_CURVES, _MOST_FLOORS, _MOST_RUNS, _MOST_VALUES = 60, 40, 50, 20
+TIMELINE_BYTES = 400_000
+"""What timelines may take in a page."""
+_COLUMN_PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.9)
+_MEASURED_ON = (
+    ("CpuModel", "Machine"),
+    ("Cores", "Cores"),
+    ("Kernel", "Kernel"),
+    ("Commit", "Commit of the program"),
+    ("Store", "Store"),
+    ("StoreVersion", "Version of the store"),
+    ("Config", "Topology file"),
+    ("Hosts", "Hosts"),
+    ("Links", "Links"),
+    ("CongestionControl", "Congestion control"),
+    ("NetworkProof", "Proof of the network"),
+    ("Realtime", "Real-time priority of the link emulator"),
+    ("ClusterSize", "Members"),
+    ("TestType", "Types of requests"),
+)
+_TABLE_END = (
+    "Floor_50%_s", "AboveFloor_50%_s", "Errors", "Unknown", "LongestGap_s", "EventsDone", "Leader", "Cluster",
+    "Attempt", "Timestamp", "RunId",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Document:
+    """``data`` is what the figures are drawn from, and the rows; the rest is text. ``counts`` has numbers of rows."""
+
+    title: str
+    files: tuple[str, ...]
+    made: str
+    version: str
+    counts: dict[str, int]
+    interval: str
+    notes: tuple[str, ...]
+    lacks: tuple[str, ...]
+    measured: tuple[tuple[str, tuple[str, ...]], ...]
+    constant: tuple[tuple[str, str], ...]
+    varied: tuple[tuple[str, str], ...]
+    runs: tuple[RunTold, ...]
+    bad: tuple[tuple[str, ...], ...]
+    data: dict[str, Any]
+
+
+def document_of(rows: Rows, runs: Runs, title: str | None = None) -> Document:
+    """The document about some rows and the run directories that were found for them."""
+    notes = [*rows.notes, *runs.notes]
+    every = cells_of(rows)
+    cells = every[:MOST_CELLS]
+    if len(every) > len(cells):
+        notes.append(f"the figures show the first {len(cells):,} of {len(every):,} configurations")
+    table = Table(rows.varied, cells)
+    data = {
+        "figures": [{"name": figure.short, "title": figure.title} for figure in FIGURES],
+        "interval": INTERVAL,
+        **_cells(rows, cells, notes),
+        "lines": [
+            {
+                "axis": _axis(lines.axis),
+                "lines": [{"label": line.label, "points": line.points} for line in lines.lines],
+                "left_out": lines.left_out,
+                "together": [label(name) for name in lines.together],
+            }
+            for lines in table.lines()
+        ],
+        "grids": [
+            {
+                "x": _axis(grid.x),
+                "y": _axis(grid.y),
+                "panels": [{"label": panel.label, "cells": panel.cells} for panel in grid.panels],
+                "together": [label(name) for name in grid.together],
+            }
+            for grid in table.grids()
+        ],
+        "pairs": [{"label": pair.label, "l": pair.linearizable, "s": pair.serializable} for pair in table.pairs()],
+        "floors": _floors(rows, cells, notes),
+        "percents": PERCENTS,
+        "curves": _curves(rows, cells, runs, notes),
+        "timelines": _timelines(rows, cells, runs, notes),
+        "rows": _table(rows, notes),
+    }
+    bad = [number for number, why in enumerate(rows.why) if why]
+    failed = sum(rows.why[number].startswith("failed") for number in bad)
+    if len(bad) > MOST_BAD:
+        notes.append(f"{MOST_BAD} of {len(bad):,} rows that do not count are listed with their reasons")
+    if len(runs.told) > _MOST_RUNS:
+        notes.append(f"{_MOST_RUNS} of {len(runs.told):,} runs are listed")
+    return Document(
+        title=title or ", ".join(path.name for path in rows.files),
+        files=tuple(map(str, rows.files)),
+        made=utc_now(),
+        version=VERSION,
+        counts={
+            "rows": len(rows),
+            "count": len(rows) - len(bad),
+            "failed": failed,
+            "not valid": len(bad) - failed,
+            "configurations": len(every),
+        },
+        interval=INTERVAL,
+        notes=tuple(notes),
+        lacks=tuple(_lacks(rows, runs, every, data)),
+        measured=tuple(_measured(rows, runs)),
+        constant=tuple((label(name), phrase_or_text(name, value)) for name, value in rows.constant.items()),
+        varied=tuple(_varied(rows)),
+        runs=tuple(runs.told[:_MOST_RUNS]),
+        bad=tuple(_bad(rows, runs, bad[:MOST_BAD])),
+        data=data,
+    )
+
+
+def phrase_or_text(name: str, value: object) -> str:
+    """A value for a table whose other column is its name."""
+    return phrase(name, value) if name == "Consistency" else text(value)
+
+
+def _axis(axis: Axis) -> dict[str, Any]:
+    return {"title": axis.title, "ticks": axis.ticks, "numbers": axis.numbers, "log": axis.log}
+
+
+def _rounded(value: float | None, digits: int = 4) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any]:
+    """Median and interval of each figure of each cell, and what rows measured that do not count."""
+    measured = figures_of(rows)
+    columns: dict[str, list[list[float | None]]] = {"median": [], "low": [], "high": []}
+    for figure in FIGURES:
+        values = measured[figure.column]
+        spreads = [spread_of([values[number] for number in cell.good]) for cell in cells]
+        for name, column in columns.items():
+            column.append([None if spread is None else _rounded(getattr(spread, name)) for spread in spreads])
+    bad: list[list[Any]] = []
+    more = 0
+    for index, cell in enumerate(cells):
+        for number in cell.bad:
+            values_of_row = [_rounded(measured[figure.column][number]) for figure in FIGURES]
+            if all(value is None for value in values_of_row):
+                continue
+            if len(bad) < MOST_ROWS:
+                bad.append([index, values_of_row, rows.why[number][:200]])
+            else:
+                more += 1
+    if more:
+        notes.append(f"the figures lack {more:,} of the rows that do not count")
+    told = [cell.label or "all rows" for cell in cells]
+    return {"cells": {"label": told, "n": [len(cell.good) for cell in cells], **columns}, "bad": bad}
+
+
+def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[Any]]:
+    """Cells with a floor: (number of the cell, floor in ms)."""
+    floors = rows.values("Floor_50%_s")
+    found = []
+    for index, cell in enumerate(cells):
+        spread = spread_of([floors[number] for number in cell.good])
+        if spread is not None:
+            found.append([index, _rounded(spread.median * 1000)])
+    if len(found) > _MOST_FLOORS:
+        notes.append(f"{_MOST_FLOORS} of {len(found):,} configurations are shown beside their floor")
+    return found[:_MOST_FLOORS]
+
+
+def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
+    """For each cell its median curve over the rows that count; where none does, over the others, marked so."""
+    columns = [[None if value is None else value * 1000 for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
+    found = []
+    for index, cell in enumerate(cells):
+        numbers = cell.good or cell.bad
+        curves = [curve for number in numbers if (curve := _curve(runs, number)) is not None]
+        if curves:
+            at = [_median([curve[place] for curve in curves]) for place in range(len(PERCENTS))]
+        else:
+            by_percent = {
+                p: _median([values[number] for number in numbers])
+                for p, values in zip(_COLUMN_PERCENTS, columns, strict=True)
+            }
+            at = [by_percent.get(p) for p in PERCENTS]
+        if sum(value is not None for value in at) > 1:
+            source = "histograms" if curves else "columns"
+            found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source})
+    found.sort(key=lambda curve: not curve["valid"])
+    if len(found) > _MOST_CURVES:
+        notes.append(f"{_MOST_CURVES} of {len(found):,} percentile curves are in the page")
+    return found[:_MOST_CURVES]
+
+
+def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
+    details = runs.details.get(number)
+    return None if details is None else details.curve_ms
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    spread = spread_of(values)
+    return None if spread is None else _rounded(spread.median)
+
+
+def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
+    """Timelines of rows: those with events first, then the first of each cell, then as many as there is room for."""
+    first = {cell.rows[0] for cell in cells}
+    known = [(number, details.timeline) for number, details in runs.details.items() if details.timeline]
+    known.sort(key=lambda item: (not item[1].events, item[0] not in first, item[0]))
+    names, repetitions, files = rows.values("Scenario"), rows.values("Repetition"), rows.values(FILE)
+    run_ids = rows.values("RunId")
+    found: list[dict[str, Any]] = []
+    used = 0
+    for number, timeline in known:
+        told = f"{names[number]}, repetition {text(repetitions[number])}, {files[number]}, run {run_ids[number]}"
+        one = {"label": told, "why": rows.why[number], **_timeline(timeline)}
+        used += len(json.dumps(one, separators=(",", ":")))
+        if used > TIMELINE_BYTES and found:
+            break
+        found.append(one)
+    if len(found) < len(known):
+        notes.append(f"{len(found)} of {len(known):,} timelines are in the page; the others are in scenarios.jsonl")
+    return found
+
+
+def _timeline(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "step_s": timeline.step_s,
+        "ok": timeline.ok,
+        "bad": timeline.bad if any(timeline.bad) else [],
+        "p50": [_rounded(value, 3) for value in timeline.p50_ms],
+        "p99": [_rounded(value, 3) for value in timeline.p99_ms] if any(timeline.p99_ms) else [],
+        "events": [[round(event.at_s, 3), event.text, event.kind] for event in timeline.events],
+    }
+
+
+def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
+    """The rows: columns with their titles, and a list of values for each column."""
+    names = [FILE] if len(rows.files) > 1 else []
+    names += ["Scenario", "Repetition"]
+    if rows.seed_only:
+        names = [FILE] if len(rows.files) > 1 else []
+    names += [name for name in rows.varied if name not in (VARIANT, *names)]
+    columns: list[dict[str, Any]] = []
+    values: list[list[Any]] = []
+
+    def add(title: str, column: Sequence[Any], numeric: bool) -> None:
+        if any(value is not None for value in column):
+            columns.append({"title": title, "number": numeric})
+            values.append(list(column[:MOST_ROWS]))
+
+    def add_column(name: str) -> None:
+        numeric = name in BY_NAME and BY_NAME[name].number
+        add(label(name), rows.values(name), numeric)
+
+    for name in names:
+        add_column(name)
+    add("counts", [why or "yes" for why in rows.why], False)
+    for figure in FIGURES:
+        scaled = [None if value is None else _rounded(value * figure.scale) for value in rows.values(figure.column)]
+        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, scaled, True)
+    for name in _TABLE_END:
+        if name not in names:
+            add_column(name)
+    if len(rows) > MOST_ROWS:
+        notes.append(f"the table holds the first {MOST_ROWS:,} of {len(rows):,} rows; figures are of all")
+    return {"columns": columns, "values": values, "total": len(rows)}
+
+
+def _measured(rows: Rows, runs: Runs) -> list[tuple[str, tuple[str, ...]]]:
+    """What was measured on what: each fact with its values, and of how many rows or runs each is."""
+    found = [("Rows of", _counted([text(value) for value in rows.values(FILE)], len(rows), "row"))]
+    told = {name for run in runs.told for name in run.facts}
+    for column, name in _MEASURED_ON:
+        values = [text(value) for value in rows.values(column) if value is not None]
+        if values and not (name in told and runs.missing == 0):
+            found.append((name, _counted(values, len(rows), "row")))
+    for name in dict.fromkeys(name for run in runs.told for name in run.facts):
+        values = [run.facts[name] for run in runs.told if name in run.facts]
+        found.append((name, _counted(values, len(runs.told), "run")))
+    return found
+
+
+def _counted(values: Sequence[str], total: int, noun: str) -> tuple[str, ...]:
+    """Each value once, with how many have it where these are not all."""
+    counts = Counter(values)
+    words = [
+        value if count == total else f"{value} ({count:,} {noun}{'s' if count > 1 else ''})"
+        for value, count in counts.most_common(_MOST_VALUES)
+    ]
+    return (*words, f"and {len(counts) - _MOST_VALUES:,} more") if len(counts) > _MOST_VALUES else tuple(words)
+
+
+def _varied(rows: Rows) -> list[tuple[str, str]]:
+    found = []
+    for name in rows.varied:
+        values = sorted({text(value) for value in rows.values(name) if value is not None}, key=_numbers_first)
+        shown = [phrase_or_text(name, value) for value in values[:_MOST_VALUES] if value]
+        more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _MOST_VALUES else ""
+        found.append((label(name), ", ".join(shown) + more))
+    return found
+
+
+def _numbers_first(value: str) -> tuple[int, float, str]:
+    try:
+        return 0, float(value), value
+    except ValueError:
+        return 1, 0.0, value
+
+
+def _bad(rows: Rows, runs: Runs, numbers: Sequence[int]) -> list[tuple[str, ...]]:
+    """Of some rows: scenario, repetition, run, why they do not count, and their findings in words."""
+    columns = [rows.values(name) for name in ("Scenario", "Repetition", "RunId")]
+    found = []
+    for number in numbers:
+        known = runs.details.get(number)
+        findings = "; ".join(known.findings) if known is not None else ""
+        found.append((*(text(column[number]) for column in columns), rows.why[number], findings))
+    return found
+
+
+def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], data: dict[str, Any]) -> list[str]:
+    """What is not in the page, and why."""
+    if not len(rows):
+        return ["There are no rows yet."]
+    found = []
+    if rows.seed_only:
+        found.append(
+            "The file has the seed's 20 columns alone. It does not say which rows failed or are not valid, so all of "
+            "them count; nor which member was asked, what links and limits were like, or what machine and program "
+            "measured. Rows that agree in its columns are taken for repetitions of each other. There are no p99 and "
+            "p99.9, no floors and no timelines."
+        )
+    elif runs.missing:
+        found.append(
+            f"For {runs.missing:,} of the runs no run directory lies beside the results file: of these there are no "
+            "timelines, no findings in words, and percentile curves from the columns alone."
+        )
+    if all(len(cell.good) < 2 for cell in cells):
+        found.append("No configuration has two rows that count: there are no intervals.")
+    if not any(cell.good for cell in cells):
+        found.append("No row counts: there are no medians. The figures show what was measured all the same, marked.")
+    if not data["lines"]:
+        found.append("No axis varies while everything else stays the same: there is no figure over an axis.")
+    if not data["grids"]:
+        found.append("No two axes vary independently of each other: there is no heat map.")
+    if not data["pairs"]:
+        found.append("No reads were measured both linearizable and serializable, and equal in everything else.")
+    if not data["floors"] and not rows.seed_only:
+        found.append("No row that counts has a floor.")
+    if not data["timelines"] and not rows.seed_only and not runs.missing:
+        found.append("No run directory has a timeline of these rows.")
+    return found

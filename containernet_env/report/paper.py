@@ -1,0 +1,221 @@
+"""Figures for papers: one style, which a colour-blind reader and a black-and-white print can tell apart.
+
+matplotlib is imported when a figure is drawn.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from containernet_env.base.errors import UsageError
+from containernet_env.report.axes import Axis, Line, Table
+from containernet_env.report.cells import Cell, Spread, cells_of, figures_of, spread_of
+from containernet_env.report.names import Figure, column_of, figure_of, label, text
+from containernet_env.report.rows import FILE, VARIANT, Rows
+from containernet_env.results.columns import BY_NAME
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+
+FORMATS = ("pdf", "svg", "png")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00")
+"""Of Okabe and Ito, "Color Universal Design" (2008), those that stand out from white paper."""
+MARKERS = ("o", "s", "D", "^", "v", "P", "*")
+DASHES = ("-", "--", ":", "-.", (0, (7, 2, 1, 2, 1, 2)))
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4.5,
+    "savefig.dpi": 300,
+    # Fonts travel with the file: as TrueType in PDF, as outlines in SVG.
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "containernet-env",
+    # A dollar sign in a name is no formula.
+    "text.parse_math": False,
+}
+_MOST_LINES = 24
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is to be drawn: a panel for each figure, with a line for each combination of values of ``by``."""
+
+    axis: Axis
+    figures: tuple[Figure, ...]
+    by: tuple[str, ...]
+    lines: tuple[Line, ...]
+    cells: tuple[Cell, ...]
+    spreads: tuple[tuple[Spread | None, ...], ...]
+    singles: tuple[tuple[tuple[float, ...], ...], ...]
+
+    def numbers(self) -> str:
+        """The CSV behind it: medians and intervals, and for what does not count each value."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        names = [label(name) for name in self.by] or ["line"]
+        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", "rows", "median", "low", "high"])
+        for line in self.lines:
+            for place, index in line.points:
+                key = [text(self._value(index, name)) for name in self.by] or ["all"]
+                for figure, spreads, singles in zip(self.figures, self.spreads, self.singles, strict=True):
+                    start = [self.axis.ticks[place], *key, figure.label, figure.unit]
+                    if (spread := spreads[index]) is not None:
+                        values = [spread.median, spread.low, spread.high]
+                        writer.writerow([*start, "yes", spread.n, *("-" if v is None else f"{v:.6f}" for v in values)])
+                    for single in singles[index]:
+                        writer.writerow([*start, "no", 1, f"{single:.6f}", "-", "-"])
+        return out.getvalue()
+
+    def _value(self, index: int, name: str) -> Any:
+        return self.cells[index].values[name]
+
+
+def chosen(rows: Rows, where: Sequence[str]) -> Rows:
+    """The rows for which every ``COLUMN=VALUE`` holds. Raises ``UsageError`` where there is no such row or column."""
+    for condition in where:
+        name, equals, wanted = condition.partition("=")
+        column = column_of("--where", name, _configured(rows)) if equals else ""
+        if not column:
+            raise UsageError(f"--where {condition}: write COLUMN=VALUE, such as --where type=write")
+        values = [text(value) for value in rows.values(column)]
+        if wanted not in values:
+            allowed = ", ".join(sorted(set(values))[:40])
+            raise UsageError(
+                f"--where {condition}: no row has that; allowed: {allowed or 'nothing, there are no rows'}"
+            )
+        rows = rows.only([number for number, value in enumerate(values) if value == wanted])
+    return rows
+
+
+def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
+    """What the options ask for.
+
+    Raises ``UsageError`` for an axis or a figure that there is none of, and where rows of different experiments would
+    come to lie on one point: their median would be one of neither.
+    """
+    configured = _configured(rows)
+    measured = [name for name in rows.frame.columns if _is_figure(name)]
+    axis_name = column_of("--x", x, configured)
+    lines_by = tuple(dict.fromkeys(column_of("--by", name, configured) for name in by))
+    figures = tuple(figure_of(column_of("--y", name, measured)) for name in dict.fromkeys(ys))
+    if axis_name in lines_by:
+        raise UsageError(f"--by {axis_name}: this is the axis; name another column")
+    names = tuple(dict.fromkeys((*rows.varied, axis_name, *lines_by)))
+    cells = tuple(cells_of(rows, names))
+    table = Table(names, cells)
+    if not table.has(axis_name):
+        raise UsageError(f"--x {x}: no row has a value of {axis_name}")
+    axis, lines = table.lines_by(axis_name, lines_by)
+    _refuse_mixtures(table, names, (axis_name, *lines_by), lines)
+    if len(lines) > _MOST_LINES:
+        raise UsageError(
+            f"--by {', '.join(by)}: {len(lines)} lines are too many to be told apart; at most {_MOST_LINES}"
+        )
+    values = figures_of(rows, figures)
+    for figure in figures:
+        if all(value is None for value in values[figure.column]):
+            raise UsageError(f"--y {figure.short}: no row has a value of {figure.column}")
+    spreads, singles = [], []
+    for figure in figures:
+        of = values[figure.column]
+        spreads.append(tuple(spread_of([of[number] for number in cell.good]) for cell in cells))
+        singles.append(tuple(tuple(v for number in cell.bad if (v := of[number]) is not None) for cell in cells))
+    return Drawing(axis, figures, lines_by, tuple(lines), cells, tuple(spreads), tuple(singles))
+
+
+def _configured(rows: Rows) -> list[str]:
+    """The columns that may be an axis: what was configured, and what rows of several files differ in."""
+    more = {FILE, "Scenario", "RequestCount", *(name for name in rows.keys if name != VARIANT)}
+    return [name for name in rows.frame.columns if name in more]
+
+
+def _is_figure(name: str) -> bool:
+    return name in BY_NAME and BY_NAME[name].role == "measured" and BY_NAME[name].number
+
+
+def _refuse_mixtures(table: Table, names: Sequence[str], told: Sequence[str], lines: Sequence[Line]) -> None:
+    for line in lines:
+        places = [place for place, _ in line.points]
+        if len(set(places)) == len(places):
+            continue
+        used = [index for line in lines for _, index in line.points]
+        by_point = table.groups(told, used).values()
+        mixed = [name for name in names if any(table.varies(name, group) for group in by_point)]
+        words = ", ".join("scenario" if name == VARIANT else name for name in mixed)
+        raise UsageError(
+            f"one point would be of rows that differ in {words}: their median would be one of neither\n"
+            "  Name these with --by, or choose rows with --where, such as --where type=write."
+        )
+
+
+def draw(drawing: Drawing, form: str) -> bytes:
+    """The picture, in one of ``FORMATS``; the same drawing makes the same bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure as Picture
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        # A name may be in a script that the font has not got: there is a box for each letter then.
+        warnings.filterwarnings("ignore", message="Glyph")
+        panels = len(drawing.figures)
+        picture = Picture(figsize=(3.5 if panels == 1 else min(7.2, 3.4 * panels), 2.6), layout="constrained")
+        for place, (axes, figure) in enumerate(
+            zip(picture.subplots(1, panels, squeeze=False)[0], drawing.figures, strict=True)
+        ):
+            _panel(axes, drawing, place, figure)
+        handles, labels = picture.axes[0].get_legend_handles_labels()
+        if len(handles) > 1:
+            picture.legend(
+                handles, labels, loc="outside lower center", ncols=min(len(labels), 1 + 2 * min(panels, 2) // 2)
+            )
+        out = io.BytesIO()
+        metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
+        picture.savefig(out, format=form, metadata=metadata)
+    return out.getvalue()
+
+
+def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Figure) -> None:
+    axis = drawing.axis
+    at = axis.numbers or tuple(range(len(axis.values)))
+    crosses = False
+    for order, line in enumerate(drawing.lines):
+        style: dict[str, Any] = {
+            "color": COLOURS[order % len(COLOURS)],
+            "marker": MARKERS[order % len(MARKERS)],
+            "linestyle": DASHES[order % len(DASHES)],
+        }
+        known = [(at[index], spread) for index, cell in line.points if (spread := drawing.spreads[place][cell])]
+        medians = [spread.median for _, spread in known]
+        ends = [
+            [abs(median - (end if end is not None else median)) for median, end in zip(medians, side, strict=True)]
+            for side in ([spread.low for _, spread in known], [spread.high for _, spread in known])
+        ]
+        axes.errorbar(
+            [x for x, _ in known], medians, yerr=ends, label=line.label or "all", capsize=2, elinewidth=0.9, **style
+        )
+        singles = [(at[index], value) for index, cell in line.points for value in drawing.singles[place][cell]]
+        if singles:
+            axes.plot(*zip(*singles, strict=True), "x", color=style["color"], markersize=5, zorder=3)
+            crosses = True
+    if crosses:
+        axes.plot([], [], "x", color="#555555", markersize=5, label="does not count")
+    if axis.log:
+        axes.set_xscale("log")
+    axes.set_xticks(list(at), axis.ticks)
+    axes.minorticks_off()
+    axes.set_xlabel(axis.title)
+    axes.set_ylabel(figure.title)
+    axes.set_ylim(bottom=0)

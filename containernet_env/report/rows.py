@@ -1,0 +1,165 @@
+"""The rows of one or several results files, and which of them count.
+
+A row counts where it did not fail and is certainly valid; the seed's form does not say, and all its rows count. No
+other row is in a median or an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from containernet_env.analysis.repetitions import MEASURED_WITH
+from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
+from containernet_env.results.csv_file import load
+
+if TYPE_CHECKING:
+    import pandas
+
+FILE = "file"
+"""The column that says which file a row is of, where there are several."""
+VARIANT = "variant"
+"""The column that tells rows apart whose other axes are equal, by the names of scenario or topology file."""
+_INFINITE = (float("inf"), float("-inf"))
+_HASHES = ("ConfigHash", "ScenarioHash")
+# LoadSeed: it differs between repetitions. RttExpected_ms: it follows from what is configured.
+_NO_KEYS = {*_HASHES, "LoadSeed", "RttExpected_ms", "Scenario"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """``frame``: every row, with `FILE` and `VARIANT`. ``why``: for each row why it does not count, "" where it does.
+
+    ``keys``: the columns in which rows have to agree to be repetitions. ``notes``: what was left out while reading.
+    """
+
+    frame: pandas.DataFrame
+    why: tuple[str, ...]
+    keys: tuple[str, ...]
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    seed_only: bool
+
+    def __len__(self) -> int:
+        return len(self.why)
+
+    def values(self, column: str) -> list[Any]:
+        """What the rows have in a column, ``None`` where it is missing, and for a number that is none."""
+        if column not in self.frame.columns:
+            return [None] * len(self)
+        return [None if value != value or value in _INFINITE else value for value in self.frame[column].tolist()]
+
+    def only(self, numbers: Sequence[int]) -> Rows:
+        """Some of the rows, by their numbers."""
+        frame = self.frame.iloc[list(numbers)].reset_index(drop=True)
+        return replace(self, frame=frame, why=tuple(self.why[number] for number in numbers))
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Those of ``keys`` that have several values."""
+        return tuple(name for name in self.keys if self.frame[name].nunique(dropna=False) > 1)
+
+    @property
+    def constant(self) -> dict[str, Any]:
+        """Every configured column that has one value in all rows, with it."""
+        names = [name for name in self.frame.columns if name in BY_NAME and BY_NAME[name].role == "configured"]
+        if not len(self):
+            return {}
+        single = [name for name in names if self.frame[name].nunique(dropna=False) == 1]
+        return {name: value for name in single if (value := self.values(name)[0]) is not None}
+
+
+def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text: None) -> Rows:
+    """The rows of results files of either form.
+
+    What is left out of them is said in the result and told to ``note``: rows that were torn, a file that is named
+    twice, and rows that an earlier file has word for word, which would count twice. Raises ``UsageError`` for a file
+    that cannot be read or has another header.
+    """
+    import pandas
+
+    notes: list[str] = []
+
+    def left_out(text: str) -> None:
+        notes.append(text)
+        note(text)
+
+    paths: list[Path] = []
+    for path in files:
+        if path.resolve() in {known.resolve() for known in paths}:
+            left_out(f"{path} is named twice, and read once")
+        else:
+            paths.append(path)
+    loaded = [load(path, left_out) for path in paths]
+    names = _names(paths)
+    frames = [frame.assign(**{FILE: name}) for frame, name in zip(loaded, names, strict=True)]
+    columns = max((list(frame.columns) for frame in frames), key=len)
+    frame = pandas.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+    frame = frame.reindex(columns=columns)
+    if len(frames) > 1 and len(frame):
+        measured = [name for name in columns if name != FILE]
+        # The same row within a file is left as it is: nobody can say that it was not measured twice.
+        again = frame.duplicated(measured, keep="first") & ~frame.duplicated([*measured, FILE], keep=False)
+        if again.any():
+            left_out(f"rows that are in several files word for word count once: {int(again.sum()):,}")
+            frame = frame[~again].reset_index(drop=True)
+    seed_only = tuple(name for name in columns if name != FILE) == SEED_COLUMNS
+    frame, keys = _identified(frame)
+    return Rows(frame, tuple(_why(frame)), keys, tuple(paths), tuple(notes), seed_only)
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Short names of the files, no two alike."""
+    names = [path.name for path in paths]
+    return [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+
+
+def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, ...]]:
+    """The table with `VARIANT`, and the columns whose values make rows different experiments."""
+    names = list(frame.columns)
+    keys = [name for name in names if name in BY_NAME and BY_NAME[name].role == "configured" and name not in _NO_KEYS]
+    keys += [name for name in MEASURED_WITH if name in names]
+    if "LinkStamps" in names:
+        # A row that failed may lack it; within a run it is the same.
+        frame = frame.assign(LinkStamps=frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first"))
+    if "Scenario" not in names:
+        # Nothing else there tells rows of other lengths apart.
+        return frame.assign(**{VARIANT: ""}), (*keys, "RequestCount")
+    if frame["Scenario"].isna().any():
+        keys.append("RequestCount")
+        of_seed = frame["Scenario"].isna() & frame["ScenarioHash"].isna()
+        frame = frame.assign(RequestCount=frame["RequestCount"].where(of_seed))
+    return frame.assign(**{VARIANT: _variants(frame, keys)}), (*keys, VARIANT)
+
+
+def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
+    """For each row what tells it from rows that are configured otherwise and agree in ``keys``; "" where none do."""
+    groups = frame.groupby(list(keys), dropna=False, sort=False)
+    configs, scenarios = (groups[name].transform("nunique") > 1 for name in _HASHES)
+    variants = []
+    columns = zip(configs, scenarios, *(frame[name] for name in ("Config", "ConfigHash", "Scenario")), strict=True)
+    for other_config, other_scenario, config, config_hash, scenario in columns:
+        parts = [f"{config} ({config_hash})"] if other_config else []
+        parts += [str(scenario)] if other_scenario else []
+        variants.append(", ".join(parts))
+    return variants
+
+
+def _why(frame: pandas.DataFrame) -> list[str]:
+    def column(name: str) -> list[Any]:
+        return list(frame[name]) if name in frame.columns else [None] * len(frame)
+
+    of_seed = [value != value or value is None for value in column("Timestamp")]
+    columns = (column("Error"), column("Valid"), column("Reasons"), of_seed)
+    return [_reason(*values) for values in zip(*columns, strict=True)]
+
+
+def _reason(error: Any, valid: Any, reasons: Any, of_seed: bool) -> str:
+    if isinstance(error, str):
+        return f"failed: {error}"
+    if valid == "yes" or (of_seed and not isinstance(valid, str)):
+        return ""
+    why = f": {reasons.replace(';', ', ')}" if isinstance(reasons, str) else ""
+    return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"

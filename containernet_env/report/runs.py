@@ -1,0 +1,227 @@
+"""What the run directories beside the results files add to rows: curves, timelines, findings, machines, proofs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from containernet_env.analysis.histogram import decode
+from containernet_env.base.errors import UsageError
+from containernet_env.base.units import describe_size
+from containernet_env.report.rows import FILE, Rows
+from containernet_env.results.run_directory import ReadRun, read_run, runs_folder
+
+PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
+"""Of a curve, rising; those that a row has too few requests for are left out of it."""
+NOTICED = {"member_died": "a member died", "leader_changed": "another leader", "emulator_died": "the links died"}
+"""Kinds of events that nobody configured, as a timeline shows them."""
+_UNDOING = ("restart", "thaw", "heal", "link_up", "reset")
+_RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
+_MOST_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened ``at_s`` after the start of the load; ``kind``: struck, undone or noticed."""
+
+    at_s: float
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A load, step by step: requests that succeeded and that did not, and percentiles in ms; ``None`` where unknown."""
+
+    step_s: float
+    ok: tuple[int, ...]
+    bad: tuple[int, ...]
+    p50_ms: tuple[float | None, ...]
+    p99_ms: tuple[float | None, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Of one row: its findings in words, its curve (ms at each of `PERCENTS`), its timeline."""
+
+    findings: tuple[str, ...]
+    curve_ms: tuple[float | None, ...] | None
+    timeline: Timeline | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTold:
+    """One run: its facts, name -> value, equal in runs that were made alike, and what is its own."""
+
+    run_id: str
+    facts: Mapping[str, str]
+    began: str
+    command: str
+    proof: str
+    sync: str
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``details`` by the number of the row. ``missing``: how many runs of the rows have no directory."""
+
+    details: Mapping[int, Details]
+    told: Sequence[RunTold]
+    missing: int
+    notes: Sequence[str]
+
+
+def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> Runs:
+    """Everything that is there; a directory that cannot be read is left out, which is told to ``note``."""
+    folders = {path.name: runs_folder(path) for path in rows.files} | {
+        str(path): runs_folder(path) for path in rows.files
+    }
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for number, (file, run_id) in enumerate(zip(rows.values(FILE), rows.values("RunId"), strict=True)):
+        # It is a name in the CSV: it must not lead anywhere else.
+        if isinstance(run_id, str) and _RUN_ID.fullmatch(run_id):
+            wanted.setdefault((file, run_id), []).append(number)
+    details: dict[int, Details] = {}
+    told: list[RunTold] = []
+    notes: list[str] = []
+    missing = 0
+    keys = list(zip(*(rows.values(name) for name in ("Scenario", "Repetition", "Attempt")), strict=True))
+    for (file, run_id), numbers in wanted.items():
+        path = folders[file] / run_id
+        if not path.is_dir():
+            missing += 1
+            continue
+        try:
+            run = read_run(path)
+        except UsageError as error:
+            notes.append(f"a run directory is left out: {error}".replace("\n ", "."))
+            continue
+        if problems := _problems(run):
+            notes.append(f"{path}: {problems}")
+        told.append(_told(run, run_id))
+        lines = {(line["scenario"], line["repetition"], line.get("attempt", 1)): line for line in run.scenarios}
+        for number in numbers:
+            if (line := lines.get(keys[number])) is not None:
+                details[number] = _details(run, line, notes, path)
+    if len(notes) > _MOST_TOLD:
+        notes[_MOST_TOLD:] = [f"{len(notes) - _MOST_TOLD} more run directories have such problems"]
+    for text in notes:
+        note(text)
+    return Runs(details, told, missing, notes)
+
+
+def _problems(run: ReadRun) -> str:
+    parts = [f"{run.torn} lines were cut short and are left out"] if run.torn else []
+    if run.checked is not None and run.checked.changed:
+        parts.append("its files are not as the run left them (containernet-env show names them)")
+    return "; ".join(parts)
+
+
+def _details(run: ReadRun, line: Mapping[str, Any], notes: list[str], path: Path) -> Details:
+    load = line["load"] or {}
+    findings = tuple(str(finding["text"]) for finding in line["findings"])
+    text = (load.get("response_time") or {}).get("histogram")
+    curve = None
+    if text is not None:
+        try:
+            curve = tuple(None if at is None else at / 1e6 for at in decode(text).percentiles_ns(PERCENTS))
+        except ValueError as error:
+            notes.append(f"{path}: the histogram of {line['scenario']} is left out: {error}")
+    return Details(findings, curve, _timeline(run, line, load))
+
+
+def _timeline(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any]) -> Timeline | None:
+    steps, step_s = load.get("timeline"), load.get("timeline_interval_s")
+    if not steps or not step_s:
+        return None
+    return Timeline(
+        step_s=step_s,
+        ok=tuple(step["ok"] for step in steps),
+        bad=tuple(step["failed"] + step["unknown"] for step in steps),
+        p50_ms=tuple(_ms(step["p50_s"]) for step in steps),
+        p99_ms=tuple(_ms(step["p99_s"]) for step in steps),
+        events=tuple(sorted(_events(run, line, load, len(steps) * step_s), key=lambda event: event.at_s)),
+    )
+
+
+def _ms(value_s: float | None) -> float | None:
+    return None if value_s is None else value_s * 1000
+
+
+def _events(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any], length_s: float) -> Iterator[Event]:
+    own = (line["scenario"], line["repetition"], line.get("attempt", 1))
+    for done in run.disruptions:
+        of = (done["scenario"], done["repetition"], done["attempt"])
+        if of == own and done["since_start_ns"] is not None and done["cause"] != "end":
+            words = f"{done['verb'].replace('_', ' ')} {' '.join(done['members'])}"
+            yield Event(done["since_start_ns"] / 1e9, words, "undone" if done["verb"] in _UNDOING else "struck")
+    began_ns = load.get("began_ns")
+    for event in run.events:
+        if began_ns is not None and event["kind"] in NOTICED and 0 <= event["at_ns"] - began_ns <= length_s * 1e9:
+            text = f"{NOTICED[event['kind']]}: {event['text']}"
+            yield Event((event["at_ns"] - began_ns) / 1e9, text, "noticed")
+
+
+def _told(run: ReadRun, run_id: str) -> RunTold:
+    manifest = run.manifest or {}
+    clusters = manifest.get("clusters") or []
+    syncs_ns = [sync["median_ns"] for cluster in clusters for sync in cluster["sync"].values()]
+    sync = f"{min(syncs_ns) / 1e6:.3f} to {max(syncs_ns) / 1e6:.3f}" if syncs_ns else ""
+    return RunTold(
+        run_id=run_id,
+        facts={name: value for name, value in _facts(manifest) if value},
+        began=str(manifest.get("began", "")),
+        command=shlex.join(map(str, manifest.get("command", ()))),
+        proof=_proof(run),
+        sync=sync,
+    )
+
+
+def _facts(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """From a manifest that its form was checked of; what an older one lacks is left out."""
+    machine, program = manifest.get("machine") or {}, manifest.get("program") or {}
+    links, store = manifest.get("links") or {}, manifest.get("store") or {}
+    memory = machine.get("memory_bytes")
+    kinds = machine.get("virtualisation") or {}
+    names = ("hypervisor", "vendor", "product", "container")
+    virtual = [str(kinds[name]) for name in names if kinds.get(name)]
+    virtual = (["virtual machine"] if kinds.get("guest") else []) + virtual
+    yield "Machine", _join(machine, "cpu_model", "{cores} cores", "architecture")
+    yield "Memory", describe_size(memory) if isinstance(memory, int) else ""
+    yield "Virtualisation", ", ".join(virtual)
+    yield "Kernel", _join(machine, "kernel", "kernel_build")
+    yield "Clock", _join(machine, "clock_source")
+    yield "Docker engine", _join(machine, "{engine}", "storage {storage_driver}", "cgroup v{cgroup_version}")
+    dirty = ", with uncommitted changes" if program.get("dirty") else ""
+    yield "Program", _join(program, "containernet-env {version}", "commit {commit:.12}", "{go}") + dirty
+    yield "Links", _join(links, "{links}", "switches by {switches}", "{network_version}")
+    yield "Store", _join(store, "{kind} {version}")
+
+
+def _join(values: Mapping[str, Any], *forms: str) -> str:
+    """Those of the forms that all values are known of."""
+    parts = []
+    for form in forms:
+        with suppress(KeyError, ValueError, TypeError):
+            known = {name: str(value) for name, value in values.items() if value is not None}
+            parts.append(form.format(**known) if "{" in form else known[form])
+    return ", ".join(parts)
+
+
+def _proof(run: ReadRun) -> str:
+    """What the proofs of the network say, in one line."""
+    words = []
+    for proof in (run.network or {}).get("proofs", ()):
+        checks = proof.get("checks") or []
+        proved = sum(check["verdict"] == "proved" for check in checks)
+        off_ns = [abs(pair["measured_ns"] - pair["expected_ns"]) for pair in proof["pairs"] if pair["measured_ns"]]
+        passed = "passed" if proof["passed"] else f"FAILED: {'; '.join(proof['problems'])}"
+        off = f", RTTs within {max(off_ns) / 1000:.0f} us" if off_ns else ""
+        words.append(f"{proof.get('moment', 'before')}: {passed}, {proved} of {len(checks)} properties proved{off}")
+    return "; ".join(words)

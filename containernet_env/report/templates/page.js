@@ -1,0 +1,117 @@
+"use strict";
+// Brings the page to life: contents, controls of figures, drawing, the switch of colours, printing.
+(() => {
+  const { make, button } = Table;
+  const drawn = [];
+  // Nothing that leaves the page, and nothing that selects points, which there is no use for.
+  const BUTTONS = {
+    responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"],
+  };
+
+  function controls(figure, state, list) {
+    const place = figure.querySelector(".controls");
+    if (place.childElementCount) return;
+    for (const { name, label, options, value } of list) {
+      const select = make("select", ...options.map(([id, text]) => Object.assign(make("option", text), { value: id })));
+      select.value = value;
+      select.addEventListener("input", () => {
+        state[name] = select.value;
+        draw(figure, state);
+      });
+      place.append(make("label", `${label} `, select));
+    }
+  }
+
+  function numbersOf(figure) {
+    const heading = figure.querySelector("h3").textContent;
+    const details = make("details", make("summary", "Numbers"));
+    const place = make("div");
+    details.append(place);
+    const fill = () => {
+      const { columns, rows } = figure.numbers;
+      place.replaceChildren(details.open ? Table.simple(heading, columns, rows) : "");
+    };
+    details.addEventListener("toggle", fill);
+    const saving = button("Save the numbers as CSV", () => Table.save(figure.numbers.name, figure.numbers.columns, figure.numbers.rows));
+    figure.append(saving, details);
+    figure.fillNumbers = fill;
+  }
+
+  function draw(figure, state) {
+    const { kind, plot } = { kind: figure.dataset.figure, plot: figure.querySelector(".plot") };
+    const made = Draw.kinds[kind](Number(figure.dataset.index), state);
+    controls(figure, state, made.controls);
+    figure.numbers = made.numbers;
+    const words = `${figure.querySelector("h3").textContent}. ${made.note ?? ""} The numbers follow below the figure.`;
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", words);
+    let note = figure.querySelector(".note");
+    if (made.note) {
+      note ??= figure.insertBefore(Object.assign(make("p"), { className: "note" }), plot.nextSibling);
+      note.textContent = made.note;
+    } else {
+      note?.remove();
+    }
+    figure.fillNumbers?.();
+    // Plotly takes a new width from the element when the window changes, and the height with it.
+    plot.style.height = `${made.layout.height}px`;
+    Plotly.react(plot, made.traces, made.layout, { ...BUTTONS, toImageButtonOptions: { format: "svg", filename: made.numbers.name } });
+  }
+
+  function redraw() {
+    for (const [figure, state] of drawn) draw(figure, state);
+  }
+
+  function contents() {
+    const list = document.getElementById("contents");
+    for (const section of document.querySelectorAll("main > section")) {
+      const link = make("a", section.querySelector("h2").textContent);
+      link.href = `#${section.id}`;
+      list.append(make("li", link));
+    }
+  }
+
+  const theme = document.getElementById("theme");
+  theme.addEventListener("input", () => {
+    Look.choose(theme.value);
+    redraw();
+  });
+  Look.wanted.addEventListener("change", redraw);
+  document.getElementById("print").addEventListener("click", () => print());
+  addEventListener("beforeprint", () => {
+    Look.print(true);
+    while (left.length) drawNext();
+    redraw();
+  });
+  addEventListener("afterprint", () => {
+    Look.print(false);
+    redraw();
+  });
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if ((width < 760) !== (innerWidth < 760)) redraw();
+    width = innerWidth;
+  });
+
+  contents();
+  Table.rows(document.getElementById("table"), Draw.data.rows);
+  // One figure at a time: what is in sight can be used before the last one is drawn.
+  const left = [...document.querySelectorAll("[data-figure]")];
+
+  function drawNext() {
+    const figure = left.shift();
+    const state = {};
+    figure.querySelector(".plot").replaceChildren();
+    drawn.push([figure, state]);
+    draw(figure, state);
+    numbersOf(figure);
+  }
+
+  function drawRest() {
+    if (left.length) drawNext();
+    if (left.length) setTimeout(drawRest);
+    else document.documentElement.dataset.drawn = String(Math.round(performance.now()));
+  }
+
+  drawRest();
+})();

@@ -1,0 +1,123 @@
+"""`plot`: axes by the names of configs and columns; what would mix different experiments is refused."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.base.errors import UsageError
+from containernet_env.cli import group
+from containernet_env.report.names import column_of
+from containernet_env.report.paper import FORMATS, chosen, draw, plan
+from containernet_env.report.rows import read_rows
+from containernet_env.results.columns import COLUMNS
+from tests.unit.report_rows import EVIL, row, sweep, write
+
+BY = ["bandwidth", "consistency"]
+
+
+def shown(*words: object) -> Any:
+    return CliRunner().invoke(group, [str(word) for word in words])
+
+
+def drawing(path: Path, x: str = "link_delay", ys: tuple[str, ...] = ("p50", "throughput"), by: list[str] = BY) -> Any:
+    return plan(read_rows([path]), x, ys, by)
+
+
+def numbers(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(text.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("link_delay", "LinkDelay_ms"),
+        ("linkdelay_ms", "LinkDelay_ms"),
+        ("p99.9", "99.9%"),
+        ("99%", "99%"),
+        ("valSize", "ValueSize"),
+        ("throughput", "Requests/sec"),
+        ("requests/s", "Requests/sec"),
+        ("Heartbeat_ms", "Heartbeat_ms"),
+    ],
+)
+def test_names_of_configs_and_of_columns_are_known(name: str, column: str) -> None:
+    assert column_of("--x", name, COLUMNS) == column
+
+
+def test_the_csv_beside_a_figure_has_its_medians_and_what_does_not_count(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", sweep())
+    done = shown("plot", path, "--x", "link_delay", "--y", "p50,p99", "--by", ",".join(BY), "-o", tmp_path / "fig.svg")
+    assert done.exit_code == 0, done.output
+    lines = numbers((tmp_path / "fig.svg.csv").read_text())
+    of = [line for line in lines if (line["consistency"], line["bandwidth (Mbit/s)"]) == ("s", "100")]
+    p50 = [line for line in of if line["figure"] == "latency, p50"]
+    assert [(line["link delay, one way (ms)"], line["counts"], line["rows"], line["median"]) for line in p50] == [
+        ("1", "yes", "2", "2.150000"),
+        ("2", "yes", "2", "4.150000"),
+        ("3", "yes", "1", "6.100000"),
+        ("3", "no", "1", "6.200000"),
+    ]
+    assert {line["figure"] for line in lines} == {"latency, p50", "latency, p99"}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_pictures_are_the_same_each_time_and_carry_their_fonts(tmp_path: Path, form: str) -> None:
+    rows = [*sweep(delays=2, bandwidths=1), *(row(Target=name, LinkDelay_ms="1") for name in ("$x_1$", "\u6d4b", EVIL))]
+    made = drawing(write(tmp_path / "out.csv", rows), by=["consistency", "target", "type"])
+    picture = draw(made, form)
+    assert picture == draw(made, form)
+    if form == "pdf":
+        assert picture.startswith(b"%PDF") and b"/FontFile2" in picture and b"/Type3" not in picture
+    elif form == "svg":
+        assert b"<text" not in picture and b"<script" not in picture
+    else:
+        assert picture.startswith(b"\x89PNG")
+
+
+def test_rows_of_different_experiments_come_to_no_common_median(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", sweep())
+    with pytest.raises(UsageError, match=r"differ in Consistency, Bandwidth_mbps: .*\n.*--by.*--where"):
+        drawing(path, by=[])
+    rows = chosen(chosen(read_rows([path]), ["consistency=l"]), ["bandwidth=10"])
+    assert len(plan(rows, "link_delay", ["p50"], []).lines) == 1
+
+
+def test_every_point_of_a_figure_over_words_has_its_tick(tmp_path: Path) -> None:
+    made = drawing(write(tmp_path / "out.csv", sweep(delays=1)), x="consistency", by=["bandwidth"])
+    assert (made.axis.ticks, made.axis.numbers) == (("l", "s"), None) and draw(made, "png")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--x", "link_dely", "--y", "p50"], "--x link_dely: no such column, did you mean link_delay?"),
+        (["--x", "p50", "--y", "p50"], "--x p50: no such column"),
+        (["--x", "link_delay", "--y", "bandwidth"], "--y bandwidth: no such column"),
+        (["--x", "link_delay", "--y", "p50", "--by", "colour"], "--by colour: no such column"),
+        (["--x", "link_delay", "--y", "p50", "--by", "link_delay"], "this is the axis"),
+        (["--x", "link_delay", "--y", "p50,,p99"], "names with commas"),
+        (["--x", "rate", "--y", "p50"], "no row has a value of OfferedRate_per_s"),
+        (["--x", "link_delay", "--y", "p25", "--by", "bandwidth,consistency"], "no row has a value of 25%"),
+        (["--x", "link_delay", "--y", "p50", "--where", "type"], "write COLUMN=VALUE"),
+        (["--x", "link_delay", "--y", "p50", "--where", "type=wrote"], "no row has that; allowed: read"),
+        (["--x", "link_delay", "--y", "p50", "-o", "figure.bmp"], "names that end in .pdf, .svg, .png"),
+    ],
+)
+def test_what_there_is_none_of_is_answered_with_what_there_is(tmp_path: Path, options: list[str], words: str) -> None:
+    path = write(tmp_path / "out.csv", sweep())
+    done = shown("plot", path, "-o", tmp_path / "fig.png", *options)
+    assert isinstance(done.exception, UsageError) and words in str(done.exception)
+    assert [file.name for file in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
+    path = write(tmp_path / "seed.csv", [row(ClientCount=str(n)) for n in (1, 10, 100)], seed=True)
+    made = drawing(path, x="clients", ys=("p95",), by=[])
+    assert made.axis.log and [line["median"] for line in numbers(made.numbers())] == ["12.000000"] * 3
+    with pytest.raises(UsageError, match=r"--x link_delay: no such column; allowed: type, members"):
+        drawing(path)

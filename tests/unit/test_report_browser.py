@@ -1,0 +1,112 @@
+"""The page in a real browser: it draws, without a word on its console, and its table sorts and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from containernet_env.report.document import document_of
+from containernet_env.report.page import page
+from containernet_env.report.rows import read_rows
+from containernet_env.report.runs import read_runs
+from containernet_env.results.run_directory import RunDirectory
+from tests.unit.browser import CHROMIUM, Browser
+from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
+from tests.unit.test_report import add_load
+from tests.unit.test_run_directory import directory as run_directory
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+made_run = run_directory
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+def made(path: Path) -> Path:
+    rows = read_rows([path])
+    written = path.with_suffix(".html")
+    written.write_text(page(document_of(rows, read_runs(rows))), encoding="utf-8")
+    return written
+
+
+def column(browser: Browser, title: str) -> list[str]:
+    """What the table shows in a column."""
+    find = f"[...document.querySelectorAll('#table th')].findIndex((th) => th.textContent === '{title}')"
+    texts: list[str] = browser.js(
+        f"(() => {{ const at = {find}; return [...document.querySelectorAll('#table tbody tr')]"
+        ".map((line) => line.children[at].textContent); })()"
+    )
+    return texts
+
+
+def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path: Path) -> None:
+    browser.open(made(write(tmp_path / "out.csv", sweep())))
+    kinds = browser.js("[...document.querySelectorAll('[data-figure]')].map((one) => one.dataset.figure)")
+    assert sorted(set(kinds)) == ["curves", "floors", "grid", "lines", "pairs"]
+    drawn = browser.js(
+        "[...document.querySelectorAll('.plot')].map((one) => one.querySelectorAll('.main-svg path').length)"
+    )
+    assert len(drawn) == len(kinds) and all(paths > 5 for paths in drawn)
+    assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 9
+
+    assert len(column(browser, "p50 (ms)")) == 36
+    click = "[...document.querySelectorAll('#table th button')].find((one) => one.textContent === 'p50 (ms)').click()"
+    for sign, state in ((1, "ascending"), (-1, "descending")):
+        browser.js(click)
+        values = [float(text) for text in column(browser, "p50 (ms)")]
+        assert values == sorted(values, key=lambda value: sign * value)
+        assert browser.js("document.querySelector('[aria-sort]').getAttribute('aria-sort')") == state
+
+    browser.js("filter.value = 'consistency:l p50<5'; filter.dispatchEvent(new Event('input'))")
+    assert set(column(browser, "consistency")) == {"l"} and len(column(browser, "consistency")) == 6
+    assert browser.js("document.querySelector('[role=status]').textContent") == "6 of 36 rows"
+    browser.js("filter.value = ''; only.checked = true; only.dispatchEvent(new Event('input'))")
+    assert len(column(browser, "counts")) == 35
+    assert browser.js("Table.csv(['a', 'b'], [['x, \"y\"', null], [1, 2]])") == 'a,b\n"x, ""y""",-\n1,2\n'
+    assert browser.js("document.querySelector('figure').numbers.rows.length") == 18
+
+    browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
+    assert browser.js("getComputedStyle(document.body).backgroundColor") == "rgb(22, 25, 29)"
+    assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"
+    assert browser.told == []
+    assert [url for url in browser.requested if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_a_timeline_is_drawn_with_what_was_done(browser: Browser, made_run: RunDirectory) -> None:
+    add_load(made_run.path)
+    browser.open(made(write(made_run.path.parent.with_suffix(".csv"), [row()])))
+    shown = browser.js("document.querySelector('[data-figure=timelines]').textContent")
+    assert f"0.15 s: kill {EVIL}" in shown
+    assert browser.js("document.querySelector('[data-figure=timelines] .plot').layout.shapes.length") == 1
+    assert browser.told == []
+
+
+def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browser: Browser, tmp_path: Path) -> None:
+    rows = [
+        row(Scenario=name, ScenarioHash=name, Target=name, Error=error, ClientCount=str(clients), LinkDelay_ms=name)
+        for name in EVIL_NAMES
+        for error in ("-", name)
+        for clients in (1, 10)
+    ]
+    browser.open(made(write(tmp_path / "out.csv", rows)), width=360)
+    assert browser.js("document.querySelectorAll('img, b, main script').length") == 0
+    assert EVIL in column(browser, "scenario")
+    legend = browser.js("[...document.querySelectorAll('.legendtext')].map((one) => one.textContent).join()")
+    assert EVIL in legend and "<b>" in legend
+    assert browser.js("document.documentElement.scrollWidth") <= 360
+    assert browser.told == []
+
+
+def test_the_page_prints_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
+    browser.open(made(write(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))), dark=True)
+    assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"
+    paper = "document.querySelector('.plot').layout.paper_bgcolor"
+    browser.js(f"addEventListener('beforeprint', () => {{ window.paper = {paper}; }})")
+    browser.pdf(tmp_path / "page.pdf")
+    assert browser.js("window.paper") == "#ffffff"
+    assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF") and browser.told == []
