@@ -41,7 +41,7 @@ COMMANDS = {
     "export": "Write a run as an RO-Crate: one zip that explains itself to others.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
-    "schema": "Print the JSON Schema of topology or scenario files.",
+    "schema": "Print the JSON Schema of topology, scenario or sweep files.",
 }
 # Commands whose work is what they print.
 PRINTING = ("check", "results", "compare", "show", "verify", "schema")
