@@ -15,8 +15,8 @@ from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.model.verdict import Verdict, verdict
 
-Reused = Literal["nothing", "testbed", "cluster"]
-"""What a scenario found from before it: nothing, hosts and links but new members, or the members with their data."""
+Reused = Literal["nothing", "cluster"]
+"""What a scenario found from before it: nothing, or hosts, links and the members with their data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ REPETITION_COLUMNS = (
         "Reused",
         "",
         "run",
-        "what the scenario found from before it: `nothing`, all was brought up for it; `testbed`, hosts and links, but "
-        "new members without data; `cluster`, the members with their data too; '-' where it was not run",
+        "what the scenario found from before it: `nothing`, all was brought up for it; `cluster`, hosts, links and the "
+        "members with what scenarios before it had written; '-' where it was not run",
         lambda facts, outcome: outcome.reused,
         number=False,
     ),
