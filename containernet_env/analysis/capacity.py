@@ -108,7 +108,7 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
     syncs = [sample.median_ns for sample in known.syncs if sample.data == plan.config.etcd.data]
     sync_ns = median(syncs) if syncs else None
     weigher = _Weigher(plan, known.requests, sync_ns or 0.0)
-    scenarios = [planned.scheduled.scenario for planned in plan.scenarios if planned.scheduled.repetition == 1]
+    scenarios = [planned.scheduled.scenario for planned in plan.once]
     weighed = {scenario.name: weigher.shortages(scenario) for scenario in scenarios}
     found = [shortage for held in weighed.values() for shortage in held or ()]
     order = get_args(Resource)

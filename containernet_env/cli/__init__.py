@@ -29,6 +29,7 @@ EXIT_ENVIRONMENT = 3
 # Command -> what it is for. Its module is imported only when it is used: `check` needs no Docker SDK.
 COMMANDS = {
     "run": "Measure: bring a topology up, run the scenario matrix, append rows to a CSV, tear down.",
+    "sweep": "Measure every combination of values, and go on where it was ended.",
     "check": "Check a topology file and print what it asks for.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
@@ -41,13 +42,14 @@ COMMANDS = {
     "export": "Write a run as an RO-Crate: one zip that explains itself to others.",
     "clean": "Remove what a killed run left behind.",
     "setup": "Install, build and start what runs need, as root (build.sh calls this).",
-    "schema": "Print the JSON Schema of topology or scenario files.",
+    "schema": "Print the JSON Schema of topology, scenario or sweep files.",
 }
 # Commands whose work is what they print.
 PRINTING = ("check", "results", "compare", "show", "verify", "schema")
 # What a command that lacks an argument may look like.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
+    "sweep": "sweep configs/3node-3ms.json results/mine.csv --set link_delay=1ms,3ms,10ms",
     "check": "check configs/3node-3ms.json",
     "shell": "shell configs/3node-3ms.json",
     "results": "results results/mine.csv",

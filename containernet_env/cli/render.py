@@ -258,7 +258,7 @@ def _flag_lines(members: list[HostPlan]) -> list[str]:
 def _scenarios_table(plan: Plan) -> Table:
     """Those of the first repetition: a thousand of them are as many tables that say the same."""
     table = _table(">#", "scenario", ">requests", ">clients", ">conns", ">about")
-    first = [planned for planned in plan.scenarios if planned.scheduled.repetition == 1]
+    first = plan.once
     for number, planned in enumerate(first, start=1):
         scenario = planned.scheduled.scenario
         if planned.loads_dataset:

@@ -6,6 +6,7 @@ from typing import Any
 
 from containernet_env.config.meanings import MEANINGS
 from containernet_env.config.scenario_schema import SCENARIO_FILE
+from containernet_env.config.sweep_schema import SWEEP_FILE
 from containernet_env.config.topology_schema import EITHER_FORM
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -20,14 +21,19 @@ _KINDS = {
         "containernet-env scenario file",
         "Blocks whose lists multiply. The file may hold // and /* */ comments.",
     ),
+    "sweep": (
+        SWEEP_FILE,
+        "containernet-env sweep file",
+        "A topology and scenarios, and what varies in them. The file may hold // and /* */ comments.",
+    ),
 }
 
 
 def schema_of(kind: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of ``config`` or ``scenarios`` files."""
+    """The JSON Schema (draft 2020-12) of ``config``, ``scenarios`` or ``sweep`` files."""
     adapter, title, description = _KINDS[kind]
     schema = _tidy(adapter.json_schema(by_alias=True))
-    for name, model in {"": schema, **schema["$defs"]}.items():
+    for name, model in {"": schema, **schema.get("$defs", {})}.items():
         for key, value in model.get("properties", {}).items():
             value["description"] = _description(name, key, value)
     return {"$schema": _DIALECT, **schema, "title": title, "description": description}

@@ -121,11 +121,16 @@ def read_document(path: Path) -> Document:
         Document(path, before, None, (fault,), "").refuse(())
     if not text.strip():
         raise ConfigError(str(path), [Problem("file", "is empty", f"{len(content)} bytes", "one JSON value")])
+    return document_of(path, text, hashlib.sha256(content).hexdigest())
+
+
+def document_of(path: Path, text: str, sha256: str = "") -> Document:
+    """Parse a text, under the path by which it is told of. Raises ``ConfigError`` when it is not JSON."""
     try:
         stripped, value, findings = _parse(text)
     except _NotJson as error:
         Document(path, text, None, error.findings, "").refuse(())
-    return Document(path, stripped, value, tuple(findings), hashlib.sha256(content).hexdigest())
+    return Document(path, stripped, value, tuple(findings), sha256)
 
 
 def parse_document(text: str) -> tuple[Any, list[Finding]]:

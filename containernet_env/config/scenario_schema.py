@@ -266,6 +266,8 @@ def _every_key() -> dict[str, Any]:
 
 
 _BLOCKS: dict[object, type[RawAnyBlock]] = {"write": RawWrite, "read": RawRead, "mixed": RawMixed, "txn": RawTxn}
+BLOCK_KEYS: dict[str, frozenset[str]] = {str(kind): frozenset(model.known_keys()) for kind, model in _BLOCKS.items()}
+"""The keys that a block of a type can have."""
 # A block whose type is wrong: what any type has is checked, and nothing else is known of it.
 _UNTYPED: type[StrictModel] = create_model("RawUntyped", __base__=RawBlock, **_every_key())
 

@@ -61,8 +61,11 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
 
     In a block the lists multiply, the loads being the outer loop and a load's rates and clients the next ones.
     """
-    path = Path(path)
-    document = read_document(path)
+    return scenarios_of(read_document(Path(path)))
+
+
+def scenarios_of(document: Document) -> ScenarioSet:
+    """The scenarios in a document; see `load_scenarios`."""
     validated = validate(SCENARIO_FILE, document, lambda location: model_at(location, document.value))
     raw, findings = validated.value, validated.findings
     if raw is not None:
@@ -103,7 +106,7 @@ def load_scenarios(path: Path | str) -> ScenarioSet:
                     search_places.append(_search_place(document, location, block, scenario))
     document.refuse(findings)
     return ScenarioSet(
-        path,
+        document.path,
         document.sha256,
         dataset,
         tuple(scenarios),

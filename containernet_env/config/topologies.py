@@ -15,7 +15,7 @@ from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, pa
 from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.positions import Location
-from containernet_env.config.reader import Finding, json_path, read_document, render, value_at
+from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
 from containernet_env.config.topology_schema import (
     ETCD,
     LIST_FORM,
@@ -40,9 +40,12 @@ DEFAULT_PREFIX = 24
 
 def load_config(path: Path | str) -> Config:
     """The config in a file. Raises ``ConfigError`` with every problem of it; opens no other file."""
-    path = Path(path)
-    document = read_document(path)
-    value = document.value
+    return config_of(read_document(Path(path)))
+
+
+def config_of(document: Document) -> Config:
+    """The config in a document. Raises ``ConfigError`` with every problem of it."""
+    path, value = document.path, document.value
     raw: RawConfig | None = None
     if isinstance(value, list):
         listed = validate(LIST_FORM, document, _model_in_list)

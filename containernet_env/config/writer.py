@@ -24,24 +24,32 @@ from containernet_env.model.search import Search
 
 def topology_text(config: Config) -> str:
     """A topology file from which ``config.topologies.load_config`` reads the same config, but for its paths."""
-    return _file(
-        {
-            "subnet": str(config.subnet),
-            "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
-            "client": _host(config.client),
-            "etcd": _etcd(config.etcd),
-        }
-    )
+    return file_text(topology_values(config))
+
+
+def topology_values(config: Config) -> dict[str, Any]:
+    """The same as the value of a document: every host with a ``link`` that has each direction apart."""
+    return {
+        "subnet": str(config.subnet),
+        "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
+        "client": _host(config.client),
+        "etcd": _etcd(config.etcd),
+    }
 
 
 def scenarios_text(dataset: Dataset, scenarios: Iterable[Scenario]) -> str:
     """A scenario file from which ``config.scenarios.load_scenarios`` reads the same, a block for each scenario."""
+    return file_text(scenarios_values(dataset, scenarios))
+
+
+def scenarios_values(dataset: Dataset, scenarios: Iterable[Scenario]) -> dict[str, Any]:
+    """The same as the value of a document: in a block nothing is a list of alternatives."""
     sizes = {"keySize": dataset.key_size, "valSize": dataset.val_size, "keys": dataset.keys}
     prefix = {"keyPrefix": dataset.key_prefix} if dataset.key_prefix else {}
-    return _file({"dataset": {**prefix, **sizes}, "scenarios": [_block(scenario) for scenario in scenarios]})
+    return {"dataset": {**prefix, **sizes}, "scenarios": [_block(scenario) for scenario in scenarios]}
 
 
-def _file(entries: Mapping[str, Any]) -> str:
+def file_text(entries: Mapping[str, Any]) -> str:
     """JSON with a line for each entry, and one for each item of a list."""
 
     def lines(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from containernet_env.model.disruption import Disruptions
 from containernet_env.model.findings import Finding
@@ -13,6 +14,9 @@ from containernet_env.model.search import SearchResult
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.model.verdict import Verdict, verdict
+
+Reused = Literal["nothing", "cluster"]
+"""What a scenario found from before it: nothing, or hosts, links and the members with their data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,8 @@ class ScenarioOutcome:
     themselves; ``None`` where nothing was measured. ``error`` is one line; ``None`` where every request was answered
     well. ``findings`` are what a reader of the figures has to know, in the order in which they are shown. ``search`` is
     what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
-    ``None`` where none is configured.
+    ``None`` where none is configured. ``reused`` is what was there before; ``None`` where it was not run.
+    ``testbed_failed``: it failed because nothing could be measured any more, and not because of the store.
     """
 
     scheduled: ScheduledScenario
@@ -49,6 +54,8 @@ class ScenarioOutcome:
     search: SearchResult | None = None
     error: str | None = None
     disruptions: Disruptions | None = None
+    reused: Reused | None = None
+    testbed_failed: bool = False
 
     @property
     def requests_per_s(self) -> float | None:

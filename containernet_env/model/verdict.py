@@ -219,6 +219,33 @@ RULES: Mapping[Kind, Rule] = {
 }
 
 
+OF_THE_MACHINE: frozenset[Kind] = frozenset(
+    {
+        "generator_late",
+        "generator_paused",
+        "generator_saturated",
+        "generator_waited",
+        "link_lateness",
+        "link_early",
+        "ingress_poll_delay",
+        "links_paused",
+        "links_saturated",
+        "links_throttled",
+        "frames_unmatched",
+        "frames_lost",
+        "counters",
+        "usage",
+        "member_waited",
+        "machine_stolen",
+        "machine_shared",
+        "machine_full",
+        "network_off",
+        "network_unknown",
+    }
+)
+"""Findings that are about what measures and not about the store under what was configured: a sweep measures again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``valid``, and the kinds of findings that are why it is not "yes", each once, the worst first."""

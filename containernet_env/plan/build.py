@@ -56,7 +56,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     dataset = scenario_set.dataset if scenario_set else Dataset()
     scheduled = [
         replace(item, identity=scenario_hash(item.scenario, dataset))
-        for item in (select(scenario_set.scenarios, options.only, options.repeat) if scenario_set else ())
+        for item in (_selected(scenario_set, options) if scenario_set else ())
     ]
     cores = len(options.links_core.others) if options.links_core is not None else options.machine_cores
     estimator = Estimator(topology, [node.cpus for node in config.nodes], cores, config.etcd.leader)
@@ -82,6 +82,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
         notes=tuple(notes_of(config, options, topology, timing, largest)),
     )
+
+
+def _selected(scenario_set: ScenarioSet, options: PlanOptions) -> tuple[ScheduledScenario, ...]:
+    return select(scenario_set.scenarios, options.only, options.repeat, options.first_repetition)
 
 
 def _check_kept_core(options: PlanOptions) -> None:
@@ -188,7 +192,7 @@ def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[st
 def _plan_scenarios(
     scheduled: Sequence[ScheduledScenario], dataset: Dataset, estimator: Estimator, fresh: bool
 ) -> Iterator[PlannedScenario]:
-    present, repetition = False, 1
+    present, repetition = False, None
     for item in scheduled:
         if fresh and item.repetition != repetition:
             present, repetition = False, item.repetition

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from containernet_env.base.units import format_number
-from containernet_env.model.scenario import Dataset, Scenario
+from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.export import link_values
 from containernet_env.plan.plan import Plan
 
@@ -51,6 +51,14 @@ def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:
         if not values[name]:
             del values[name]  # what is not configured leaves the hash as it was before there was such a key
     return _digest([values, asdict(dataset) if scenario.uses_dataset else None])
+
+
+def cell_hash(plan: Plan, scheduled: ScheduledScenario) -> str:
+    """Hash of everything that is configured of one cell of a sweep: 12 hexadecimal digits.
+
+    It does not depend on repetitions, on seeds that are drawn, nor on how the files are written.
+    """
+    return _digest([config_hash(plan), scheduled.identity, plan.options.links])
 
 
 def _digest(value: Any) -> str:

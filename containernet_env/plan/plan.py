@@ -40,8 +40,9 @@ class PlanOptions:
     placeholder until there is one. ``seed``: what losses and jitter of all links are drawn from where a direction has
     no seed of its own. ``only``: names, globs, ``write``, ``read``, ``mixed`` or ``txn``; empty takes all.
     ``repeat``: 1 or more; ``fresh``: each repetition on a new cluster; ``retry_invalid``: how often a scenario is
-    measured again. ``engine``: what creates hosts and links (`containernet_env.containernet`). ``links_core``,
-    ``profile``: a core for the link emulator, profiles of a member, if wanted.
+    measured again. ``first_repetition``: the number of the first one, from 1, by which seeds differ. ``engine``: what
+    creates hosts and links (`containernet_env.containernet`). ``links_core``, ``profile``: a core for the link
+    emulator, profiles of a member, if wanted.
     """
 
     machine_cores: int
@@ -53,6 +54,7 @@ class PlanOptions:
     repeat: int = 1
     fresh: bool = False
     retry_invalid: int = 0
+    first_repetition: int = 1
     engine: EngineChoice = "builtin"
     seed: int = 0
     links_core: KeptCore | None = None
@@ -130,6 +132,12 @@ class Plan:
     scenarios: tuple[PlannedScenario, ...]
     estimated_s: float
     notes: tuple[str, ...]
+
+    @property
+    def once(self) -> list[PlannedScenario]:
+        """The scenarios of the first repetition."""
+        first = self.options.first_repetition
+        return [planned for planned in self.scenarios if planned.scheduled.repetition == first]
 
     @property
     def cluster_ends(self) -> tuple[int, ...]:

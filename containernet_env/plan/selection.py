@@ -9,14 +9,17 @@ from containernet_env.base.errors import UsageError
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 
 
-def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int = 1) -> tuple[ScheduledScenario, ...]:
+def select(
+    scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int = 1, first: int = 1
+) -> tuple[ScheduledScenario, ...]:
     """The scenarios that match any of ``only`` (empty: all), the whole selection ``repeat`` times.
 
-    A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type (``write``, ``read``, ``mixed``,
-    ``txn``). Raises ``UsageError`` that lists the names when a pattern matches nothing.
+    Repetitions are numbered from ``first``. A pattern is a name, a glob over names such as ``*-1000x1x1*``, or a type
+    (``write``, ``read``, ``mixed``, ``txn``). Raises ``UsageError``, with the names, when a pattern matches nothing.
     """
-    if repeat < 1:
-        raise UsageError(f"--repeat: got {repeat}; allowed: 1 or more")
+    for name, number in (("--repeat", repeat), ("first_repetition", first)):
+        if number < 1:
+            raise UsageError(f"{name}: got {number}; allowed: 1 or more")
     unmatched = [pattern for pattern in only if not any(_matches(item, pattern) for item in scenarios)]
     if unmatched:
         names = "\n".join(f"  {scenario.name}" for scenario in scenarios)
@@ -24,7 +27,7 @@ def select(scenarios: Sequence[Scenario], only: Sequence[str] = (), repeat: int 
         raise UsageError(f"no scenario matches {', '.join(unmatched)}; allowed: {allowed}")
     chosen = [item for item in scenarios if not only or any(_matches(item, pattern) for pattern in only)]
     # Whole rounds, so that a drift of the machine's speed affects every scenario alike.
-    return tuple(ScheduledScenario(item, number) for number in range(1, repeat + 1) for item in chosen)
+    return tuple(ScheduledScenario(item, number) for number in range(first, first + repeat) for item in chosen)
 
 
 def _matches(scenario: Scenario, pattern: str) -> bool:

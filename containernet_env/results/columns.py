@@ -25,6 +25,7 @@ from containernet_env.results.link_text import (
     loss_ratio,
     plain,
 )
+from containernet_env.results.repetition_columns import REPETITION_COLUMNS
 from containernet_env.results.search_columns import SEARCH_COLUMNS
 from containernet_env.results.usage_columns import USAGE_COLUMNS
 
@@ -160,22 +161,7 @@ OUR_TABLE = (
     _percentile("99", 99),
     _percentile("99.9", 999),
     _words("Scenario", "configured", "the scenario's name", _of_scenario(lambda scenario: scenario.name)),
-    Column("Repetition", "", "run", "which of `--repeat`", lambda facts, outcome: outcome.scheduled.repetition),
-    Column(
-        "Cluster",
-        "",
-        "run",
-        "the number of the cluster within the run: rows with the same one share it; `--fresh` makes one for each "
-        "repetition; '-' where the scenario was not run",
-        lambda facts, outcome: outcome.cluster,
-    ),
-    Column(
-        "Attempt",
-        "",
-        "run",
-        "which one of this repetition: with `--retry-invalid` it is measured again where `Valid` is not `yes`",
-        lambda facts, outcome: outcome.scheduled.attempt,
-    ),
+    *REPETITION_COLUMNS,
     _words(
         "Target",
         "configured",

@@ -266,6 +266,26 @@ def load(path: Path, note: Callable[[str], object] = warnings.warn) -> pandas.Da
     return typed(pandas.DataFrame(rows, columns=header, dtype=str).replace(NOT_APPLICABLE, None))
 
 
+def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
+    """The whole rows of a results file in our own form, as text; of those from ``offset`` (bytes) on, where given.
+
+    None where there is no file. Raises UsageError where it cannot be read, or is of another form.
+    """
+    try:
+        with path.open("rb") as file:
+            header = tuple(_values(file.readline().rstrip(b"\n")))
+            file.seek(max(offset, file.tell()))
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {reason(error)}") from error
+    if header == SEED_COLUMNS or (header != COLUMNS and any(lines)):
+        raise UsageError(f"{path} has not the columns of this version: nobody could tell which cells its rows are of")
+    rows = (_values(line) for line in lines if line)
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
+
+
 def rows_of_run(path: Path, run_id: str, note: Callable[[str], object]) -> tuple[tuple[str, ...], list[bytes]]:
     """The columns of a results file, and the lines of one run in it: the header, then its rows; see ``load``.
 

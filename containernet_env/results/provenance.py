@@ -102,6 +102,7 @@ class Flags(Part):
     repeat: _Count
     fresh: bool
     retry_invalid: _Count
+    first_repetition: _Count = Field(default=1, description="the number of the first repetition, by which seeds differ")
     links_cpu: _Count | None
     profile: list[ProfileKind]
     profile_member: str | None

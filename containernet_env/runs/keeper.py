@@ -12,6 +12,7 @@ from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.results.run_directory import SCENARIOS, RunDirectory
 from containernet_env.results.run_files import Manifest, Proof
 from containernet_env.results.whole_lines import reason
+from containernet_env.runs.matrix import INTERRUPTED, NOT_RUN
 from containernet_env.runs.progress import Guarded
 from containernet_env.usage.window import Sample
 
@@ -24,18 +25,27 @@ class RowsNotWrittenError(RunError):
         super().__init__(message)
 
 
+def was_measured(outcome: ScenarioOutcome) -> bool:
+    """Whether a scenario ran to its end, well or not."""
+    return outcome.error is None or not (outcome.error == INTERRUPTED or outcome.error.startswith(NOT_RUN))
+
+
 class Keeper:
     """Keeps the outcomes of a run: once kept, each is written once, now or as soon as there is room for it.
 
-    Nothing here raises but `settle`. A run directory that cannot be written is told once and stops nothing.
+    Without ``unmeasured`` the results file has no rows of scenarios that were not run or were interrupted. Nothing here
+    raises but `settle`. A run directory that cannot be written is told once and stops nothing.
     """
 
-    def __init__(self, results: ResultsFile, directory: RunDirectory, progress: Guarded) -> None:
+    def __init__(
+        self, results: ResultsFile, directory: RunDirectory, progress: Guarded, *, unmeasured: bool = True
+    ) -> None:
         self.results = results
         self.directory = directory
         self.outcomes: list[ScenarioOutcome] = []
         self.rows: list[dict[str, str]] = []
         self._progress = progress
+        self._unmeasured = unmeasured
         # How many of the rows the results file has taken, and why it took no more.
         self._taken = 0
         self._recorded = 0
@@ -139,8 +149,8 @@ class Keeper:
     def _write_rows(self) -> None:
         """Write every row that the results file has not taken yet."""
         try:
-            for row in self.rows[self._taken :]:
-                moved = self.results.append(row)
+            for outcome, row in zip(self.outcomes[self._taken :], self.rows[self._taken :], strict=True):
+                moved = self.results.append(row) if self._unmeasured or was_measured(outcome) else None
                 self._taken += 1
                 self._tell_moved(moved)
             self._tell_moved(self.results.follow())

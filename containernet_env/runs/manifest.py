@@ -34,7 +34,7 @@ from containernet_env.setup import binaries, images
 
 def inputs_of(plan: Plan) -> dict[str, str]:
     """The files from which `rerun` makes the same plan, by their names in the run directory."""
-    scenarios = [planned.scheduled.scenario for planned in plan.scenarios if planned.scheduled.repetition == 1]
+    scenarios = [planned.scheduled.scenario for planned in plan.once]
     return {TOPOLOGY_INPUT: topology_text(plan.config), SCENARIOS_INPUT: scenarios_text(plan.dataset, scenarios)}
 
 

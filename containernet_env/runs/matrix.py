@@ -22,11 +22,11 @@ from containernet_env.model.findings import (
     member_findings,
     network_findings,
 )
-from containernet_env.model.leadership import Leadership
+from containernet_env.model.leadership import Leadership, leader_text
 from containernet_env.model.link_statistics import LinkStatistics
 from containernet_env.model.machine_findings import machine_findings, store_findings
 from containernet_env.model.outages import explains_election, failures_explained
-from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.outcome import Reused, ScenarioOutcome
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.plan import PlannedScenario
 from containernet_env.runs.disruptor import Disruptor
@@ -45,6 +45,8 @@ ANSWER_TIMEOUT_S, ANSWER_TIMEOUTS = 5.0, 4
 SCENARIO_TIMEOUT_S = 1800.0
 # How the error of a scenario begins whose turn never came.
 NOT_RUN = "not run: "
+# The error of one that was asked to end.
+INTERRUPTED = "interrupted"
 
 
 Leave = Callable[[ScenarioOutcome], str | None]
@@ -109,6 +111,7 @@ class Matrix:
         self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
         self._loaded = False
         self._leader = target.leader_at_start
+        self._reused: Reused = "nothing"
 
     def run(self, until: int | None = None) -> bool:
         """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
@@ -158,7 +161,7 @@ class Matrix:
         Returns why no other one can be run after it, if so.
         """
         left = self._left
-        outcome = self._outcome(planned.scheduled, "interrupted")
+        outcome = self._outcome(planned.scheduled, INTERRUPTED)
         search: Searching | None = None
         try:
             try:
@@ -173,7 +176,7 @@ class Matrix:
                 else:
                     leader = start.leadership.leader if start.leadership else None
                     self._observer.prepare(leader, planned.scheduled.scenario)
-                    outcome = self._outcome(planned.scheduled, "interrupted", start.leadership)
+                    outcome = self._outcome(planned.scheduled, INTERRUPTED, start.leadership)
                     self._progress.scenario_started(planned)
                     self._on_event("scenario_began", outcome.scheduled.scenario.name, outcome.scheduled.scenario.name)
                     if planned.scheduled.scenario.search is not None:
@@ -195,6 +198,7 @@ class Matrix:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome if search is None else search.sum_up(outcome), left)
         self._remember_dataset(outcome)
+        self._reused = "cluster"
         return self._refused if outcome.error is None else self._why_over()
 
     def _search(self, scheduled: ScheduledScenario) -> Searching:
@@ -210,7 +214,7 @@ class Matrix:
         self._observer.prepare(leadership.leader if leadership else None, scheduled.scenario)
         counting = self._link_statistics(reset=True) is not None
         self._members.reset()
-        outcome = self._measure(self._outcome(scheduled, "interrupted", leadership))
+        outcome = self._measure(self._outcome(scheduled, INTERRUPTED, leadership))
         with self._stop.deferred():  # what was measured is not interrupted any more
             keep(self._observed(outcome, counting, start))
 
@@ -273,7 +277,7 @@ class Matrix:
             leader = before.leader if before is not None and before == after else None
             floor_s = self._target.least_median_s(outcome.scheduled.scenario, leader, living)
         outcome = replace(
-            outcome, leader=_leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
+            outcome, leader=leader_text(before, after), term_at_end=after.term if after else None, floor_s=floor_s
         )
         return replace(outcome, findings=tuple(self._findings(outcome, silences, before, after)))
 
@@ -341,7 +345,9 @@ class Matrix:
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [self._silence(answer.error, failure), answer.error]
         error = "; ".join(filter(None, problems)) or None
-        return replace(outcome, load=answer.load, error=error, disruptions=disruptions)
+        return replace(
+            outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=failure is not None
+        )
 
     @contextmanager
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:
@@ -396,7 +402,7 @@ class Matrix:
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
         self._progress.scenario_started(planned)
-        return replace(self._outcome(planned.scheduled, NOT_RUN + reason), cluster=None)
+        return replace(self._outcome(planned.scheduled, NOT_RUN + reason), cluster=None, reused=None)
 
     def _outcome(
         self, scheduled: ScheduledScenario, error: str, leadership: Leadership | None = None
@@ -413,6 +419,7 @@ class Matrix:
             leader_at_start=leader,
             term_at_start=term,
             error=error,
+            reused=self._reused,
         )
 
     @property
@@ -485,11 +492,3 @@ class Matrix:
 def timeout_s(scenario: Scenario) -> float:
     """How long a scenario may take before it is ended: the time of its schedule comes on top."""
     return SCENARIO_TIMEOUT_S + (scenario.scheduled_s or 0.0) + (scenario.warmup_s or 0.0)
-
-
-def _leader_text(before: Leadership | None, after: Leadership | None) -> str | None:
-    """Who led at the end of a scenario; "etcd1>etcd2" where another one did at its start, "etcd1>none" for nobody."""
-    now = after.leader if after is not None else None
-    if before is None or before.leader == now:
-        return now
-    return f"{before.leader}>{now or 'none'}"

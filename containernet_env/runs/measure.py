@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.cores import kept_off
 from containernet_env.runs.costs import keep_costs
-from containernet_env.runs.keeper import Keeper
+from containernet_env.runs.keeper import Keeper, was_measured
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
@@ -67,11 +68,12 @@ def measure(
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
 
     Files may be named, or loaded before. ``scenarios`` ``None`` is what the topology names, or the default matrix;
-    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``, ``fresh``,
-    ``retry_invalid``, ``links``, ``switches``, ``seed``, ``engine``, ``congestion_control``, ``links_cpu``,
-    ``profile``, ``profile_member``. Raises ``ConfigError`` and ``UsageError`` before anything is created,
-    ``MissingRequirementError`` where the machine lacks something, ``RunError`` where the run could not be carried out,
-    and ``Interrupted`` where ``stop`` asked it to end. Needs root.
+    ``quick`` its small form. ``choices`` are the options of `run`: ``quick``, ``only``, ``repeat``,
+    ``first_repetition``, ``fresh``, ``retry_invalid``, ``links``, ``switches``, ``seed``, ``engine``,
+    ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
+    ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
+    something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
+    Needs root.
     """
     check_port(port)
     plan = prepare(topology, scenarios, **choices)
@@ -90,19 +92,25 @@ def carry_out(
     stop: Stop | None = None,
     command: Sequence[str] | None = None,
     repeats: Repeats | None = None,
+    in_sweep: bool = False,
 ) -> RunResult:
-    """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``."""
+    """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``.
+
+    ``in_sweep``: the caller holds the machine's lock, measures later what was not measured now, so that it has no rows,
+    and loses nothing of what was measured where it is interrupted: the network is measured once more before the end.
+    """
     guarded, stop = Guarded(progress or Silent()), stop or Stop()
     require_root()
     select.require(plan)
     stop.check()
     try:
-        with told(), RunLock(), kept_off(plan.options.links_core):
+        with told(), nullcontext() if in_sweep else RunLock(), kept_off(plan.options.links_core):
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)
             try:
-                run = _Run(plan, results, tolerance, port, guarded, stop, list(command or sys.argv), repeats)
+                caller = (list(command or sys.argv), repeats)
+                run = _Run(plan, results, tolerance, port, guarded, stop, caller, in_sweep)
                 return run.carry_out()
             finally:
                 results.close()
@@ -121,8 +129,8 @@ class _Run:
         port: int,
         progress: Guarded,
         stop: Stop,
-        command: list[str],
-        repeats: Repeats | None,
+        caller: tuple[list[str], Repeats | None],
+        in_sweep: bool,
     ) -> None:
         self._plan = plan
         self._results = results
@@ -130,9 +138,11 @@ class _Run:
         self._stop = stop
         self._began = Moment.now()
         self._run_id = f"{self._began.at[:19].replace('-', '').replace(':', '')}Z-{plan.run_id}"
-        self._keeper = Keeper(results, RunDirectory(results.path, self._run_id), progress)
+        directory = RunDirectory(results.path, self._run_id)
+        self._keeper = Keeper(results, directory, progress, unmeasured=not in_sweep)
         progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
-        self._caller = (command, repeats)
+        self._caller = caller
+        self._in_sweep = in_sweep
         self._manifest: Manifest
         self._matrix: Matrix | None = None
         self._clusters: list[ClusterRecord] = []
@@ -211,6 +221,11 @@ class _Run:
                 left = self._run_matrix(testbed, until)
                 self._prove_after(testbed, number)
                 return left
+            except Interrupted:
+                if self._in_sweep and self._any_measured:
+                    self._stop.shield()
+                    self._prove_after(testbed, number)
+                raise
             finally:
                 self._stop.shield()
                 if number not in self._judged:
@@ -314,6 +329,10 @@ class _Run:
         self._add_finding(network_finding(proof), number)
         if not proof.passed:
             self._progress.note(f"{WRONG_AFTER}\n{proof.render()}")
+
+    @property
+    def _any_measured(self) -> bool:
+        return any(map(was_measured, self._keeper.outcomes))
 
     def _add_finding(self, finding: Finding | None, number: int) -> None:
         """Add what is known by now to all that was measured on the cluster of that number."""

@@ -37,14 +37,16 @@ class LabChoices(TypedDict, total=False):
 class RunChoices(LabChoices, total=False):
     """What is measured besides: the quick scenarios, only those that match, the whole selection how often.
 
-    ``fresh``: each repetition on a new cluster. ``retry_invalid``: how often a scenario whose figures are not certainly
-    valid is measured again. ``links_cpu``: the core that is kept for the link emulator. ``profile``: which profiles are
-    taken during each scenario ("cpu", "allocs", "mutex"), of ``profile_member`` (the leader where it is left out).
+    ``first_repetition``: the number of the first one, from 1, by which seeds differ. ``fresh``: each repetition on a
+    new cluster. ``retry_invalid``: how often a scenario whose figures are not certainly valid is measured again.
+    ``links_cpu``: the core that is kept for the link emulator. ``profile``: which profiles are taken during each
+    scenario ("cpu", "allocs", "mutex"), of ``profile_member`` (the leader where it is left out).
     """
 
     quick: bool
     only: Sequence[str]
     repeat: int
+    first_repetition: int
     fresh: bool
     retry_invalid: int
     links_cpu: int | None
@@ -74,6 +76,7 @@ def prepare(
         _options(choices),
         only=tuple(choices.get("only", ())),
         repeat=choices.get("repeat", 1),
+        first_repetition=choices.get("first_repetition", 1),
         fresh=choices.get("fresh", False),
         retry_invalid=choices.get("retry_invalid", 0),
         links_core=None if links_cpu is None else kept_core(links_cpu),

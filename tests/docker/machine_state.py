@@ -23,6 +23,7 @@ _OURS = (
     "link-emulator probe",
     "start-etcd",
     "containernet-env run",
+    "containernet-env sweep",
     "containernet-env shell",
 )
 _OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "benchmark-client-tls", "mnexec", "sh")

@@ -137,6 +137,7 @@ def test_every_column_holds_its_own_figure() -> None:
             "2026-01-01T00:00:00.000Z",
             1,
             cluster=2,
+            reused="cluster",
             leader="etcd1>etcd3",
             leader_at_start="etcd1",
             term_at_start=4,
@@ -168,6 +169,7 @@ def test_every_column_holds_its_own_figure() -> None:
     rest = {
         "Scenario": "m",
         "Repetition": "3",
+        "Reused": "cluster",
         "Attempt": "2",
         "Target": "etcd2",
         "Errors": "60",

@@ -1,0 +1,184 @@
+"""`containernet-env sweep`: many cells of a design, resumable."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from containernet_env.cli.files import CONFIG, SCENARIOS
+from containernet_env.cli.options import testbed_options
+from containernet_env.cli.output import unblocked
+from containernet_env.cli.progress import seconds_text
+from containernet_env.cli.signals import StopSignals
+from containernet_env.cli.sweep_progress import JsonLines, SweepLines, json_line
+
+if TYPE_CHECKING:
+    from containernet_env.fidelity.rtt import Tolerance
+    from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.sweep.runner import Counts, Sweep
+
+
+class PercentType(click.ParamType[float]):
+    """A percentage such as 5%."""
+
+    name = "percentage"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """A ratio."""
+        if isinstance(value, float):
+            return value
+        try:
+            return float(str(value).strip().removesuffix("%")) / 100
+        except ValueError:
+            self.fail(f"got {value!r}, allowed: a percentage such as 5%", param, ctx)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("sweep", type=CONFIG)
+@click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="AXIS=VALUES",
+    help="An axis and its values, as link_delay=1ms,3ms,10ms, or a ratio, as conns=clients/10.",
+)
+@click.option("--quick", is_flag=True, help="The scenarios of `run --quick`.")
+@click.option("--scenarios", type=SCENARIOS, metavar="FILE", help="Scenario file (JSON), or a shipped one by its name.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
+@click.option(
+    "--repeat", type=click.IntRange(1, 1000), metavar="N", help="Measure each cell N times, each on a new cluster."
+)
+@click.option(
+    "--until-ci",
+    type=PercentType(),
+    metavar="P%",
+    help="Repeat each cell, from 6 times on, until the 95 % interval of its median reaches P % to either side.",
+)
+@click.option(
+    "--ci-of",
+    type=click.Choice(["p50", "p99", "throughput"]),
+    default="p50",
+    show_default=True,
+    help="Of which figure's repetitions.",
+)
+@click.option(
+    "--max-repeat",
+    type=click.IntRange(1, 1000),
+    default=30,
+    show_default=True,
+    help="The most that --until-ci repeats.",
+)
+@click.option(
+    "--tries",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="How often a measurement is tried that the machine spoils.",
+)
+@click.option("--retry-failed", is_flag=True, help="Measure again what failed because of the store, too.")
+@click.option("--links-cpu", type=click.IntRange(0), metavar="N", help="Keep core N for the link emulator.")
+@testbed_options
+@click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
+@click.option("--dry-run", is_flag=True, help="Print the cells, the time that they take, and create nothing.")
+def command(
+    sweep: Path,
+    out: Path | None,
+    settings: tuple[str, ...],
+    quick: bool,
+    scenarios: Path | None,
+    only: tuple[str, ...],
+    repeat: int | None,
+    until_ci: float | None,
+    ci_of: str,
+    max_repeat: int,
+    tries: int,
+    retry_failed: bool,
+    links_cpu: int | None,
+    engine: EngineChoice,
+    links: LinksChoice,
+    switches: SwitchesChoice,
+    seed: int | None,
+    rtt_tolerance: Tolerance | None,
+    tcp_congestion_control: str,
+    port: int,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
+
+    SWEEP is a sweep file, or a topology whose axes are given by --set. The same command goes on where one that was
+    ended or killed left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
+    """
+    from containernet_env.sweep.design import design
+    from containernet_env.sweep.runner import Request, Sweep, Until
+
+    began = time.monotonic()
+    console = Console(highlight=False, markup=False, emoji=False)
+    made = design(
+        sweep,
+        settings,
+        scenarios=scenarios,
+        quick=quick,
+        only=only,
+        repeat=repeat,
+        seed=seed,
+        engine=engine,
+        links=links,
+        switches=switches,
+        congestion_control=tcp_congestion_control,
+        links_cpu=links_cpu,
+    )
+    until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
+    request = Request(made.repeat or 1, until, tries, retry_failed, rtt_tolerance, port)
+    if out is None and not dry_run:
+        raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
+    found = Sweep(made, out, request)
+    if dry_run:
+        from containernet_env.cli.sweep_plan import render_sweep
+
+        left_open = found.check()
+        render_sweep(found, console)
+        console.print(left_open, soft_wrap=True)
+        return 0
+    return _carried_out(found, console, began, as_json)
+
+
+def _carried_out(sweep: Sweep, console: Console, began: float, as_json: bool) -> int:
+    """Carry a sweep out in front of the user, who called at ``began`` (monotonic, s); the exit status."""
+    progress = JsonLines() if as_json else SweepLines(console)
+
+    def ignored(_: object) -> None:
+        if not as_json:
+            console.print("  already ending, a moment please")
+
+    with unblocked(), StopSignals(on_ignored=ignored) as stop:
+        try:
+            counts = sweep.carry_out(progress, stop)
+        finally:
+            progress.close()
+    took_s = time.monotonic() - began
+    if as_json:
+        values = {"measured": counts.measured, "store": counts.store, "machine": counts.machine, "wide": counts.wide}
+        json_line("sweep_ended", **values, out=str(sweep.out), seconds=round(took_s, 1))
+    else:
+        console.print()
+        console.print(f"{_told(counts)}; rows in {sweep.out}; total time {seconds_text(took_s)}", soft_wrap=True)
+    if stop.received is not None:
+        return 128 + stop.received
+    return 1 if counts.store or counts.machine else 0
+
+
+def _told(counts: Counts) -> str:
+    parts = [f"{counts.measured} measurements"]
+    if counts.store:
+        parts.append(f"{counts.store} failed because of the store")
+    if counts.machine:
+        parts.append(f"{counts.machine} failed because of the machine: the same command tries them again")
+    if counts.wide:
+        parts.append(f"{counts.wide} cells are not known as well as --until-ci asks")
+    return ", ".join(parts)

@@ -1,0 +1,118 @@
+"""What of a sweep is measured, from the rows of its results file and its journal. Pure but for reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from containernet_env.model.verdict import OF_THE_MACHINE
+from containernet_env.results.column import NOT_APPLICABLE
+from containernet_env.sweep.design import Cell
+from containernet_env.sweep.interval import is_narrow
+from containernet_env.sweep.journal import Kept
+
+Result = Literal["measured", "store", "machine"]
+"""``measured``: with figures that count. What failed, failed because of the ``store`` under what was configured, which
+is a result, or because of the ``machine``, which is none."""
+
+FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
+"""What the interval of `--until-ci` can be of, and its column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One measurement of a cell: its result, why, and its figures by column where they count."""
+
+    result: Result
+    why: str
+    figures: Mapping[str, float]
+
+
+def result_of(error: str, valid: str, reasons: Sequence[str], machine_failed: bool = False) -> tuple[Result, str]:
+    """What a row means: its columns ``Error``, ``Valid`` and ``Reasons``."""
+    of_machine = [kind for kind in reasons if kind in OF_THE_MACHINE]
+    if machine_failed or of_machine:
+        return "machine", error if error != NOT_APPLICABLE else ", ".join(of_machine)
+    if error != NOT_APPLICABLE:
+        return "store", error
+    if valid == "no":
+        return "store", ", ".join(reasons)
+    return "measured", ""
+
+
+class Ledger:
+    """Every measurement of every cell so far."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._by_row = {(cell.config_hash, cell.scenario_hash): cell.identity for cell in cells}
+        self._tried: dict[tuple[str, int], list[Tried]] = {}
+        self._told: dict[tuple[str, int], int] = {}
+
+    def take(self, rows: Iterable[Mapping[str, str]], kept: Kept) -> None:
+        """Add what rows of runs of this sweep say, and what the journal says of runs that left none."""
+        mine: dict[str, set[tuple[str, int]]] = {}
+        for run, repetition, cells in kept.runs:
+            mine.setdefault(run, set()).update((cell, repetition) for cell in cells)
+        rowless = dict(kept.failures)
+        for row in rows:
+            run = row["RunId"].rpartition("-")[2]
+            cell = self._by_row.get((row["ConfigHash"], row["ScenarioHash"]))
+            if (
+                cell is None
+                or not row["Repetition"].isdigit()
+                or (cell, int(row["Repetition"])) not in mine.get(run, ())
+            ):
+                continue
+            why = rowless.pop((cell, int(row["Repetition"]), run), None)
+            self.add(cell, int(row["Repetition"]), tried_of(row, why))
+        for (cell, repetition, _), why in rowless.items():
+            self.fail(cell, repetition, why)
+
+    def add(self, cell: str, repetition: int, tried: Tried) -> None:
+        """Add one measurement."""
+        self._tried.setdefault((cell, repetition), []).append(tried)
+
+    def fail(self, cell: str, repetition: int, why: str) -> None:
+        """The machine failed a cell that left no row."""
+        self.add(cell, repetition, Tried("machine", why, {}))
+
+    def forgive(self, store: bool) -> None:
+        """Count failures of the machine from here on anew; with ``store`` those of the store too."""
+        for key, tried in self._tried.items():
+            last = self.last(*key)
+            if last is not None and last.result in (("machine", "store") if store else ("machine",)):
+                self._told[key] = len(tried)
+
+    def last(self, cell: str, repetition: int) -> Tried | None:
+        """The measurement that counts: one with figures, else that which failed last; ``None`` where there is none."""
+        tried = self._tried.get((cell, repetition), [])
+        good = [item for item in tried if item.result == "measured"] or tried
+        return good[-1] if good else None
+
+    def wants(self, cell: str, repetition: int, tries: int) -> bool:
+        """Whether a cell is to be measured: it was not, or the machine failed it less than ``tries`` times."""
+        tried = self._tried.get((cell, repetition), [])[self._told.get((cell, repetition), 0) :]
+        last = self.last(cell, repetition)
+        if last is not None and last.result == "measured":
+            return False
+        return all(item.result == "machine" for item in tried) and len(tried) < tries
+
+    def figures(self, cell: str, column: str) -> list[float]:
+        """One for each repetition that counts."""
+        found = [self.last(*key) for key in self._tried if key[0] == cell]
+        return [item.figures[column] for item in found if item is not None and column in item.figures]
+
+    def is_settled(self, cell: str, column: str, ratio: float) -> bool:
+        """Whether the median of a figure is known well enough."""
+        return is_narrow(self.figures(cell, column), ratio)
+
+
+def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
+    """What a row says; ``why`` the machine failed it, where the journal knows that."""
+    reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
+    result, told = result_of(row["Error"], row["Valid"], reasons, why is not None)
+    figures: dict[str, float] = {}
+    if result == "measured" and row["Valid"] == "yes":
+        figures = {name: float(row[name]) for name in FIGURES.values() if row[name] != NOT_APPLICABLE}
+    return Tried(result, why or told, figures)

@@ -1,0 +1,324 @@
+"""A sweep, carried out: blocks of cells in random order, each measured once, however often it is begun."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from containernet_env.base.errors import RunError, UsageError, text_of
+from containernet_env.base.exhausted import told
+from containernet_env.base.stop import Stop
+from containernet_env.containernet import select
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.link import draw_seed
+from containernet_env.results.csv_file import rows_after
+from containernet_env.results.place import check_place, least_bytes
+from containernet_env.results.run_directory import runs_folder
+from containernet_env.runs import preflight
+from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
+from containernet_env.runs.lock import RunLock
+from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
+from containernet_env.sweep.design import Bed, Cell, Design, link_seed
+from containernet_env.sweep.interval import LEAST
+from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
+from containernet_env.sweep.ledger import FIGURES, Ledger, tried_of
+from containernet_env.sweep.progress import Clock, Course, SweepProgress
+
+TRIES = 3
+"""How often a cell is measured before the machine is given up for it."""
+MAX_REPEAT = 30
+# So many testbeds in a row that could not be brought up are no chance any more.
+_BEDS_LOST = 3
+_SHOWN_CELLS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Repeat a cell until the interval of the median of ``figure`` reaches at most ``ratio`` of it to either side."""
+
+    ratio: float
+    figure: str = "p50"
+    most: int = MAX_REPEAT
+
+    def check(self) -> None:
+        """Raises ``UsageError`` for what cannot be."""
+        if self.figure not in FIGURES:
+            raise UsageError(f"--ci-of: got {self.figure!r}; allowed: {', '.join(FIGURES)}")
+        if not 0 < self.ratio < 1:
+            raise UsageError(f"--until-ci: got {self.ratio:.0%}; allowed: more than 0 %, less than 100 %")
+        if self.most < LEAST:
+            raise UsageError(
+                f"--max-repeat: got {self.most}; allowed: at least {LEAST}, below which no interval is known"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a design is carried out; ``retry_failed`` measures again what failed because of the store."""
+
+    repeat: int = 1
+    until: Until | None = None
+    tries: int = TRIES
+    retry_failed: bool = False
+    tolerance: Tolerance | None = None
+    port: int = DEFAULT_PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Measurements of a sweep: with figures, failed because of the store, because of the machine; cells not narrow."""
+
+    measured: int
+    store: int
+    machine: int
+    wide: int = 0
+
+
+class Sweep:
+    """A design with what is measured of it in ``out``; reads, and creates nothing before `carry_out`.
+
+    Without ``out`` nothing is, and nothing can be. Raises ``UsageError`` where ``out`` or its journal cannot be read.
+    """
+
+    def __init__(self, design: Design, out: Path | None, request: Request) -> None:
+        check_port(request.port)
+        if request.until is not None:
+            request.until.check()
+        self.design = design
+        self._given_out = out
+        self._request = request
+        self._kept = Kept() if out is None else read_journal(journal_of(out))
+        self._cells = {cell.identity: cell for cell in design.cells}
+        self.ledger = Ledger(design.cells)
+        if out is not None and out.is_file():
+            self.ledger.take(rows_after(out), self._kept)
+        self.ledger.forgive(request.retry_failed)
+        given = design.seed if design.seed is not None else self._kept.seed
+        self.seed = draw_seed() if given is None else given
+
+    @property
+    def out(self) -> Path:
+        """Where the rows are."""
+        if self._given_out is None:
+            raise UsageError("a sweep needs a results file for its rows")
+        return self._given_out
+
+    @property
+    def foreign(self) -> list[str]:
+        """Cells that were measured here before, and are none of this sweep."""
+        begun = {cell for _, _, cells in self._kept.runs for cell in cells}
+        return [text for cell, text in self._kept.cells.items() if cell not in self._cells and cell in begun]
+
+    @property
+    def repeat(self) -> int:
+        """How many repetitions each cell has at least."""
+        return max(self._request.repeat, LEAST) if self._request.until is not None else self._request.repeat
+
+    def wanted(self, block: int) -> set[str]:
+        """The cells that are to be measured in a block now."""
+        return {
+            identity
+            for identity in self._cells
+            if self.ledger.wants(identity, block, self._request.tries)
+            and (block <= self.repeat or not self._is_settled(identity))
+        }
+
+    def _is_settled(self, cell: str) -> bool:
+        until = self._request.until
+        return until is None or self.ledger.is_settled(cell, FIGURES[until.figure], until.ratio)
+
+    def left(self) -> tuple[int, float]:
+        """How many measurements are missing, of those that are certain, and what they take, about (s)."""
+        return self.left_from(1)
+
+    def left_from(self, first: int) -> tuple[int, float]:
+        """The same from a block on."""
+        number, seconds = 0, 0.0
+        for block in range(first, max(self.repeat, first) + 1):
+            wanted = self.wanted(block)
+            number += len(wanted)
+            for bed in self.design.beds:
+                here = [cell for cell in bed.cells if cell.identity in wanted]
+                seconds += sum(cell.estimated_s for cell in here) + (bed.around_s if here else 0.0)
+        return number, seconds
+
+    def counts(self) -> Counts:
+        """What is there so far."""
+        found = {"measured": 0, "store": 0, "machine": 0}
+        until = self._request.until
+        last = until.most if until is not None else self.repeat
+        for identity in self._cells:
+            for block in range(1, last + 1):
+                if (tried := self.ledger.last(identity, block)) is not None:
+                    found[tried.result] += 1
+        wide = 0 if until is None else sum(not self._is_settled(identity) for identity in self._cells)
+        return Counts(**found, wide=wide)
+
+    def check(self) -> str:
+        """Raise what carrying it out would raise before anything is created; what is left open."""
+        largest = max((bed.plan for bed in self.design.beds), key=lambda plan: len(plan.hosts))
+        open_questions = preflight.check(largest, self._given_out)
+        if self._given_out is not None:
+            number, _ = self.left()
+            clusters = min(number, self.repeat * len(self.design.beds))
+            check_place(self._given_out, least_bytes(number, len(largest.hosts), clusters))
+        return open_questions
+
+    def carry_out(self, progress: SweepProgress, stop: Stop, command: Sequence[str] | None = None) -> Counts:
+        """Measure what is missing, block by block. Needs root.
+
+        Raises what ``runs.measure.carry_out`` raises; everything that was measured before is kept, and the same call
+        goes on with the rest.
+        """
+        require_root()
+        self.check()
+        select.require(self.design.beds[0].plan)
+        stop.check()
+        with told(), RunLock():
+            journal = Journal(journal_of(self.out))
+            try:
+                return self._carry_out(journal, progress, stop, list(command or sys.argv))
+            finally:
+                journal.close()
+
+    def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, command: list[str]) -> Counts:
+        for note in self.notes():
+            progress.note(note)
+        journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
+        journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
+        number, seconds = self.left()
+        course = _Blocks(self, journal, progress, stop, Clock(seconds, number), self._request, command)
+        last = self._request.until.most if self._request.until is not None else self.repeat
+        for block in range(1, last + 1):
+            course.block(block)
+        return self.counts()
+
+    def notes(self) -> list[str]:
+        """What a user should read once before it begins."""
+        notes = []
+        if self.design.merged:
+            notes.append(f"{self.design.merged} combinations are equal to others, which stand for them")
+        if self._kept.torn:
+            notes.append(f"{self._kept.torn} lines of {journal_of(self.out)} cannot be read (a killed sweep)")
+        if foreign := self.foreign:
+            more = f" and {len(foreign) - _SHOWN_CELLS} more" if len(foreign) > _SHOWN_CELLS else ""
+            notes.append(
+                f"{len(foreign)} cells in {self.out} are none of this sweep; their rows are left as they are: "
+                f"{'; '.join(foreign[:_SHOWN_CELLS])}{more}"
+            )
+        counts = self.counts()
+        if counts.measured or counts.store or counts.machine:
+            number, _ = self.left()
+            notes.append(
+                f"{counts.measured} measurements are there, {counts.store} failed because of the store, "
+                f"{counts.machine} because of the machine; {number} are left"
+            )
+        return notes
+
+
+class _Blocks:
+    """Carries blocks out, testbed by testbed."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        journal: Journal,
+        progress: SweepProgress,
+        stop: Stop,
+        clock: Clock,
+        request: Request,
+        command: list[str],
+    ) -> None:
+        self._sweep = sweep
+        self._journal = journal
+        self._progress = progress
+        self._stop = stop
+        self._clock = clock
+        self._request = request
+        self._command = command
+        self._lost = 0
+        self._told: set[str] = set()
+
+    def block(self, number: int) -> None:
+        """Measure everything of a block; what the machine failed again, in rounds, as often as that is allowed."""
+        sweep = self._sweep
+        while wanted := sweep.wanted(number):
+            self._clock.wants(*sweep.left_from(number))
+            for bed, cells in sweep.design.order(number, sweep.seed, wanted):
+                self._measure(bed, cells, number)
+
+    def _measure(self, bed: Bed, cells: Sequence[Cell], repetition: int) -> None:
+        """Measure cells on a testbed of their own; what the ledger knows of them is what their rows say."""
+        sweep, began = self._sweep, time.monotonic()
+        plan = bed.plan_of(cells, repetition, link_seed(sweep.seed, repetition), sweep.design.choices)
+        self._journal.run_began(plan.run_id, repetition, plan.options.seed, cells)
+        self._progress.bed_began(cells, repetition)
+        course = Course(cells, repetition, self._progress, self._clock, self._told)
+        offset = sweep.out.stat().st_size if sweep.out.is_file() else 0
+        error: RunError | None = None
+        try:
+            result = carry_out(
+                plan,
+                sweep.out,
+                tolerance=self._request.tolerance,
+                port=self._request.port,
+                progress=course,
+                stop=self._stop,
+                command=self._command,
+                in_sweep=True,
+            )
+            if result.file != sweep.out:
+                raise _OutLostError(f"{sweep.out} was lost during the sweep: its rows are in {result.file}")
+        except (_OutLostError, RowsNotWrittenError):
+            raise
+        except RunError as raised:
+            error = raised
+        finally:
+            self._tell_failures(plan.run_id, repetition, course)
+        self._clock.took(time.monotonic() - began, bed.around_s)
+        self._take_rows(plan.run_id, repetition, offset, course)
+        if not any(was_measured(outcome) for _, outcome in course.outcomes):
+            self._nothing_measured(plan.run_id, repetition, cells, course, error)
+        else:
+            self._lost = 0
+            if error is not None:
+                raise error  # something is left of it that would be in the way of the next one
+
+    def _tell_failures(self, run: str, repetition: int, course: Course) -> None:
+        """What no row says: that the testbed failed and not the store."""
+        failed = [
+            (cell, outcome.error or "")
+            for cell, outcome in course.outcomes
+            if outcome.testbed_failed and was_measured(outcome)
+        ]
+        self._journal.failed(run, repetition, failed)
+
+    def _take_rows(self, run: str, repetition: int, offset: int, course: Course) -> None:
+        names = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
+        why = {cell.identity: item.error for cell, item in course.outcomes if item.testbed_failed}
+        for row in rows_after(self._sweep.out, offset):
+            cell = names.get((row["ConfigHash"], row["ScenarioHash"]))
+            if cell is not None and row["RunId"].endswith(f"-{run}"):
+                self._sweep.ledger.add(cell.identity, repetition, tried_of(row, why.get(cell.identity)))
+
+    def _nothing_measured(
+        self, run: str, repetition: int, cells: Sequence[Cell], course: Course, error: RunError | None
+    ) -> None:
+        """A testbed that could not be used counts as a try of each of its cells, or it would be brought up for ever."""
+        first = course.outcomes[0][1].error if course.outcomes else None
+        why = text_of(error) if error is not None else first or "nothing was measured"
+        self._journal.failed(run, repetition, [(cell, why) for cell in cells])
+        for cell in cells:
+            self._sweep.ledger.fail(cell.identity, repetition, why)
+        directory = runs_folder(self._sweep.out)
+        self._progress.note(f"{len(cells)} cells could not be measured, see {directory}: {why}")
+        self._lost += 1
+        if self._lost >= _BEDS_LOST:
+            raise RunError(f"{self._lost} testbeds in a row could not be used, so the sweep ends: {why}") from error
+
+
+class _OutLostError(RunError):
+    """Rows are no longer where the sweep looks for them."""

@@ -1,0 +1,258 @@
+"""Sweep files and settings: what they expand to, and what is refused before anything is created."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from containernet_env.base.errors import ConfigError
+from containernet_env.config.export import schema_of
+from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
+from containernet_env.config.sweep_axes import AXES, Ratio, text_of_number
+from containernet_env.config.sweeps import load_sweep
+from containernet_env.config.topologies import load_config
+from containernet_env.sweep.expand import Combination, expand
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+THREE = CONFIGS / "3node-3ms.json"
+QUICK = load_scenarios(QUICK_SCENARIOS)
+
+
+def expanded(path: Path, *given: str, kind: str = "write") -> list[Combination]:
+    sweep = load_sweep(path, given)
+    scenarios = [scenario for scenario in QUICK.scenarios if scenario.type == kind]
+    return expand(sweep, load_config(sweep.topology), QUICK, scenarios)
+
+
+def written(folder: Path, **keys: Any) -> Path:
+    path = folder / "sweep.json"
+    path.write_text(json.dumps({"topology": str(THREE), **keys}))
+    return path
+
+
+def problems(path: Path, *given: str, kind: str = "write") -> list[str]:
+    with pytest.raises(ConfigError) as refused:
+        expanded(path, *given, kind=kind)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_settings_multiply_with_the_scenarios() -> None:
+    found = expanded(THREE, "link_delay=1ms,10ms", "bandwidth=10,1000,unlimited")
+    assert len(found) == 2 * 3 * 12
+    first, last = found[0], found[-1]
+    assert [(node.delay_ns, node.rate_bps) for node in first.config.nodes] == [(10**6, 10**7)] * 3
+    assert [(node.delay_ns, node.rate_bps) for node in last.config.nodes] == [(10**7, None)] * 3
+    assert first.coordinates == (("link_delay", "1ms"), ("bandwidth", "10"))
+    assert first.config.path == THREE
+
+
+@pytest.mark.parametrize(
+    ("setting", "seen"),
+    [
+        ("mem=1g", lambda one: {node.memory_bytes for node in one.config.nodes} == {1 << 30}),
+        ("cpus=0.5", lambda one: {node.cpus for node in one.config.nodes} == {Decimal("0.5")}),
+        ("etcd2.cpus=0.5", lambda one: [node.cpus for node in one.config.nodes] == [1, Decimal("0.5"), 1]),
+        ("client.cpus=0.5", lambda one: one.config.client.cpus == Decimal("0.5")),
+        ("loss=0.01", lambda one: one.config.nodes[2].link.b_to_a.loss.ratio == 0.01),
+        ("jitter=1ms", lambda one: one.config.nodes[0].link.a_to_b.jitter.ns == 10**6),
+        ("jitter=0ms", lambda one: one.config.nodes[0].link.a_to_b.jitter is None),
+        ("members=5", lambda one: [int(node.ip) & 255 for node in one.config.nodes] == [251, 252, 253, 250, 249]),
+        ("members=1", lambda one: [node.name for node in one.config.nodes] == ["etcd1"]),
+        ("heartbeat_interval=50ms", lambda one: one.config.etcd.heartbeat_ms == 50),
+        ("data=tmpfs", lambda one: one.config.etcd.data == "tmpfs"),
+        ("leader=etcd3", lambda one: one.config.etcd.leader == "etcd3"),
+        ("rate=500", lambda one: one.scenario.rate == 500 and one.scenario.is_open),
+        ("duration=20s", lambda one: one.scenario.duration_ns == 20 * 10**9 and one.scenario.total is None),
+        ("valSize=1000", lambda one: one.scenario.val_size == 1000),
+        ("target=etcd3", lambda one: one.scenario.target == "etcd3"),
+        ("conns=clients*1", lambda one: one.scenario.conns == one.scenario.clients),
+        ("election_timeout=link_delay*100", lambda one: one.config.etcd.election_ms == 300),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)  # fmt: skip
+def test_each_kind_of_axis_sets_what_it_names(setting: str, seen: Any) -> None:
+    more = ["heartbeat_interval=20ms"] if setting.startswith("election") else []
+    found = expanded(THREE, setting, *more)
+    assert len(found) == 12
+    assert all(seen(one) for one in found)
+
+
+def test_an_axis_leaves_scenarios_that_do_not_have_it_as_they_are() -> None:
+    sweep = load_sweep(THREE, ["consistency=l,s"])
+    found = expand(sweep, load_config(THREE), QUICK, QUICK.scenarios)
+    writes = [one for one in found if one.scenario.type == "write"]
+    assert len(writes) == 24 and {one.coordinates for one in writes} == {()}
+    assert len({one.scenario for one in writes}) == 12
+    assert {one.coordinates for one in found if one.scenario.type == "read"} == {
+        (("consistency", "l"),),
+        (("consistency", "s"),),
+    }
+
+
+def test_the_size_of_values_is_that_of_the_data_set_where_reads_read_it() -> None:
+    (one, *_) = expanded(THREE, "valSize=64", "dataset.keys=500", kind="read")
+    assert (one.dataset.val_size, one.dataset.keys, one.scenario.val_size) == (64, 500, 64)
+    assert {one.dataset for one in expanded(THREE, "valSize=64,100")} == {QUICK.dataset}
+
+
+def test_a_file_zips_excludes_and_follows(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        axes=[
+            {"clients": [10, 50], "valSize": [100, 1000], "conns": "clients / 10"},
+            {"link_delay": ["1ms", "5ms"]},
+        ],
+        exclude=[{"link_delay": "1000us", "clients": 50}],
+    )
+    found = expanded(path)
+    values = dict.fromkeys(
+        (one.scenario.clients, one.scenario.conns, one.scenario.val_size, one.config.nodes[0].delay_ns) for one in found
+    )
+    assert list(values) == [(10, 1, 100, 10**6), (10, 1, 100, 5 * 10**6), (50, 5, 1000, 5 * 10**6)]
+    assert found[0].coordinates == (("clients", "10"), ("valSize", "100"), ("link_delay", "1ms"), ("conns", "1"))
+
+
+def test_a_setting_takes_the_place_of_the_files_axis(tmp_path: Path) -> None:
+    path = written(tmp_path, axes=[{"clients": [10, 20], "conns": [1, 2]}, {"cpus": [1, 2]}])
+    found = expanded(path, "cpus=0.5", "mem=1g")
+    assert {(one.scenario.clients, one.scenario.conns) for one in found} == {(10, 1), (20, 2)}
+    assert {(one.config.nodes[0].cpus, one.config.nodes[0].memory_bytes) for one in found} == {
+        (Decimal("0.5"), 1 << 30)
+    }
+
+
+def test_every_mistake_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_text(
+        f'{{"topology": "{THREE}", "repeet": 3,\n'
+        ' "axes": [{"link_dealy": ["1ms"]}, // a comment\n'
+        '  {"clients": [1, 1.0]}, {"conns": "clients / 0"},\n'
+        '  {"cpus": [1, 2], "mem": ["512m"]},\n'
+        '  {"target": "clients * 2"}],\n'
+        ' "exclude": [{"cpus": 3}, {"valSize": 5}]}'
+    )
+    found = problems(path)
+    for words in (
+        'line 1, column 72, $.repeet: is not a known key, did you mean "repeat"?; got 3; allowed: the keys topology',
+        'line 2, column 12, $.axes[0].link_dealy: is not an axis, did you mean "link_delay"?',
+        "$.axes[1].clients[1]: repeats a value; got 1.0",
+        "$.axes[2].conns: is a ratio of nothing",
+        "$.axes[3].mem: has another number of values; got 1; allowed: 2, as cpus",
+        "$.axes[4].target: has values that are no numbers",
+        "$.exclude[0].cpus: is none of the axis's values; got 3; allowed: one of 1, 2",
+        "$.exclude[1].valSize: is no axis of this sweep",
+    ):
+        column = words.replace("column 72", f"column {len(str(THREE)) + 18}")
+        assert any(column in problem for problem in found), (column, found)
+
+
+def test_values_that_the_schemas_refuse_are_told_at_the_axis_all_at_once() -> None:
+    found = problems(
+        THREE,
+        "clients=10,5000000",
+        "cpus=0,1,x",
+        "etcd9.cpus=1",
+        "link_delay=3",
+        "consistency=l,s",
+        "members=300",
+        "conns=cpus*1",
+    )
+    for words in (
+        "clients[1]: is out of range; got 5000000; allowed: a whole number from 1 to",
+        "cpus[0]: is out of range; got 0",
+        'cpus[2]: is not a number of cpus; got "x"',
+        "etcd9.cpus: etcd9 is neither a member nor client: the members are etcd1, etcd2, etcd3",
+        'link_delay[0]: is not a delay, it needs a unit: write "3ms"; got 3',
+        "consistency: is about nothing that is measured",
+        "members[0]: is out of range; got 300; allowed: a whole number from 1 to 100",
+        "conns: cannot follow from cpus",
+    ):
+        assert any(problem.startswith(words) for problem in found), (words, found)
+
+
+def test_what_only_values_together_make_wrong_is_told_with_them() -> None:
+    assert problems(THREE, "link_delay=1ms,5ms", "jitter=2ms") == [
+        'jitter[0]: would make the delay negative at times; got "2ms"; allowed: at most the delay, 1ms'
+    ]
+    (problem, *_) = problems(THREE, "total=10,1000")
+    assert "with total=10: " in problem and "load.clients is more than there are requests; got 100" in problem
+
+
+def test_a_million_cells_are_refused_before_they_are_made() -> None:
+    tens = ",".join(map(str, range(1, 11)))
+    (problem,) = problems(THREE, *(f"{axis}={tens}" for axis in ("cpus", "conns", "clients", "seed", "bandwidth")))
+    assert problem == "$.axes: multiply to too many cells; got 1,200,000 with 12 scenarios; allowed: at most 10,000"
+
+
+def test_nothing_that_is_left_is_refused(tmp_path: Path) -> None:
+    (problem,) = problems(written(tmp_path, axes=[{"cpus": [1]}], exclude=[{"cpus": 1.0}]))
+    assert problem == "$.exclude: leaves nothing to measure"
+
+
+def test_a_setting_without_values_is_refused() -> None:
+    found = problems(THREE, "cpus", "mem=1g", "mem=2g")
+    assert found[0].startswith('$: --set is not NAME=VALUES; got "cpus"')
+    assert found[1].startswith("$: --set names mem twice")
+
+
+SHARED = {
+    "link_delay": ["1ms", "2ms", "7ms"],
+    "bandwidth": ["10", "100.5", "unlimited"],
+    "cpus": ["0.5", "1", "2"],
+    "members": ["1", "2", "5"],
+    "clients": ["1", "7", "30"],
+    "valSize": ["10", "100", "1000"],
+    "target": ["leader", "cluster"],
+}
+
+
+@given(st.dictionaries(st.sampled_from(sorted(SHARED)), st.integers(1, 3), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_grid_has_every_combination_once(sizes: dict[str, int]) -> None:
+    chosen = {name: SHARED[name][:size] for name, size in sizes.items()}
+    found = expanded(THREE, *(f"{name}={','.join(values)}" for name, values in chosen.items()))
+    assert len(found) == 12 * prod(map(len, chosen.values()))
+    per_scenario = {tuple(value for _, value in one.coordinates) for one in found}
+    assert len(per_scenario) == prod(map(len, chosen.values()))
+
+
+@given(st.sampled_from(["count", "number", "duration", "milliseconds", "size"]), st.decimals(0, 10**9, places=3))
+def test_a_ratio_is_never_nothing(quantity: Any, number: Decimal) -> None:
+    text = text_of_number(quantity, number)
+    assert quantity == "number" or text not in (0, "0b", "0ms")
+
+
+def test_a_ratio_divides_and_multiplies() -> None:
+    assert Ratio.parse("clients / 10") == Ratio("clients", Decimal("0.1"))
+    assert Ratio.parse("client.cpus*2.5") == Ratio("client.cpus", Decimal("2.5"))
+    assert Ratio.parse("leader") is None
+
+
+def test_the_schema_takes_what_is_taken(tmp_path: Path) -> None:
+    schema = Draft202012Validator(schema_of("sweep"))
+    schema.check_schema(schema_of("sweep"))
+    good: dict[str, Any] = {"topology": "t.json", "repeat": 3, "axes": [{"clients": [1, 2], "conns": "clients / 10"}]}
+    assert schema.is_valid(good | {"only": ["write"], "exclude": [{"clients": 1}], "seed": 1})
+    assert schema.is_valid(good | {"axes": [{"etcd1.cpus": [1]}, {"link_delay": ["1ms"]}, {"jitter": ["1ms"]}]})
+    refused: Sequence[dict[str, Any]] = (
+        {"topology": 3},
+        {"axes": [{"client": [1]}]},
+        {"axes": [{"clients": []}]},
+        {"axes": [{"clients": ["one"]}]},
+        {"axes": [{"target": "clients / 2"}]},
+        {"axes": [{}]},
+        {"repeat": 0},
+        {"other": 1},
+    )
+    for wrong in refused:
+        assert not schema.is_valid(good | wrong), wrong
+    assert set(schema_of("sweep")["properties"]["axes"]["items"]["properties"]) == set(AXES)
