@@ -28,7 +28,7 @@ TEXT
 
 readonly ALL=(lint unit input root docker vm faults)
 readonly BY_NAME=(faults-all soak)
-readonly PYTEST=(-q -rs -p no:cacheprovider)
+readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
 readonly GO_MODULES=(benchmark_image link_emulator)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd)
 passed=0
