@@ -50,7 +50,8 @@ def delete_interface(pid: int, name: str) -> bool:
     try:
         netns.ip_batch(pid, [f"link delete dev {name}"])
     except RunError as error:
-        if "Cannot find device" not in str(error):
+        # As ip says it where it does not find the name, and as the kernel does where the interface goes right after.
+        if not any(said in str(error) for said in ("Cannot find device", "No such device")):
             raise
         return False
     return True
