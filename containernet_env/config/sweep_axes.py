@@ -295,6 +295,10 @@ class Ratio:
         return cls(match[1], number if match[2] == "*" else 1 / number)
 
 
+_MOST_DIGITS = 18
+"""No axis takes numbers beyond; written out, 1e999999999 has a gigabyte."""
+
+
 def number_of(quantity: Quantity, value: Any) -> Decimal:
     """A value as a number: requests, ns, bytes. Raises ``ValueError`` where it is none, such as ``unlimited``."""
     if quantity in ("duration", "milliseconds"):
@@ -303,7 +307,10 @@ def number_of(quantity: Quantity, value: Any) -> Decimal:
         return Decimal(parse_size(value))
     if isinstance(value, bool) or not isinstance(value, int | Decimal | float):
         raise ValueError("is not a number")
-    return Decimal(str(value))
+    number = Decimal(str(value))
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError("is out of range")
+    return number
 
 
 def text_of_number(quantity: Quantity, number: Decimal) -> Any:
@@ -328,5 +335,6 @@ def comparable(quantity: Quantity | None, value: Any) -> Any:
     if isinstance(value, dict):
         return tuple(sorted((key, comparable(None, item)) for key, item in value.items()))
     if isinstance(value, int | Decimal | float) and not isinstance(value, bool):
-        return format_number(Decimal(str(value)))
+        number = Decimal(str(value))
+        return format_number(number) if abs(number.adjusted()) <= _MOST_DIGITS else str(number)
     return value

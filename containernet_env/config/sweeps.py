@@ -115,7 +115,10 @@ def _refuse(document: Document, findings: Sequence[Finding]) -> None:
 
 def _with_settings(document: Document, settings: Sequence[str]) -> Document:
     value = dict(document.value)
-    entries = [dict(entry) for entry in value.get("axes", ()) if isinstance(entry, dict)]
+    listed = value.get("axes", [])
+    if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+        return document  # refused as it is
+    entries = [dict(entry) for entry in listed]
     findings = []
     given: dict[str, Any] = {}
     for setting in settings:
@@ -179,6 +182,9 @@ def _axes_findings(value: Any) -> Iterator[Finding]:
             if isinstance(values, list) and 1 <= len(values) <= MAX_VALUES:
                 known[name] = values
                 lengths[name] = len(values)
+                for number, item in enumerate(values):
+                    if item is None or isinstance(item, list):
+                        yield Finding((*place, number), "is no value", render(item), "one value of this axis")
                 yield from _repeated(place, axis, values)
             elif (problem := _not_a_ratio(axis, values)) is not None:
                 yield Finding(place, problem, render(values), VALUES_FORM)

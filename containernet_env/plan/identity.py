@@ -58,7 +58,9 @@ def cell_hash(plan: Plan, scheduled: ScheduledScenario) -> str:
 
     It does not depend on repetitions, on seeds that are drawn, nor on how the files are written.
     """
-    return _digest([config_hash(plan), scheduled.identity, plan.options.links])
+    # Without a core of the link emulator's own, hosts have it too.
+    core = [] if plan.options.links_cpu is None else [plan.options.links_cpu]
+    return _digest([config_hash(plan), scheduled.identity, plan.options.links, *core])
 
 
 def _digest(value: Any) -> str:

@@ -190,7 +190,7 @@ class Matrix:
                             outcome = self._observed(outcome, counting, start)
                             self._leave_once(outcome, left)
             except Exception as error:
-                outcome = replace(outcome, error=text_of(error))
+                outcome = replace(outcome, error=text_of(error), testbed_failed=True)
                 raise
             finally:
                 self._leave_once(outcome if search is None else search.sum_up(outcome), left)
@@ -345,9 +345,9 @@ class Matrix:
         problems += [f"{reason} (earlier)" if name in dead_before else reason for name, reason in deaths.items()]
         problems += [self._silence(answer.error, failure), answer.error]
         error = "; ".join(filter(None, problems)) or None
-        return replace(
-            outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=failure is not None
-        )
+        # Of a member that died before, this scenario is not the reason.
+        of_testbed = failure is not None or self._follower.lost is not None or bool(dead_before)
+        return replace(outcome, load=answer.load, error=error, disruptions=disruptions, testbed_failed=of_testbed)
 
     @contextmanager
     def _disrupted(self, scheduled: ScheduledScenario) -> Iterator[list[Disruptions]]:

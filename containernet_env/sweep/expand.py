@@ -176,7 +176,7 @@ class _Expander:
                 else value_of(topology if other.level != axis.level else document, other)
             )
             return text_of_number(axis.quantity, number_of(other.quantity, held) * ratio.times)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ArithmeticError) as error:
             allowed = f"a ratio of a {other.quantity}"
             self._tell(axis, f"cannot follow from {ratio.of}: {error}", shown(None), allowed, point)
             return None

@@ -49,11 +49,17 @@ def read_journal(path: Path) -> Kept:
     except FileNotFoundError:
         return kept
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {reason(error)}") from error
+        raise UsageError(f"cannot read the sweep's journal {path}: {reason(error)}\n  {remedy(error)}") from error
     for text in filter(None, lines):
         try:
-            _take(kept, json.loads(text))
-        except (ValueError, TypeError, KeyError, RecursionError):
+            line = json.loads(text)
+            if isinstance(line, dict) and isinstance(line.get("schema"), int) and line["schema"] != SCHEMA:
+                raise UsageError(
+                    f"{path} is of another version of this program: schema {line['schema']}, {SCHEMA} is read here\n"
+                    "  Go on with the version that wrote it, or choose another results file."
+                )
+            _take(kept, line)
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             kept.torn += 1
     return kept
 

@@ -48,26 +48,36 @@ class Ledger:
         self._by_row = {(cell.config_hash, cell.scenario_hash): cell.identity for cell in cells}
         self._tried: dict[tuple[str, int], list[Tried]] = {}
         self._told: dict[tuple[str, int], int] = {}
+        self.strange = 0
+        """Rows of these cells that are of no run in the journal: they are not counted."""
 
     def take(self, rows: Iterable[Mapping[str, str]], kept: Kept) -> None:
         """Add what rows of runs of this sweep say, and what the journal says of runs that left none."""
         mine: dict[str, set[tuple[str, int]]] = {}
-        for run, repetition, cells in kept.runs:
+        began: dict[str, int] = {}
+        for number, (run, repetition, cells) in enumerate(kept.runs):
+            began.setdefault(run, number)
             mine.setdefault(run, set()).update((cell, repetition) for cell in cells)
         rowless = dict(kept.failures)
+        found: list[tuple[int, str, int, Tried]] = []
         for row in rows:
             run = row["RunId"].rpartition("-")[2]
             cell = self._by_row.get((row["ConfigHash"], row["ScenarioHash"]))
-            if (
-                cell is None
-                or not row["Repetition"].isdigit()
-                or (cell, int(row["Repetition"])) not in mine.get(run, ())
-            ):
+            if cell is None or not row["Repetition"].isdecimal():
                 continue
-            why = rowless.pop((cell, int(row["Repetition"]), run), None)
-            self.add(cell, int(row["Repetition"]), tried_of(row, why))
-        for (cell, repetition, _), why in rowless.items():
-            self.fail(cell, repetition, why)
+            repetition = int(row["Repetition"])
+            if (cell, repetition) not in mine.get(run, ()):
+                self.strange += run not in began
+                continue
+            why = rowless.pop((cell, repetition, run), None)
+            found.append((began[run], cell, repetition, tried_of(row, why)))
+        found += [
+            (began.get(run, len(began)), cell, repetition, Tried("machine", why, {}))
+            for (cell, repetition, run), why in rowless.items()
+        ]
+        # In the order in which they were measured: what was last tried decides.
+        for _, cell, repetition, tried in sorted(found, key=lambda item: item[0]):
+            self.add(cell, repetition, tried)
 
     def add(self, cell: str, repetition: int, tried: Tried) -> None:
         """Add one measurement."""
@@ -114,5 +124,13 @@ def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
     result, told = result_of(row["Error"], row["Valid"], reasons, why is not None)
     figures: dict[str, float] = {}
     if result == "measured" and row["Valid"] == "yes":
-        figures = {name: float(row[name]) for name in FIGURES.values() if row[name] != NOT_APPLICABLE}
+        figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
     return Tried(result, why or told, figures)
+
+
+def _number(text: str) -> float | None:
+    """A cell of a row; ``None`` where it is no number, in an edited file for instance."""
+    try:
+        return float(text) if text != NOT_APPLICABLE else None
+    except ValueError:
+        return None

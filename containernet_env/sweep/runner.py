@@ -30,7 +30,7 @@ from containernet_env.sweep.progress import Clock, Course, SweepProgress
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
 MAX_REPEAT = 30
-# So many testbeds in a row that could not be brought up are no chance any more.
+# So many testbeds in a row that could not be brought up are no chance any more, unless most others are untried.
 _BEDS_LOST = 3
 _SHOWN_CELLS = 10
 
@@ -87,6 +87,10 @@ class Sweep:
         check_port(request.port)
         if request.until is not None:
             request.until.check()
+            if request.until.most < request.repeat:
+                raise UsageError(
+                    f"--max-repeat: got {request.until.most}; allowed: at least --repeat, which is {request.repeat}"
+                )
         self.design = design
         self._given_out = out
         self._request = request
@@ -123,8 +127,14 @@ class Sweep:
             identity
             for identity in self._cells
             if self.ledger.wants(identity, block, self._request.tries)
-            and (block <= self.repeat or not self._is_settled(identity))
+            and (block <= self.repeat or self._can_settle(identity))
         }
+
+    def _can_settle(self, cell: str) -> bool:
+        """Whether more repetitions can tell: not where those there are have no such figure, or it is known."""
+        until = self._request.until
+        known = until is not None and bool(self.ledger.figures(cell, FIGURES[until.figure]))
+        return known and not self._is_settled(cell)
 
     def _is_settled(self, cell: str) -> bool:
         until = self._request.until
@@ -209,6 +219,11 @@ class Sweep:
                 f"{len(foreign)} cells in {self.out} are none of this sweep; their rows are left as they are: "
                 f"{'; '.join(foreign[:_SHOWN_CELLS])}{more}"
             )
+        if self.ledger.strange:
+            notes.append(
+                f"{self.ledger.strange} rows of these cells in {self.out} are of no run that {journal_of(self.out)} "
+                "knows, and are not counted: put the journal back that belongs to them, or choose another results file"
+            )
         counts = self.counts()
         if counts.measured or counts.store or counts.machine:
             number, _ = self.left()
@@ -239,7 +254,7 @@ class _Blocks:
         self._clock = clock
         self._request = request
         self._command = command
-        self._lost = 0
+        self._lost: list[str] = []
         self._told: set[str] = set()
 
     def block(self, number: int) -> None:
@@ -283,7 +298,7 @@ class _Blocks:
         if not any(was_measured(outcome) for _, outcome in course.outcomes):
             self._nothing_measured(plan.run_id, repetition, cells, course, error)
         else:
-            self._lost = 0
+            self._lost.clear()
             if error is not None:
                 raise error  # something is left of it that would be in the way of the next one
 
@@ -315,9 +330,13 @@ class _Blocks:
             self._sweep.ledger.fail(cell.identity, repetition, why)
         directory = runs_folder(self._sweep.out)
         self._progress.note(f"{len(cells)} cells could not be measured, see {directory}: {why}")
-        self._lost += 1
-        if self._lost >= _BEDS_LOST:
-            raise RunError(f"{self._lost} testbeds in a row could not be used, so the sweep ends: {why}") from error
+        self._lost.append(cells[0].config_hash)
+        # One that cannot be, for want of memory for instance, says nothing of the others.
+        most = 2 * len(set(self._lost)) > len(self._sweep.design.beds)
+        if most and len(self._lost) >= _BEDS_LOST:
+            raise RunError(
+                f"{len(self._lost)} testbeds in a row could not be used, so the sweep ends: {why}"
+            ) from error
 
 
 class _OutLostError(RunError):

@@ -120,6 +120,7 @@ def test_how_a_file_is_written_is_no_other_experiment(
         ("load", {"timeout": "5s"}),
         ("options", {"congestion_control": "reno"}),
         ("options", {"links": "emulator"}),
+        ("options", {"links_cpu": 0}),
     ],
     ids=str,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from math import prod
@@ -256,3 +257,25 @@ def test_the_schema_takes_what_is_taken(tmp_path: Path) -> None:
     for wrong in refused:
         assert not schema.is_valid(good | wrong), wrong
     assert set(schema_of("sweep")["properties"]["axes"]["items"]["properties"]) == set(AXES)
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"link_delay": ["1ms"]}, r"\$\.axes"),
+        (None, r"\$\.axes"),
+        ([{"clients": [[1, 2]]}], r"clients\[0\]: is no value"),
+        ([{"cpus": [None, 1]}], r"cpus\[0\]: is no value"),
+        ([{"rate": [1000000000]}, {"bandwidth": "rate*999999999999999"}], "bandwidth"),
+    ],
+)
+@pytest.mark.parametrize("set_too", [(), ("conns=1,2",)])
+def test_axes_in_another_form_are_refused_whatever_is_set(
+    tmp_path: Path, axes: Any, words: str, set_too: tuple[str, ...]
+) -> None:
+    found = problems(written(tmp_path, axes=axes), *set_too)
+    assert any(re.search(words, problem) for problem in found), found
+
+
+def test_a_number_that_would_fill_memory_is_out_of_range() -> None:
+    assert any("clients" in problem for problem in problems(THREE, "clients=1e999999999"))
