@@ -35,6 +35,7 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.files import write_output
     from containernet_env.report import paper
+    from containernet_env.report.cells import shared
     from containernet_env.report.rows import read_rows
     from containernet_env.setup import extras
 
@@ -53,6 +54,8 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     numbers = output.with_name(f"{output.name}.csv")
     write_output(numbers, drawing.numbers().encode(errors="replace"), files)
     write_output(output, paper.draw(drawing, form), files)
+    if told := shared(drawing.cells):
+        note(told)
     click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
 

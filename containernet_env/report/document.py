@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
 from containernet_env.report.axes import Axis, Table
-from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, spread_of
+from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
 from containernet_env.report.names import FIGURES, label, phrase, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
 from containernet_env.report.runs import PERCENTS, Runs, RunTold, Timeline
@@ -154,7 +154,7 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
     columns: dict[str, list[list[float | None]]] = {"median": [], "low": [], "high": []}
     for figure in FIGURES:
         values = measured[figure.column]
-        spreads = [spread_of([values[number] for number in cell.good]) for cell in cells]
+        spreads = [cell.spread(values) for cell in cells]
         for name, column in columns.items():
             column.append([None if spread is None else _rounded(getattr(spread, name)) for spread in spreads])
     bad: list[list[Any]] = []
@@ -171,7 +171,8 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
     if more:
         notes.append(f"the figures lack {more:,} of the rows that do not count")
     told = [cell.label or "all rows" for cell in cells]
-    return {"cells": {"label": told, "n": [len(cell.good) for cell in cells], **columns}, "bad": bad}
+    counts = {"n": [len(cell.repetitions) for cell in cells], "rows": [len(cell.good) for cell in cells]}
+    return {"cells": {"label": told, **counts, **columns}, "bad": bad}
 
 
 def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[Any]]:
@@ -179,7 +180,7 @@ def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[An
     floors = rows.values("Floor_50%_s")
     found = []
     for index, cell in enumerate(cells):
-        spread = spread_of([floors[number] for number in cell.good])
+        spread = cell.spread(floors)
         if spread is not None:
             found.append([index, _rounded(spread.median * 1000)])
     if len(found) > _MOST_FLOORS:
@@ -188,22 +189,22 @@ def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[An
 
 
 def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
-    """For each cell its median curve over the rows that count; where none does, over the others, marked so."""
+    """For each cell its median curve over repetitions that count; where none does, over the others, marked so."""
     columns = [[None if value is None else value * 1000 for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
     found = []
     for index, cell in enumerate(cells):
-        numbers = cell.good or cell.bad
-        curves = [curve for number in numbers if (curve := _curve(runs, number)) is not None]
-        if curves:
-            at = [_median([curve[place] for curve in curves]) for place in range(len(PERCENTS))]
+        repetitions = cell.repetitions or repetitions_of(rows, cell.bad)
+        curves = {number: _curve(runs, number) for numbers in repetitions for number in numbers}
+        if any(curves.values()):
+            at = [
+                _median({row: None if curve is None else curve[place] for row, curve in curves.items()}, repetitions)
+                for place in range(len(PERCENTS))
+            ]
         else:
-            by_percent = {
-                p: _median([values[number] for number in numbers])
-                for p, values in zip(_COLUMN_PERCENTS, columns, strict=True)
-            }
+            by_percent = {p: _median(values, repetitions) for p, values in zip(_COLUMN_PERCENTS, columns, strict=True)}
             at = [by_percent.get(p) for p in PERCENTS]
         if sum(value is not None for value in at) > 1:
-            source = "histograms" if curves else "columns"
+            source = "histograms" if any(curves.values()) else "columns"
             found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source})
     found.sort(key=lambda curve: not curve["valid"])
     if len(found) > _MOST_CURVES:
@@ -216,8 +217,10 @@ def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
     return None if details is None else details.curve_ms
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    spread = spread_of(values)
+def _median(
+    values: Sequence[float | None] | Mapping[int, float | None], repetitions: Sequence[Sequence[int]]
+) -> float | None:
+    spread = spread_of(values, repetitions)
     return None if spread is None else _rounded(spread.median)
 
 
@@ -355,8 +358,10 @@ def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], data: dict[str, Any]) 
             f"For {runs.missing:,} of the runs no run directory lies beside the results file: of these there are no "
             "timelines, no findings in words, and percentile curves from the columns alone."
         )
-    if all(len(cell.good) < 2 for cell in cells):
-        found.append("No configuration has two rows that count: there are no intervals.")
+    if told := shared(cells):
+        found.append(f"{told}.")
+    if all(len(cell.repetitions) < 2 for cell in cells):
+        found.append("No configuration has two repetitions that count: there are no intervals.")
     if not any(cell.good for cell in cells):
         found.append("No row counts: there are no medians. The figures show what was measured all the same, marked.")
     if not data["lines"]:

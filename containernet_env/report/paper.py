@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report.axes import Axis, Line, Table
-from containernet_env.report.cells import Cell, Spread, cells_of, figures_of, spread_of
+from containernet_env.report.cells import Cell, Spread, cells_of, figures_of
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
@@ -63,11 +63,12 @@ class Drawing:
     singles: tuple[tuple[tuple[float, ...], ...], ...]
 
     def numbers(self) -> str:
-        """The CSV behind it: medians and intervals, and for what does not count each value."""
+        """The CSV behind it: medians over repetitions, their intervals, and for what does not count each value."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         names = [label(name) for name in self.by] or ["line"]
-        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", "rows", "median", "low", "high"])
+        numbers = ["repetitions", "rows", "median", "low", "high"]
+        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", *numbers])
         for line in self.lines:
             for place, index in line.points:
                 key = [text(self._value(index, name)) for name in self.by] or ["all"]
@@ -75,9 +76,10 @@ class Drawing:
                     start = [self.axis.ticks[place], *key, figure.label, figure.unit]
                     if (spread := spreads[index]) is not None:
                         values = [spread.median, spread.low, spread.high]
-                        writer.writerow([*start, "yes", spread.n, *("-" if v is None else f"{v:.6f}" for v in values)])
+                        ends = ["-" if value is None else f"{value:.6f}" for value in values]
+                        writer.writerow([*start, "yes", spread.n, spread.rows, *ends])
                     for single in singles[index]:
-                        writer.writerow([*start, "no", 1, f"{single:.6f}", "-", "-"])
+                        writer.writerow([*start, "no", "-", 1, f"{single:.6f}", "-", "-"])
         return out.getvalue()
 
     def _value(self, index: int, name: str) -> Any:
@@ -132,7 +134,7 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     spreads, singles = [], []
     for figure in figures:
         of = values[figure.column]
-        spreads.append(tuple(spread_of([of[number] for number in cell.good]) for cell in cells))
+        spreads.append(tuple(cell.spread(of) for cell in cells))
         singles.append(tuple(tuple(v for number in cell.bad if (v := of[number]) is not None) for cell in cells))
     return Drawing(axis, figures, lines_by, tuple(lines), cells, tuple(spreads), tuple(singles))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,12 @@ class Rows:
         """Some of the rows, by their numbers."""
         frame = self.frame.iloc[list(numbers)].reset_index(drop=True)
         return replace(self, frame=frame, why=tuple(self.why[number] for number in numbers))
+
+    @cached_property
+    def clusters(self) -> tuple[object, ...]:
+        """For each row the cluster that it was measured on; a row that does not say has one of its own."""
+        pairs = zip(self.values("RunId"), self.values("Cluster"), strict=True)
+        return tuple(number if run is None else (run, cluster) for number, (run, cluster) in enumerate(pairs))
 
     @property
     def varied(self) -> tuple[str, ...]:
