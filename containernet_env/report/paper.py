@@ -16,7 +16,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.report.axes import Axis, Line, Table
 from containernet_env.report.cells import Cell, Spread, cells_of, figures_of
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
-from containernet_env.report.rows import FILE, VARIANT, Rows
+from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
 
 def _configured(rows: Rows) -> list[str]:
     """The columns that may be an axis: what was configured, and what rows of several files differ in."""
-    more = {FILE, "Scenario", "RequestCount", *(name for name in rows.keys if name != VARIANT)}
+    more = {FILE, "Scenario", "RequestCount", *HASHES, *(name for name in rows.keys if name != VARIANT)}
     return [name for name in rows.frame.columns if name in more]
 
 
@@ -157,7 +157,7 @@ def _refuse_mixtures(table: Table, names: Sequence[str], told: Sequence[str], li
         used = [index for line in lines for _, index in line.points]
         by_point = table.groups(told, used).values()
         mixed = [name for name in names if any(table.varies(name, group) for group in by_point)]
-        words = ", ".join("scenario" if name == VARIANT else name for name in mixed)
+        words = ", ".join(" or ".join(HASHES) if name == VARIANT else name for name in mixed)
         raise UsageError(
             f"one point would be of rows that differ in {words}: their median would be one of neither\n"
             "  Name these with --by, or choose rows with --where, such as --where type=write."

@@ -6,10 +6,13 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
+from containernet_env.base.errors import UsageError
 from containernet_env.cli import group
 from containernet_env.report.document import Document, document_of
+from containernet_env.report.paper import plan
 from containernet_env.report.rows import read_rows
 from containernet_env.report.runs import read_runs
 from tests.unit.report_rows import row, write
@@ -79,3 +82,24 @@ def test_a_figure_counts_repetitions_and_names_their_rows(tmp_path: Path) -> Non
     (line,) = numbers((tmp_path / "fig.svg.csv").read_text())
     told = [line[name] for name in ("repetitions", "rows", "median", "low", "high")]
     assert told == ["2", "6", "4.500000", "2.500000", "6.500000"]
+
+
+# --- what no other column tells apart ---------------------------------------------------------------------------------
+
+
+def test_reads_of_other_data_are_in_no_common_median(tmp_path: Path) -> None:
+    """`sweep --set valSize=256,4096 --only 'read-*'`: a read has no value size, so only its hash differs."""
+    reads = [
+        row(TestType="read", ValueSize="-", ScenarioHash=name, Repetition=place, **{"50%": p50})
+        for name, p50 in (("aaa", "0.001"), ("bbb", "0.009"))
+        for place in "12"
+    ]
+    path = write(tmp_path / "out.csv", reads)
+    cells = document(path).data["cells"]
+    assert (cells["n"], cells["median"][1]) == ([2, 2], [1.0, 9.0])
+    assert [label.count(name) for label, name in zip(cells["label"], ("aaa", "bbb"), strict=True)] == [1, 1]
+    rows = read_rows([path])
+    with pytest.raises(UsageError, match="differ in ConfigHash or ScenarioHash"):
+        plan(rows, "link_delay", ["p50"], ["scenario"])
+    made = plan(rows, "link_delay", ["p50"], ["ScenarioHash"])
+    assert [line["median"] for line in numbers(made.numbers())] == ["1.000000", "9.000000"]
