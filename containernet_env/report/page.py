@@ -16,6 +16,8 @@ from containernet_env.report.document import Document
 from containernet_env.report.html import Child, Html, element, hash_of, joined, json_block, trusted
 
 SCRIPTS = ("look.js", "draw.js", "table.js", "page.js")
+BEGINNING = re.compile(rb'<!DOCTYPE html>\n.*<meta name="generator" content="containernet-env ', re.DOTALL)
+"""What the first 4 kB of a page match."""
 _EMPTY = ""
 """Plotly makes an empty style element and adds its rules to that by itself."""
 _STYLE_OF_MAPS = re.compile(r'getElementById\("([0-9a-f]{64})"\)\)\{var e=document\.createElement\("style"\)')

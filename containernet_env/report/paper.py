@@ -22,7 +22,10 @@ from containernet_env.results.columns import BY_NAME
 if TYPE_CHECKING:
     import matplotlib.axes
 
-FORMATS = ("pdf", "svg", "png")
+FORMATS = {"pdf": rb"%PDF-", "svg": rb"<\?xml[^>]*>\s*<!DOCTYPE svg", "png": rb"\x89PNG"}
+"""What a figure can be written as, with a pattern of how such a file begins."""
+NUMBERS = rb"[^\n]*,figure,unit,counts,"
+"""How the CSV beside a figure begins."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00")
 """Of Okabe and Ito, "Color Universal Design" (2008), those that stand out from white paper."""
 MARKERS = ("o", "s", "D", "^", "v", "P", "*")
