@@ -102,6 +102,25 @@ def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browse
     assert browser.told == []
 
 
+def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) -> None:
+    """A value of an axis that is no number was taken for HTML: bold, or a link."""
+    evil = EVIL_NAMES[-1] + "<a href='https://example.com'>link</a>"
+    rows = [
+        row(LinkDelay_ms=delay, ClientCount=clients, ConfigHash=delay)
+        for delay in ("1", "2", evil)
+        for clients in ("1", "10")
+    ]
+    browser.open(made(write(tmp_path / "out.csv", rows)))
+    for kind in ("lines", "grid"):
+        ticks = browser.js(
+            f"[...document.querySelectorAll('[data-figure={kind}] [class$=tick] text')].map((one) => one.textContent)"
+        )
+        assert [text for text in ticks if "<b>" in text and "</a>" in text], (kind, ticks)
+    assert browser.js("document.querySelectorAll('.plot a[href], .plot [href*=example]').length") == 0
+    assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 6
+    assert browser.told == []
+
+
 def test_the_page_prints_in_light_whatever_is_chosen(browser: Browser, tmp_path: Path) -> None:
     browser.open(made(write(tmp_path / "out.csv", sweep(delays=2, bandwidths=2))), dark=True)
     assert browser.js("document.querySelector('.plot').layout.paper_bgcolor") == "#16191d"

@@ -53,9 +53,9 @@ const Draw = (() => {
 
   function axisOf(axis) {
     if (!axis.numbers) {
-      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray: axis.ticks });
+      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray: axis.ticks.map(plain) });
     }
-    const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks } : {};
+    const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks.map(plain) } : {};
     return Look.axis(plain(axis.title), { type: axis.log ? "log" : "linear", ...few });
   }
 
@@ -64,7 +64,7 @@ const Draw = (() => {
     const options = latencies();
     const latency = Number(choice.latency ?? options[0]?.[0] ?? 1);
     const wanted = choice.show ?? "first";
-    const at = (place) => (axis.numbers ? axis.numbers[place] : axis.ticks[place]);
+    const at = (place) => (axis.numbers ? axis.numbers[place] : plain(axis.ticks[place]));
     const traces = [];
     const rows = [];
     let crosses = false;
@@ -144,7 +144,7 @@ const Draw = (() => {
     const dark = Look.theme() === "dark";
     const shades = dark ? [[0, "#1d2a3a"], [1, "#56b4e9"]] : [[0, "#eef5fa"], [1, "#0072b2"]];
     const traces = [{
-      type: "heatmap", x: x.ticks, y: y.ticks, z: values, colorscale: shades, xgap: 2, ygap: 2, hoverongaps: false,
+      type: "heatmap", x: x.ticks.map(plain), y: y.ticks.map(plain), z: values, colorscale: shades, xgap: 2, ygap: 2, hoverongaps: false,
       customdata: table.map((row) => row.map((cell) => (cell < 0 ? "not measured" : hover(cell, figure)))),
       hovertemplate: "%{customdata}<extra></extra>", colorbar: { title: { text: plain(figures[figure].title), side: "right" } },
     }];
