@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.analysis.statistics import LEVEL, least_number, median, median_interval
-from containernet_env.report.names import FIGURES, Figure, phrase
+from containernet_env.report.names import FIGURES, Figure, phrase, scaled
 from containernet_env.report.rows import Rows
 
 INTERVAL = (
@@ -99,10 +99,7 @@ def label_of(names: Sequence[str], key: Sequence[Any]) -> str:
 
 def figures_of(rows: Rows, figures: Sequence[Figure] = FIGURES) -> dict[str, list[float | None]]:
     """What each row has of each figure, by its column, in its unit."""
-    return {
-        figure.column: [None if value is None else value * figure.scale for value in rows.values(figure.column)]
-        for figure in figures
-    }
+    return {figure.column: [scaled(value, figure.scale) for value in rows.values(figure.column)] for figure in figures}
 
 
 def repetitions_of(rows: Rows, numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -16,7 +16,7 @@ from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
 from containernet_env.report.axes import Axis, Table
 from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
-from containernet_env.report.names import FIGURES, label, phrase, text
+from containernet_env.report.names import FIGURES, label, phrase, scaled, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
 from containernet_env.report.runs import PERCENTS, Runs, RunTold, Timeline
 from containernet_env.results.columns import BY_NAME
@@ -177,12 +177,12 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
 
 def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[Any]]:
     """Cells with a floor: (number of the cell, floor in ms)."""
-    floors = rows.values("Floor_50%_s")
+    floors = [scaled(value, 1000) for value in rows.values("Floor_50%_s")]
     found = []
     for index, cell in enumerate(cells):
         spread = cell.spread(floors)
         if spread is not None:
-            found.append([index, _rounded(spread.median * 1000)])
+            found.append([index, _rounded(spread.median)])
     if len(found) > _MOST_FLOORS:
         notes.append(f"{_MOST_FLOORS} of {len(found):,} configurations are shown beside their floor")
     return found[:_MOST_FLOORS]
@@ -190,7 +190,7 @@ def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[An
 
 def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
     """For each cell its median curve over repetitions that count; where none does, over the others, marked so."""
-    columns = [[None if value is None else value * 1000 for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
+    columns = [[scaled(value, 1000) for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
     found = []
     for index, cell in enumerate(cells):
         repetitions = cell.repetitions or repetitions_of(rows, cell.bad)
@@ -279,8 +279,8 @@ def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
         add_column(name)
     add("counts", [why or "yes" for why in rows.why], False)
     for figure in FIGURES:
-        scaled = [None if value is None else _rounded(value * figure.scale) for value in rows.values(figure.column)]
-        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, scaled, True)
+        found = [_rounded(scaled(value, figure.scale)) for value in rows.values(figure.column)]
+        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, found, True)
     for name in _TABLE_END:
         if name not in names:
             add_column(name)
