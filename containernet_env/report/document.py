@@ -189,39 +189,42 @@ def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[An
 
 
 def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
-    """For each cell its median curve over repetitions that count; where none does, over the others, marked so."""
-    columns = [[scaled(value, 1000) for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
-    found = []
+    """For each cell its median curve over repetitions that count; where none does, over the others, marked so.
+
+    Each point is of the same rows: of histograms where all of them have one, and where all have the percentage.
+    """
+    columns = {p: [scaled(value, 1000) for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS}
+    found: list[dict[str, Any]] = []
     for index, cell in enumerate(cells):
-        repetitions = cell.repetitions or repetitions_of(rows, cell.bad)
-        curves = {number: _curve(runs, number) for numbers in repetitions for number in numbers}
-        if any(curves.values()):
-            at = [
-                _median({row: None if curve is None else curve[place] for row, curve in curves.items()}, repetitions)
-                for place in range(len(PERCENTS))
-            ]
-        else:
-            by_percent = {p: _median(values, repetitions) for p, values in zip(_COLUMN_PERCENTS, columns, strict=True)}
-            at = [by_percent.get(p) for p in PERCENTS]
+        numbers = cell.good or [number for number in cell.bad if _has_curve(runs, columns, number)]
+        repetitions = repetitions_of(rows, numbers)
+        curves = {number: curve for number in numbers if (curve := _curve(runs, number)) is not None}
+        source = "histograms" if len(curves) == len(numbers) else "columns"
+        at: list[float | None] = []
+        for place, percent in enumerate(PERCENTS):
+            if source == "histograms":
+                values = {number: curve[place] for number, curve in curves.items()}
+            else:
+                of = columns.get(percent)
+                values = {number: None if of is None else of[number] for number in numbers}
+            spread = None if None in values.values() else spread_of(values, repetitions)
+            at.append(None if spread is None else _rounded(spread.median))
         if sum(value is not None for value in at) > 1:
-            source = "histograms" if any(curves.values()) else "columns"
-            found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source})
+            n = {"repetitions": len(repetitions), "rows": len(numbers)}
+            found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source, **n})
     found.sort(key=lambda curve: not curve["valid"])
     if len(found) > _MOST_CURVES:
         notes.append(f"{_MOST_CURVES} of {len(found):,} percentile curves are in the page")
     return found[:_MOST_CURVES]
 
 
+def _has_curve(runs: Runs, columns: Mapping[float, Sequence[float | None]], number: int) -> bool:
+    return _curve(runs, number) is not None or any(values[number] is not None for values in columns.values())
+
+
 def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
     details = runs.details.get(number)
     return None if details is None else details.curve_ms
-
-
-def _median(
-    values: Sequence[float | None] | Mapping[int, float | None], repetitions: Sequence[Sequence[int]]
-) -> float | None:
-    spread = spread_of(values, repetitions)
-    return None if spread is None else _rounded(spread.median)
 
 
 def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ def _sections(document: Document) -> list[Html | None]:
         "Latency by percentile",
         "Half of all requests were at or below the curve at 50 %, all but one in a thousand at 99.9 %: the axis is "
         "spread out towards the slowest, as wrk2 does. Each curve is the median over the repetitions of a "
-        "configuration, at each percentage for itself; what a row has too few requests for is left out.",
+        "configuration, at each percentage for itself; what any of its rows has too few requests for is left out.",
     )
     pairs = _figure(
         "pairs",

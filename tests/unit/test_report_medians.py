@@ -14,7 +14,7 @@ from containernet_env.cli import group
 from containernet_env.report.document import Document, document_of
 from containernet_env.report.paper import plan
 from containernet_env.report.rows import read_rows
-from containernet_env.report.runs import read_runs
+from containernet_env.report.runs import PERCENTS, Details, Runs, read_runs
 from tests.unit.report_rows import row, write
 
 
@@ -103,3 +103,39 @@ def test_reads_of_other_data_are_in_no_common_median(tmp_path: Path) -> None:
         plan(rows, "link_delay", ["p50"], ["scenario"])
     made = plan(rows, "link_delay", ["p50"], ["ScenarioHash"])
     assert [line["median"] for line in numbers(made.numbers())] == ["1.000000", "9.000000"]
+
+
+# --- percentile curves ------------------------------------------------------------------------------------------------
+
+
+def curve(rows: list[dict[str, str]], path: Path, curves_ms: dict[int, tuple[float | None, ...]]) -> dict[str, Any]:
+    """The only curve of these rows, some of which have histograms, by their numbers."""
+    read = read_rows([write(path, rows)])
+    details = {number: Details((), ms, None) for number, ms in curves_ms.items()}
+    (found,) = document_of(read, Runs(details, (), 0, ())).data["curves"]
+    return dict(found)
+
+
+def test_a_curve_is_of_histograms_only_where_all_rows_have_one(tmp_path: Path) -> None:
+    rows = repetitions("0.001", "0.003", "0.005")
+    full = tuple(100.0 + place for place in range(len(PERCENTS)))
+    some = curve(rows, tmp_path / "some.csv", {0: full})
+    assert (some["source"], some["ms"][2], some["repetitions"], some["rows"]) == ("columns", 3.0, 3, 3)
+    each = curve(rows, tmp_path / "each.csv", dict.fromkeys(range(3), full))
+    assert (each["source"], tuple(each["ms"])) == ("histograms", full)
+
+
+def test_every_point_of_a_curve_is_of_the_same_rows(tmp_path: Path) -> None:
+    """The slowest percentage was the median of the one long row, beside others of all rows."""
+    long, short = tuple(map(float, range(13))), (*map(float, range(10)), None, None, None)
+    found = curve(repetitions("0.001", "0.001"), tmp_path / "a.csv", {0: long, 1: short})
+    assert found["ms"] == [*map(float, range(10)), None, None, None]
+    rows = repetitions("0.001", "0.001")
+    rows[1]["99.9%"] = "-"
+    assert curve(rows, tmp_path / "b.csv", {})["ms"][PERCENTS.index(99.9)] is None
+
+
+def test_a_curve_of_rows_that_do_not_count_is_of_those_that_measured(tmp_path: Path) -> None:
+    failed = row(**dict.fromkeys(("50%", "95%", "99%", "99.9%"), "-"), Valid="-", Error="no leader")
+    found = curve([row(Valid="no"), failed], tmp_path / "out.csv", {})
+    assert (found["valid"], found["rows"], found["ms"][2]) == (False, 1, 10.0)

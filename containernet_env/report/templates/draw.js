@@ -175,7 +175,7 @@ const Draw = (() => {
     const traces = all.map((curve, order) => {
       const { colour, marker, dash } = Look.line(order);
       curve.ms.forEach((value, place) => {
-        if (value !== null) rows.push([cells.label[curve.cell], data.percents[place], value, curve.valid ? "yes" : "no", curve.source]);
+        if (value !== null) rows.push([cells.label[curve.cell], data.percents[place], value, curve.repetitions, curve.rows, curve.valid ? "yes" : "no", curve.source]);
       });
       return {
         type: "scatter", mode: "lines+markers", name: plain(cells.label[curve.cell]) + (curve.valid ? "" : ` (${BAD})`),
@@ -197,7 +197,7 @@ const Draw = (() => {
       controls.push({ name: "show", label: `Curves (${all.length})`, value: choice.show ?? "first",
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
     }
-    return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", "counts", "from"], rows) };
+    return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", ...COUNTS, "counts", "from"], rows) };
   }
 
   // A label in lines that leave room for the figure beside it.
