@@ -50,7 +50,10 @@ STYLE: dict[Any, Any] = {
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
-_MOST_LINES = 24
+_HEIGHT, _LINE = 2.6, 0.17
+"""Of a picture with a legend of up to two lines, and of each further one, in inches."""
+_MOST_LINES, _MOST_FIGURES, _MOST_WORDS, _MOST_TICKS = 24, 4, 40, 12
+"""What can be told apart: lines, panels, values of an axis that are no numbers, and numbers that are written each."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     axis_name = column_of("--x", x, configured)
     lines_by = tuple(dict.fromkeys(column_of("--by", name, configured) for name in by))
     figures = tuple(figure_of(column_of("--y", name, measured)) for name in dict.fromkeys(ys))
+    if len(figures) > _MOST_FIGURES:
+        raise UsageError(f"--y: {len(figures)} figures are too many for one picture; at most {_MOST_FIGURES}")
     if axis_name in lines_by:
         raise UsageError(f"--by {axis_name}: this is the axis; name another column")
     names = tuple(dict.fromkeys((*rows.varied, axis_name, *lines_by)))
@@ -129,6 +134,11 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     if len(lines) > _MOST_LINES:
         raise UsageError(
             f"--by {', '.join(by)}: {len(lines)} lines are too many to be told apart; at most {_MOST_LINES}"
+        )
+    if axis.numbers is None and len(axis.values) > _MOST_WORDS:
+        raise UsageError(
+            f"--x {x}: {len(axis.values)} values, not all of them numbers, are too many to be read; at most "
+            f"{_MOST_WORDS}\n  Choose rows with --where."
         )
     values = figures_of(rows, figures)
     for figure in figures:
@@ -176,16 +186,17 @@ def draw(drawing: Drawing, form: str) -> bytes:
         # A name may be in a script that the font has not got: there is a box for each letter then.
         warnings.filterwarnings("ignore", message="Glyph")
         panels = len(drawing.figures)
-        picture = Picture(figsize=(3.5 if panels == 1 else min(7.2, 3.4 * panels), 2.6), layout="constrained")
+        picture = Picture(figsize=(3.5 if panels == 1 else min(7.2, 3.4 * panels), _HEIGHT), layout="constrained")
         for place, (axes, figure) in enumerate(
             zip(picture.subplots(1, panels, squeeze=False)[0], drawing.figures, strict=True)
         ):
             _panel(axes, drawing, place, figure)
         handles, labels = picture.axes[0].get_legend_handles_labels()
         if len(handles) > 1:
-            picture.legend(
-                handles, labels, loc="outside lower center", ncols=min(len(labels), 1 + 2 * min(panels, 2) // 2)
-            )
+            columns = min(len(labels), 1 + min(panels, 2))
+            picture.legend(handles, labels, loc="outside lower center", ncols=columns)
+            lines = -(-len(labels) // columns)
+            picture.set_figheight(_HEIGHT + _LINE * max(0, lines - 2))
         out = io.BytesIO()
         metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
         picture.savefig(out, format=form, metadata=metadata)
@@ -219,7 +230,10 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
         axes.plot([], [], "x", color="#555555", markersize=5, label="does not count")
     if axis.log:
         axes.set_xscale("log")
-    axes.set_xticks(list(at), axis.ticks)
+    if axis.numbers is None or len(at) <= _MOST_TICKS:
+        axes.set_xticks(list(at), axis.ticks)
+    else:
+        axes.xaxis.set_major_formatter(lambda value, _: text(value))
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
     axes.set_ylabel(figure.title)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,36 @@ def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
     assert made.axis.log and [line["median"] for line in numbers(made.numbers())] == ["12.000000"] * 3
     with pytest.raises(UsageError, match=r"--x link_delay: no such column; allowed: type, members"):
         drawing(path)
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height, from its header."""
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def test_many_numbers_on_an_axis_have_few_ticks(tmp_path: Path) -> None:
+    """A tick for each of 200 values made a black bar."""
+    for name, delays in (("many", range(101, 301)), ("log", (2**n for n in range(14))), ("few", range(1, 13))):
+        made = drawing(write(tmp_path / f"{name}.csv", [row(LinkDelay_ms=str(n)) for n in delays]), by=[])
+        picture = draw(made, "svg").decode()
+        ticks = len(re.findall(r'id="xtick_', picture)) // len(made.figures)
+        assert ticks == 12 if name == "few" else 2 < ticks <= 12, (name, ticks)
+        assert "mathdefault" not in picture
+
+
+def test_a_long_legend_takes_no_room_from_the_panels(tmp_path: Path) -> None:
+    heights = []
+    for lines in (2, 4, 24):
+        rows = [row(ClientCount=str(n), LinkDelay_ms=delay) for n in range(1, lines + 1) for delay in "12"]
+        made = drawing(write(tmp_path / f"{lines}.csv", rows), ys=("p50",), by=["clients"])
+        heights.append(size(draw(made, "png"))[1])
+    assert heights[0] == heights[1] == 780 and heights[2] > 1200
+
+
+def test_more_than_can_be_told_apart_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", [row(Target=f"etcd{n}") for n in range(41)])
+    with pytest.raises(UsageError, match="41 values, not all of them numbers, are too many"):
+        drawing(path, x="target", by=[])
+    with pytest.raises(UsageError, match="5 figures are too many for one picture; at most 4"):
+        drawing(path, ys=("p50", "p95", "p99", "p99.9", "throughput"), by=["target"])
