@@ -14,6 +14,8 @@ from containernet_env.analysis.statistics import LEVEL, least_number, median, me
 from containernet_env.report.names import FIGURES, Figure, phrase, scaled
 from containernet_env.report.rows import Rows
 
+CONFIDENCE, RANGE = f"{100 * LEVEL:g} %", "range"
+"""What a bar is: the confidence interval of the median, or from the least to the largest of too few for one."""
 INTERVAL = (
     f"are the {100 * LEVEL:g} % confidence interval of the median from {least_number()} repetitions on; of fewer, "
     "which tell none, they reach from the least to the largest"
@@ -25,7 +27,7 @@ INTERVAL = (
 class Spread:
     """Of ``n`` repetitions that count, in the figure's unit; ``low`` and ``high`` are ``None`` for too few.
 
-    ``rows``: how many rows these repetitions have.
+    ``rows``: how many rows these repetitions have. ``bar``: `CONFIDENCE` or `RANGE`, ``None`` without one.
     """
 
     n: int
@@ -33,6 +35,7 @@ class Spread:
     median: float
     low: float | None
     high: float | None
+    bar: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +135,8 @@ def spread_of(
     medians = sorted(median(own) for own in known if own)
     if not medians:
         return None
-    low, high = (medians[0], medians[-1]) if len(medians) > 1 else (None, None)
+    low, high, bar = (medians[0], medians[-1], RANGE) if len(medians) > 1 else (None, None, None)
     if len(medians) >= least_number():
         interval = median_interval(medians)
-        low, high = interval.low, interval.high
-    return Spread(len(medians), sum(map(len, known)), median(medians), low, high)
+        low, high, bar = interval.low, interval.high, CONFIDENCE
+    return Spread(len(medians), sum(map(len, known)), median(medians), low, high, bar)

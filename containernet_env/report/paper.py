@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report.axes import Axis, Line, Table
-from containernet_env.report.cells import Cell, Spread, cells_of, figures_of
+from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells_of, figures_of
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
 from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
@@ -73,7 +73,7 @@ class Drawing:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         names = [label(name) for name in self.by] or ["line"]
-        numbers = ["repetitions", "rows", "median", "low", "high"]
+        numbers = ["repetitions", "rows", "median", "low", "high", "interval"]
         writer.writerow([self.axis.title, *names, "figure", "unit", "counts", *numbers])
         for line in self.lines:
             for place, index in line.points:
@@ -83,10 +83,17 @@ class Drawing:
                     if (spread := spreads[index]) is not None:
                         values = [spread.median, spread.low, spread.high]
                         ends = ["-" if value is None else f"{value:.6f}" for value in values]
-                        writer.writerow([*start, "yes", spread.n, spread.rows, *ends])
+                        writer.writerow([*start, "yes", spread.n, spread.rows, *ends, spread.bar or "-"])
                     for single in singles[index]:
-                        writer.writerow([*start, "no", "-", 1, f"{single:.6f}", "-", "-"])
+                        writer.writerow([*start, "no", "-", 1, f"{single:.6f}", "-", "-", "-"])
         return out.getvalue()
+
+    def bars(self) -> str:
+        """What the bars are, in words; "" where there are none."""
+        found = {spread.bar for spreads in self.spreads for spread in spreads if spread is not None}
+        words = [f"{CONFIDENCE} interval of the median"] if CONFIDENCE in found else []
+        words += ["without caps: least to largest"] if RANGE in found else []
+        return f"bars: {'; '.join(words)}" if words else ""
 
     def _value(self, index: int, name: str) -> Any:
         return self.cells[index].values[name]
@@ -191,6 +198,8 @@ def draw(drawing: Drawing, form: str) -> bytes:
             zip(picture.subplots(1, panels, squeeze=False)[0], drawing.figures, strict=True)
         ):
             _panel(axes, drawing, place, figure)
+        if words := drawing.bars():
+            picture.suptitle(words, fontsize=6, color="#555555")
         handles, labels = picture.axes[0].get_legend_handles_labels()
         if len(handles) > 1:
             columns = min(len(labels), 1 + min(panels, 2))
@@ -214,14 +223,18 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
             "linestyle": DASHES[order % len(DASHES)],
         }
         known = [(at[index], spread) for index, cell in line.points if (spread := drawing.spreads[place][cell])]
-        medians = [spread.median for _, spread in known]
-        ends = [
-            [abs(median - (end if end is not None else median)) for median, end in zip(medians, side, strict=True)]
-            for side in ([spread.low for _, spread in known], [spread.high for _, spread in known])
-        ]
-        axes.errorbar(
-            [x for x, _ in known], medians, yerr=ends, label=line.label or "all", capsize=2, elinewidth=0.9, **style
-        )
+        axes.plot([x for x, _ in known], [spread.median for _, spread in known], label=line.label or "all", **style)
+        for bar, cap in ((CONFIDENCE, 2), (RANGE, 0)):
+            ends = [
+                (x, spread.median, spread.median - spread.low, spread.high - spread.median)
+                for x, spread in known
+                if spread.bar == bar and spread.low is not None and spread.high is not None
+            ]
+            if ends:
+                xs, medians, below, above = zip(*ends, strict=True)
+                axes.errorbar(
+                    xs, medians, yerr=(below, above), fmt="none", ecolor=style["color"], elinewidth=0.9, capsize=cap
+                )
         singles = [(at[index], value) for index, cell in line.points for value in drawing.singles[place][cell]]
         if singles:
             axes.plot(*zip(*singles, strict=True), "x", color=style["color"], markersize=5, zorder=3)

@@ -156,3 +156,31 @@ def test_more_than_can_be_told_apart_is_refused(tmp_path: Path) -> None:
         drawing(path, x="target", by=[])
     with pytest.raises(UsageError, match="5 figures are too many for one picture; at most 4"):
         drawing(path, ys=("p50", "p95", "p99", "p99.9", "throughput"), by=["target"])
+
+
+def test_bars_of_fewer_than_6_repetitions_are_no_interval_and_say_so(tmp_path: Path) -> None:
+    rows = [
+        row(LinkDelay_ms=delay, Repetition=str(place), **{"50%": f"0.00{place}"})
+        for delay, count in (("1", 1), ("2", 5), ("3", 6))
+        for place in range(1, count + 1)
+    ]
+    path = write(tmp_path / "out.csv", rows)
+    made = drawing(path, ys=("p50",), by=[])
+    assert [(line["repetitions"], line["interval"]) for line in numbers(made.numbers())] == [
+        ("1", "-"),
+        ("5", "range"),
+        ("6", "95 %"),
+    ]
+    for delays, words in (
+        ("1", ""),
+        ("12", "bars: without caps: least to largest"),
+        ("13", "bars: 95 % interval of the median"),
+        ("123", "bars: 95 % interval of the median; without caps: least to largest"),
+    ):
+        some = write(tmp_path / f"{delays}.csv", [one for one in rows if one["LinkDelay_ms"] in delays])
+        part = drawing(some, ys=("p50",), by=[])
+        picture = draw(part, "svg").decode()
+        assert part.bars() == words and ("<!-- bars: " in picture) == bool(words)
+        assert f"<!-- {words} -->" in picture or not words
+        caps = re.findall(r'<use xlink:href="#\w+" [^>]*style="[^"]*stroke: #0072b2', picture)
+        assert len(caps) == len(delays) + 2 * ("3" in delays), caps  # markers, and two caps
