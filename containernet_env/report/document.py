@@ -44,7 +44,7 @@ _MEASURED_ON = (
 )
 _TABLE_END = (
     "Floor_50%_s", "AboveFloor_50%_s", "Errors", "Unknown", "LongestGap_s", "EventsDone", "Leader", "Cluster",
-    "Attempt", "Timestamp", "RunId",
+    "Reused", "Attempt", "Timestamp", "RunId",
 )  # fmt: skip
 
 

@@ -98,6 +98,13 @@ def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_
     assert len(read_rows([write(tmp_path / "c.csv", [row(), row()])])) == 2  # within a file nobody can tell
 
 
+def test_the_table_says_what_a_row_found_on_its_cluster(tmp_path: Path) -> None:
+    rows = [row(Reused="nothing"), row(Reused="cluster", Repetition="2")]
+    shown = document(write(tmp_path / "out.csv", rows)).data["rows"]
+    titles = [column["title"] for column in shown["columns"]]
+    assert shown["values"][titles.index("Reused")] == ["nothing", "cluster"]
+
+
 def test_files_of_both_forms_go_together(tmp_path: Path) -> None:
     seed = write(tmp_path / "seed.csv", [row(), row(RequestCount="7")], seed=True)
     found = document(write(tmp_path / "out.csv", [row(), row(RequestCount="999", Repetition="2")]), seed)
