@@ -35,13 +35,14 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     """
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.output import plain
     from containernet_env.report import paper
     from containernet_env.report.cells import shared
     from containernet_env.report.rows import read_rows
     from containernet_env.setup import extras
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
 
     form = output.suffix.lower().removeprefix(".")
     if form not in paper.FORMATS:

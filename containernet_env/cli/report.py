@@ -25,6 +25,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
     Run directories are looked for where a run leaves them, beside each OUT.
     """
     from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.output import plain
     from containernet_env.report.document import document_of
     from containernet_env.report.page import BEGINNING, page
     from containernet_env.report.rows import read_rows
@@ -32,7 +33,7 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
     from containernet_env.setup import extras
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
 
     check_output(output, BEGINNING, files)
     rows = read_rows(files, note)

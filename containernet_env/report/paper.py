@@ -18,6 +18,7 @@ from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
 from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
+from containernet_env.results.csv_file import inert
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -79,7 +80,7 @@ class Drawing:
             for place, index in line.points:
                 key = [text(self._value(index, name)) for name in self.by] or ["all"]
                 for figure, spreads, singles in zip(self.figures, self.spreads, self.singles, strict=True):
-                    start = [self.axis.ticks[place], *key, figure.label, figure.unit]
+                    start = [*map(inert, (self.axis.ticks[place], *key)), figure.label, figure.unit]
                     if (spread := spreads[index]) is not None:
                         values = [spread.median, spread.low, spread.high]
                         ends = ["-" if value is None else f"{value:.6f}" for value in values]

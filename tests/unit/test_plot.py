@@ -17,6 +17,7 @@ from containernet_env.report.names import column_of
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.columns import COLUMNS
+from containernet_env.results.csv_file import inert
 from tests.unit.report_rows import EVIL, row, sweep, write
 
 BY = ["bandwidth", "consistency"]
@@ -184,3 +185,13 @@ def test_bars_of_fewer_than_6_repetitions_are_no_interval_and_say_so(tmp_path: P
         assert f"<!-- {words} -->" in picture or not words
         caps = re.findall(r'<use xlink:href="#\w+" [^>]*style="[^"]*stroke: #0072b2', picture)
         assert len(caps) == len(delays) + 2 * ("3" in delays), caps  # markers, and two caps
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@x", "+x", "-x"])
+def test_no_field_of_the_csv_is_a_formula(tmp_path: Path, name: str) -> None:
+    rows = [row(Target=name, LinkDelay_ms=delay) for delay in ("-1", "2", name)]
+    made = drawing(write(tmp_path / "out.csv", rows), ys=("p50",), by=["target"])
+    found = [(line["link delay, one way (ms)"], line["target"]) for line in numbers(made.numbers())]
+    assert found == [("-1", f"'{name}"), ("2", f"'{name}"), (f"'{name}", f"'{name}")]
+    assert inert("\tx") == "'\tx" and inert("a=b") == "a=b"
+    assert (inert("-"), inert("-2.5"), inert("+1e5")) == ("-", "-2.5", "+1e5")

@@ -68,6 +68,9 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     browser.js("filter.value = ''; only.checked = true; only.dispatchEvent(new Event('input'))")
     assert len(column(browser, "counts")) == 35
     assert browser.js("Table.csv(['a', 'b'], [['x, \"y\"', null], [1, 2]])") == 'a,b\n"x, ""y""",-\n1,2\n'
+    fields = "['=1+1', '-2', '+1e5', '-', '-x', '+x', '@x', '\\tx', 'a=b', -3, null]"
+    inert = "'=1+1,-2,+1e5,-,'-x,'+x,'@x,'\tx,a=b,-3,-\n"
+    assert browser.js(f"Table.csv([], [{fields}])") == f"\n{inert}"
     assert browser.js("document.querySelector('figure').numbers.rows.length") == 18
 
     browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
