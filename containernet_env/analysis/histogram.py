@@ -10,7 +10,7 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _COMPRESSED, _PLAIN, _COOKIE_MASK = 0x1C849304, 0x1C849303, ~0xF0
@@ -18,6 +18,7 @@ _HEADER = struct.Struct(">iiiiqqd")
 _MOST_BYTES = 1 << 24
 """A histogram of 3 digits has some 10,000 counters; one that inflates to more than this is none."""
 _MOST_SLOTS = 1 << 20
+_MOST_NS = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ def decode(text: str) -> Histogram:
     known = cookie & _COOKIE_MASK == _PLAIN & _COOKIE_MASK
     if not known or offset or not 0 <= digits <= 5 or lowest < 1 or length != len(content) - _HEADER.size:
         raise ValueError("it is no histogram of version 2")
-    return Histogram(tuple(_counts(content[_HEADER.size :], digits, lowest)))
+    if not (counts := tuple(_counts(content[_HEADER.size :], digits, lowest))):
+        raise ValueError("it is a histogram of no values")
+    return Histogram(counts)
 
 
 def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
@@ -82,16 +85,19 @@ def _counts(content: bytes, digits: int, lowest: int) -> list[tuple[int, int]]:
                 sub_bucket += 1 << half_magnitude
                 if bucket < 0:
                     bucket, sub_bucket = 0, sub_bucket - (1 << half_magnitude)
-                found.append((((sub_bucket + 1) << (bucket + unit)) - 1, number))
+                # What has more bits is not even made: it could take any amount of memory.
+                if bucket + unit > 63 or (beyond := (sub_bucket + 1) << (bucket + unit)) > _MOST_NS:
+                    raise ValueError("it has slots for values above 2^63")
+                found.append((beyond - 1, number))
             slot += 1
         if slot > _MOST_SLOTS:
             raise ValueError("it has more slots than any histogram")
     return found
 
 
-def _numbers(content: bytes) -> list[int]:
+def _numbers(content: bytes) -> Iterator[int]:
     """Zigzag LEB128 of 64 bits: seven bits a byte, and eight in the ninth."""
-    numbers, number, shift = [], 0, 0
+    number, shift = 0, 0
     for byte in content:
         if shift == 56:
             number, more = number | byte << shift, False
@@ -100,8 +106,7 @@ def _numbers(content: bytes) -> list[int]:
         if more:
             shift += 7
             continue
-        numbers.append((number >> 1) ^ -(number & 1))
+        yield (number >> 1) ^ -(number & 1)
         number, shift = 0, 0
     if shift:
         raise ValueError("its last number is cut short")
-    return numbers

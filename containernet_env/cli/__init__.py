@@ -168,12 +168,14 @@ def _status_of(args: list[str] | None) -> int:
             click.echo(f"For example: {PROGRAM} {EXAMPLES[name]}", err=True)
         return error.exit_code
     except (ContainernetEnvError, Interrupted, KeyboardInterrupt, click.Abort) as error:
-        click.echo(f"Error: {error}" if isinstance(error, ContainernetEnvError) else "interrupted", err=True)
+        told = f"Error: {error}" if isinstance(error, ContainernetEnvError) else "interrupted"
+        click.echo(output.plain(told), err=True)
         for note in getattr(error, "__notes__", ()):
-            click.echo(note, err=True)
+            click.echo(output.plain(note), err=True)
         return exit_code_of(error)
     except OSError as error:
-        click.echo(f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits.", err=True)
+        told = f"Error: {error}\nThe machine refused that: look at its rights, its disk and its limits."
+        click.echo(output.plain(told), err=True)
         return EXIT_FAILED
     return outcome if isinstance(outcome, int) else 0
 

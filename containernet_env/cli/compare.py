@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from containernet_env.base.errors import UsageError
+from containernet_env.cli.output import plain
 from containernet_env.cli.progress import milliseconds_text, rate_text
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def command(
     from containernet_env.setup import extras
 
     def tell(text: str) -> None:
-        click.echo(_plain(text), err=True)
+        click.echo(plain(text), err=True)
 
     extras.require("scipy", tell)
     from containernet_env.analysis.comparison import compare, read
@@ -120,11 +121,6 @@ def _few(cells: Sequence[Cell], most: int = 3) -> str:
     return ", ".join(named) + (f" and {len(cells) - most} more" if len(cells) > most else "")
 
 
-def _plain(text: str) -> str:
-    """Text of a file, without what would move a terminal's cursor or turn its text round."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-
-
 def _row(cell: Cell) -> dict[str, Any]:
     """A cell as programs get it; times in seconds, ratios as B over A."""
     ratio = cell.ratio
@@ -160,12 +156,18 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows({name: "-" if value is None else value for name, value in row.items()} for row in rows)
+            writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
         os.replace(partial, path)
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
         raise UsageError(f"cannot write {path}: {error.strerror}\n  Choose another file.") from error
+
+
+def _field(value: Any) -> Any:
+    from containernet_env.results.csv_file import inert
+
+    return "-" if value is None else inert(value) if isinstance(value, str) else value
 
 
 def _document(
@@ -208,7 +210,7 @@ def _print(found: Comparison, a: str, b: str) -> None:
         "",
         *(textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) for text in _reasons(found)),
     ]
-    click.echo("\n".join(_plain(line.rstrip()) for line in lines))
+    click.echo("\n".join(plain(line.rstrip()) for line in lines))
 
 
 def _line(name: str, figure: str, n: str, a: str, b: str, ratio: str, interval: str, p: str, verdict: str) -> str:

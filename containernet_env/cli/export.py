@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from containernet_env.cli.output import plain
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("run", type=click.Path(path_type=Path))
@@ -36,6 +38,6 @@ def command(run: Path, file: Path | None, license_name: str | None, rows: Path |
     wanted = file or Path(f"{found.path.name}.zip")
     done = export(found, wanted, results=beside, license_name=license_name)
     for note in done.notes:
-        click.echo(note, err=True)
+        click.echo(plain(note), err=True)
     click.echo(f"{done.file}: {done.files} files, {done.rows} rows")
     return 0

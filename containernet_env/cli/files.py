@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,24 +51,45 @@ class ShippedFile(click.Path):
         return super().shell_complete(ctx, param, incomplete)
 
 
-def write_output(path: Path, content: bytes, inputs: Collection[Path]) -> int:
-    """Write a file that a command was asked for, whole or not at all; its size in bytes.
+def check_output(path: Path, own: re.Pattern[bytes], inputs: Collection[Path]) -> None:
+    """Whether a command may write this file; called before it reads or writes any.
 
-    Raises ``UsageError`` where it cannot be written, and where it is one of the ``inputs``.
+    What is there is only replaced where its first 4 kB match ``own``, what the command itself writes, or it is empty.
+    Raises ``UsageError``, also where it is one of the ``inputs``.
     """
     from containernet_env.base.errors import UsageError
 
-    if any(path.exists() and os.path.samefile(path, known) for known in inputs):
-        raise UsageError(f"{path} is what is read here: name another file to write")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"cannot write {path}: it is no regular file")
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        if not os.path.lexists(path):
+            return
+        if any(known.exists() and path.exists() and path.samefile(known) for known in inputs):
+            raise UsageError(f"{path} is what is read here: name another file to write")
+        if not path.is_file():
+            raise UsageError(f"cannot write {path}: it is no regular file")
+        with path.open("rb") as file:
+            begins = file.read(4096)
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    if begins and not own.match(begins):
+        raise UsageError(f"{path} is not replaced: this command did not write it\n  Name another file to write.")
+
+
+def write_output(path: Path, content: bytes) -> int:
+    """Write a file that `check_output` allowed, whole or not at all; its size in bytes.
+
+    Raises ``UsageError`` where it cannot be written.
+    """
+    from containernet_env.base.errors import UsageError
+
+    partial = path.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
     return len(content)
 

@@ -83,6 +83,11 @@ class Output(io.RawIOBase):
             thread.join()
 
 
+def plain(text: str) -> str:
+    """Text of a file or of another program, without what would move a terminal's cursor or turn its text round."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 _outputs: list[Output] = []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -33,26 +34,33 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     FIGURE.csv gets the numbers behind it. Rows that are not certainly valid are crosses, and in no median.
     """
     from containernet_env.base.errors import UsageError
-    from containernet_env.cli.files import write_output
+    from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.output import plain
     from containernet_env.report import paper
+    from containernet_env.report.cells import shared
     from containernet_env.report.rows import read_rows
     from containernet_env.setup import extras
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
 
     form = output.suffix.lower().removeprefix(".")
     if form not in paper.FORMATS:
         raise UsageError(
             f"-o {output}: allowed are names that end in {', '.join(f'.{name}' for name in paper.FORMATS)}"
         )
+    numbers = output.with_name(f"{output.name}.csv")
+    check_output(output, re.compile(paper.FORMATS[form]), files)
+    check_output(numbers, re.compile(paper.NUMBERS), files)
     rows = paper.chosen(read_rows(files, note), where)
     for module in ("matplotlib", "scipy"):
         extras.require(module, note)
     drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [])
-    numbers = output.with_name(f"{output.name}.csv")
-    write_output(numbers, drawing.numbers().encode(errors="replace"), files)
-    write_output(output, paper.draw(drawing, form), files)
+    picture = paper.draw(drawing, form)
+    write_output(numbers, drawing.numbers().encode(errors="replace"))
+    write_output(output, picture)
+    if told := shared(drawing.cells):
+        note(told)
     click.echo(f"{output}: {len(drawing.lines)} lines of {len(rows):,} rows; the numbers are in {numbers}")
     return 0
 

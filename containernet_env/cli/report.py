@@ -24,21 +24,23 @@ def command(files: tuple[Path, ...], output: Path, title: str | None) -> int:
 
     Run directories are looked for where a run leaves them, beside each OUT.
     """
-    from containernet_env.cli.files import write_output
+    from containernet_env.cli.files import check_output, write_output
+    from containernet_env.cli.output import plain
     from containernet_env.report.document import document_of
-    from containernet_env.report.page import page
+    from containernet_env.report.page import BEGINNING, page
     from containernet_env.report.rows import read_rows
     from containernet_env.report.runs import read_runs
     from containernet_env.setup import extras
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
 
+    check_output(output, BEGINNING, files)
     rows = read_rows(files, note)
     for module in ("plotly", "scipy"):
         extras.require(module, note)
     document = document_of(rows, read_runs(rows, note), title)
-    size = write_output(output, page(document).encode(), {*files})
+    size = write_output(output, page(document).encode())
     counts = document.counts
     click.echo(f"{output}: {counts['rows']:,} rows, {counts['count']:,} count, {size / 1e6:.1f} MB")
     return 0

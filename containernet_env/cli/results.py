@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from containernet_env.base.units import format_number
+from containernet_env.cli.output import plain
 from containernet_env.cli.progress import WIDE, milliseconds_text, rate_text
 
 
@@ -33,7 +34,7 @@ def command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> N
     from containernet_env.results.csv_file import load
 
     # Not among what is printed for programs.
-    summary = summarize(load(file, lambda text: click.echo(text, err=True)), by, every)
+    summary = summarize(load(file, lambda text: click.echo(plain(text), err=True)), by, every)
     if form == "json":
         click.echo(summary.to_json(orient="records", indent=1, double_precision=9))
         return
@@ -65,7 +66,7 @@ def command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> N
     for group in summary.to_dict("records"):
         if isinstance(group["bimodal"], str):
             name = ", ".join(_words(group[key]) for key in keys)
-            click.echo(f"{name}: p50 is of two groups: {group['bimodal']}")
+            click.echo(plain(f"{name}: p50 is of two groups: {group['bimodal']}"))
 
 
 def _words(value: Any) -> str:

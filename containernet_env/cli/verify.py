@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from containernet_env.cli.output import plain
+
 if TYPE_CHECKING:
     from containernet_env.runs.verify import Judgement
 
@@ -62,10 +64,10 @@ def command(run: Path, time_s: int, memory_mib: int) -> int:
     for history in histories:
         judgement = judge(history, folder, time_s=time_s, memory_bytes=memory_mib * _MIB)
         for line in _lines(judgement, folder):
-            click.echo(line)
+            click.echo(plain(line))
         judgements.append(judgement)
     for name in missing:
-        click.echo(f"{name}: not judged: its history is missing", err=True)
+        click.echo(plain(f"{name}: not judged: its history is missing"), err=True)
     return status_of(judgements, len(missing))
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
 from containernet_env.report.axes import Axis, Table
-from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, spread_of
-from containernet_env.report.names import FIGURES, label, phrase, text
+from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
+from containernet_env.report.names import FIGURES, label, phrase, scaled, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
 from containernet_env.report.runs import PERCENTS, Runs, RunTold, Timeline
 from containernet_env.results.columns import BY_NAME
@@ -44,7 +44,7 @@ _MEASURED_ON = (
 )
 _TABLE_END = (
     "Floor_50%_s", "AboveFloor_50%_s", "Errors", "Unknown", "LongestGap_s", "EventsDone", "Leader", "Cluster",
-    "Attempt", "Timestamp", "RunId",
+    "Reused", "Attempt", "Timestamp", "RunId",
 )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
     columns: dict[str, list[list[float | None]]] = {"median": [], "low": [], "high": []}
     for figure in FIGURES:
         values = measured[figure.column]
-        spreads = [spread_of([values[number] for number in cell.good]) for cell in cells]
+        spreads = [cell.spread(values) for cell in cells]
         for name, column in columns.items():
             column.append([None if spread is None else _rounded(getattr(spread, name)) for spread in spreads])
     bad: list[list[Any]] = []
@@ -171,54 +171,60 @@ def _cells(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> dict[str, Any
     if more:
         notes.append(f"the figures lack {more:,} of the rows that do not count")
     told = [cell.label or "all rows" for cell in cells]
-    return {"cells": {"label": told, "n": [len(cell.good) for cell in cells], **columns}, "bad": bad}
+    counts = {"n": [len(cell.repetitions) for cell in cells], "rows": [len(cell.good) for cell in cells]}
+    return {"cells": {"label": told, **counts, **columns}, "bad": bad}
 
 
 def _floors(rows: Rows, cells: Sequence[Cell], notes: list[str]) -> list[list[Any]]:
     """Cells with a floor: (number of the cell, floor in ms)."""
-    floors = rows.values("Floor_50%_s")
+    floors = [scaled(value, 1000) for value in rows.values("Floor_50%_s")]
     found = []
     for index, cell in enumerate(cells):
-        spread = spread_of([floors[number] for number in cell.good])
+        spread = cell.spread(floors)
         if spread is not None:
-            found.append([index, _rounded(spread.median * 1000)])
+            found.append([index, _rounded(spread.median)])
     if len(found) > _MOST_FLOORS:
         notes.append(f"{_MOST_FLOORS} of {len(found):,} configurations are shown beside their floor")
     return found[:_MOST_FLOORS]
 
 
 def _curves(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
-    """For each cell its median curve over the rows that count; where none does, over the others, marked so."""
-    columns = [[None if value is None else value * 1000 for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS]
-    found = []
+    """For each cell its median curve over repetitions that count; where none does, over the others, marked so.
+
+    Each point is of the same rows: of histograms where all of them have one, and where all have the percentage.
+    """
+    columns = {p: [scaled(value, 1000) for value in rows.values(f"{p}%")] for p in _COLUMN_PERCENTS}
+    found: list[dict[str, Any]] = []
     for index, cell in enumerate(cells):
-        numbers = cell.good or cell.bad
-        curves = [curve for number in numbers if (curve := _curve(runs, number)) is not None]
-        if curves:
-            at = [_median([curve[place] for curve in curves]) for place in range(len(PERCENTS))]
-        else:
-            by_percent = {
-                p: _median([values[number] for number in numbers])
-                for p, values in zip(_COLUMN_PERCENTS, columns, strict=True)
-            }
-            at = [by_percent.get(p) for p in PERCENTS]
+        numbers = cell.good or [number for number in cell.bad if _has_curve(runs, columns, number)]
+        repetitions = repetitions_of(rows, numbers)
+        curves = {number: curve for number in numbers if (curve := _curve(runs, number)) is not None}
+        source = "histograms" if len(curves) == len(numbers) else "columns"
+        at: list[float | None] = []
+        for place, percent in enumerate(PERCENTS):
+            if source == "histograms":
+                values = {number: curve[place] for number, curve in curves.items()}
+            else:
+                of = columns.get(percent)
+                values = {number: None if of is None else of[number] for number in numbers}
+            spread = None if None in values.values() else spread_of(values, repetitions)
+            at.append(None if spread is None else _rounded(spread.median))
         if sum(value is not None for value in at) > 1:
-            source = "histograms" if curves else "columns"
-            found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source})
+            n = {"repetitions": len(repetitions), "rows": len(numbers)}
+            found.append({"cell": index, "ms": at, "valid": bool(cell.good), "source": source, **n})
     found.sort(key=lambda curve: not curve["valid"])
     if len(found) > _MOST_CURVES:
         notes.append(f"{_MOST_CURVES} of {len(found):,} percentile curves are in the page")
     return found[:_MOST_CURVES]
 
 
+def _has_curve(runs: Runs, columns: Mapping[float, Sequence[float | None]], number: int) -> bool:
+    return _curve(runs, number) is not None or any(values[number] is not None for values in columns.values())
+
+
 def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
     details = runs.details.get(number)
     return None if details is None else details.curve_ms
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    spread = spread_of(values)
-    return None if spread is None else _rounded(spread.median)
 
 
 def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
@@ -276,8 +282,8 @@ def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
         add_column(name)
     add("counts", [why or "yes" for why in rows.why], False)
     for figure in FIGURES:
-        scaled = [None if value is None else _rounded(value * figure.scale) for value in rows.values(figure.column)]
-        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, scaled, True)
+        found = [_rounded(scaled(value, figure.scale)) for value in rows.values(figure.column)]
+        add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, found, True)
     for name in _TABLE_END:
         if name not in names:
             add_column(name)
@@ -355,8 +361,10 @@ def _lacks(rows: Rows, runs: Runs, cells: Sequence[Cell], data: dict[str, Any]) 
             f"For {runs.missing:,} of the runs no run directory lies beside the results file: of these there are no "
             "timelines, no findings in words, and percentile curves from the columns alone."
         )
-    if all(len(cell.good) < 2 for cell in cells):
-        found.append("No configuration has two rows that count: there are no intervals.")
+    if told := shared(cells):
+        found.append(f"{told}.")
+    if all(len(cell.repetitions) < 2 for cell in cells):
+        found.append("No configuration has two repetitions that count: there are no intervals.")
     if not any(cell.good for cell in cells):
         found.append("No row counts: there are no medians. The figures show what was measured all the same, marked.")
     if not data["lines"]:

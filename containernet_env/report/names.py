@@ -14,6 +14,7 @@ from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import BY_NAME
 
 RATE = "Requests/sec"
+_LARGEST = 1e300
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,12 @@ def label(column: str) -> str:
         return _LABELS[column]
     unit = BY_NAME[column].unit if column in BY_NAME else ""
     return f"{column} ({unit})" if unit and not column.endswith(f"_{unit}") else column
+
+
+def scaled(value: float | None, scale: float) -> float | None:
+    """A measured value in another unit; ``None`` for one so large that sums of it are no numbers."""
+    found = None if value is None else value * scale
+    return found if found is not None and abs(found) < _LARGEST else None
 
 
 def text(value: object) -> str:

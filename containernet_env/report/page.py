@@ -16,6 +16,8 @@ from containernet_env.report.document import Document
 from containernet_env.report.html import Child, Html, element, hash_of, joined, json_block, trusted
 
 SCRIPTS = ("look.js", "draw.js", "table.js", "page.js")
+BEGINNING = re.compile(rb'<!DOCTYPE html>\n.*<meta name="generator" content="containernet-env ', re.DOTALL)
+"""What the first 4 kB of a page match."""
 _EMPTY = ""
 """Plotly makes an empty style element and adds its rules to that by itself."""
 _STYLE_OF_MAPS = re.compile(r'getElementById\("([0-9a-f]{64})"\)\)\{var e=document\.createElement\("style"\)')
@@ -168,7 +170,7 @@ def _sections(document: Document) -> list[Html | None]:
         "Latency by percentile",
         "Half of all requests were at or below the curve at 50 %, all but one in a thousand at 99.9 %: the axis is "
         "spread out towards the slowest, as wrk2 does. Each curve is the median over the repetitions of a "
-        "configuration, at each percentage for itself; what a row has too few requests for is left out.",
+        "configuration, at each percentage for itself; what any of its rows has too few requests for is left out.",
     )
     pairs = _figure(
         "pairs",

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
 from containernet_env.report.axes import Axis, Line, Table
-from containernet_env.report.cells import Cell, Spread, cells_of, figures_of, spread_of
+from containernet_env.report.cells import CONFIDENCE, RANGE, Cell, Spread, cells_of, figures_of
 from containernet_env.report.names import Figure, column_of, figure_of, label, text
-from containernet_env.report.rows import FILE, VARIANT, Rows
+from containernet_env.report.rows import FILE, HASHES, VARIANT, Rows
 from containernet_env.results.columns import BY_NAME
+from containernet_env.results.csv_file import inert
 
 if TYPE_CHECKING:
     import matplotlib.axes
 
-FORMATS = ("pdf", "svg", "png")
+FORMATS = {"pdf": rb"%PDF-", "svg": rb"<\?xml[^>]*>\s*<!DOCTYPE svg", "png": rb"\x89PNG"}
+"""What a figure can be written as, with a pattern of how such a file begins."""
+NUMBERS = rb"[^\n]*,figure,unit,counts,"
+"""How the CSV beside a figure begins."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00")
 """Of Okabe and Ito, "Color Universal Design" (2008), those that stand out from white paper."""
 MARKERS = ("o", "s", "D", "^", "v", "P", "*")
@@ -47,7 +51,10 @@ STYLE: dict[Any, Any] = {
     # A dollar sign in a name is no formula.
     "text.parse_math": False,
 }
-_MOST_LINES = 24
+_HEIGHT, _LINE = 2.6, 0.17
+"""Of a picture with a legend of up to two lines, and of each further one, in inches."""
+_MOST_LINES, _MOST_FIGURES, _MOST_WORDS, _MOST_TICKS = 24, 4, 40, 12
+"""What can be told apart: lines, panels, values of an axis that are no numbers, and numbers that are written each."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +70,31 @@ class Drawing:
     singles: tuple[tuple[tuple[float, ...], ...], ...]
 
     def numbers(self) -> str:
-        """The CSV behind it: medians and intervals, and for what does not count each value."""
+        """The CSV behind it: medians over repetitions, their intervals, and for what does not count each value."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         names = [label(name) for name in self.by] or ["line"]
-        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", "rows", "median", "low", "high"])
+        numbers = ["repetitions", "rows", "median", "low", "high", "interval"]
+        writer.writerow([self.axis.title, *names, "figure", "unit", "counts", *numbers])
         for line in self.lines:
             for place, index in line.points:
                 key = [text(self._value(index, name)) for name in self.by] or ["all"]
                 for figure, spreads, singles in zip(self.figures, self.spreads, self.singles, strict=True):
-                    start = [self.axis.ticks[place], *key, figure.label, figure.unit]
+                    start = [*map(inert, (self.axis.ticks[place], *key)), figure.label, figure.unit]
                     if (spread := spreads[index]) is not None:
                         values = [spread.median, spread.low, spread.high]
-                        writer.writerow([*start, "yes", spread.n, *("-" if v is None else f"{v:.6f}" for v in values)])
+                        ends = ["-" if value is None else f"{value:.6f}" for value in values]
+                        writer.writerow([*start, "yes", spread.n, spread.rows, *ends, spread.bar or "-"])
                     for single in singles[index]:
-                        writer.writerow([*start, "no", 1, f"{single:.6f}", "-", "-"])
+                        writer.writerow([*start, "no", "-", 1, f"{single:.6f}", "-", "-", "-"])
         return out.getvalue()
+
+    def bars(self) -> str:
+        """What the bars are, in words; "" where there are none."""
+        found = {spread.bar for spreads in self.spreads for spread in spreads if spread is not None}
+        words = [f"{CONFIDENCE} interval of the median"] if CONFIDENCE in found else []
+        words += ["without caps: least to largest"] if RANGE in found else []
+        return f"bars: {'; '.join(words)}" if words else ""
 
     def _value(self, index: int, name: str) -> Any:
         return self.cells[index].values[name]
@@ -112,6 +128,8 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     axis_name = column_of("--x", x, configured)
     lines_by = tuple(dict.fromkeys(column_of("--by", name, configured) for name in by))
     figures = tuple(figure_of(column_of("--y", name, measured)) for name in dict.fromkeys(ys))
+    if len(figures) > _MOST_FIGURES:
+        raise UsageError(f"--y: {len(figures)} figures are too many for one picture; at most {_MOST_FIGURES}")
     if axis_name in lines_by:
         raise UsageError(f"--by {axis_name}: this is the axis; name another column")
     names = tuple(dict.fromkeys((*rows.varied, axis_name, *lines_by)))
@@ -125,6 +143,11 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
         raise UsageError(
             f"--by {', '.join(by)}: {len(lines)} lines are too many to be told apart; at most {_MOST_LINES}"
         )
+    if axis.numbers is None and len(axis.values) > _MOST_WORDS:
+        raise UsageError(
+            f"--x {x}: {len(axis.values)} values, not all of them numbers, are too many to be read; at most "
+            f"{_MOST_WORDS}\n  Choose rows with --where."
+        )
     values = figures_of(rows, figures)
     for figure in figures:
         if all(value is None for value in values[figure.column]):
@@ -132,14 +155,14 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     spreads, singles = [], []
     for figure in figures:
         of = values[figure.column]
-        spreads.append(tuple(spread_of([of[number] for number in cell.good]) for cell in cells))
+        spreads.append(tuple(cell.spread(of) for cell in cells))
         singles.append(tuple(tuple(v for number in cell.bad if (v := of[number]) is not None) for cell in cells))
     return Drawing(axis, figures, lines_by, tuple(lines), cells, tuple(spreads), tuple(singles))
 
 
 def _configured(rows: Rows) -> list[str]:
     """The columns that may be an axis: what was configured, and what rows of several files differ in."""
-    more = {FILE, "Scenario", "RequestCount", *(name for name in rows.keys if name != VARIANT)}
+    more = {FILE, "Scenario", "RequestCount", *HASHES, *(name for name in rows.keys if name != VARIANT)}
     return [name for name in rows.frame.columns if name in more]
 
 
@@ -155,7 +178,7 @@ def _refuse_mixtures(table: Table, names: Sequence[str], told: Sequence[str], li
         used = [index for line in lines for _, index in line.points]
         by_point = table.groups(told, used).values()
         mixed = [name for name in names if any(table.varies(name, group) for group in by_point)]
-        words = ", ".join("scenario" if name == VARIANT else name for name in mixed)
+        words = ", ".join(" or ".join(HASHES) if name == VARIANT else name for name in mixed)
         raise UsageError(
             f"one point would be of rows that differ in {words}: their median would be one of neither\n"
             "  Name these with --by, or choose rows with --where, such as --where type=write."
@@ -171,16 +194,19 @@ def draw(drawing: Drawing, form: str) -> bytes:
         # A name may be in a script that the font has not got: there is a box for each letter then.
         warnings.filterwarnings("ignore", message="Glyph")
         panels = len(drawing.figures)
-        picture = Picture(figsize=(3.5 if panels == 1 else min(7.2, 3.4 * panels), 2.6), layout="constrained")
+        picture = Picture(figsize=(3.5 if panels == 1 else min(7.2, 3.4 * panels), _HEIGHT), layout="constrained")
         for place, (axes, figure) in enumerate(
             zip(picture.subplots(1, panels, squeeze=False)[0], drawing.figures, strict=True)
         ):
             _panel(axes, drawing, place, figure)
+        if words := drawing.bars():
+            picture.suptitle(words, fontsize=6, color="#555555")
         handles, labels = picture.axes[0].get_legend_handles_labels()
         if len(handles) > 1:
-            picture.legend(
-                handles, labels, loc="outside lower center", ncols=min(len(labels), 1 + 2 * min(panels, 2) // 2)
-            )
+            columns = min(len(labels), 1 + min(panels, 2))
+            picture.legend(handles, labels, loc="outside lower center", ncols=columns)
+            lines = -(-len(labels) // columns)
+            picture.set_figheight(_HEIGHT + _LINE * max(0, lines - 2))
         out = io.BytesIO()
         metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(form, {})
         picture.savefig(out, format=form, metadata=metadata)
@@ -198,14 +224,18 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
             "linestyle": DASHES[order % len(DASHES)],
         }
         known = [(at[index], spread) for index, cell in line.points if (spread := drawing.spreads[place][cell])]
-        medians = [spread.median for _, spread in known]
-        ends = [
-            [abs(median - (end if end is not None else median)) for median, end in zip(medians, side, strict=True)]
-            for side in ([spread.low for _, spread in known], [spread.high for _, spread in known])
-        ]
-        axes.errorbar(
-            [x for x, _ in known], medians, yerr=ends, label=line.label or "all", capsize=2, elinewidth=0.9, **style
-        )
+        axes.plot([x for x, _ in known], [spread.median for _, spread in known], label=line.label or "all", **style)
+        for bar, cap in ((CONFIDENCE, 2), (RANGE, 0)):
+            ends = [
+                (x, spread.median, spread.median - spread.low, spread.high - spread.median)
+                for x, spread in known
+                if spread.bar == bar and spread.low is not None and spread.high is not None
+            ]
+            if ends:
+                xs, medians, below, above = zip(*ends, strict=True)
+                axes.errorbar(
+                    xs, medians, yerr=(below, above), fmt="none", ecolor=style["color"], elinewidth=0.9, capsize=cap
+                )
         singles = [(at[index], value) for index, cell in line.points for value in drawing.singles[place][cell]]
         if singles:
             axes.plot(*zip(*singles, strict=True), "x", color=style["color"], markersize=5, zorder=3)
@@ -214,7 +244,10 @@ def _panel(axes: matplotlib.axes.Axes, drawing: Drawing, place: int, figure: Fig
         axes.plot([], [], "x", color="#555555", markersize=5, label="does not count")
     if axis.log:
         axes.set_xscale("log")
-    axes.set_xticks(list(at), axis.ticks)
+    if axis.numbers is None or len(at) <= _MOST_TICKS:
+        axes.set_xticks(list(at), axis.ticks)
+    else:
+        axes.xaxis.set_major_formatter(lambda value, _: text(value))
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
     axes.set_ylabel(figure.title)

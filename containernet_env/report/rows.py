@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 FILE = "file"
 """The column that says which file a row is of, where there are several."""
 VARIANT = "variant"
-"""The column that tells rows apart whose other axes are equal, by the names of scenario or topology file."""
+"""The column that tells rows apart whose other axes are equal, by name and hash of scenario or topology file."""
 _INFINITE = (float("inf"), float("-inf"))
-_HASHES = ("ConfigHash", "ScenarioHash")
+HASHES = ("ConfigHash", "ScenarioHash")
 # LoadSeed: it differs between repetitions. RttExpected_ms: it follows from what is configured.
-_NO_KEYS = {*_HASHES, "LoadSeed", "RttExpected_ms", "Scenario"}
+_NO_KEYS = {*HASHES, "LoadSeed", "RttExpected_ms", "Scenario"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,12 @@ class Rows:
         """Some of the rows, by their numbers."""
         frame = self.frame.iloc[list(numbers)].reset_index(drop=True)
         return replace(self, frame=frame, why=tuple(self.why[number] for number in numbers))
+
+    @cached_property
+    def clusters(self) -> tuple[object, ...]:
+        """For each row the cluster that it was measured on; a row that does not say has one of its own."""
+        pairs = zip(self.values("RunId"), self.values("Cluster"), strict=True)
+        return tuple(number if run is None else (run, cluster) for number, (run, cluster) in enumerate(pairs))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -137,12 +144,13 @@ def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, .
 def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:
     """For each row what tells it from rows that are configured otherwise and agree in ``keys``; "" where none do."""
     groups = frame.groupby(list(keys), dropna=False, sort=False)
-    configs, scenarios = (groups[name].transform("nunique") > 1 for name in _HASHES)
+    configs, scenarios = (groups[name].transform("nunique") > 1 for name in HASHES)
     variants = []
-    columns = zip(configs, scenarios, *(frame[name] for name in ("Config", "ConfigHash", "Scenario")), strict=True)
-    for other_config, other_scenario, config, config_hash, scenario in columns:
+    named = ("Config", "ConfigHash", "Scenario", "ScenarioHash")
+    columns = zip(configs, scenarios, *(frame[name] for name in named), strict=True)
+    for other_config, other_scenario, config, config_hash, scenario, scenario_hash in columns:
         parts = [f"{config} ({config_hash})"] if other_config else []
-        parts += [str(scenario)] if other_scenario else []
+        parts += [f"{scenario} ({scenario_hash})"] if other_scenario else []
         variants.append(", ".join(parts))
     return variants
 

@@ -13,6 +13,7 @@ from typing import Any
 from containernet_env.analysis.histogram import decode
 from containernet_env.base.errors import UsageError
 from containernet_env.base.units import describe_size
+from containernet_env.report.names import scaled
 from containernet_env.report.rows import FILE, Rows
 from containernet_env.results.run_directory import ReadRun, read_run, runs_folder
 
@@ -144,14 +145,10 @@ def _timeline(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any]) ->
         step_s=step_s,
         ok=tuple(step["ok"] for step in steps),
         bad=tuple(step["failed"] + step["unknown"] for step in steps),
-        p50_ms=tuple(_ms(step["p50_s"]) for step in steps),
-        p99_ms=tuple(_ms(step["p99_s"]) for step in steps),
+        p50_ms=tuple(scaled(step["p50_s"], 1000) for step in steps),
+        p99_ms=tuple(scaled(step["p99_s"], 1000) for step in steps),
         events=tuple(sorted(_events(run, line, load, len(steps) * step_s), key=lambda event: event.at_s)),
     )
-
-
-def _ms(value_s: float | None) -> float | None:
-    return None if value_s is None else value_s * 1000
 
 
 def _events(run: ReadRun, line: Mapping[str, Any], load: Mapping[str, Any], length_s: float) -> Iterator[Event]:

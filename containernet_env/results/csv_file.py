@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # So many of the lines that are left out are named; a file of something else may have any number.
 _TOLD_LINES = 20
+_FORMULA = re.compile(r"[=+@\t\r-]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 # The headers that are appended to in their own form: ours, and the seed's.
 FORMS: tuple[tuple[str, ...], ...] = (COLUMNS, SEED_COLUMNS)
 
@@ -51,6 +53,12 @@ def _line(values: Sequence[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue().encode(errors="backslashreplace")
+
+
+def inert(text: str) -> str:
+    """A field of a CSV that people open in a spreadsheet: ' before what it would take for a formula."""
+    stays = text == NOT_APPLICABLE or _NUMBER.fullmatch(text) or not _FORMULA.match(text)
+    return text if stays else f"'{text}"
 
 
 class RowNotWrittenError(RunError):

@@ -19,11 +19,12 @@ EVIL_NAMES = (
 
 
 def row(**values: str) -> dict[str, str]:
-    """A valid row of one scenario; keyword ``LinkDelay_ms`` and so on."""
+    """A valid row of one scenario; keyword ``LinkDelay_ms`` and so on. Each repetition has a cluster of its own."""
     default = {
         "TestType": "write", "ClusterSize": "3", "RequestCount": "1000", "ClientCount": "10", "ConnectionCount": "1",
         "KeySize": "8", "ValueSize": "256", "Total": "10.000000", "Requests/sec": "100.0000", "50%": "0.010000",
-        "95%": "0.012000", "99%": "0.013000", "99.9%": "0.014000", "Scenario": "w", "Repetition": "1", "Cluster": "1",
+        "95%": "0.012000", "99%": "0.013000", "99.9%": "0.014000", "Scenario": "w", "Repetition": "1",
+        "Cluster": values.get("Repetition", "1"),
         "Attempt": "1", "Target": "leader", "Errors": "0", "Valid": "yes", "Floor_50%_s": "0.009000",
         "LinkDelay_ms": "3", "Bandwidth_mbps": "1000", "CpuModel": "a machine", "Cores": "2", "Kernel": "6.1",
         "Commit": "0123456789ab", "ConfigHash": "c", "ScenarioHash": "s", "Links": "emulator", "Store": "etcd",

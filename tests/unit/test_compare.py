@@ -278,6 +278,13 @@ def test_json_and_csv_have_every_cell(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.csv*")) == ["a.csv", "b.csv", "cells.csv"]
 
 
+def test_no_field_of_the_csv_is_a_formula(tmp_path: Path) -> None:
+    sides = [[row | {"Scenario": "=1+1"} for row in rows(EVEN[:3], side, 1)] for side in "12"]
+    a, b = (write(tmp_path / f"{name}.csv", side) for name, side in zip("ab", sides, strict=True))
+    assert run(a, b, "--csv", tmp_path / "cells.csv").exit_code == 0
+    assert (tmp_path / "cells.csv").read_text().splitlines()[1].startswith("'=1+1,")
+
+
 @pytest.mark.parametrize(
     ("factor", "repetitions", "status"),
     [(1.0, 6, 0), (0.9, 6, 1), (0.96, 6, 0), (1.2, 6, 0), (0.5, 3, 2), (1.0, 3, 2)],

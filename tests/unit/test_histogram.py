@@ -62,8 +62,18 @@ def test_a_percentage_that_only_the_largest_value_reaches_is_not_told() -> None:
         encoded(bytes([0x82])),
         encoded(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
         base64.b64encode(struct.pack(">ii", 0x1C849314, 40) + zlib.compress(bytes(1 << 25))[:40]).decode(),
+        encoded(b""),
+        encoded(bytes([0])),
+        encoded(bytes([0xBF, 0xA9, 0x07, 2])),  # after 60,000 empty slots: above 2^63 ns
+        encoded(bytes([0xFF, 0x88, 0x7A, 2])),  # after a million: no number holds it
     ],
 )
 def test_other_texts_are_no_histograms(text: str) -> None:
     with pytest.raises(ValueError, match=r"histogram|cut short|slots"):
         decode(text)
+
+
+def test_no_more_is_read_than_any_histogram_has() -> None:
+    """What 16 kB inflate to was made a list of 16 million numbers first."""
+    with pytest.raises(ValueError, match="more slots than any"):
+        decode(encoded(bytes((1 << 20) + 2) + b"\x82"))

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from containernet_env.base.errors import Interrupted
-from containernet_env.cli import group, output
+from containernet_env.cli import group, main, output
 from containernet_env.cli.signals import StopSignals
 from containernet_env.model.findings import Effect, Finding
 from containernet_env.model.load_result import LoadResult
@@ -24,6 +24,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import measure
+from tests.unit import report_rows
 from tests.unit.answers import closed_loop
 from tests.unit.matrix_fakes import write
 
@@ -214,3 +215,24 @@ def test_a_hang_up_that_is_ignored_at_entry_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["results", "out.csv"],
+        ["report", "out.csv", "out.csv", "-o", "page.html"],
+        ["plot", "out.csv", "--x", "type", "--y", "p50", "--where", "type=none", "-o", "figure.svg"],
+    ],
+)
+def test_text_of_a_file_moves_no_cursor(command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A name in a CSV cleared the screen, or turned what followed it round."""
+    folder = tmp_path / "\x1b[2J\u202e"
+    folder.mkdir()
+    path = report_rows.write(folder / "out.csv", [report_rows.row(TestType="\x1b[31m")])
+    with path.open("a") as file:
+        file.write("torn,line\n")
+    with pytest.raises(SystemExit):
+        main([str(path) if word == "out.csv" else str(tmp_path / word) if "." in word else word for word in command])
+    said = capfd.readouterr().err
+    assert "\\x1b[" in said and not {"\x1b", "\u202e"} & set(said)

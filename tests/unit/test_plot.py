@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from containernet_env.report.names import column_of
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.columns import COLUMNS
+from containernet_env.results.csv_file import inert
 from tests.unit.report_rows import EVIL, row, sweep, write
 
 BY = ["bandwidth", "consistency"]
@@ -121,3 +124,74 @@ def test_the_seeds_form_has_its_own_axes(tmp_path: Path) -> None:
     assert made.axis.log and [line["median"] for line in numbers(made.numbers())] == ["12.000000"] * 3
     with pytest.raises(UsageError, match=r"--x link_delay: no such column; allowed: type, members"):
         drawing(path)
+
+
+def size(png: bytes) -> tuple[int, int]:
+    """Width and height, from its header."""
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def test_many_numbers_on_an_axis_have_few_ticks(tmp_path: Path) -> None:
+    """A tick for each of 200 values made a black bar."""
+    for name, delays in (("many", range(101, 301)), ("log", (2**n for n in range(14))), ("few", range(1, 13))):
+        made = drawing(write(tmp_path / f"{name}.csv", [row(LinkDelay_ms=str(n)) for n in delays]), by=[])
+        picture = draw(made, "svg").decode()
+        ticks = len(re.findall(r'id="xtick_', picture)) // len(made.figures)
+        assert ticks == 12 if name == "few" else 2 < ticks <= 12, (name, ticks)
+        assert "mathdefault" not in picture
+
+
+def test_a_long_legend_takes_no_room_from_the_panels(tmp_path: Path) -> None:
+    heights = []
+    for lines in (2, 4, 24):
+        rows = [row(ClientCount=str(n), LinkDelay_ms=delay) for n in range(1, lines + 1) for delay in "12"]
+        made = drawing(write(tmp_path / f"{lines}.csv", rows), ys=("p50",), by=["clients"])
+        heights.append(size(draw(made, "png"))[1])
+    assert heights[0] == heights[1] == 780 and heights[2] > 1200
+
+
+def test_more_than_can_be_told_apart_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", [row(Target=f"etcd{n}") for n in range(41)])
+    with pytest.raises(UsageError, match="41 values, not all of them numbers, are too many"):
+        drawing(path, x="target", by=[])
+    with pytest.raises(UsageError, match="5 figures are too many for one picture; at most 4"):
+        drawing(path, ys=("p50", "p95", "p99", "p99.9", "throughput"), by=["target"])
+
+
+def test_bars_of_fewer_than_6_repetitions_are_no_interval_and_say_so(tmp_path: Path) -> None:
+    rows = [
+        row(LinkDelay_ms=delay, Repetition=str(place), **{"50%": f"0.00{place}"})
+        for delay, count in (("1", 1), ("2", 5), ("3", 6))
+        for place in range(1, count + 1)
+    ]
+    path = write(tmp_path / "out.csv", rows)
+    made = drawing(path, ys=("p50",), by=[])
+    assert [(line["repetitions"], line["interval"]) for line in numbers(made.numbers())] == [
+        ("1", "-"),
+        ("5", "range"),
+        ("6", "95 %"),
+    ]
+    for delays, words in (
+        ("1", ""),
+        ("12", "bars: without caps: least to largest"),
+        ("13", "bars: 95 % interval of the median"),
+        ("123", "bars: 95 % interval of the median; without caps: least to largest"),
+    ):
+        some = write(tmp_path / f"{delays}.csv", [one for one in rows if one["LinkDelay_ms"] in delays])
+        part = drawing(some, ys=("p50",), by=[])
+        picture = draw(part, "svg").decode()
+        assert part.bars() == words and ("<!-- bars: " in picture) == bool(words)
+        assert f"<!-- {words} -->" in picture or not words
+        caps = re.findall(r'<use xlink:href="#\w+" [^>]*style="[^"]*stroke: #0072b2', picture)
+        assert len(caps) == len(delays) + 2 * ("3" in delays), caps  # markers, and two caps
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@x", "+x", "-x"])
+def test_no_field_of_the_csv_is_a_formula(tmp_path: Path, name: str) -> None:
+    rows = [row(Target=name, LinkDelay_ms=delay) for delay in ("-1", "2", name)]
+    made = drawing(write(tmp_path / "out.csv", rows), ys=("p50",), by=["target"])
+    found = [(line["link delay, one way (ms)"], line["target"]) for line in numbers(made.numbers())]
+    assert found == [("-1", f"'{name}"), ("2", f"'{name}"), (f"'{name}", f"'{name}")]
+    assert inert("\tx") == "'\tx" and inert("a=b") == "a=b"
+    assert (inert("-"), inert("-2.5"), inert("+1e5")) == ("-", "-2.5", "+1e5")

@@ -27,6 +27,7 @@ from containernet_env.report.runs import read_runs
 from containernet_env.results.run_directory import DISRUPTIONS, SCENARIOS, RunDirectory
 from tests.unit.answers import closed_loop
 from tests.unit.report_rows import EVIL, EVIL_NAMES, row, sweep, write
+from tests.unit.test_histogram import encoded
 from tests.unit.test_run_directory import directory as run_directory
 
 ROOM = Path(documents.__file__).parent
@@ -95,6 +96,13 @@ def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_
         "rows that are in several files word for word count once: 1",
     )
     assert len(read_rows([write(tmp_path / "c.csv", [row(), row()])])) == 2  # within a file nobody can tell
+
+
+def test_the_table_says_what_a_row_found_on_its_cluster(tmp_path: Path) -> None:
+    rows = [row(Reused="nothing"), row(Reused="cluster", Repetition="2")]
+    shown = document(write(tmp_path / "out.csv", rows)).data["rows"]
+    titles = [column["title"] for column in shown["columns"]]
+    assert shown["values"][titles.index("Reused")] == ["nothing", "cluster"]
 
 
 def test_files_of_both_forms_go_together(tmp_path: Path) -> None:
@@ -236,6 +244,20 @@ def test_a_histogram_that_is_none_costs_its_curve_alone(made_run: RunDirectory) 
     assert found.data["curves"][0]["source"] == "columns" and found.data["timelines"]
 
 
+@pytest.mark.parametrize("counts", [b"", bytes([0xFF, 0x88, 0x7A, 2])])
+def test_a_histogram_of_nothing_or_of_no_time_costs_its_curve_alone(made_run: RunDirectory, counts: bytes) -> None:
+    add_load(made_run.path, response_time={"percentiles_s": {}, "histogram": encoded(counts)})
+    found = document(write(made_run.path.parent.with_suffix(".csv"), [row()]))
+    assert any("the histogram of w is left out" in note for note in found.notes) and found.data["timelines"]
+
+
+def test_a_timeline_of_no_time_is_a_page_all_the_same(made_run: RunDirectory) -> None:
+    step = {"second": 0, "ok": 5, "failed": 0, "unknown": 0, "p50_s": 1e306, "p99_s": 1.7e308}
+    add_load(made_run.path, timeline=[step])
+    found = document(write(made_run.path.parent.with_suffix(".csv"), [row()]))
+    assert found.data["timelines"][0]["p50"] == [None] and '"timelines"' in page(found)
+
+
 @pytest.mark.parametrize("run_id", ["../out.runs/run-1", "/etc", "..", ".", "a/b", "run-1/"])
 def test_a_run_id_leads_nowhere_else(made_run: RunDirectory, run_id: str) -> None:
     found = document(write(made_run.path.parent.with_suffix(".csv"), [row(RunId=run_id)]))
@@ -287,6 +309,16 @@ def test_no_rows_make_a_page_that_says_so(tmp_path: Path, seed: bool) -> None:
 def test_numbers_that_are_none_are_missing(tmp_path: Path) -> None:
     rows = [row(**{"50%": "inf", "99%": "many", "Requests/sec": "nan"}), row(**{"50%": "0.020"}, Repetition="2")]
     assert document(write(tmp_path / "out.csv", rows)).data["cells"]["median"][1] == [20.0]
+
+
+@pytest.mark.parametrize("value", ["1e306", "1e308", "1.7e308", "-1.7e308"])
+def test_numbers_that_no_measurement_has_are_missing(tmp_path: Path, value: str) -> None:
+    """As ms they were infinite, and so were their sums: no JSON has that."""
+    names = ("Requests/sec", "50%", "95%", "Floor_50%_s")
+    huge = [row(Repetition=str(number), **dict.fromkeys(names, value)) for number in range(1, 9)]
+    found = document(write(tmp_path / "out.csv", [*huge, row(Repetition="9", **{"50%": "0.020"})]))
+    assert found.data["cells"]["median"][1] == [20.0] and found.data["floors"] == [[0, 9.0]]
+    assert '"cells"' in page(found)
 
 
 def test_the_page_does_not_overwrite_what_it_reads(tmp_path: Path) -> None:

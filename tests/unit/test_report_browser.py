@@ -68,6 +68,9 @@ def test_a_sweep_is_drawn_sorted_filtered_and_silent(browser: Browser, tmp_path:
     browser.js("filter.value = ''; only.checked = true; only.dispatchEvent(new Event('input'))")
     assert len(column(browser, "counts")) == 35
     assert browser.js("Table.csv(['a', 'b'], [['x, \"y\"', null], [1, 2]])") == 'a,b\n"x, ""y""",-\n1,2\n'
+    fields = "['=1+1', '-2', '+1e5', '-', '-x', '+x', '@x', '\\tx', 'a=b', -3, null]"
+    inert = "'=1+1,-2,+1e5,-,'-x,'+x,'@x,'\tx,a=b,-3,-\n"
+    assert browser.js(f"Table.csv([], [{fields}])") == f"\n{inert}"
     assert browser.js("document.querySelector('figure').numbers.rows.length") == 18
 
     browser.js("theme.value = 'dark'; theme.dispatchEvent(new Event('input'))")
@@ -99,6 +102,25 @@ def test_names_from_files_are_shown_and_never_run_also_where_it_is_narrow(browse
     legend = browser.js("[...document.querySelectorAll('.legendtext')].map((one) => one.textContent).join()")
     assert EVIL in legend and "<b>" in legend
     assert browser.js("document.documentElement.scrollWidth") <= 360
+    assert browser.told == []
+
+
+def test_ticks_of_axes_and_heat_maps_are_text(browser: Browser, tmp_path: Path) -> None:
+    """A value of an axis that is no number was taken for HTML: bold, or a link."""
+    evil = EVIL_NAMES[-1] + "<a href='https://example.com'>link</a>"
+    rows = [
+        row(LinkDelay_ms=delay, ClientCount=clients, ConfigHash=delay)
+        for delay in ("1", "2", evil)
+        for clients in ("1", "10")
+    ]
+    browser.open(made(write(tmp_path / "out.csv", rows)))
+    for kind in ("lines", "grid"):
+        ticks = browser.js(
+            f"[...document.querySelectorAll('[data-figure={kind}] [class$=tick] text')].map((one) => one.textContent)"
+        )
+        assert [text for text in ticks if "<b>" in text and "</a>" in text], (kind, ticks)
+    assert browser.js("document.querySelectorAll('.plot a[href], .plot [href*=example]').length") == 0
+    assert browser.js("document.querySelectorAll('[data-figure=grid] .annotation-text').length") == 6
     assert browser.told == []
 
 

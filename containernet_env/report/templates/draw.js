@@ -22,15 +22,21 @@ const Draw = (() => {
   function hover(index, figure) {
     const [median, low, high] = ["median", "low", "high"].map((name) => cells[name][figure][index]);
     const range = low === null ? "" : ` (${number(low)} to ${number(high)})`;
-    const n = cells.n[index];
+    const [n, rows] = countsOf(index);
     return `${plain(cells.label[index])}<br>${plain(figures[figure].title)}: ${number(median)}${range}, ` +
-      `${n} ${n === 1 ? "row" : "rows"}`;
+      `${n} ${n === 1 ? "repetition" : "repetitions"}${rows > n ? ` of ${rows} rows` : ""}`;
   }
 
   function number(value) {
     if (value === null || value === undefined) return "-";
     const size = Math.abs(value);
     return value.toLocaleString("en", { maximumFractionDigits: size >= 1000 ? 0 : size >= 10 ? 1 : 3 });
+  }
+
+  const COUNTS = ["repetitions", "rows"];
+
+  function countsOf(cell) {
+    return [cells.n[cell], cells.rows[cell]];
   }
 
   function numbers(name, columns, rows) {
@@ -47,9 +53,9 @@ const Draw = (() => {
 
   function axisOf(axis) {
     if (!axis.numbers) {
-      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray: axis.ticks });
+      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray: axis.ticks.map(plain) });
     }
-    const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks } : {};
+    const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks.map(plain) } : {};
     return Look.axis(plain(axis.title), { type: axis.log ? "log" : "linear", ...few });
   }
 
@@ -58,7 +64,7 @@ const Draw = (() => {
     const options = latencies();
     const latency = Number(choice.latency ?? options[0]?.[0] ?? 1);
     const wanted = choice.show ?? "first";
-    const at = (place) => (axis.numbers ? axis.numbers[place] : axis.ticks[place]);
+    const at = (place) => (axis.numbers ? axis.numbers[place] : plain(axis.ticks[place]));
     const traces = [];
     const rows = [];
     let crosses = false;
@@ -89,7 +95,7 @@ const Draw = (() => {
         crosses = true;
       });
       line.points.forEach(([place, cell]) => rows.push(
-        [axis.ticks[place], line.label, cells.n[cell], ...spreadOf(0, cell), ...spreadOf(latency, cell)]));
+        [axis.ticks[place], line.label, ...countsOf(cell), ...spreadOf(0, cell), ...spreadOf(latency, cell)]));
     });
     if (crosses) traces.push(legendCross());
     const side = narrow();
@@ -106,7 +112,7 @@ const Draw = (() => {
       controls.push({ name: "show", label: `Lines (${all.length})`, value: wanted,
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
     }
-    const columns = [axis.title, "line", "rows", ...spreadColumns(figures[0].title), ...spreadColumns(figures[latency].title)];
+    const columns = [axis.title, "line", ...COUNTS, ...spreadColumns(figures[0].title), ...spreadColumns(figures[latency].title)];
     return { traces, layout, controls, numbers: numbers("axis", columns, rows) };
   }
 
@@ -138,7 +144,7 @@ const Draw = (() => {
     const dark = Look.theme() === "dark";
     const shades = dark ? [[0, "#1d2a3a"], [1, "#56b4e9"]] : [[0, "#eef5fa"], [1, "#0072b2"]];
     const traces = [{
-      type: "heatmap", x: x.ticks, y: y.ticks, z: values, colorscale: shades, xgap: 2, ygap: 2, hoverongaps: false,
+      type: "heatmap", x: x.ticks.map(plain), y: y.ticks.map(plain), z: values, colorscale: shades, xgap: 2, ygap: 2, hoverongaps: false,
       customdata: table.map((row) => row.map((cell) => (cell < 0 ? "not measured" : hover(cell, figure)))),
       hovertemplate: "%{customdata}<extra></extra>", colorbar: { title: { text: plain(figures[figure].title), side: "right" } },
     }];
@@ -158,8 +164,8 @@ const Draw = (() => {
       controls.push({ name: "panel", label: "Of", options: panels.map((one, i) => [i, one.label]), value: panel });
     }
     const rows = table.flatMap((row, j) => row.flatMap((cell, i) => (cell < 0 ? [] :
-      [[x.ticks[i], y.ticks[j], cells.n[cell], ...spreadOf(figure, cell)]])));
-    return { traces, layout, controls, numbers: numbers("grid", [x.title, y.title, "rows", ...spreadColumns(figures[figure].title)], rows) };
+      [[x.ticks[i], y.ticks[j], ...countsOf(cell), ...spreadOf(figure, cell)]])));
+    return { traces, layout, controls, numbers: numbers("grid", [x.title, y.title, ...COUNTS, ...spreadColumns(figures[figure].title)], rows) };
   }
 
   function curves(index, choice) {
@@ -169,7 +175,7 @@ const Draw = (() => {
     const traces = all.map((curve, order) => {
       const { colour, marker, dash } = Look.line(order);
       curve.ms.forEach((value, place) => {
-        if (value !== null) rows.push([cells.label[curve.cell], data.percents[place], value, curve.valid ? "yes" : "no", curve.source]);
+        if (value !== null) rows.push([cells.label[curve.cell], data.percents[place], value, curve.repetitions, curve.rows, curve.valid ? "yes" : "no", curve.source]);
       });
       return {
         type: "scatter", mode: "lines+markers", name: plain(cells.label[curve.cell]) + (curve.valid ? "" : ` (${BAD})`),
@@ -191,7 +197,7 @@ const Draw = (() => {
       controls.push({ name: "show", label: `Curves (${all.length})`, value: choice.show ?? "first",
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
     }
-    return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", "counts", "from"], rows) };
+    return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", ...COUNTS, "counts", "from"], rows) };
   }
 
   // A label in lines that leave room for the figure beside it.
@@ -250,8 +256,8 @@ const Draw = (() => {
       });
     }
     const title = figures[figure].title;
-    const rows = all.map((pair) => [pair.label, cells.n[pair.l], ...spreadOf(figure, pair.l), cells.n[pair.s], ...spreadOf(figure, pair.s)]);
-    const columns = ["reads", "linearizable rows", ...spreadColumns(`linearizable ${title}`), "serializable rows", ...spreadColumns(`serializable ${title}`)];
+    const rows = all.map((pair) => [pair.label, ...countsOf(pair.l), ...spreadOf(figure, pair.l), ...countsOf(pair.s), ...spreadOf(figure, pair.s)]);
+    const columns = ["reads", ...COUNTS.map((word) => `linearizable ${word}`), ...spreadColumns(`linearizable ${title}`), ...COUNTS.map((word) => `serializable ${word}`), ...spreadColumns(`serializable ${title}`)];
     const controls = [{ name: "figure", label: "Figure", options: figures.map((one, i) => [i, one.name]), value: figure }];
     return { ...drawn, controls, numbers: numbers("consistency", columns, rows) };
   }
@@ -264,8 +270,8 @@ const Draw = (() => {
       { name: "measured", cells: of, figure: median, order: 0, symbol: "circle" },
       { name: "floor", cells: of, order: 1, symbol: "line-ns-open", values: data.floors.map(([, floor]) => floor) },
     ], plain(figures[median].title));
-    const rows = data.floors.map(([cell, floor]) => [cells.label[cell], cells.n[cell], floor, ...spreadOf(median, cell)]);
-    return { ...drawn, controls: [], numbers: numbers("floor", ["configuration", "rows", "floor (ms)", ...spreadColumns(figures[median].title)], rows) };
+    const rows = data.floors.map(([cell, floor]) => [cells.label[cell], ...countsOf(cell), floor, ...spreadOf(median, cell)]);
+    return { ...drawn, controls: [], numbers: numbers("floor", ["configuration", ...COUNTS, "floor (ms)", ...spreadColumns(figures[median].title)], rows) };
   }
 
   function timelines(index, choice) {

@@ -18,9 +18,15 @@ const Table = (() => {
 
   const shown = (value) => (value === null || value === undefined ? "-" : String(value));
 
+  // What a spreadsheet would take for a formula is text; numbers and what is missing stay.
+  function inert(text) {
+    const stays = text === "-" || /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) || !/^[=+\-@\t\r]/.test(text);
+    return stays ? text : `'${text}`;
+  }
+
   function csv(columns, rows) {
     const field = (value) => {
-      const text = value === null || value === undefined ? "-" : String(value);
+      const text = inert(shown(value));
       return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [columns, ...rows].map((row) => row.map(field).join(",")).join("\n") + "\n";
