@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -118,18 +118,38 @@ class _Side:
 def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
     """The rows of all files of one side; ``note`` is told of lines that are left out, see `results.csv_file.load`.
 
+    A row that several files have, as where one is a copy of another, is taken once; ``note`` is told of that, too.
     Raises ``UsageError`` where a file cannot be read or has other columns than the first one.
     """
     import pandas
 
     tables = [load(path, note) for path in paths]
-    for path, table in zip(paths, tables, strict=True):
+    taken: set[tuple[str, ...]] = set()
+    for index, (path, table) in enumerate(zip(paths, tables, strict=True)):
         if list(table.columns) != list(tables[0].columns):
             raise UsageError(
                 f"{paths[0]} and {path} have different columns, so they are not one side of a comparison\n"
                 "  Give files of one form: all with ours, or all with the seed's columns alone."
             )
+        again = _is_among(table, taken)
+        if count := int(again.sum()):
+            note(f"{path}: {count} rows are left out, since a file before it has them, too")
+        tables[index] = table[~again]
+        taken.update(_identities(table))
     return pandas.concat(tables, ignore_index=True)
+
+
+def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
+    """What tells each row from all others: its run, moment and scenario; in the seed's form the whole row."""
+    names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
+    return list(zip(*(_text(table[name]) for name in names), strict=True))
+
+
+def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> pandas.Series:
+    """For each row whether ``others`` has it."""
+    import pandas
+
+    return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
 
 
 def compare(
@@ -138,13 +158,13 @@ def compare(
     """Compare two tables as `results.csv_file.load` reads them; see docs/statistics.md.
 
     ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
-    tables. Only rows that are certainly valid
-    take part. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
+    tables. Only rows that are certainly valid take part, and of B only those that A has not, too: rows are appended to
+    files. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
     figures are not known, a table has no row to compare, or it is not clear which rows belong together.
     """
     if unknown := [name for name in figures if name not in FIGURES]:
         raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
-    sides = [_side(name, table) for name, table in zip(names, (a, b), strict=True)]
+    sides = [_side(names[0], a), _side(names[1], b, set(_identities(a)))]
     shared = [name for name in sides[0].used.columns if name in sides[1].used.columns]
     if missing := [name for name in figures if name not in shared]:
         raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
@@ -172,21 +192,26 @@ def compare(
     return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), _notes(sides))
 
 
-def _side(name: str, table: pandas.DataFrame) -> _Side:
-    """The rows that take part, and why others do not."""
+def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
+    """The rows that take part, and why others do not; those of ``others`` do not."""
     left_out: Counter[str] = Counter()
-    used = table
+    again = _is_among(table, others)
+    left_out["also in A"] = int(again.sum())
+    used = table[~again]
     if "Valid" in table.columns:
-        failed = table["Error"].notna()
-        valid = table["Valid"].fillna("unknown")
+        failed = used["Error"].notna()
+        valid = used["Valid"].fillna("unknown")
         left_out["failed"] = int(failed.sum())
         left_out["not valid"] = int((~failed & (valid == "no")).sum())
         left_out["of unknown validity"] = int((~failed & ~valid.isin(("yes", "no"))).sum())
-        used = table[~failed & (valid == "yes")]
+        used = used[~failed & (valid == "yes")]
     left_out = +left_out
     if used.empty:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"
-        raise UsageError(f"{name} has no row that can be compared: {why}\n  Measure again; `results` shows the rows.")
+        remedy = "Measure again; `results` shows the rows."
+        if left_out["also in A"]:
+            remedy = "Rows that are on both sides count for A alone: as B give a file that has more than these."
+        raise UsageError(f"{name} has no row that can be compared: {why}\n  {remedy}")
     return _Side(name, table, used, left_out)
 
 
@@ -296,8 +321,6 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
 
 
 def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
-    import pandas
-
     notes = []
     if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
         notes.append(
@@ -305,10 +328,6 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
             "whom they asked, and on what links and machine they were measured. Each row counts as a repetition on a "
             "cluster of its own; where rows share one, they tell less than is said here."
         )
-    else:
-        a, b = (pandas.MultiIndex.from_frame(side.used[["RunId", "Timestamp", "Scenario"]]) for side in sides)
-        if same := int(b.isin(a).sum()):
-            notes.append(f"{same} rows are in both A and B: of them no difference can be seen.")
     return tuple(notes)
 
 
