@@ -189,7 +189,9 @@ def compare(
     tests = sum(cell.is_tested for cell in cells)
     adjusted = iter(differences.holm([cell.p for cell in cells if cell.p is not None]))
     judged = tuple(cell.judged(next(adjusted) if cell.p is not None else None, max(tests, 1)) for cell in cells)
-    return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), _notes(sides))
+    matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
+    notes = (*_notes(sides), *_reused(matched))
+    return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 
 
 def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
@@ -268,6 +270,8 @@ class _Values:
 
     figures: dict[str, list[float]]
     rows: dict[str, int]
+    reused: set[str]
+    """What its rows found from before them; empty where the file does not tell."""
 
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
@@ -279,7 +283,10 @@ def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> di
     number = texts.groupby(list(keys), sort=False).ngroup()
     names = list(texts[~number.duplicated()].itertuples(index=False, name=None))
     cluster: Any = [_text(side.used[name]) for name in ("RunId", "Cluster")] if "RunId" in side.used else []
-    cells = [_Values({}, {}) for _ in names]
+    cells = [_Values({}, {}, set()) for _ in names]
+    if "Reused" in side.used:
+        for cell, reused in zip(number, _text(side.used["Reused"]), strict=True):
+            cells[cell].reused.add(reused)
     for figure in figures:
         values = side.used[figure].where(np.isfinite(side.used[figure]) & (side.used[figure] > 0)).dropna()
         where = [number.loc[values.index], *(column.loc[values.index] for column in cluster)]
@@ -329,6 +336,19 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
             "cluster of its own; where rows share one, they tell less than is said here."
         )
     return tuple(notes)
+
+
+def _reused(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
+    """A cluster that served scenarios before may be slower or faster than a new one; nobody configured which it is."""
+    found = [
+        f"{title}: {_list(sorted(a.reused))} in A, {_list(sorted(b.reused))} in B"
+        for title, a, b in cells
+        if a.reused and b.reused and a.reused != b.reused
+    ]
+    if not found:
+        return []
+    what = "which may be part of a difference"
+    return [f"Reused, what a scenario found from before it, differs in {len(found)} cells, {what} ({_list(found, 1)})"]
 
 
 class _Pair:

@@ -235,6 +235,19 @@ def test_a_file_that_is_given_twice_or_copied_counts_once(tmp_path: Path, of_the
     assert shown.stderr.count("6 rows are left out, since a file before it has them, too") == 3
 
 
+def test_what_scenarios_found_from_before_them_is_named_where_it_differs(tmp_path: Path) -> None:
+    """`run --only` of one scenario has a new cluster for it, the whole matrix has one for all."""
+    a, b = rows(EVEN, "1", 3, Reused="cluster"), rows(EVEN, "2", 3, Reused="cluster")
+    assert compared(tmp_path / "same", a, b).notes == ()
+    for row in b:
+        row["Reused"] = "nothing" if row["Scenario"] == "w0" else "cluster"
+    b[-1]["Reused"] = "nothing"
+    assert compared(tmp_path, a, b).notes == (
+        "Reused, what a scenario found from before it, differs in 2 cells, which may be part of a difference "
+        "(w0: cluster in A, nothing in B and 1 more)",
+    )
+
+
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
     """A file of the seed's form: writes of 8 and of 256 bytes."""
     with path.open("w", newline="") as file:
