@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,6 +108,24 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Two sets of results, matched: what can be refused has been, and nothing is worked out. See `Comparison`."""
+
+    pairs: tuple[_Pair, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    left_out: tuple[Mapping[str, int], Mapping[str, int]]
+    notes: tuple[str, ...]
+
+    def judged(self) -> Comparison:
+        """The comparison; needs scipy."""
+        tests = sum(pair.is_tested for pair in self.pairs)
+        adjusted = iter(differences.holm([pair.p for pair in self.pairs if pair.p is not None]))
+        cells = tuple(pair.judged(next(adjusted) if pair.p is not None else None, max(tests, 1)) for pair in self.pairs)
+        return Comparison(cells, self.differs, self.only, self.left_out, self.notes)
+
+
 @dataclass
 class _Side:
     name: str
@@ -152,10 +171,10 @@ def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> p
     return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
 
 
-def compare(
+def match(
     a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
-) -> Comparison:
-    """Compare two tables as `results.csv_file.load` reads them; see docs/statistics.md.
+) -> Matched:
+    """Match the cells of two tables as `results.csv_file.load` reads them; see docs/statistics.md. Needs no scipy.
 
     ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
     tables. Only rows that are certainly valid take part, and of B only those that A has not, too: rows are appended to
@@ -186,12 +205,16 @@ def compare(
         name = dict(zip(keys, key, strict=True))
         chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
         cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
-    tests = sum(cell.is_tested for cell in cells)
-    adjusted = iter(differences.holm([cell.p for cell in cells if cell.p is not None]))
-    judged = tuple(cell.judged(next(adjusted) if cell.p is not None else None, max(tests, 1)) for cell in cells)
     matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
     notes = (*_notes(sides), *_reused(matched))
-    return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
+    return Matched(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
+
+
+def compare(
+    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
+) -> Comparison:
+    """Compare two tables: see `match`, whose arguments and errors it has. Needs scipy."""
+    return match(a, b, figures, names).judged()
 
 
 def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
@@ -359,8 +382,16 @@ class _Pair:
         self.sides = (a.figures.get(figure, []), b.figures.get(figure, []))
         self.rows = (a.rows.get(figure, 0), b.rows.get(figure, 0))
         self.is_tested = bool(self.sides[0] and self.sides[1])
-        self.tested = differences.mann_whitney(*self.sides) if self.is_tested else None
-        self.p = self.tested.p if self.tested else None
+
+    @cached_property
+    def tested(self) -> differences.Tested | None:
+        """The test; `None` where a side has no value."""
+        return differences.mann_whitney(*self.sides) if self.is_tested else None
+
+    @property
+    def p(self) -> float | None:
+        """Of the test, before any correction."""
+        return self.tested.p if self.tested else None
 
     def judged(self, adjusted: float | None, tests: int) -> Cell:
         """The cell, as one of ``tests``, with its adjusted p."""

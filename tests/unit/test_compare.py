@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from bench.compare import simulate
 from bench.compare.cli import main as bench
 from containernet_env.analysis.comparison import Cell, Comparison, compare
 from containernet_env.analysis.statistics import Interval
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import group, main
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
+from containernet_env.setup import extras
 
 STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
 
@@ -380,6 +382,28 @@ def test_bad_files_are_refused_with_a_remedy(tmp_path: Path) -> None:
                 raise run(*pair).exception or AssertionError
     with pytest.raises(UsageError, match=r"no figure colour; allowed: Total|no figure colour; allowed: "):
         raise run(good, good, "--figure", "colour").exception or AssertionError
+
+
+def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    for name in ("scipy", "scipy.special", "scipy.stats"):
+        monkeypatch.setitem(sys.modules, name, None)
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
+    other = write(tmp_path / "other.csv", rows(EVEN, "3", Scenario="r"))
+    for words in (
+        (a, tmp_path / "none.csv"),
+        (a, a),
+        (a, other),
+        (a, b, "--figure", "colour"),
+        (a, b, "--csv", a),
+        (a, b, "--csv", tmp_path / "no" / "cells.csv"),
+    ):
+        assert isinstance(run(*words).exception, UsageError), words
+    assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
+    assert not (tmp_path / "cells.csv").exists()
 
 
 def test_a_torn_row_is_left_out_and_told(tmp_path: Path) -> None:
