@@ -460,6 +460,8 @@ def test_simulated_pairs_in_small() -> None:
     assert called <= 0.1 * pairs
     assert found >= 0.8 * pairs and min(named) >= 4
     assert simulate.exact_level(8) == pytest.approx(0.0499, abs=1e-4)
+    covered, called, numbers = simulate.stopped_when_narrow(rng, pairs, "skewed", 0.05)
+    assert covered >= 0.9 * 2 * pairs and called <= 0.1 * pairs and min(numbers) == 6 < max(numbers) <= 30
 
 
 @pytest.mark.parametrize(("called", "found", "status"), [(50, 800, 0), (29, 800, 1), (71, 800, 1), (50, 799, 1)])
@@ -470,4 +472,5 @@ def test_the_simulation_fails_where_a_promise_does_not_hold(
     monkeypatch.setattr(simulate, "found_at_what_is_named", lambda *arguments: (found, [4]))
     monkeypatch.setattr(simulate, "rejected_and_covered", lambda *arguments: (50, 950))
     monkeypatch.setattr(simulate, "found_at", lambda *arguments: 800)
+    monkeypatch.setattr(simulate, "stopped_when_narrow", lambda *arguments: (1800, 40, [6]))
     assert bench([]) == status
