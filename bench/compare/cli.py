@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     held = [_without_difference(rng, options.pairs), _with_difference(rng, options.pairs)]
     _levels(rng, options.pairs)
     _found(rng, options.pairs)
+    _stopped(np.random.default_rng(options.seed), options.pairs)
     return 0 if all(held) else 1
 
 
@@ -77,6 +78,17 @@ def _found(rng: np.random.Generator, pairs: int) -> None:
     for n in (4, 5, 6, 8, 10, 15, 20):
         counts = (simulate.found_at(rng, pairs, n, spread) for spread in spreads)
         print(f"  {n:>3}  " + "".join(f"{_share(count, pairs):>11}" for count in counts))
+
+
+def _stopped(rng: np.random.Generator, pairs: int) -> None:
+    print(
+        "\n`sweep --until-ci 5%`, no difference: intervals that hold the median, called different, median repetitions"
+    )
+    for shape in simulate.SHAPES:
+        for spread in (0.03, 0.05, 0.1):
+            covered, called, numbers = simulate.stopped_when_narrow(rng, pairs, shape, spread)
+            told = f"{_share(covered, 2 * pairs):>7} {_share(called, pairs):>7} {statistics.median(numbers):>4.0f}"
+            print(f"  {shape:<9} spread {100 * spread:3.0f} % {told}")
 
 
 if __name__ == "__main__":

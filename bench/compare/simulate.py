@@ -10,6 +10,8 @@ import numpy as np
 
 from containernet_env.analysis import differences, statistics
 from containernet_env.analysis.comparison import EFFECT, Cell, compare
+from containernet_env.sweep.ledger import LEAST, is_narrow
+from containernet_env.sweep.runner import MAX_REPEAT
 
 Draw = Callable[[np.random.Generator, int], Any]
 
@@ -19,6 +21,7 @@ SHAPES: Mapping[str, Draw] = {
     "skewed": lambda rng, n: rng.exponential(size=n) - 1,
     "outliers": lambda rng, n: rng.standard_t(4, n) / math.sqrt(2),
 }
+MEDIANS = {"normal": 0.0, "skewed": math.log(2) - 1, "outliers": 0.0}
 
 
 def values(rng: np.random.Generator, shape: str, spread: float, n: int, ratio: float = 1.0) -> list[float]:
@@ -70,6 +73,29 @@ def rejected_and_covered(rng: np.random.Generator, pairs: int, n: int, shape: st
         interval = statistics.ratio_of_medians(a, b)
         covered += interval.low is not None and interval.high is not None and interval.low <= 1 <= interval.high
     return rejected, covered
+
+
+def stopped_when_narrow(rng: np.random.Generator, pairs: int, shape: str, spread: float) -> tuple[int, int, list[int]]:
+    """Both sides repeated as `sweep --until-ci 5%` does, without a difference.
+
+    How many of all intervals at which it stopped hold the median, in how many pairs the test calls the sides different,
+    and after how many repetitions it stopped, for each side.
+    """
+    truth = 1000 * math.exp(spread * MEDIANS[shape])
+    covered = called = 0
+    numbers = []
+    for _ in range(pairs):
+        sides = []
+        for _ in "AB":
+            found = values(rng, shape, spread, MAX_REPEAT)
+            n = next((n for n in range(LEAST, MAX_REPEAT) if is_narrow(found[:n], 0.05)), MAX_REPEAT)
+            interval = statistics.median_interval(found[:n])
+            low, high = interval.low or math.inf, interval.high or 0.0
+            covered += low <= truth <= high
+            numbers.append(n)
+            sides.append(found[:n])
+        called += differences.mann_whitney(*sides).p <= differences.ALPHA
+    return covered, called, numbers
 
 
 def exact_level(n: int) -> float:

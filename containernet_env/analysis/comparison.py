@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,6 +108,24 @@ class Comparison:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Two sets of results, matched: what can be refused has been, and nothing is worked out. See `Comparison`."""
+
+    pairs: tuple[_Pair, ...]
+    differs: tuple[tuple[str, str, str], ...]
+    only: tuple[tuple[str, ...], tuple[str, ...]]
+    left_out: tuple[Mapping[str, int], Mapping[str, int]]
+    notes: tuple[str, ...]
+
+    def judged(self) -> Comparison:
+        """The comparison; needs scipy."""
+        tests = sum(pair.is_tested for pair in self.pairs)
+        adjusted = iter(differences.holm([pair.p for pair in self.pairs if pair.p is not None]))
+        cells = tuple(pair.judged(next(adjusted) if pair.p is not None else None, max(tests, 1)) for pair in self.pairs)
+        return Comparison(cells, self.differs, self.only, self.left_out, self.notes)
+
+
 @dataclass
 class _Side:
     name: str
@@ -118,33 +137,53 @@ class _Side:
 def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFrame:
     """The rows of all files of one side; ``note`` is told of lines that are left out, see `results.csv_file.load`.
 
+    A row that several files have, as where one is a copy of another, is taken once; ``note`` is told of that, too.
     Raises ``UsageError`` where a file cannot be read or has other columns than the first one.
     """
     import pandas
 
     tables = [load(path, note) for path in paths]
-    for path, table in zip(paths, tables, strict=True):
+    taken: set[tuple[str, ...]] = set()
+    for index, (path, table) in enumerate(zip(paths, tables, strict=True)):
         if list(table.columns) != list(tables[0].columns):
             raise UsageError(
                 f"{paths[0]} and {path} have different columns, so they are not one side of a comparison\n"
                 "  Give files of one form: all with ours, or all with the seed's columns alone."
             )
+        again = _is_among(table, taken)
+        if count := int(again.sum()):
+            note(f"{path}: {count} rows are left out, since a file before it has them, too")
+        tables[index] = table[~again]
+        taken.update(_identities(table))
     return pandas.concat(tables, ignore_index=True)
 
 
-def compare(
+def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
+    """What tells each row from all others: its run, moment and scenario; in the seed's form the whole row."""
+    names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
+    return list(zip(*(_text(table[name]) for name in names), strict=True))
+
+
+def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> pandas.Series:
+    """For each row whether ``others`` has it."""
+    import pandas
+
+    return pandas.Series([identity in others for identity in _identities(table)], index=table.index, dtype=bool)
+
+
+def match(
     a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
-) -> Comparison:
-    """Compare two tables as `results.csv_file.load` reads them; see docs/statistics.md.
+) -> Matched:
+    """Match the cells of two tables as `results.csv_file.load` reads them; see docs/statistics.md. Needs no scipy.
 
     ``figures``: some of ``FIGURES``; by default one for each scenario, ``AUTO``. ``names``: what errors call the two
-    tables. Only rows that are certainly valid
-    take part. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
+    tables. Only rows that are certainly valid take part, and of B only those that A has not, too: rows are appended to
+    files. Rows of one cell that share a cluster are one repetition: their median. Raises ``UsageError`` where
     figures are not known, a table has no row to compare, or it is not clear which rows belong together.
     """
     if unknown := [name for name in figures if name not in FIGURES]:
         raise UsageError(f"no figure {', '.join(unknown)}; allowed: {', '.join(FIGURES)}")
-    sides = [_side(name, table) for name, table in zip(names, (a, b), strict=True)]
+    sides = [_side(names[0], a), _side(names[1], b, set(_identities(a)))]
     shared = [name for name in sides[0].used.columns if name in sides[1].used.columns]
     if missing := [name for name in figures if name not in shared]:
         raise UsageError(f"no figure {', '.join(missing)} in both: files of the seed's columns have no such column")
@@ -166,27 +205,38 @@ def compare(
         name = dict(zip(keys, key, strict=True))
         chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
         cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
-    tests = sum(cell.is_tested for cell in cells)
-    adjusted = iter(differences.holm([cell.p for cell in cells if cell.p is not None]))
-    judged = tuple(cell.judged(next(adjusted) if cell.p is not None else None, max(tests, 1)) for cell in cells)
-    return Comparison(judged, differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), _notes(sides))
+    matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
+    notes = (*_notes(sides), *_reused(matched))
+    return Matched(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 
 
-def _side(name: str, table: pandas.DataFrame) -> _Side:
-    """The rows that take part, and why others do not."""
+def compare(
+    a: pandas.DataFrame, b: pandas.DataFrame, figures: Sequence[str] = (), names: tuple[str, str] = ("A", "B")
+) -> Comparison:
+    """Compare two tables: see `match`, whose arguments and errors it has. Needs scipy."""
+    return match(a, b, figures, names).judged()
+
+
+def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]] = ()) -> _Side:
+    """The rows that take part, and why others do not; those of ``others`` do not."""
     left_out: Counter[str] = Counter()
-    used = table
+    again = _is_among(table, others)
+    left_out["also in A"] = int(again.sum())
+    used = table[~again]
     if "Valid" in table.columns:
-        failed = table["Error"].notna()
-        valid = table["Valid"].fillna("unknown")
+        failed = used["Error"].notna()
+        valid = used["Valid"].fillna("unknown")
         left_out["failed"] = int(failed.sum())
         left_out["not valid"] = int((~failed & (valid == "no")).sum())
         left_out["of unknown validity"] = int((~failed & ~valid.isin(("yes", "no"))).sum())
-        used = table[~failed & (valid == "yes")]
+        used = used[~failed & (valid == "yes")]
     left_out = +left_out
     if used.empty:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"
-        raise UsageError(f"{name} has no row that can be compared: {why}\n  Measure again; `results` shows the rows.")
+        remedy = "Measure again; `results` shows the rows."
+        if left_out["also in A"]:
+            remedy = "Rows that are on both sides count for A alone: as B give a file that has more than these."
+        raise UsageError(f"{name} has no row that can be compared: {why}\n  {remedy}")
     return _Side(name, table, used, left_out)
 
 
@@ -243,6 +293,8 @@ class _Values:
 
     figures: dict[str, list[float]]
     rows: dict[str, int]
+    reused: set[str]
+    """What its rows found from before them; empty where the file does not tell."""
 
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
@@ -254,7 +306,10 @@ def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> di
     number = texts.groupby(list(keys), sort=False).ngroup()
     names = list(texts[~number.duplicated()].itertuples(index=False, name=None))
     cluster: Any = [_text(side.used[name]) for name in ("RunId", "Cluster")] if "RunId" in side.used else []
-    cells = [_Values({}, {}) for _ in names]
+    cells = [_Values({}, {}, set()) for _ in names]
+    if "Reused" in side.used:
+        for cell, reused in zip(number, _text(side.used["Reused"]), strict=True):
+            cells[cell].reused.add(reused)
     for figure in figures:
         values = side.used[figure].where(np.isfinite(side.used[figure]) & (side.used[figure] > 0)).dropna()
         where = [number.loc[values.index], *(column.loc[values.index] for column in cluster)]
@@ -296,8 +351,6 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
 
 
 def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
-    import pandas
-
     notes = []
     if seed := [name for name, side in zip("AB", sides, strict=True) if "RunId" not in side.used.columns]:
         notes.append(
@@ -305,11 +358,20 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
             "whom they asked, and on what links and machine they were measured. Each row counts as a repetition on a "
             "cluster of its own; where rows share one, they tell less than is said here."
         )
-    else:
-        a, b = (pandas.MultiIndex.from_frame(side.used[["RunId", "Timestamp", "Scenario"]]) for side in sides)
-        if same := int(b.isin(a).sum()):
-            notes.append(f"{same} rows are in both A and B: of them no difference can be seen.")
     return tuple(notes)
+
+
+def _reused(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
+    """A cluster that served scenarios before may be slower or faster than a new one; nobody configured which it is."""
+    found = [
+        f"{title}: {_list(sorted(a.reused))} in A, {_list(sorted(b.reused))} in B"
+        for title, a, b in cells
+        if a.reused and b.reused and a.reused != b.reused
+    ]
+    if not found:
+        return []
+    what = "which may be part of a difference"
+    return [f"Reused, what a scenario found from before it, differs in {len(found)} cells, {what} ({_list(found, 1)})"]
 
 
 class _Pair:
@@ -320,8 +382,16 @@ class _Pair:
         self.sides = (a.figures.get(figure, []), b.figures.get(figure, []))
         self.rows = (a.rows.get(figure, 0), b.rows.get(figure, 0))
         self.is_tested = bool(self.sides[0] and self.sides[1])
-        self.tested = differences.mann_whitney(*self.sides) if self.is_tested else None
-        self.p = self.tested.p if self.tested else None
+
+    @cached_property
+    def tested(self) -> differences.Tested | None:
+        """The test; `None` where a side has no value."""
+        return differences.mann_whitney(*self.sides) if self.is_tested else None
+
+    @property
+    def p(self) -> float | None:
+        """Of the test, before any correction."""
+        return self.tested.p if self.tested else None
 
     def judged(self, adjusted: float | None, tests: int) -> Cell:
         """The cell, as one of ``tests``, with its adjusted p."""

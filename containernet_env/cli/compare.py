@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 EXIT_SLOWER, EXIT_CANNOT_TELL = 1, 2
 _NAME_WIDTH, _WIDTH = 36, 120
 _ALIASES = {"requests/s": "Requests/sec", "average": "Average"}
+_COLUMNS = (
+    "cell", "figure", "repetitions_a", "repetitions_b", "rows_a", "rows_b", "median_a", "median_b",
+    "ratio", "ratio_low", "ratio_high", "p", "p_adjusted", "verdict", "words",
+    "repetitions_needed", "repetitions_advised", "detectable_ratio",
+)  # fmt: skip
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -83,13 +88,16 @@ def command(
     def tell(text: str) -> None:
         click.echo(plain(text), err=True)
 
-    extras.require("scipy", tell)
-    from containernet_env.analysis.comparison import compare, read
+    from containernet_env.analysis.comparison import match, read
 
     sides = [read(paths, tell) for paths in ((a, *also_a), (b, *also_b))]
     names = [_ALIASES.get(name.lower(), re.sub(r"^[pP]([\d.]+)$", r"\1%", name)) for name in figures]
     called = (f"A ({', '.join(map(str, (a, *also_a)))})", f"B ({', '.join(map(str, (b, *also_b)))})")
-    found = compare(sides[0], sides[1], list(dict.fromkeys(names)), called)
+    matched = match(sides[0], sides[1], list(dict.fromkeys(names)), called)
+    if table is not None:
+        _check_table(table)
+    extras.require("scipy", tell)
+    found = matched.judged()
     rows = [_row(cell) for cell in found.cells]
     if table is not None:
         _write(table, rows)
@@ -124,37 +132,42 @@ def _few(cells: Sequence[Cell], most: int = 3) -> str:
 def _row(cell: Cell) -> dict[str, Any]:
     """A cell as programs get it; times in seconds, ratios as B over A."""
     ratio = cell.ratio
-    return {
-        "cell": cell.title,
-        "figure": cell.figure,
-        "repetitions_a": cell.repetitions[0],
-        "repetitions_b": cell.repetitions[1],
-        "rows_a": cell.rows[0],
-        "rows_b": cell.rows[1],
-        "median_a": cell.medians[0],
-        "median_b": cell.medians[1],
-        "ratio": ratio.estimate if ratio else None,
-        "ratio_low": ratio.low if ratio else None,
-        "ratio_high": ratio.high if ratio else None,
-        "p": cell.p,
-        "p_adjusted": cell.adjusted_p,
-        "verdict": cell.verdict,
-        "words": cell.words,
-        "repetitions_needed": cell.needed,
-        "repetitions_advised": cell.advised,
-        "detectable_ratio": cell.detectable,
-    }
+    values = (
+        cell.title,
+        cell.figure,
+        *cell.repetitions,
+        *cell.rows,
+        *cell.medians,
+        *((ratio.estimate, ratio.low, ratio.high) if ratio else (None, None, None)),
+        cell.p,
+        cell.adjusted_p,
+        cell.verdict,
+        cell.words,
+        cell.needed,
+        cell.advised,
+        cell.detectable,
+    )
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _check_table(path: Path) -> None:
+    """Refuse a file that cannot be written or is none of ours, before anything is installed or worked out."""
+    header = ",".join(_COLUMNS).encode()
+    try:
+        if path.exists() and (not path.is_file() or path.read_bytes()[: len(header)] != header):
+            raise UsageError(f"{path} is not replaced: it is no file of `compare --csv`\n  Choose another file.")
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise UsageError(f"cannot write {path}: its folder takes no file\n  Choose another file.")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}\n  Choose another file.") from error
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The cells as CSV, all of them or none; '-' where there is no value. Nothing but such a file is replaced."""
-    header = ",".join(rows[0])
+    """The cells as CSV, all of them or none; '-' where there is no value."""
     partial = path.with_name(f"{path.name}.partial")
     try:
-        if path.exists() and (not path.is_file() or path.read_bytes()[: len(header)] != header.encode()):
-            raise UsageError(f"{path} is not replaced: it is no file of `compare --csv`\n  Choose another file.")
         with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
         os.replace(partial, path)

@@ -114,6 +114,7 @@ def command(
     SWEEP is a sweep file, or a topology whose axes are given by --set. The same command goes on where one that was
     ended or killed left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
     """
+    from containernet_env.setup import extras
     from containernet_env.sweep.design import design
     from containernet_env.sweep.runner import Request, Sweep, Until
 
@@ -138,6 +139,8 @@ def command(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     found = Sweep(made, out, request)
+    if until is not None:
+        extras.require("scipy", lambda text: click.echo(text, err=True))
     if dry_run:
         from containernet_env.cli.sweep_plan import render_sweep
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shlex
 import sys
 import sysconfig
@@ -31,8 +32,9 @@ def require(module: str, note: Callable[[str], object]) -> None:
     """Return when ``module``, one of ``EXTRAS``, can be imported; called in the main thread.
 
     In a clone's own .venv its extra is installed where it is missing or another version than constraints.txt pins;
-    ``note`` is told so, once. Nothing is installed into any other environment. Raises ``MissingRequirementError`` with
-    what to do where the module is missing after all.
+    ``note`` is told so, once. Where that fails, a version that pyproject.toml allows is used, and ``note`` is told.
+    Nothing is installed into any other environment. Raises ``MissingRequirementError`` with what to do where the module
+    is missing after all.
     """
     extra = next(name for name, modules in EXTRAS.items() if module in modules)
     clone = assets.CLONE if _is_own_environment() else None
@@ -42,8 +44,22 @@ def require(module: str, note: Callable[[str], object]) -> None:
     if clone is None:
         target = "containernet-env" if assets.CLONE is None else str(assets.CLONE)
         pins = [] if assets.CLONE is None else ["--constraint", str(assets.CLONE / "constraints.txt"), "--editable"]
-        remedy = shlex.join(["install", *pins, f"{target}[{extra}]"])
-        raise MissingRequirementError(why, f"Install it: pip {remedy}")
+        remedy = shlex.join([sys.executable, "-m", "pip", "install", *pins, f"{target}[{extra}]"])
+        raise MissingRequirementError(why, f"Install it: {remedy}")
+    if (version := _version(module)) is not None:
+        why = f"this needs {module} {_pin(clone, module)}, and {version} is installed"
+    try:
+        _make_sure(module, extra, clone, why, note)
+    except MissingRequirementError as error:
+        version = _version(module)
+        if version is None or not _allows(clone, extra, module, version):
+            raise
+        reason = str(error).partition("\n")[0]
+        note(f"{reason}; {module} {version} is used")
+
+
+def _make_sure(module: str, extra: str, clone: Path, why: str, note: Callable[[str], object]) -> None:
+    """Install the extra, unless another process does so meanwhile."""
     argv = _pip(clone, extra)
     if not os.access(sysconfig.get_path("purelib"), os.W_OK):
         raise MissingRequirementError(f"{why}; this user cannot write to {sys.prefix}", f"As root: {shlex.join(argv)}")
@@ -81,11 +97,26 @@ def _pin(clone: Path, module: str) -> str:
     return next(line.partition("==")[2] for line in lines if line.startswith(f"{module}=="))
 
 
+def _requirements(clone: Path, extra: str) -> list[str]:
+    project = tomllib.loads((clone / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: list[str] = project["optional-dependencies"][extra]
+    return found
+
+
+def _allows(clone: Path, extra: str, module: str, version: str) -> bool:
+    """Whether pyproject.toml allows a version: each of its ranges is `NAME>=LEAST,<BELOW`."""
+    line = next(line for line in _requirements(clone, extra) if line.startswith(f"{module}>="))
+    numbers = [version, *re.split(">=|,<", line)[1:]]
+    if not all(re.fullmatch(r"\d+(\.\d+)*", number) for number in numbers):
+        return False
+    found, least, below = (tuple(map(int, number.split("."))) for number in numbers)
+    return least <= found < below
+
+
 def _pip(clone: Path, extra: str) -> list[str]:
     """What installs the extra and nothing else: the program itself stays as it is while it runs."""
-    project = tomllib.loads((clone / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pip = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-    return [*pip, "--constraint", str(clone / "constraints.txt"), *project["optional-dependencies"][extra]]
+    return [*pip, "--constraint", str(clone / "constraints.txt"), *_requirements(clone, extra)]
 
 
 def _install(argv: list[str]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
+from containernet_env.analysis.statistics import least_number, median_interval
 from containernet_env.model.verdict import OF_THE_MACHINE
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.sweep.design import Cell
-from containernet_env.sweep.interval import is_narrow
 from containernet_env.sweep.journal import Kept
 
 Result = Literal["measured", "store", "machine"]
@@ -18,6 +19,8 @@ is a result, or because of the ``machine``, which is none."""
 
 FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 """What the interval of `--until-ci` can be of, and its column."""
+LEAST = least_number()
+"""With fewer repetitions there is no interval of their median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,15 @@ class Ledger:
     def is_settled(self, cell: str, column: str, ratio: float) -> bool:
         """Whether the median of a figure is known well enough."""
         return is_narrow(self.figures(cell, column), ratio)
+
+
+def is_narrow(values: Sequence[float], ratio: float) -> bool:
+    """Whether the 95 % interval of the median reaches at most ``ratio`` of the median to either side. Needs scipy."""
+    if len(values) < LEAST or not all(map(isfinite, values)):
+        return False
+    found = median_interval(values)
+    assert found.low is not None and found.high is not None
+    return max(found.high - found.estimate, found.estimate - found.low) <= ratio * found.estimate
 
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:

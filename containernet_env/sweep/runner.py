@@ -22,9 +22,8 @@ from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
 from containernet_env.sweep.design import Bed, Cell, Design, link_seed
-from containernet_env.sweep.interval import LEAST
 from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
-from containernet_env.sweep.ledger import FIGURES, Ledger, tried_of
+from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
 
 TRIES = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from bench.compare import simulate
 from bench.compare.cli import main as bench
 from containernet_env.analysis.comparison import Cell, Comparison, compare
 from containernet_env.analysis.statistics import Interval
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import group, main
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS
 from containernet_env.results.csv_file import ResultsFile, load
+from containernet_env.setup import extras
 
 STEADY = {"TestType": "write", "Scenario": "w", "ConfigHash": "c", "ScenarioHash": "s", "Valid": "yes", "Attempt": "1"}
 
@@ -197,9 +199,55 @@ def test_figures_that_are_missing_or_make_no_ratio_are_no_repetitions(tmp_path: 
     assert cell.words == "cannot tell: A has no value of it"
 
 
-def test_rows_that_are_in_both_are_named(tmp_path: Path) -> None:
-    found = compared(tmp_path, rows(EVEN, "1"), rows(EVEN, "1"))
-    assert found.notes == ("6 rows are in both A and B: of them no difference can be seen.",)
+def test_rows_that_a_has_too_are_not_compared_with_themselves(tmp_path: Path) -> None:
+    """A copy of OUT against OUT after one more run, which appends to it."""
+    before = rows(EVEN, "1", Commit="x")
+    after = before + rows([0.5 * value for value in EVEN], "2", Commit="y")
+    a, b = write(tmp_path / "before.csv", before), write(tmp_path / "out.csv", after)
+    found = compare(load(a), load(b))
+    assert [(cell.verdict, cell.repetitions) for cell in found.cells] == [("slower", (6, 6))]
+    assert (found.left_out, found.differs) == (({}, {"also in A": 6}), (("Commit", "x", "y"),))
+    assert "rows left out: 6 also in A" in run(a, b).output
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", str(a), str(b), "--fail-if-slower", "5%"])
+    assert ended.value.code == 1
+    for one, other in ((a, a), (b, a)):
+        refused = str(run(one, other).exception)
+        assert f"B ({other}) has no row that can be compared: 6 also in A\n  Rows that are on both sides" in refused
+    seed, more = seed_file(tmp_path / "seed.csv", 1), seed_file(tmp_path / "more.csv", 0.5)
+    more.write_text(seed.read_text() + more.read_text().partition("\n")[2])
+    assert [(cell.verdict, cell.repetitions) for cell in compare(load(seed), load(more)).cells] == [
+        ("slower", (6, 6)),
+        ("slower", (6, 6)),
+    ]
+
+
+@pytest.mark.parametrize("of_the_seed", [True, False])
+def test_a_file_that_is_given_twice_or_copied_counts_once(tmp_path: Path, of_the_seed: bool) -> None:
+    names = [tmp_path / name for name in ("a.csv", "b.csv", "copy.csv")]
+    if of_the_seed:
+        a, b = seed_file(names[0], 1, 3), seed_file(names[1], 0.5, 3)
+    else:
+        a, b = write(names[0], rows(EVEN[:3], "1", 2)), write(names[1], rows(EVEN[:3], "2", 2))
+    names[2].write_bytes(a.read_bytes())
+    shown = run(a, b, "--also-a", a, "--also-a", names[2], "--also-b", b, "--json")
+    cells = json.loads(shown.stdout)["cells"]
+    assert {(cell["repetitions_a"], cell["repetitions_b"]) for cell in cells} == {(3, 3)}
+    assert {(cell["rows_a"], cell["rows_b"]) for cell in cells} == {(3, 3)}
+    assert shown.stderr.count("6 rows are left out, since a file before it has them, too") == 3
+
+
+def test_what_scenarios_found_from_before_them_is_named_where_it_differs(tmp_path: Path) -> None:
+    """`run --only` of one scenario has a new cluster for it, the whole matrix has one for all."""
+    a, b = rows(EVEN, "1", 3, Reused="cluster"), rows(EVEN, "2", 3, Reused="cluster")
+    assert compared(tmp_path / "same", a, b).notes == ()
+    for row in b:
+        row["Reused"] = "nothing" if row["Scenario"] == "w0" else "cluster"
+    b[-1]["Reused"] = "nothing"
+    assert compared(tmp_path, a, b).notes == (
+        "Reused, what a scenario found from before it, differs in 2 cells, which may be part of a difference "
+        "(w0: cluster in A, nothing in B and 1 more)",
+    )
 
 
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
@@ -248,9 +296,10 @@ def test_the_command_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None
     shown = run(a, b)
     assert shown.exit_code == 0 and "LinkDelay_ms: 3 in A, 4 in B" in shown.output
     assert shown.output.count("B 8.2 to 12 % slower") == 18
-    for text in (shown.output, run(c, c, "--figure", "p50", "--figure", "Requests/s").output):
+    d = write(tmp_path / "d.csv", rows([*EVEN[:4], 1.3], "3", 18, LinkDelay_ms="3", Scenario="x" * 60))
+    for text in (shown.output, run(c, d, "--figure", "p50", "--figure", "Requests/s").output):
         assert max(len(line) for line in text.splitlines() if str(tmp_path) not in line) <= 120
-    few = " ".join(run(c, c).output.split())
+    few = " ".join(run(c, d).output.split())
     assert "cannot tell: 5 against 5 repetitions with equal values can at best reach p = " in few
 
 
@@ -342,6 +391,28 @@ def test_bad_files_are_refused_with_a_remedy(tmp_path: Path) -> None:
         raise run(good, good, "--figure", "colour").exception or AssertionError
 
 
+def test_what_is_wrong_is_said_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    for name in ("scipy", "scipy.special", "scipy.stats"):
+        monkeypatch.setitem(sys.modules, name, None)
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
+    other = write(tmp_path / "other.csv", rows(EVEN, "3", Scenario="r"))
+    for words in (
+        (a, tmp_path / "none.csv"),
+        (a, a),
+        (a, other),
+        (a, b, "--figure", "colour"),
+        (a, b, "--csv", a),
+        (a, b, "--csv", tmp_path / "no" / "cells.csv"),
+    ):
+        assert isinstance(run(*words).exception, UsageError), words
+    assert isinstance(run(a, b, "--csv", tmp_path / "cells.csv").exception, MissingRequirementError)
+    assert not (tmp_path / "cells.csv").exists()
+
+
 def test_a_torn_row_is_left_out_and_told(tmp_path: Path) -> None:
     a = write(tmp_path / "a.csv", rows(EVEN, "1"))
     a.write_bytes(a.read_bytes()[:-5])
@@ -351,8 +422,8 @@ def test_a_torn_row_is_left_out_and_told(tmp_path: Path) -> None:
 
 
 def test_names_of_a_file_move_no_cursor(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", rows(EVEN, "1", Scenario="<script>\x1b[31m\u202e[red]"))
-    output = run(path, path).output
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name, Scenario="<script>\x1b[31m\u202e[red]")) for name in "ab")
+    output = run(a, b).output
     assert "<script>\\x1b[31m\\u202e[red]" in output and "\x1b" not in output
 
 
@@ -396,6 +467,8 @@ def test_simulated_pairs_in_small() -> None:
     assert called <= 0.1 * pairs
     assert found >= 0.8 * pairs and min(named) >= 4
     assert simulate.exact_level(8) == pytest.approx(0.0499, abs=1e-4)
+    covered, called, numbers = simulate.stopped_when_narrow(rng, pairs, "skewed", 0.05)
+    assert covered >= 0.9 * 2 * pairs and called <= 0.1 * pairs and min(numbers) == 6 < max(numbers) <= 30
 
 
 @pytest.mark.parametrize(("called", "found", "status"), [(50, 800, 0), (29, 800, 1), (71, 800, 1), (50, 799, 1)])
@@ -406,4 +479,5 @@ def test_the_simulation_fails_where_a_promise_does_not_hold(
     monkeypatch.setattr(simulate, "found_at_what_is_named", lambda *arguments: (found, [4]))
     monkeypatch.setattr(simulate, "rejected_and_covered", lambda *arguments: (50, 950))
     monkeypatch.setattr(simulate, "found_at", lambda *arguments: 800)
+    monkeypatch.setattr(simulate, "stopped_when_narrow", lambda *arguments: (1800, 40, [6]))
     assert bench([]) == status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from containernet_env.setup import extras
 from containernet_env.setup.commands import CommandError, Commands
 
 ROOT = assets.ROOT
+PIP = rf"Install it: {re.escape(sys.executable)} -m pip install"
 
 
 class Machine:
@@ -101,6 +103,29 @@ def test_an_installation_that_fails_says_why_and_where_the_details_are(machine: 
     assert "no route to the index" in str(plot.why_no_pictures())
 
 
+@pytest.mark.parametrize(
+    ("version", "used"),
+    [("{least}.1", True), ("0.9", False), ("{below}.0", False), ("{least}.1rc1", False)],
+)
+@pytest.mark.parametrize("writable", [True, False])
+def test_without_a_network_a_version_that_the_range_allows_is_used(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, version: str, used: bool, writable: bool
+) -> None:
+    given = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["analysis"]
+    (scipy,) = (item for item in map(Requirement, given) if item.name == "scipy")
+    bounds = {bound.operator: bound.version for bound in scipy.specifier}
+    found = version.format(least=bounds[">="], below=bounds["<"])
+    machine.versions, machine.fails = {"scipy": found}, True
+    monkeypatch.setattr(extras.os, "access", lambda path, mode: writable)
+    if not used:
+        with pytest.raises(MissingRequirementError):
+            extras.require("scipy", machine.notes.append)
+        return
+    extras.require("scipy", machine.notes.append)
+    why = "no route to the index" if writable else f"and {found} is installed; this user cannot write to {sys.prefix}"
+    assert machine.notes[-1].endswith(f"{why}; scipy {found} is used")
+
+
 def test_who_cannot_write_the_environment_is_told_what_root_does(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,7 +137,7 @@ def test_who_cannot_write_the_environment_is_told_what_root_does(
 
 def test_an_environment_of_somebody_else_is_left_alone(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/usr")
-    with pytest.raises(MissingRequirementError, match=r"pip install --constraint \S+ --editable '\S+\[analysis\]'"):
+    with pytest.raises(MissingRequirementError, match=rf"{PIP} --constraint \S+ --editable '\S+\[analysis\]'"):
         extras.require("scipy", machine.notes.append)
     machine.versions = {"scipy": "1.99"}
     extras.require("scipy", machine.notes.append)
@@ -121,6 +146,6 @@ def test_an_environment_of_somebody_else_is_left_alone(machine: Machine, monkeyp
 
 def test_an_installed_program_names_the_extra(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assets, "CLONE", None)
-    with pytest.raises(MissingRequirementError, match=r"pip install 'containernet-env\[analysis\]'"):
+    with pytest.raises(MissingRequirementError, match=rf"{PIP} 'containernet-env\[analysis\]'"):
         extras.require("scipy", machine.notes.append)
     assert machine.installs == []

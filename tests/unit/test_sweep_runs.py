@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.base.errors import Interrupted, RunError, UsageError
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.cli import sweep as sweep_command
 from containernet_env.load.server import Answer
@@ -27,6 +27,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.runs import member_watch
 from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.runs.observer import Observer
+from containernet_env.setup import extras
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import journal_of
@@ -458,6 +459,22 @@ def test_a_dry_run_prints_cells_and_time_and_creates_nothing(tmp_path: Path) -> 
     assert shown.return_value == 0, shown.output
     assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
     assert "this machine carries" in shown.output and list(tmp_path.iterdir()) == []
+
+
+def test_what_until_ci_needs_is_made_sure_of_before_anything_is_created(
+    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    words = (CONFIG, tmp_path / "out.csv", "--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
+    for more in ((), ("--dry-run",)):
+        refused = command(*words, "--until-ci", "5%", *more).exception
+        assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused)
+        assert "--until-ci: got 500%" in str(command(*words, "--until-ci", "500%", *more).exception)
+    assert not beds and list(tmp_path.iterdir()) == []
+    assert command(*words).return_value == 0
 
 
 def test_the_course_is_told_as_json(answers: Answers, tmp_path: Path) -> None:
