@@ -10,7 +10,8 @@ import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _COMPRESSED, _PLAIN, _COOKIE_MASK = 0x1C849304, 0x1C849303, ~0xF0
@@ -47,6 +48,15 @@ class Histogram:
                 reached += count
             found.append(value if rank < total else None)
         return found
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """All values of several histograms in one."""
+    counts: Counter[int] = Counter()
+    for histogram in histograms:
+        for value, count in histogram.counts:
+            counts[value] += count
+    return Histogram(tuple(sorted(counts.items())))
 
 
 def decode(text: str) -> Histogram:

@@ -36,6 +36,7 @@ COMMANDS = {
     "compare": "Compare two sets of results: what differs, by how much, what cannot be told.",
     "report": "Write rows as one page: figures, tables, timelines.",
     "plot": "Draw one figure from rows, for a paper.",
+    "table": "Print rows as a table that others print: dbtester's, or requests/s by clients.",
     "show": "Show one run: what was measured on what, the proof of the network, findings.",
     "verify": "Judge the histories of a run: whether the store kept its promises.",
     "rerun": "Repeat a run from its run directory, where nothing that matters differs.",
@@ -45,7 +46,7 @@ COMMANDS = {
     "schema": "Print the JSON Schema of topology, scenario or sweep files.",
 }
 # Commands whose work is what they print.
-PRINTING = ("check", "results", "compare", "show", "verify", "schema")
+PRINTING = ("check", "results", "compare", "table", "show", "verify", "schema")
 # What a command that lacks an argument may look like.
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
@@ -56,6 +57,7 @@ EXAMPLES = {
     "compare": "compare results/before.csv results/after.csv",
     "report": "report results/mine.csv -o report.html",
     "plot": "plot results/mine.csv --x clients --y p50,p99 --by type -o figure.pdf",
+    "table": "table dbtester results/mine.csv",
     "show": "show results/mine.csv",
     "verify": "verify results/mine.csv",
     "rerun": "rerun results/mine.csv",

@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 
 
 class ShippedFile(click.Path):
-    """A JSON file, or the name of one in ``folder`` of those that travel with the program ("3node-3ms").
+    """A JSON file, or the name of one in ``folders`` of those that travel with the program ("3node-3ms").
 
     A file that is there is always taken; a path with a folder in it never names one of ours.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, *folders: str) -> None:
         super().__init__(dir_okay=False, path_type=Path)
-        self._folder = assets.ROOT / folder
+        self._folders = [assets.ROOT / folder for folder in folders]
 
     def names(self) -> list[str]:
         """What can be named."""
-        return sorted(path.stem for path in self._folder.glob("*.json"))
+        return sorted(self._shipped())
+
+    def _shipped(self) -> dict[str, Path]:
+        return {path.stem: path for folder in self._folders for path in folder.glob("*.json")}
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """A Path; whoever reads it says where it cannot be read."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         # os.path, unlike Path, says of a name that is too long that it is not there.
         if os.sep not in os.fsdecode(value) and not os.path.exists(path):
-            name = path.name.removesuffix(".json")
-            if name in self.names():
-                return self._folder / f"{name}.json"
+            return self._shipped().get(path.name.removesuffix(".json"), path)
         return path
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -96,6 +97,7 @@ def write_output(path: Path, content: bytes) -> int:
 
 CONFIG = ShippedFile("configs")
 SCENARIOS = ShippedFile("configs/scenarios")
+SWEEP = ShippedFile("configs", "configs/sweeps")
 
 
 def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from containernet_env.cli.files import CONFIG, SCENARIOS
+from containernet_env.cli.files import SCENARIOS, SWEEP
 from containernet_env.cli.options import testbed_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import seconds_text
@@ -38,7 +38,7 @@ class PercentType(click.ParamType[float]):
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.argument("sweep", type=CONFIG)
+@click.argument("sweep", type=SWEEP)
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option(
     "--set",
@@ -47,7 +47,7 @@ class PercentType(click.ParamType[float]):
     metavar="AXIS=VALUES",
     help="An axis and its values, as link_delay=1ms,3ms,10ms, or a ratio, as conns=clients/10.",
 )
-@click.option("--quick", is_flag=True, help="The scenarios of `run --quick`.")
+@click.option("--quick", is_flag=True, help="The quick form that SWEEP has, else the scenarios of `run --quick`.")
 @click.option("--scenarios", type=SCENARIOS, metavar="FILE", help="Scenario file (JSON), or a shipped one by its name.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only these scenarios: a name, a glob, a type.")
 @click.option(
@@ -111,8 +111,9 @@ def command(
 ) -> int:
     """Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
 
-    SWEEP is a sweep file, or a topology whose axes are given by --set. The same command goes on where one that was
-    ended or killed left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
+    SWEEP is a sweep file, the name of a preset (put-clients, etcd-matrix, latency-bandwidth, dbtester-writes,
+    constant-rates), or a topology whose axes are given by --set. The same command goes on where one that was ended or
+    killed left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
     """
     from containernet_env.setup import extras
     from containernet_env.sweep.design import design

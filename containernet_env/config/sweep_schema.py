@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
-from containernet_env.config.fields import FilePath, checked, integer
-from containernet_env.config.link_schema import RawDirection
+from containernet_env.config.fields import FilePath, checked, integer, refuse
+from containernet_env.config.link_schema import LEFT_OUT, RawDirection
 from containernet_env.config.load_schema import RawLoad, means
 from containernet_env.config.scenario_schema import RawData, RawDataset, RawMixed, RawRead, RawWrite
 from containernet_env.config.sweep_axes import AXES, CLIENT, DATASET_KEYS, MEMBER_AXIS_PATTERN, MEMBERS, RATIO_PATTERN
 from containernet_env.config.topology_schema import MAX_NODES, RawEtcd, RawNode
-from containernet_env.config.validation import Length, StrictModel
+from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.model.link import SEED_MAX
 
 MAX_DIMENSIONS = 20
@@ -86,6 +86,37 @@ _PATTERN = (
 )
 
 
+_ONLY = Annotated[list[Annotated[str, *_PATTERN]], Length(1, MAX_VALUES)]
+_REPEAT = Annotated[int | None, *integer(1, REPEAT_MAX)]
+_AXES = Annotated[
+    list[Annotated[dict[str, Any], _object(AXIS_FORM, "is not an object of axes"), WithJsonSchema(_axes_schema())]],
+    Length(1, MAX_DIMENSIONS),
+]
+_EXCLUDE = Annotated[
+    list[Annotated[dict[str, Any], _object(EXCLUDE_FORM, "is not an object of axes"), WithJsonSchema(_EXCLUDE_SCHEMA)]],
+    Length(1, MAX_VALUES),
+]
+
+
+class RawQuick(StrictModel):
+    """The quick form of a sweep: its keys take the place of the file's own."""
+
+    model_config = ConfigDict(title="Quick form", json_schema_extra={"minProperties": 1})
+
+    scenarios: FilePath = Field(default=None, json_schema_extra=means("the scenarios that are varied"))
+    only: _ONLY = Field(default=[], json_schema_extra=means("only these scenarios (all, with scenarios of its own)"))
+    repeat: _REPEAT = Field(default=None, json_schema_extra=means("how often each cell is measured"))
+    axes: _AXES = Field(default=[], json_schema_extra=means("what varies"))
+    exclude: _EXCLUDE = Field(
+        default=[], json_schema_extra=means("combinations that are left out (none, with axes of its own)")
+    )
+
+    @rule
+    def _says_something(self) -> None:
+        if not self.model_fields_set:
+            refuse("is empty", f"an object with some of the keys {', '.join(type(self).known_keys())}")
+
+
 class RawSweep(StrictModel):
     """A sweep file."""
 
@@ -95,28 +126,23 @@ class RawSweep(StrictModel):
     scenarios: FilePath = Field(
         default=None, json_schema_extra=means("the scenarios that are varied (those of the topology)")
     )
-    only: Annotated[
-        list[Annotated[str, *_PATTERN]],
-        Length(1, MAX_VALUES),
-    ] = Field(default=[], json_schema_extra=means("only these scenarios (all)"))
-    repeat: Annotated[int | None, *integer(1, REPEAT_MAX)] = Field(
+    only: _ONLY = Field(default=[], json_schema_extra=means("only these scenarios (all)"))
+    repeat: _REPEAT = Field(
         default=None, json_schema_extra=means("how often each cell is measured, each time on a new cluster (1)")
     )
     seed: Annotated[int | None, *integer(0, SEED_MAX)] = Field(
         default=None, json_schema_extra=means("what the order, losses and jitter are drawn from (drawn, and recorded)")
     )
-    axes: Annotated[
-        list[Annotated[dict[str, Any], _object(AXIS_FORM, "is not an object of axes"), WithJsonSchema(_axes_schema())]],
-        Length(1, MAX_DIMENSIONS),
-    ] = Field(default=[], json_schema_extra=means("what varies: entries multiply, axes of one entry vary together"))
-    exclude: Annotated[
-        list[
-            Annotated[
-                dict[str, Any], _object(EXCLUDE_FORM, "is not an object of axes"), WithJsonSchema(_EXCLUDE_SCHEMA)
-            ]
-        ],
-        Length(1, MAX_VALUES),
-    ] = Field(default=[], json_schema_extra=means("combinations that are left out"))
+    axes: _AXES = Field(
+        default=[], json_schema_extra=means("what varies: entries multiply, axes of one entry vary together")
+    )
+    exclude: _EXCLUDE = Field(default=[], json_schema_extra=means("combinations that are left out"))
+    quick: RawQuick = Field(
+        default=LEFT_OUT,
+        json_schema_extra=means(
+            "what --quick measures instead: its keys take the place of those above (without it, the quick scenarios)"
+        ),
+    )
 
 
 SWEEP_FILE: TypeAdapter[RawSweep] = TypeAdapter(RawSweep)

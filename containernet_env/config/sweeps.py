@@ -22,7 +22,7 @@ from containernet_env.config.reader import (
     render,
 )
 from containernet_env.config.sweep_axes import AXES, RATIO_FORM, Axis, Ratio, axis_of, comparable
-from containernet_env.config.sweep_schema import AXIS_FORM, MAX_VALUES, SWEEP_FILE, RawSweep
+from containernet_env.config.sweep_schema import AXIS_FORM, MAX_VALUES, SWEEP_FILE, RawQuick, RawSweep
 from containernet_env.config.validation import validate
 
 _AXIS_PLACE = re.compile(r'\$\.axes\[\d+\](?:\.|\["([^"]*)"\])')
@@ -44,7 +44,10 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class SweepFile:
-    """A sweep as its file has it; paths are resolved against the file's own directory, and have not been opened."""
+    """A sweep as its file has it; paths are resolved against the file's own directory, and have not been opened.
+
+    ``is_quick``: it is the file's quick form. ``axes_at`` and ``exclude_at`` are where these stand in the file.
+    """
 
     document: Document
     topology: Path
@@ -54,6 +57,9 @@ class SweepFile:
     seed: int | None
     dimensions: tuple[Dimension, ...]
     exclude: tuple[Mapping[str, Any], ...]
+    is_quick: bool
+    axes_at: Location
+    exclude_at: Location
 
     def refuse(self, findings: Sequence[Finding]) -> None:
         """Raise ``ConfigError`` with these findings, if any; places in a text that nobody wrote have no lines."""
@@ -65,23 +71,28 @@ def is_sweep(document: Document) -> bool:
     return isinstance(document.value, dict) and "nodes" not in document.value and "subnet" not in document.value
 
 
-def load_sweep(path: Path | str, settings: Sequence[str] = ()) -> SweepFile:
+def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = False) -> SweepFile:
     """The sweep in a file, or over a topology file by ``settings`` alone: ``link_delay=1ms,3ms``, ``conns=clients/10``.
 
-    A setting is an axis of its own; one that the file has takes its place there. Raises ``ConfigError`` with every
-    problem.
+    A setting is an axis of its own; one that the file has takes its place there. ``quick``: the file's quick form,
+    where it has one. Raises ``ConfigError`` with every problem, also of the form that is not taken.
     """
     document = read_document(Path(path))
     if not is_sweep(document):
         document = _written(document.path, {"topology": document.path.name})
+    is_quick = quick and isinstance(document.value.get("quick"), dict)
+    if settings and is_quick:
+        _checked(document)
+        document = _written(document.path, quick_form(document.value))
     if settings:
         document = _with_settings(document, settings)
-    validated = validate(SWEEP_FILE, document, lambda location: RawSweep)
-    findings = [*validated.findings, *_axes_findings(document.value)]
-    _refuse(document, findings)
-    raw = validated.value
-    assert raw is not None and raw.topology is not None
+    raw = _checked(document)
+    own = document.value.get("quick", {}) if is_quick else {}
+    if own:
+        raw = SWEEP_FILE.validate_python(quick_form(document.value))
+    assert raw.topology is not None
     folder = document.path.parent
+    axes_at, exclude_at = ((*(("quick",) if name in own else ()), name) for name in ("axes", "exclude"))
     return SweepFile(
         document,
         folder / raw.topology,
@@ -89,9 +100,29 @@ def load_sweep(path: Path | str, settings: Sequence[str] = ()) -> SweepFile:
         tuple(raw.only),
         raw.repeat,
         raw.seed,
-        tuple(_dimension(index, entry) for index, entry in enumerate(raw.axes)),
+        tuple(_dimension((*axes_at, index), entry) for index, entry in enumerate(raw.axes)),
         tuple(raw.exclude),
+        is_quick,
+        axes_at,
+        exclude_at,
     )
+
+
+def _checked(document: Document) -> RawSweep:
+    """A sweep, both of its forms checked."""
+    validated = validate(SWEEP_FILE, document, lambda location: RawQuick if location[:1] == ("quick",) else RawSweep)
+    findings = [*validated.findings, *_axes_findings(document.value), *_quick_findings(document.value)]
+    _refuse(document, findings)
+    assert validated.value is not None
+    return validated.value
+
+
+def quick_form(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep with the keys of its ``quick`` in their places; ``only`` and ``exclude`` go with what they are about."""
+    quick = value["quick"]
+    about = {"only": "scenarios", "exclude": "axes"}
+    kept = {key: item for key, item in value.items() if key != "quick" and about.get(key) not in quick}
+    return {**kept, **quick}
 
 
 def _written(path: Path, value: Any) -> Document:
@@ -157,20 +188,43 @@ def _value(text: str) -> Any:
     return text if findings or isinstance(value, list | dict | str) or value is None else value
 
 
-def _axes_findings(value: Any) -> Iterator[Finding]:
-    """What is wrong with axes and exclusions, of a raw document."""
+def _entries(value: Any) -> list[Any]:
     listed = value.get("axes") if isinstance(value, dict) else None
-    entries = listed if isinstance(listed, list) else []
-    known: dict[str, list[Any]] = {}
+    return listed if isinstance(listed, list) else []
+
+
+def _known_values(entries: Sequence[Any]) -> dict[str, list[Any]]:
+    """The axes that have values, with them."""
+    return {
+        name: values
+        for entry in entries
+        if isinstance(entry, dict)
+        for name, values in entry.items()
+        if axis_of(name) is not None and isinstance(values, list) and 1 <= len(values) <= MAX_VALUES
+    }
+
+
+def _quick_findings(value: Any) -> Iterator[Finding]:
+    """What is wrong with axes and exclusions of the quick form, of a raw document."""
+    quick = value.get("quick") if isinstance(value, dict) else None
+    if isinstance(quick, dict) and "axes" in quick:
+        yield from _axes_findings(quick, ("quick",))
+    elif isinstance(quick, dict):
+        yield from _exclude_findings(quick, _known_values(_entries(value)), ("quick",))
+
+
+def _axes_findings(value: Any, at: Location = ()) -> Iterator[Finding]:
+    """What is wrong with axes and exclusions of a raw object that stands at ``at``."""
+    entries = _entries(value)
     first: dict[str, Location] = {}
     for index, entry in enumerate(entries):
         if not isinstance(entry, dict):
             continue
         if not entry:
-            yield Finding(("axes", index), "is empty", "{}", AXIS_FORM)
-        lengths: dict[str, int] = {}
+            yield Finding((*at, "axes", index), "is empty", "{}", AXIS_FORM)
+        lists: dict[str, list[Any]] = {}
         for name, values in entry.items():
-            place: Location = ("axes", index, name)
+            place: Location = (*at, "axes", index, name)
             axis = axis_of(name)
             if axis is None:
                 yield _unknown(place, name)
@@ -180,22 +234,23 @@ def _axes_findings(value: Any) -> Iterator[Finding]:
                 continue
             first[name] = place
             if isinstance(values, list) and 1 <= len(values) <= MAX_VALUES:
-                known[name] = values
-                lengths[name] = len(values)
+                lists[name] = values
                 for number, item in enumerate(values):
                     if item is None or isinstance(item, list):
                         yield Finding((*place, number), "is no value", render(item), "one value of this axis")
-                yield from _repeated(place, axis, values)
             elif (problem := _not_a_ratio(axis, values)) is not None:
                 yield Finding(place, problem, render(values), VALUES_FORM)
-        if len(set(lengths.values())) > 1:
-            other, wanted = next(iter(lengths.items()))
-            for name, length in lengths.items():
-                if length != wanted:
+        if len({*map(len, lists.values())}) > 1:
+            other, wanted = next((name, len(values)) for name, values in lists.items())
+            for name, values in lists.items():
+                if len(values) != wanted:
                     allowed = f"{wanted}, as {other}: they vary together"
-                    yield Finding(("axes", index, name), "has another number of values", f"{length}", allowed)
-    yield from _ratio_findings(entries, known)
-    yield from _exclude_findings(value, known)
+                    yield Finding((*at, "axes", index, name), "has another number of values", f"{len(values)}", allowed)
+        else:
+            yield from _repeated((*at, "axes", index), lists)
+    known = _known_values(entries)
+    yield from _ratio_findings(entries, known, at)
+    yield from _exclude_findings(value, known, at)
 
 
 def _unknown(place: Location, name: str) -> Finding:
@@ -206,12 +261,16 @@ def _unknown(place: Location, name: str) -> Finding:
     return Finding(place, f"is not an axis{hint}", allowed=allowed, at_key=True)
 
 
-def _repeated(place: Location, axis: Axis, values: Sequence[Any]) -> Iterator[Finding]:
+def _repeated(place: Location, lists: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+    """Of an entry: combinations of its values that it has already."""
     seen: list[Any] = []
-    for number, value in enumerate(values):
-        plain = comparable(axis.quantity, value)
+    quantities = [axis.quantity for name in lists if (axis := axis_of(name)) is not None]
+    for number, values in enumerate(zip(*lists.values(), strict=True)):
+        plain = [comparable(quantity, value) for quantity, value in zip(quantities, values, strict=True)]
         if plain in seen:
-            yield Finding((*place, number), "repeats a value", render(value), "each value once; repeat repeats all")
+            words = "repeats a value" if len(lists) == 1 else f"repeats values, with {', '.join([*lists][1:])}"
+            allowed = "each value once; repeat repeats all"
+            yield Finding((*place, next(iter(lists)), number), words, ", ".join(map(render, values)), allowed)
         seen.append(plain)
 
 
@@ -229,7 +288,7 @@ def _not_a_ratio(axis: Axis, values: Any) -> str | None:
     return None if axis.quantity is not None else "has values that are no numbers"
 
 
-def _ratio_findings(entries: Sequence[Any], known: Mapping[str, Any]) -> Iterator[Finding]:
+def _ratio_findings(entries: Sequence[Any], known: Mapping[str, Any], at: Location) -> Iterator[Finding]:
     for index, entry in enumerate(entries):
         for name, values in entry.items() if isinstance(entry, dict) else ():
             axis = axis_of(name)
@@ -238,7 +297,7 @@ def _ratio_findings(entries: Sequence[Any], known: Mapping[str, Any]) -> Iterato
             ratio = Ratio.parse(values)
             assert ratio is not None
             other = axis_of(ratio.of)
-            place: Location = ("axes", index, name)
+            place: Location = (*at, "axes", index, name)
             if other is None:
                 yield replace(
                     _unknown(place, ratio.of), message=f"is a ratio of {ratio.of}, which is no axis", at_key=False
@@ -258,15 +317,17 @@ def _kind(axis: Axis) -> str | None:
     return None if axis.quantity is None else kinds.get(axis.quantity, axis.quantity)
 
 
-def _exclude_findings(value: Any, known: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+def _exclude_findings(value: Any, known: Mapping[str, Sequence[Any]], at: Location) -> Iterator[Finding]:
     listed = value.get("exclude") if isinstance(value, dict) else None
     for index, entry in enumerate(listed if isinstance(listed, list) else []):
         if not isinstance(entry, dict):
             continue
         if not entry:
-            yield Finding(("exclude", index), "is empty: it would exclude everything", "{}", "an axis and its value")
+            yield Finding(
+                (*at, "exclude", index), "is empty: it would exclude everything", "{}", "an axis and its value"
+            )
         for name, item in entry.items():
-            place: Location = ("exclude", index, name)
+            place: Location = (*at, "exclude", index, name)
             if name not in known:
                 allowed = f"an axis of this sweep with values: {', '.join(known) or 'it has none'}"
                 yield Finding(place, "is no axis of this sweep", allowed=allowed, at_key=True)
@@ -278,7 +339,7 @@ def _exclude_findings(value: Any, known: Mapping[str, Sequence[Any]]) -> Iterato
                 yield Finding(place, "is none of the axis's values", render(item), allowed)
 
 
-def _dimension(index: int, entry: Mapping[str, Any]) -> Dimension:
+def _dimension(place: Location, entry: Mapping[str, Any]) -> Dimension:
     """An entry that is good."""
     axes = {name: axis for name in entry if (axis := axis_of(name)) is not None}
     lists = {name: values for name, values in entry.items() if isinstance(values, list)}
@@ -290,7 +351,7 @@ def _dimension(index: int, entry: Mapping[str, Any]) -> Dimension:
         tuple(axes[name] for name in lists),
         tuple({name: values[number] for name, values in lists.items()} for number in range(count)),
         tuple(ratios),
-        {name: ("axes", index, name) for name in entry},
+        {name: (*place, name) for name in entry},
     )
 
 

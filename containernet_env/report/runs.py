@@ -78,23 +78,35 @@ class Runs:
     notes: Sequence[str]
 
 
-def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> Runs:
-    """Everything that is there; a directory that cannot be read is left out, which is told to ``note``."""
+def run_paths(rows: Rows) -> dict[Path, list[int]]:
+    """Where the run directories of rows are, or should be, each with the numbers of its rows."""
     folders = {path.name: runs_folder(path) for path in rows.files} | {
         str(path): runs_folder(path) for path in rows.files
     }
-    wanted: dict[tuple[str, str], list[int]] = {}
+    found: dict[Path, list[int]] = {}
     for number, (file, run_id) in enumerate(zip(rows.values(FILE), rows.values("RunId"), strict=True)):
         # It is a name in the CSV: it must not lead anywhere else.
         if isinstance(run_id, str) and _RUN_ID.fullmatch(run_id):
-            wanted.setdefault((file, run_id), []).append(number)
+            found.setdefault(folders[file] / run_id, []).append(number)
+    return found
+
+
+def lines_of(rows: Rows, run: ReadRun, numbers: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Those of the rows that a run has a line of scenarios.jsonl of, each with that."""
+    lines = {(line["scenario"], line["repetition"], line.get("attempt", 1)): line for line in run.scenarios}
+    keys = list(zip(*(rows.values(name) for name in ("Scenario", "Repetition", "Attempt")), strict=True))
+    for number in numbers:
+        if (line := lines.get(keys[number])) is not None:
+            yield number, line
+
+
+def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> Runs:
+    """Everything that is there; a directory that cannot be read is left out, which is told to ``note``."""
     details: dict[int, Details] = {}
     told: list[RunTold] = []
     notes: list[str] = []
     missing = 0
-    keys = list(zip(*(rows.values(name) for name in ("Scenario", "Repetition", "Attempt")), strict=True))
-    for (file, run_id), numbers in wanted.items():
-        path = folders[file] / run_id
+    for path, numbers in run_paths(rows).items():
         if not path.is_dir():
             missing += 1
             continue
@@ -105,11 +117,9 @@ def read_runs(rows: Rows, note: Callable[[str], object] = lambda text: None) -> 
             continue
         if problems := _problems(run):
             notes.append(f"{path}: {problems}")
-        told.append(_told(run, run_id))
-        lines = {(line["scenario"], line["repetition"], line.get("attempt", 1)): line for line in run.scenarios}
-        for number in numbers:
-            if (line := lines.get(keys[number])) is not None:
-                details[number] = _details(run, line, notes, path)
+        told.append(_told(run, path.name))
+        for number, line in lines_of(rows, run, numbers):
+            details[number] = _details(run, line, notes, path)
     if len(notes) > _MOST_TOLD:
         notes[_MOST_TOLD:] = [f"{len(notes) - _MOST_TOLD} more run directories have such problems"]
     for text in notes:

@@ -37,6 +37,7 @@ from containernet_env.results.run_files import (
     Proof,
     RunFile,
     ScenarioLine,
+    UsageLine,
 )
 from containernet_env.results.run_shown import SHOWN
 from containernet_env.results.whole_lines import append_whole, open_to_append
@@ -366,6 +367,15 @@ def read_run(path: Path) -> ReadRun:
         raise _unreadable(path, error) from error
     torn = torn_scenarios + torn_events + torn_disruptions
     return ReadRun(path, manifest, network, scenarios, events, disruptions, logs, torn, checked)
+
+
+def read_usage(path: Path) -> list[UsageLine]:
+    """What the consumers of a run had used, look by look; empty where it has none, lines cut short are left out.
+
+    Raises ``UsageError`` as `read_run` does.
+    """
+    lines, _ = _read_lines(path / USAGE, UsageLine)
+    return [UsageLine.model_validate(line) for line in lines]
 
 
 def read_manifest(path: Path) -> Manifest | None:

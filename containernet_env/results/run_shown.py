@@ -17,6 +17,7 @@ from containernet_env.results.run_files import (
     NetworkFile,
     RunFile,
     ScenarioLine,
+    UsageLine,
 )
 
 # What an int64 holds: larger ones are no times, and leave what a float can hold.
@@ -144,5 +145,6 @@ SHOWN: dict[type[RunFile], type[Any]] = {
     ScenarioLine: ShownScenario,
     EventLine: ShownEvent,
     DisruptionLine: ShownDisruption,
+    UsageLine: UsageLine,
 }
 """The form of a file as a run writes it -> what is read of it."""

@@ -144,14 +144,15 @@ def design(
 ) -> Design:
     """The cells of a sweep file, or of a topology file with ``settings`` such as ``link_delay=1ms,3ms,10ms``.
 
-    What is given here goes before what the file says. Raises ``ConfigError`` and ``UsageError`` with everything that is
-    wrong; nothing is created.
+    What is given here goes before what the file says. ``quick``: the quick form that the file has, else the quick
+    scenarios. Raises ``ConfigError`` and ``UsageError`` with everything that is wrong; nothing is created.
     """
-    sweep = load_sweep(path, settings)
-    base = load_config(sweep.topology)
     if quick and scenarios is not None:
         raise UsageError("quick and scenarios both name the scenarios: give one of them")
-    given = scenarios or (QUICK_SCENARIOS if quick else sweep.scenarios or base.scenarios or DEFAULT_SCENARIOS)
+    sweep = load_sweep(path, settings, quick)
+    base = load_config(sweep.topology)
+    own = sweep.scenarios or base.scenarios or DEFAULT_SCENARIOS
+    given = scenarios or (QUICK_SCENARIOS if quick and not sweep.is_quick else own)
     scenario_set = load_scenarios(given)
     chosen = [item.scenario for item in select(scenario_set.scenarios, tuple(only) or sweep.only)]
     combinations = expand(sweep, base, scenario_set, chosen)

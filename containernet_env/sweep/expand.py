@@ -59,7 +59,7 @@ def expand(
     _check_count(sweep, len(scenarios))
     points = [point for point in _points(sweep) if not is_excluded(sweep, point)]
     if not points:
-        raise ConfigError(str(sweep.document.path), [Problem("$.exclude", "leaves nothing to measure")])
+        raise ConfigError(str(sweep.document.path), [Problem(json_path(sweep.exclude_at), "leaves nothing to measure")])
     expander = _Expander(sweep, base, scenario_set, scenarios)
     found = [combination for point in points for combination in expander.combinations(point)]
     sweep.refuse(expander.findings)
@@ -70,7 +70,9 @@ def _check_count(sweep: SweepFile, scenarios: int) -> None:
     count = scenarios * math.prod(len(dimension.points) for dimension in sweep.dimensions)
     if count > MAX_CELLS:
         message = "multiply to too many cells"
-        sweep.refuse([Finding(("axes",), message, f"{count:,} with {scenarios} scenarios", f"at most {MAX_CELLS:,}")])
+        sweep.refuse(
+            [Finding(sweep.axes_at, message, f"{count:,} with {scenarios} scenarios", f"at most {MAX_CELLS:,}")]
+        )
 
 
 def _points(sweep: SweepFile) -> Iterator[dict[str, Any]]:
@@ -235,7 +237,9 @@ class _Expander:
             where = f"{error.file}, {problem.path}"
             if axis is None:
                 values = ", ".join(f"{name}={shown(value)}" for name, value in point.items())
-                finding = Finding(("axes",), f"with {values}: {where} {problem.message}", problem.got, problem.allowed)
+                finding = Finding(
+                    self._sweep.axes_at, f"with {values}: {where} {problem.message}", problem.got, problem.allowed
+                )
                 self._found.setdefault((values, problem.message), finding)
                 continue
             self._tell(axis, problem.message, problem.got, problem.allowed, point)

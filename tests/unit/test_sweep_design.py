@@ -234,3 +234,15 @@ def test_findings_of_the_machine_are_findings_that_make_rows_doubtful() -> None:
     assert all({"invalid", "unknown"} & {*RULES[kind].effects} for kind in OF_THE_MACHINE)
     named = {kind for kind in RULES if kind.startswith(("generator_", "links_", "link_", "machine_", "network_"))}
     assert named <= OF_THE_MACHINE
+
+
+def test_quick_measures_the_quick_form_of_a_file_else_the_quick_scenarios(tmp_path: Path) -> None:
+    own = json.dumps(SWEEP | {"quick": {"axes": [{"clients": [5], "total": [20]}], "only": ["read"]}})
+    quick = made(tmp_path, own, quick=True)
+    assert [cell.scenario.name for cell in quick.cells] == [
+        "read-linearizable-20x5x2",
+        "read-serializable-20x5x2",
+    ]
+    assert len(made(tmp_path, own).cells) == 12
+    of_run = {cell.scenario.name for cell in design(THREE, ["clients=5,10"], quick=True).cells}
+    assert {cell.scenario.name for cell in made(tmp_path, quick=True).cells} == of_run

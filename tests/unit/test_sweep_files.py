@@ -19,7 +19,7 @@ from containernet_env.base.errors import ConfigError
 from containernet_env.config.export import schema_of
 from containernet_env.config.scenarios import QUICK_SCENARIOS, load_scenarios
 from containernet_env.config.sweep_axes import AXES, Ratio, text_of_number
-from containernet_env.config.sweeps import load_sweep
+from containernet_env.config.sweeps import SweepFile, load_sweep
 from containernet_env.config.topologies import load_config
 from containernet_env.sweep.expand import Combination, expand
 
@@ -279,3 +279,93 @@ def test_axes_in_another_form_are_refused_whatever_is_set(
 
 def test_a_number_that_would_fill_memory_is_out_of_range() -> None:
     assert any("clients" in problem for problem in problems(THREE, "clients=1e999999999"))
+
+
+QUICK_FORM = {
+    "axes": [{"link_delay": ["1ms", "5ms", "9ms"]}, {"clients": [10, 50]}],
+    "exclude": [{"link_delay": "9ms"}],
+    "only": ["write-leader-*"],
+    "repeat": 6,
+}
+
+
+def points(sweep: SweepFile) -> list[list[Any]]:
+    return [[dict(point) for point in dimension.points] for dimension in sweep.dimensions]
+
+
+def test_the_quick_form_takes_the_place_of_what_it_has(tmp_path: Path) -> None:
+    path = written(tmp_path, **QUICK_FORM, quick={"axes": [{"clients": [5]}], "repeat": 1})
+    quick, whole = load_sweep(path, quick=True), load_sweep(path)
+    assert points(quick) == [[{"clients": 5}]]
+    assert (quick.is_quick, quick.repeat, quick.only, quick.exclude) == (True, 1, ("write-leader-*",), ())
+    assert (whole.is_quick, whole.repeat, len(whole.exclude), len(whole.dimensions)) == (False, 6, 1, 2)
+    alone = load_sweep(written(tmp_path, **QUICK_FORM, quick={"exclude": [{"clients": 50}]}), quick=True)
+    assert alone.exclude == ({"clients": 50},) and points(alone) == points(whole)
+    other = load_sweep(written(tmp_path, **QUICK_FORM, quick={"scenarios": "s.json"}), quick=True)
+    assert (other.scenarios, other.only, other.topology) == (tmp_path / "s.json", (), THREE)
+
+
+def test_a_setting_takes_the_place_of_an_axis_of_the_quick_form(tmp_path: Path) -> None:
+    path = written(tmp_path, **QUICK_FORM, quick={"axes": [{"clients": [5]}, {"conns": [1]}]})
+    assert points(load_sweep(path, ["clients=7,8"], quick=True)) == [[{"clients": 7}, {"clients": 8}], [{"conns": 1}]]
+    assert points(load_sweep(path, ["clients=7"]))[1] == [{"clients": 7}]
+
+
+def test_a_file_without_a_quick_form_has_none(tmp_path: Path) -> None:
+    assert not load_sweep(written(tmp_path, **QUICK_FORM), quick=True).is_quick
+    assert not load_sweep(THREE, quick=True).is_quick
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_mistakes_of_the_quick_form_are_told_with_their_places_whichever_form_is_taken(
+    tmp_path: Path, quick: bool
+) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_text(
+        f'{{"topology": "{THREE}", "axes": [{{"clients": [1, 2]}}],\n'
+        ' "quick": {"axes": [{"clints": [1]}, {"conns": [1, 1]}], "topology": "x", "repeat": 0,\n'
+        '  "exclude": [{"clients": 1}]}}'
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_sweep(path, quick=quick)
+    found = [str(problem) for problem in refused.value.problems]
+    for words in (
+        "line 2, column 22, $.quick.axes[0].clints: is not an axis, did you mean",
+        "$.quick.axes[1].conns[1]: repeats a value",
+        "$.quick.topology: is not a known key",
+        "$.quick.repeat: is out of range",
+        "$.quick.exclude[0].clients: is no axis of this sweep",
+    ):
+        assert any(words in problem for problem in found), (words, found)
+
+
+def test_a_quick_form_without_axes_excludes_values_of_the_file(tmp_path: Path) -> None:
+    (problem,) = problems(written(tmp_path, axes=[{"clients": [1, 2]}], quick={"exclude": [{"clients": 3}]}))
+    assert "$.quick.exclude[0].clients: is none of the axis's values; got 3; allowed: one of 1, 2" in problem
+
+
+def test_values_of_the_quick_form_that_a_schema_refuses_are_told_there(tmp_path: Path) -> None:
+    sweep = load_sweep(written(tmp_path, quick={"axes": [{"cpus": [1, 0]}]}), quick=True)
+    with pytest.raises(ConfigError, match=r"\$\.quick\.axes\[0\]\.cpus\[1\]: is out of range"):
+        expand(sweep, load_config(THREE), QUICK, QUICK.scenarios)
+
+
+@pytest.mark.parametrize("value", [{}, [], None, 5])
+def test_a_quick_form_says_something(tmp_path: Path, value: Any) -> None:
+    (problem,) = problems(written(tmp_path, quick=value))
+    assert "$.quick: " in problem
+
+
+def test_axes_that_vary_together_may_repeat_values_but_not_combinations(tmp_path: Path) -> None:
+    axes: dict[str, Any] = {"clients": [10, 50, 50], "total": [100, 100, 200]}
+    found = expanded(written(tmp_path, axes=[axes]))
+    made = [(one.scenario.clients, one.scenario.total) for one in found]
+    assert [*dict.fromkeys(made)] == [(10, 100), (50, 100), (50, 200)]
+    (problem,) = problems(written(tmp_path, axes=[axes | {"total": [100, 200, 200.0]}]))
+    assert "$.axes[0].clients[2]: repeats values, with total; got 50, 200" in problem
+
+
+def test_a_quick_form_in_another_form_is_refused_in_its_place_whatever_is_set(tmp_path: Path) -> None:
+    path = written(tmp_path, axes=[{"conns": [1]}], quick={"axes": 5})
+    with pytest.raises(ConfigError, match=r"line 1, column \d+, \$\.quick\.axes: is not a list; got 5"):
+        load_sweep(path, ["cpus=1"], quick=True)

@@ -1,0 +1,131 @@
+"""The sweeps that travel with the program: what they expand to, how long their quick form takes, and their pages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from containernet_env.base import assets
+from containernet_env.cli import group
+from containernet_env.cli.files import CONFIG, SCENARIOS, SWEEP
+from containernet_env.config.export import schema_of
+from containernet_env.config.reader import read_document
+from containernet_env.config.sweep_axes import axis_of
+from containernet_env.report.dbtester import MEASURES
+from containernet_env.sweep.design import Bed, Design, design
+
+ROOT = Path(__file__).resolve().parents[2]
+PRESETS = sorted((ROOT / "configs" / "sweeps").glob("*.json"))
+PAGES = ROOT / "docs" / "presets"
+SEEDS = {"put-clients": "000", "etcd-matrix": "001", "latency-bandwidth": "002", "dbtester-writes": "003"}
+SEEDS |= {"constant-rates": "004"}
+QUICK_S = 180
+UPDATE = "run UPDATE_GOLDEN=1 pytest tests/unit/test_presets.py"
+each_preset = pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the estimates are for, whatever machine this is."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+
+
+def values_of(bed: Bed) -> str:
+    """What the axes make of the topology."""
+    pairs = [
+        (name, value)
+        for name, value in bed.cells[0].coordinates
+        if (axis := axis_of(name)) is not None and axis.level == "topology"
+    ]
+    return ", ".join(f"{name}={value}" for name, value in pairs)
+
+
+def cells_told(made: Design, form: str) -> Iterator[str]:
+    """Which scenarios are measured on which testbeds."""
+    beds = f"{len(made.beds)} testbed{'s' if len(made.beds) > 1 else ''}"
+    yield f"{form}: {len(made.cells)} cells on {beds}."
+    yield ""
+    yield "| testbeds | scenarios |"
+    yield "| --- | --- |"
+    by_scenarios: dict[tuple[str, ...], list[str]] = {}
+    for bed in made.beds:
+        by_scenarios.setdefault(tuple(cell.scenario.name for cell in bed.cells), []).append(values_of(bed))
+    for names, testbeds in by_scenarios.items():
+        shown = "; ".join(f"`{values}`" if values else "as in the file" for values in testbeds)
+        yield f"| {shown} | {', '.join(f'`{name}`' for name in names)} |"
+
+
+def check_block(page: Path, name: str, source: str, lines: list[str]) -> None:
+    """A page has a block as it should be; UPDATE_GOLDEN=1 writes it."""
+    begin, end = f"<!-- {name}: made from {source} -->\n", f"<!-- end of {name} -->"
+    text = page.read_text()
+    before, _, rest = text.partition(begin)
+    after = rest.partition(end)[2]
+    wanted = f"{before}{begin}\n" + "\n".join(lines) + f"\n\n{end}{after}"
+    assert begin in text and end in rest, f"{page} has no block {name}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        page.write_text(wanted)
+    assert page.read_text() == wanted, UPDATE
+
+
+def test_there_is_a_preset_with_a_page_for_each_seed_document() -> None:
+    assert {path.stem for path in PRESETS} == set(SEEDS)
+    assert {path.stem for path in PAGES.glob("*.md")} == set(SEEDS)
+    listed = (ROOT / "docs" / "presets.md").read_text()
+    for name, number in SEEDS.items():
+        assert f"| [{name}](presets/{name}.md) | {number} |" in listed, name
+
+
+@each_preset
+def test_a_preset_expands_to_the_cells_that_its_page_lists(path: Path) -> None:
+    whole, quick = design(path), design(path, quick=True)
+    lines = [*cells_told(whole, "The whole preset"), "", *cells_told(quick, "`--quick`")]
+    check_block(PAGES / f"{path.stem}.md", "cells", f"configs/sweeps/{path.name}", lines)
+
+
+@each_preset
+def test_the_quick_form_takes_under_three_minutes(path: Path) -> None:
+    quick = design(path, quick=True)
+    assert quick.repeat in (None, 1)
+    assert quick.estimated_s < QUICK_S, f"about {quick.estimated_s:.0f} s"
+    assert len(quick.cells) >= 8, "so small that it shows nothing"
+
+
+@each_preset
+def test_the_json_schema_accepts_a_preset(path: Path) -> None:
+    value = json.loads(json.dumps(read_document(path).value, default=float))
+    assert [error.message for error in Draft202012Validator(schema_of("sweep")).iter_errors(value)] == []
+
+
+@each_preset
+def test_a_preset_is_found_by_its_name_and_travels(path: Path) -> None:
+    assert SWEEP.convert(path.stem, None, None) == path
+    assert path in set(assets.travelling(assets.ROOT, "configs"))
+
+
+def test_names_of_presets_and_topologies_are_apart() -> None:
+    assert not {path.stem for path in PRESETS} & set(CONFIG.names())
+    assert set(SWEEP.names()) == {path.stem for path in PRESETS} | set(CONFIG.names())
+    assert SWEEP.convert("3node-3ms", None, None) == ROOT / "configs" / "3node-3ms.json"
+    assert CONFIG.convert("put-clients", None, None) == Path("put-clients")
+    assert {"put-clients", "constant-rates"} <= set(SCENARIOS.names())
+
+
+def test_a_preset_is_shown_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(group, ["sweep", "put-clients", "--quick", "--dry-run"], standalone_mode=False)
+    assert shown.exception is None
+    assert "18 cells on 1 testbeds, 1 repetition: 18 measurements are left" in shown.output
+    assert "write-leader-20000x3000x1-8B-8B-of1" in shown.output and not [*tmp_path.iterdir()]
+
+
+def test_the_page_of_dbtester_says_where_each_row_comes_from() -> None:
+    lines = ["| row | unit | from |", "| --- | --- | --- |"]
+    lines += [f"| {measure.label} | {measure.unit} | {measure.source} |" for measure in MEASURES]
+    check_block(PAGES / "dbtester-writes.md", "rows", "containernet_env/report/dbtester.py", lines)

@@ -1,0 +1,393 @@
+"""`table`: results as dbtester prints them, and requests/s by clients, from rows and run directories of known sums."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.analysis.histogram import Histogram, merged
+from containernet_env.base.errors import UsageError
+from containernet_env.cli import group
+from containernet_env.model.load_result import LoadResult
+from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.scenario import ScheduledScenario
+from containernet_env.model.store_activity import MemberActivity, StoreActivity
+from containernet_env.model.usage import Consumers, Consumption, Usage
+from containernet_env.report.dbtester import MEASURES, aggregated, size_text
+from containernet_env.report.rows import read_rows
+from containernet_env.report.series import series_of
+from containernet_env.results.run_directory import SCENARIOS, USAGE, RunDirectory
+from tests.unit.answers import closed_loop
+from tests.unit.report_rows import EVIL, row, write
+from tests.unit.test_histogram import encoded
+from tests.unit.test_run_directory import WRITE
+
+SECOND = 10**9
+STORE = {"Store": "etcd", "StoreVersion": "3.7.3"}
+NAMES = {1: "write-leader-5s-1x1-8B-256B", 10: "write-leader-5s-10x1-8B-256B"}
+ONE = {
+    "ClientCount": "1", "Scenario": NAMES[1], "ScenarioHash": "s1", "RequestCount": "20", "Total": "2.000000",
+    "Requests/sec": "10.0000", "Average": "0.010000", "Fastest": "0.005000", "Slowest": "0.020000", "Excluded": "0",
+    "ConnectionCount": "1", "10%": "0.006000", "25%": "0.007000", "75%": "0.011000", "90%": "0.012000",
+}  # fmt: skip
+TEN = ONE | {
+    "ClientCount": "10", "Scenario": NAMES[10], "ScenarioHash": "s10", "RequestCount": "100", "Total": "3.250000",
+    "Requests/sec": "30.1538", "Average": "0.100000", "Fastest": "0.002000", "Slowest": "0.500000", "Excluded": "2",
+    "Errors": "2",
+}  # fmt: skip
+# 20 values of 10 ns; 40 of 30 ns and 58 of 40 ns: a run of n empty slots is 2 n - 1, a count c is 2 c.
+HISTOGRAMS = {1: encoded(bytes([19, 40])), 10: encoded(bytes([59, 80, 17, 116]))}
+
+
+def used(scale: int) -> Usage:
+    one = Consumption(received_bytes=1000 * scale, sent_bytes=500 * scale, read_bytes=0, written_bytes=1024 * scale)
+    other = replace(one, received_bytes=2_000_000 * scale, writes=5)
+    return Usage(SECOND, Consumers({"etcd1": one, "etcd2": other}, client=Consumption(received_bytes=7, sent_bytes=8)))
+
+
+def look(cpu_s: tuple[float, float, float], rss: tuple[int, int, int]) -> Consumers:
+    """What etcd1, etcd2 and the client have used."""
+    one, two, client = (
+        Consumption(cpu_ns=round(cpu * SECOND), rss_bytes=held) for cpu, held in zip(cpu_s, rss, strict=True)
+    )
+    return Consumers({"etcd1": one, "etcd2": two}, client=client)
+
+
+def outcome(clients: int, began_s: int, counts: list[int], data: int, **changes: Any) -> ScenarioOutcome:
+    times = {"first_ok_ns": None, "last_ok_ns": None, "gap_ns": 0, "gap_end_ns": 0}
+    told = {"failed": 0, "unknown": 0, "requests_per_s": 0.0, "p50_s": None, "p99_s": None, "max_s": None, **times}
+    load = closed_loop(
+        began_ns=began_s * SECOND,
+        response_time__histogram=HISTOGRAMS[clients],
+        timeline_interval_s=0.5,
+        timeline=[{"second": number / 2, "ok": count, **told} for number, count in enumerate(counts)],
+        **changes,
+    )
+    counted = MemberActivity(None, None, None, None, data, None, None)
+    return ScenarioOutcome(
+        ScheduledScenario(replace(WRITE, name=NAMES[clients]), 1, f"s{clients}"),
+        "2026-01-01T00:00:00.000Z",
+        began_s * SECOND,
+        load=LoadResult.from_json(load),
+        machine=used(clients),
+        store=StoreActivity({"etcd1": counted, "etcd2": replace(counted, data_bytes=data + 2_000_000)}),
+    )
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Two steps with a run directory."""
+    run = RunDirectory(tmp_path / "out.csv", "run-1")
+    run.add_scenario(outcome(10, 10, [10, 20, 25, 15, 5, 15, 8], 4_000_000, errors={"too many": 2}))
+    run.add_scenario(outcome(1, 1, [4, 6, 5, 5], 1_000_000))
+    run.add_usage(SECOND * 9 // 10, "begin", look((0, 0, 0), (100, 300, 50)))
+    run.add_usage(SECOND * 19 // 10, None, look((0.5, 1.0, 0.2), (300, 500, 70)))
+    run.add_usage(SECOND * 2, "end", look((9.5, 9.0, 5.2), (200, 200, 60)))
+    run.add_usage(SECOND * 5, None, look((99, 99, 99), (9000, 9000, 9000)))
+    run.add_usage(SECOND * 99 // 10, "begin", look((100, 100, 100), (1, 1, 1)))
+    run.add_usage(SECOND * 109 // 10, None, look((100.5, 100.1, 100.9), (1, 1, 1)))
+    run.add_usage(SECOND * 132 // 10, "end", look((100.6, 100.2, 101), (1, 1, 1)))
+    return write(tmp_path / "out.csv", [row(**TEN, **STORE), row(**ONE, **STORE)])
+
+
+def values(path: Path, every: bool = False) -> Mapping[str, float | None]:
+    (system,) = aggregated(read_rows([path]), every).systems
+    return dict(zip((measure.label for measure in MEASURES), system.values, strict=True))
+
+
+def shown(*words: object) -> Any:
+    return CliRunner().invoke(group, ["table", *map(str, words)], standalone_mode=False)
+
+
+# --- dbtester ---------------------------------------------------------------------------------------------------------
+
+EXPECTED = {
+    "TOTAL-SECONDS": "5.2500 sec",
+    "TOTAL-REQUEST-NUMBER": "120",
+    "MAX-THROUGHPUT": "40 req/sec",
+    "AVG-THROUGHPUT": "22 req/sec",
+    "MIN-THROUGHPUT": "10 req/sec",
+    "FASTEST-LATENCY": "2.0000 ms",
+    "AVG-LATENCY": "84.7458 ms",
+    "SLOWEST-LATENCY": "500.0000 ms",
+    "Latency p10": "0.000010 ms",
+    "Latency p25": "0.000030 ms",
+    "Latency p50": "0.000030 ms",
+    "Latency p75": "0.000040 ms",
+    "Latency p90": "0.000040 ms",
+    "Latency p95": "0.000040 ms",
+    "Latency p99": "0.000040 ms",
+    "Latency p99.9": "-",
+    "SERVER-TOTAL-NETWORK-RX-DATA-SUM": "22 MB",
+    "SERVER-TOTAL-NETWORK-TX-DATA-SUM": "11 kB",
+    "CLIENT-TOTAL-NETWORK-RX-SUM": "14 B",
+    "CLIENT-TOTAL-NETWORK-TX-SUM": "16 B",
+    "SERVER-MAX-CPU-USAGE": "75.00 %",
+    "SERVER-MAX-MEMORY-USAGE": "400 B",
+    "CLIENT-MAX-CPU-USAGE": "90.00 %",
+    "CLIENT-MAX-MEMORY-USAGE": "70 B",
+    "CLIENT-ERROR-COUNT": "2",
+    "SERVER-AVG-READS-COMPLETED-DELTA-SUM": "-",
+    "SERVER-AVG-SECTORS-READS-DELTA-SUM": "0",
+    "SERVER-AVG-WRITES-COMPLETED-DELTA-SUM": "-",
+    "SERVER-AVG-SECTORS-WRITTEN-DELTA-SUM": "44",
+    "SERVER-AVG-DISK-SPACE-USAGE": "5.0 MB",
+}
+
+
+def test_steps_are_one_run_with_dbtesters_labels_and_sums(out: Path) -> None:
+    table = aggregated(read_rows([out]))
+    (system,) = table.systems
+    assert (system.name, system.clients, system.repetitions) == ("etcd 3.7.3, write-leader-5s-N-8B-256B", (1, 10), 1)
+    assert dict(table.texts()) == EXPECTED
+    assert (dict(system.errors), table.notes) == ({"too many": 2}, ())
+
+
+def test_one_step_has_the_rows_own_percentiles_and_needs_no_run_directory(tmp_path: Path) -> None:
+    found = values(write(tmp_path / "out.csv", [row(**ONE)]))
+    assert [found[f"Latency p{p}"] for p in ("10", "50", "99", "99.9")] == pytest.approx([6, 10, 13, 14])
+    assert (found["TOTAL-SECONDS"], found["AVG-THROUGHPUT"], found["AVG-LATENCY"]) == (2, 10, 10)
+    for label in (
+        "MAX-THROUGHPUT",
+        "SERVER-MAX-CPU-USAGE",
+        "CLIENT-TOTAL-NETWORK-RX-SUM",
+        "SERVER-AVG-DISK-SPACE-USAGE",
+    ):
+        assert found[label] is None
+
+
+def test_what_is_after_the_duration_is_not_in_the_mean_throughput(tmp_path: Path) -> None:
+    """Two loads of 2 s whose last answers came later: 10/s and 30/s in their durations."""
+    rows = [row(**ONE | {"Drain_s": "0.5", "Total": "2.5"}), row(**ONE, Repetition="2")]
+    rows[1] |= {"ClientCount": "10", "Scenario": NAMES[10], "Requests/sec": "30"}
+    assert values(write(tmp_path / "out.csv", rows))["AVG-THROUGHPUT"] == pytest.approx(20)
+
+
+def test_a_step_of_less_than_a_second_counts_by_its_rate(out: Path) -> None:
+    """98 requests in 0.5 s are more than any whole second of the other step has."""
+    out.unlink()
+    short = write(out, [row(**ONE, **STORE), row(**TEN | {"Total": "0.500000"}, **STORE)])
+    found = values(short)
+    assert (found["MAX-THROUGHPUT"], found["MIN-THROUGHPUT"]) == (196, 10)
+
+
+def test_a_step_without_its_histogram_leaves_the_percentiles_of_all_unknown(out: Path) -> None:
+    lines = [json.loads(line) for line in (out.with_suffix(".runs") / "run-1" / SCENARIOS).read_text().splitlines()]
+    lines[0]["load"]["response_time"]["histogram"] = "HISTFAAAAA"
+    (out.with_suffix(".runs") / "run-1" / SCENARIOS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = aggregated(read_rows([out]))
+    assert dict(found.texts())["Latency p50"] == "-" and dict(found.texts())["MAX-THROUGHPUT"] == "40 req/sec"
+    assert any("the histogram of write-leader-5s-10x1-8B-256B is left out" in note for note in found.notes)
+
+
+def test_repetitions_are_medians_of_what_each_comes_to(tmp_path: Path) -> None:
+    """Sums of 3, 5 and 10 s; the fourth row of one step has no other to go with."""
+    first = [row(**ONE | {"Total": total}, Repetition=str(number)) for number, total in enumerate("1234", 1)]
+    second = [row(**TEN | {"Total": total}, Repetition=str(number)) for number, total in enumerate("237", 1)]
+    table = aggregated(read_rows([write(tmp_path / "out.csv", [*first, *second])]))
+    (system,) = table.systems
+    assert (system.repetitions, system.values[0]) == (3, 5)
+    assert any("1 rows are left out: not every step was measured as often" in note for note in table.notes)
+
+
+def test_a_step_that_does_not_count_is_left_out_and_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.csv", [row(**ONE), row(**TEN | {"Valid": "no", "Reasons": "machine_full"})])
+    table = aggregated(read_rows([path]))
+    assert table.systems[0].clients == (1,) and values(path)["TOTAL-SECONDS"] == 2
+    assert any(f"without {NAMES[10]}: not valid: machine_full" in note for note in table.notes)
+    assert values(path, every=True)["TOTAL-SECONDS"] == 5.25
+
+
+def test_what_is_configured_otherwise_is_another_column(tmp_path: Path) -> None:
+    rows = [
+        row(**ONE),
+        row(**ONE | {"Scenario": "write-leader-8s-1x1-8B-256B", "ScenarioHash": "s8"}),
+        row(**ONE, LinkDelay_ms="7", ConfigHash="d"),
+        row(**ONE, StoreVersion="3.6.0"),
+    ]
+    table = aggregated(read_rows([write(tmp_path / "out.csv", rows)]))
+    assert [system.name for system in table.systems] == [
+        "etcd 3.7.3, 3 ms, write-leader-5s-N-8B-256B",
+        "etcd 3.7.3, 3 ms, write-leader-8s-N-8B-256B",
+        "etcd 3.7.3, 7 ms, write-leader-5s-N-8B-256B",
+        "etcd 3.6.0, 3 ms, write-leader-5s-N-8B-256B",
+    ]
+
+
+def test_what_no_column_tells_apart_has_its_hash(tmp_path: Path) -> None:
+    rows = [row(**ONE, **STORE), row(**ONE, **STORE, ConfigHash="e")]
+    table = aggregated(read_rows([write(tmp_path / "out.csv", rows)]))
+    shape = "etcd 3.7.3, write-leader-5s-N-8B-256B"
+    assert [system.name for system in table.systems] == [f"{shape} (c)", f"{shape} (e)"]
+
+
+def test_the_disk_space_is_that_after_the_step_that_came_last(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "out.csv", "run-1")
+    run.add_scenario(outcome(1, 30, [20], 8_000_000))
+    run.add_scenario(outcome(10, 10, [98], 4_000_000))
+    assert values(write(tmp_path / "out.csv", [row(**ONE), row(**TEN)]))["SERVER-AVG-DISK-SPACE-USAGE"] == 9_000_000
+
+
+def test_what_one_repetition_does_not_tell_is_not_known(tmp_path: Path) -> None:
+    found = values(write(tmp_path / "out.csv", [row(**ONE), row(**ONE | {"99%": "-"}, Repetition="2")]))
+    assert (found["Latency p99"], found["Latency p50"]) == (None, 10)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "clients", "conns", "shape"),
+    [
+        ("write-cluster-10000x1000x1000-256B-1024B", 1000, 1000, "write-cluster-10000xN-256B-1024B"),
+        ("write-leader-11x1x1-8B-8B", 1, 1, "write-leader-11xN-8B-8B"),
+        ("write-leader-100x100x100-8B-8B", 100, 100, "write-leader-100xN-8B-8B"),
+        ("read-serializable-r500-10s-64x64-warm5s", 64, 64, "read-serializable-r500-10s-N-warm5s"),
+        ("txn-1000x10x10", 10, 10, "txn-1000xN"),
+    ],
+)
+def test_clients_are_taken_out_of_a_scenarios_name(
+    tmp_path: Path, scenario: str, clients: int, conns: int, shape: str
+) -> None:
+    values_ = {"Scenario": scenario, "ClientCount": str(clients), "ConnectionCount": str(conns)}
+    (series,) = series_of(read_rows([write(tmp_path / "out.csv", [row(**values_)])]))
+    assert series.name.endswith(shape) and series.steps[0].clients == clients
+
+
+def test_the_seeds_columns_alone_make_a_table(tmp_path: Path) -> None:
+    rows = [row(ClientCount=str(clients), RequestCount=str(total)) for total in (100, 200) for clients in (1, 10)]
+    path = write(tmp_path / "seed.csv", rows, seed=True)
+    table = aggregated(read_rows([path]))
+    assert [(system.name, system.clients) for system in table.systems] == [
+        ("write, 100 requests", (1, 10)),
+        ("write, 200 requests", (1, 10)),
+    ]
+    assert dict(zip((m.label for m in MEASURES), table.systems[0].values, strict=True))["TOTAL-SECONDS"] == 20
+
+
+@pytest.mark.parametrize("value", [0, 9.4, 999, 1000, 9949, 9951, 99_400, 999_499, 999_501, 5.04e9, 22e9])
+def test_sizes_are_written_as_dbtester_writes_them(value: float) -> None:
+    wanted = {
+        0: "0 B", 9.4: "9 B", 999: "999 B", 1000: "1.0 kB", 9949: "9.9 kB", 9951: "10 kB", 99_400: "99 kB",
+        999_499: "999 kB", 999_501: "1.0 MB", 5.04e9: "5.0 GB", 22e9: "22 GB",
+    }  # fmt: skip
+    assert size_text(value) == wanted[value]
+
+
+def test_histograms_are_merged_slot_by_slot() -> None:
+    both = merged([Histogram(((5, 2), (9, 1))), Histogram(((7, 4), (9, 3)))])
+    assert both.counts == ((5, 2), (7, 4), (9, 4)) and merged([]).total == 0
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def test_requests_by_clients_are_printed_as_a_table_for_each_series(tmp_path: Path) -> None:
+    rows = [row(**TEN), row(**ONE), row(**TEN | {"Scenario": "write-leader-9s-10x1", "Requests/sec": "77.0000"})]
+    done = shown("clients", write(tmp_path / "out.csv", rows))
+    assert done.exception is None
+    assert done.output == (
+        "etcd 3.7.3, write-leader-5s-N-8B-256B\n\n"
+        "| clients | requests/sec |\n"
+        "| ------- | ------------ |\n"
+        "| 1       | 10.0000      |\n"
+        "| 10      | 30.1538      |\n"
+        "\n"
+        "etcd 3.7.3, write-leader-9s-N\n\n"
+        "| clients | requests/sec |\n"
+        "| ------- | ------------ |\n"
+        "| 10      | 77.0000      |\n"
+    )
+
+
+def test_repetitions_by_clients_are_medians_with_their_range(tmp_path: Path) -> None:
+    rows = [row(**ONE | {"Requests/sec": rate}, Repetition=rate) for rate in ("5", "9", "6")]
+    rows.append(row(**TEN | {"Valid": "unknown"}))
+    path = write(tmp_path / "out.csv", rows)
+    (table,) = json.loads(shown("clients", path, "--json").stdout)
+    assert table["steps"] == [
+        {"clients": 1, "requests_per_s": 6.0, "least_per_s": 5.0, "largest_per_s": 9.0, "rows": 3},
+        {"clients": 10, "requests_per_s": None, "least_per_s": None, "largest_per_s": None, "rows": 0},
+    ]
+    lines = [*csv.reader(io.StringIO(shown("clients", path, "--csv").stdout))]
+    assert lines[0] == ["name", "clients", "requests_per_s", "least_per_s", "largest_per_s", "rows"]
+    assert lines[2][1:] == ["10", "-", "-", "-", "0"]
+    told = shown("clients", path)
+    assert "| 1       | 6.0000       | 5.0000 | 9.0000  | 3           |" in told.output
+    assert "10 clients: not known to be valid" in told.output
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_drawn_with_clients_and_errors_below(out: Path) -> None:
+    done = shown("dbtester", out)
+    assert done.exception is None
+    lines = done.output.splitlines()
+    assert lines[0] == lines[-3] and set(lines[0]) == {"+", "-"}
+    assert any(line.split("|")[1:3] and line.split("|")[1].strip() == "TOTAL-SECONDS" for line in lines)
+    assert lines[-2:] == ["etcd 3.7.3, write-leader-5s-N-8B-256B: clients 1, 10", '  "too many" (count 2)']
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    assert [*EXPECTED.items()] == [(label, value) for label, value in rows if label]
+
+
+def test_programs_get_numbers_with_units_and_sources(out: Path) -> None:
+    made = json.loads(shown("dbtester", out, "--json").stdout)
+    assert made["systems"] == [
+        {
+            "name": "etcd 3.7.3, write-leader-5s-N-8B-256B",
+            "clients": [1, 10],
+            "repetitions": 1,
+            "errors": {"too many": 2},
+        }
+    ]
+    rows = {line["label"]: line for line in made["rows"]}
+    assert rows["SERVER-TOTAL-NETWORK-RX-DATA-SUM"]["values"] == [22_011_000]
+    assert (rows["AVG-LATENCY"]["unit"], rows["Latency p99.9"]["values"]) == ("ms", [None])
+    assert all(line["source"] for line in made["rows"])
+    head, *lines = csv.reader(io.StringIO(shown("dbtester", out, "--csv").stdout))
+    assert head == ["", "unit", "etcd 3.7.3, write-leader-5s-N-8B-256B"]
+    assert ["TOTAL-SECONDS", "s", "5.25"] in lines and ["Latency p99.9", "ms", "-"] in lines
+
+
+def test_text_of_a_file_is_no_markup(tmp_path: Path) -> None:
+    done = shown("dbtester", write(tmp_path / "out.csv", [row(**ONE | {"Scenario": f"[red]{EVIL}"})]))
+    assert done.output.count(f"[red]{EVIL}") == 2
+
+
+@pytest.mark.parametrize(("name", "throughput"), [(USAGE, "40 req/sec"), (SCENARIOS, "-")])
+def test_what_cannot_be_read_of_a_run_directory_costs_what_it_adds(out: Path, name: str, throughput: str) -> None:
+    (out.with_suffix(".runs") / "run-1" / name).write_text('{"schema": 7}\n')
+    table = aggregated(read_rows([out]))
+    found = dict(table.texts())
+    assert any("what cannot be read is left out" in note and name in note for note in table.notes)
+    assert (found["TOTAL-SECONDS"], found["MAX-THROUGHPUT"]) == ("5.2500 sec", throughput)
+    assert found["SERVER-MAX-CPU-USAGE"] == "-"
+
+
+def test_without_run_directories_that_is_said(tmp_path: Path) -> None:
+    done = shown("dbtester", write(tmp_path / "out.csv", [row(**ONE)]))
+    assert "1 rows have no run directory" in done.stderr and "TOTAL-SECONDS" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["dbtester", "clients"])
+def test_where_no_row_counts_that_is_an_error_with_a_way_out(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path / "out.csv", [row(**ONE | {"Valid": "no"})])
+    with pytest.raises(UsageError, match="no row is certainly valid, so none counts: --all takes"):
+        raise shown(form, path).exception
+    assert shown(form, path, "--all").exception is None
+    empty = write(tmp_path / "empty.csv", [])
+    with pytest.raises(UsageError, match="no row"):
+        raise shown(form, empty, "--all").exception
+
+
+def test_bad_arguments_are_named(tmp_path: Path) -> None:
+    assert "'dbtester', 'clients'" in str(shown("other", tmp_path / "out.csv").exception)
+    assert "OUT..." in shown("dbtester").exception.format_message()
+    with pytest.raises(UsageError, match=r"cannot read .*missing\.csv"):
+        raise shown("dbtester", tmp_path / "missing.csv").exception
