@@ -91,6 +91,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 		DialTimeout:    s.DialTimeout,
 		RequestTimeout: s.RequestTimeout,
 		LostTimeout:    s.LostTimeout(),
+		Rehearsal:      rehearsal(s),
 		Permit:         d.permit,
 	})
 	if err != nil {

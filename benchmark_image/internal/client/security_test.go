@@ -168,7 +168,7 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 		"--user=writer", "--dial-timeout=30s"}
 	t.Setenv(spec.PasswordVariable, "secret")
 	for _, args := range [][]string{
-		{"put", "--duration=4s", "--rate=500", "--clients=50", "--conns=5", "--key-size=8", "--key-space-size=2000",
+		{"put", "--duration=4s", "--rate=500", "--clients=400", "--conns=5", "--key-size=8", "--key-space-size=2000",
 			"--prefix=allowed/"},
 		{"put", "--total=2000", "--clients=50", "--conns=5", "--key-size=8", "--prefix=allowed/", "--sequential-keys",
 			"--target-leader"},
@@ -180,13 +180,25 @@ func TestAgainstEtcdWithTLSAndUsers(t *testing.T) {
 			t.Errorf("%q: status %d, %d of %d, %s", args, status, result.OK, result.Requests, stderr)
 		}
 	}
-	status, result, stderr := callJSON(t, append(own, "put", "--total=20", "--prefix=forbidden/")...)
-	if want := endpoint + ": PermissionDenied: etcdserver: permission denied"; status != ExitFailed ||
-		result.Errors[want] != 20 {
-		t.Errorf("status %d, %v, %s", status, result.Errors, stderr)
+	for _, c := range []struct{ want, args string }{
+		{`write "forbidden/`, "put --prefix=forbidden/"},
+		{`write "some/00000009"`, "put --prefix=some/ --key-size=8 --key-space-size=10"},
+		{`read and write "forbidden/`, "txn --prefix=forbidden/ --key-size=8 --val-size=64"},
+		{`write "forbidden/`, "mixed --prefix=forbidden/ --key-size=8 --key-space-size=10"},
+		{`read "forbidden/`, "range --key-prefix=forbidden/ --key-size=8 --key-space-size=10 --consistency=s"},
+		{`read the keys before "forbidden/`, "range --key-prefix=forbidden/ --key-size=8 --key-space-size=10 --span-keys=3"},
+		{`read the keys before "b" from "allowed/"`, "range allowed/ b"},
+	} {
+		status, result, stderr := callJSON(t, append(strings.Fields(c.args), append(own, "--total=20")...)...)
+		wants := []string{"the user may not " + c.want,
+			"nothing of the load was sent: " + endpoint + ": PermissionDenied: etcdserver: permission denied"}
+		if status != ExitFailed || result.Done != 0 || !strings.Contains(stderr, wants[0]) ||
+			!strings.Contains(stderr, wants[1]) {
+			t.Errorf("%s: status %d, %d requests, %s", c.args, status, result.Done, stderr)
+		}
 	}
 	t.Setenv(spec.PasswordVariable, "wrong")
-	status, result, stderr = callJSON(t, append(own, "put", "--total=20", "--prefix=allowed/")...)
+	status, result, stderr := callJSON(t, append(own, "put", "--total=20", "--prefix=allowed/")...)
 	if status != ExitFailed || result.Requests != 0 && result.OK != 0 || !strings.Contains(stderr,
 		"authentication failed, invalid user ID or password") {
 		t.Errorf("status %d, %s", status, stderr)
@@ -214,7 +226,8 @@ func tokenKeys(t *testing.T) (private, public string) {
 	return encoded("EC PRIVATE KEY", secret), encoded("PUBLIC KEY", open)
 }
 
-// addUsers lets writer write and read below allowed/ alone, and makes the member ask for users.
+// addUsers lets writer write and read below allowed/ and five keys below some/ alone, and makes the member ask for
+// users.
 func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	t.Helper()
 	config := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(time.Hour)}}
@@ -230,7 +243,13 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	wait := grpc.WaitForReady(true)
-	span := &authpb.Permission{PermType: authpb.READWRITE, Key: []byte("allowed/"), RangeEnd: []byte("allowed0")}
+	grant := func(from, before string) func() error {
+		return func() error {
+			span := &authpb.Permission{PermType: authpb.READWRITE, Key: []byte(from), RangeEnd: []byte(before)}
+			_, err := auth.RoleGrantPermission(ctx, &etcdserverpb.AuthRoleGrantPermissionRequest{Name: "below", Perm: span})
+			return err
+		}
+	}
 	for _, step := range []func() error{
 		func() error {
 			_, err := auth.UserAdd(ctx, &etcdserverpb.AuthUserAddRequest{Name: "root", Password: "root"}, wait)
@@ -248,10 +267,8 @@ func addUsers(t *testing.T, authority *etcdtest.Authority, endpoint string) {
 			_, err := auth.RoleAdd(ctx, &etcdserverpb.AuthRoleAddRequest{Name: "below"})
 			return err
 		},
-		func() error {
-			_, err := auth.RoleGrantPermission(ctx, &etcdserverpb.AuthRoleGrantPermissionRequest{Name: "below", Perm: span})
-			return err
-		},
+		grant("allowed/", "allowed0"),
+		grant("some/00000000", "some/00000005"),
 		func() error {
 			_, err := auth.UserGrantRole(ctx, &etcdserverpb.AuthUserGrantRoleRequest{User: "root", Role: "root"})
 			return err

@@ -35,6 +35,10 @@ type Request struct {
 	Visitor Visitor // of Get and Scan: sees what is found; nil: nobody does
 
 	Leader uint64 // of Locate: a member, as an Answer to Status names it
+
+	// Rehearse, of the first four: the member carries nothing out, and refuses what the user may not do. Of Key, no value
+	// is needed.
+	Rehearse bool
 }
 
 // Visitor sees the keys of an answer with their values, in order, and with the revisions of the store at which they

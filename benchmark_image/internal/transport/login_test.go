@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"containernet-env/benchmark_image/internal/load"
+	"containernet-env/benchmark_image/internal/store"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/etcd/etcdtest"
 )
@@ -97,6 +98,25 @@ func TestAUserWithoutPermissionWritesNothing(t *testing.T) {
 	if len(cluster.Keys()) != 0 || result.Errors[want] != 50 || unknowns(result) != 0 || users.Logins() != 1 {
 		t.Errorf("%d keys, errors %v, %d unknown, %d logins", len(cluster.Keys()), result.Errors, unknowns(result),
 			users.Logins())
+	}
+}
+
+// TestALoadThatTheUserMayNotDoIsNotSent says so at the start, once.
+func TestALoadThatTheUserMayNotDoIsNotSent(t *testing.T) {
+	cluster, users := guarded(t, 1)
+	users.Deny()
+	samples := []store.Request{{Operation: store.Put, Key: []byte("key")}}
+	_, err := openAs(t, "root", "secret", Options{Endpoints: cluster.Endpoints(), Conns: 2, Rehearsal: samples})
+	want := `the user may not write "key", so nothing of the load was sent: ` + cluster.Members[0].Endpoint +
+		": PermissionDenied: etcdserver: permission denied"
+	if err == nil || err.Error() != want || cluster.Members[0].Requests.Load() != 0 {
+		t.Errorf("%v, %d requests", err, cluster.Members[0].Requests.Load())
+	}
+	if transport, err := Open(t.Context(), etcd.Protocol{}, Options{Endpoints: etcdtest.Start(t, 1).Endpoints(), Conns: 1,
+		DialTimeout: 10 * time.Second, RequestTimeout: time.Second, Rehearsal: samples}); err != nil {
+		t.Errorf("without users: %v", err)
+	} else {
+		transport.Close()
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 type Options struct {
 	Endpoints      []string // the members, in member order
 	Conns          int
-	TargetLeader   bool          // only connections to the member that leads; they follow it when it moves
-	DialTimeout    time.Duration // until all connections are ready and the leader is known
-	RequestTimeout time.Duration // deadline of each request
-	LostTimeout    time.Duration // a load ends when no connection was ready for so long; 0: never
-	Permit         Permit        // where connections may be opened to; nil: everywhere
+	TargetLeader   bool            // only connections to the member that leads; they follow it when it moves
+	DialTimeout    time.Duration   // until all connections are ready and the leader is known
+	RequestTimeout time.Duration   // deadline of each request
+	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
+	Permit         Permit          // where connections may be opened to; nil: everywhere
+	Rehearsal      []store.Request // what a user that may not do this is refused for, before a load is sent
 }
 
 // LeaderChange is a move of the load to another member, because that one leads now.
@@ -46,7 +47,7 @@ type Transport struct {
 // Open opens the connections: number j leads to member j mod n, and there is at least one to each. Request k goes to
 // member k mod n. It waits until all are ready, at most for the dial timeout; members that are not by then are listed
 // by Unreachable. It is an error if none is, if the leader is asked for and not found, if a member refuses a connection
-// over TLS or is refused, or if the protocol's user cannot log in.
+// over TLS or is refused, or if the protocol's user cannot log in or may not do what Rehearsal has.
 func Open(ctx context.Context, protocol store.Protocol, options Options) (*Transport, error) {
 	l, err := newLoop(protocol, options.Endpoints, options.RequestTimeout, options.Permit)
 	if err != nil {
@@ -89,6 +90,9 @@ func (t *Transport) open(ctx context.Context) error {
 	}
 	if len(t.unreachable) == len(members) {
 		return fmt.Errorf("no member could be reached within %v: %w", t.options.DialTimeout, errors.Join(t.unreachable...))
+	}
+	if err := t.rehearse(ctx, t.options.Rehearsal); err != nil {
+		return err
 	}
 	if t.leader == "" {
 		// Only for the report: a cluster without a leader still answers serializable reads.

@@ -77,6 +77,9 @@ func (c *conn) Start(room store.Call, r *store.Request, scratch *[]byte) bool {
 	case store.Login:
 		method, head = wire.Authenticate, wire.AppendAuthenticate(head, to.user.Name, to.user.Password)
 	}
+	if r.Rehearse {
+		method, head, tail = wire.Txn, wire.AppendRehearsal(h2.AppendPrefix((*scratch)[:0]), r), nil
+	}
 	to.login = r.Operation == store.Login
 	to.reader.Reset(method)
 	c.Conn.Start(&to.stream, int(method), head, tail)

@@ -15,8 +15,8 @@ const (
 	rangeKey, rangeEnd, rangeLimit, rangeSerializable = 1, 2, 3, 7
 	rangeKeysOnly, rangeCountOnly                     = 8, 9
 
-	txnCompare, txnSuccess = 1, 2
-	requestPut             = 2
+	txnCompare, txnSuccess, txnFailure = 1, 2, 3
+	requestRange, requestPut           = 1, 2
 
 	compareResult, compareTarget, compareKey, compareRevision = 1, 2, 3, 6
 	resultGreater, targetRevision                             = 1, 2 // in CompareResult and CompareTarget
@@ -63,6 +63,24 @@ func AppendRewriteHead(b, key, head []byte, rest int) []byte {
 	b = protowire.AppendTag(b, requestPut, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(put))
 	return AppendPutHead(b, key, head, rest)
+}
+
+// AppendRehearsal appends the encoding of a TxnRequest that carries nothing out: it compares nothing, which succeeds, and
+// what it would do otherwise is what s does. A member judges the permissions for both (etcd's CheckTxnAuth in
+// server/etcdserver/txn/txn.go).
+func AppendRehearsal(b []byte, s *store.Request) []byte {
+	if s.Operation != store.Put {
+		b = appendOperation(b, requestRange, AppendRange(nil, &store.Request{Key: s.Key, End: s.End,
+			Serializable: s.Serializable}))
+	}
+	if s.Operation == store.Put || s.Operation == store.Transaction {
+		b = appendOperation(b, requestPut, AppendPutHead(nil, s.Key, nil, 0))
+	}
+	return b
+}
+
+func appendOperation(b []byte, kind protowire.Number, request []byte) []byte {
+	return appendBytes(b, txnFailure, appendBytes(nil, kind, request))
 }
 
 func appendBytes(b []byte, field protowire.Number, value []byte) []byte {
