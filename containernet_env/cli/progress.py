@@ -205,6 +205,7 @@ class TerminalProgress:
     def scenario_ended(self, outcome: ScenarioOutcome) -> None:
         """Replace the live lines by the scenario's figures and findings."""
         self._stop_live()
+        self._matrix.again = outcome.scheduled.attempt > 1
         name, prefix = outcome.scheduled.scenario.name, self._prefix
         self._matrix.ended(outcome.seconds)
         if outcome.error is not None:

@@ -81,6 +81,9 @@ class PercentType(click.ParamType[float]):
     help="How often a measurement is tried that the machine spoils.",
 )
 @click.option("--retry-failed", is_flag=True, help="Measure again what failed because of the store, too.")
+@click.option(
+    "--other-versions", is_flag=True, help="Count rows that another version of the program or the store measured, too."
+)
 @click.option("--links-cpu", type=click.IntRange(0), metavar="N", help="Keep core N for the link emulator.")
 @testbed_options
 @click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
@@ -98,6 +101,7 @@ def command(
     max_repeat: int,
     tries: int,
     retry_failed: bool,
+    other_versions: bool,
     links_cpu: int | None,
     engine: EngineChoice,
     links: LinksChoice,
@@ -136,7 +140,7 @@ def command(
         links_cpu=links_cpu,
     )
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
-    request = Request(made.repeat or 1, until, tries, retry_failed, rtt_tolerance, port)
+    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, port)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     found = Sweep(made, out, request)

@@ -401,7 +401,6 @@ class Matrix:
                 self._leave_once(self._not_run(planned, reason), self._left)
 
     def _not_run(self, planned: PlannedScenario, reason: str) -> ScenarioOutcome:
-        self._progress.scenario_started(planned)
         return replace(self._outcome(planned.scheduled, NOT_RUN + reason), cluster=None, reused=None)
 
     def _outcome(

@@ -33,7 +33,7 @@ class RunProgress(Progress, Protocol):
         """These scenarios are run now, one after the other."""
 
     def scenario_started(self, planned: PlannedScenario) -> None:
-        """The next of them begins."""
+        """The next of them begins; not told of one that is not run."""
 
     def probe_started(self, number: int, probe: Scenario) -> None:
         """The running scenario is a search: its probe of that number, from 1, begins."""

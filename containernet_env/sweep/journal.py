@@ -28,8 +28,9 @@ def journal_of(out: Path) -> Path:
 
 @dataclass(slots=True)
 class Kept:
-    """What a journal says: the last seed, texts of cells by identity, runs in their order, testbeds that failed.
+    """What a journal says: the first seed, texts of cells by identity, runs in their order, testbeds that failed.
 
+    ``made_by`` has for each run what it was measured by (see ``versions``), ``ended`` the runs that were not killed.
     ``failures`` has (cell, repetition, run) of what was lost to the machine, with the reason; ``torn`` counts lines
     that cannot be read.
     """
@@ -37,6 +38,8 @@ class Kept:
     seed: int | None = None
     cells: dict[str, str] = field(default_factory=dict)
     runs: list[tuple[str, int, tuple[str, ...]]] = field(default_factory=list)
+    made_by: dict[str, dict[str, str]] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
     failures: dict[tuple[str, int, str], str] = field(default_factory=dict)
     torn: int = 0
 
@@ -69,11 +72,15 @@ def _take(kept: Kept, line: Mapping[str, Any]) -> None:
         raise ValueError(line["schema"])
     kind = line["kind"]
     if kind == "sweep":
-        kept.seed = int(line["seed"])
+        seed = int(line["seed"])
+        kept.seed = seed if kept.seed is None else kept.seed
     elif kind == "cell":
         kept.cells[str(line["cell"])] = str(line["text"])
     elif kind == "run":
         kept.runs.append((str(line["run"]), int(line["repetition"]), tuple(map(str, line["cells"]))))
+        kept.made_by[str(line["run"])] = {str(name): str(value) for name, value in line.get("made_by", {}).items()}
+    elif kind == "run_ended":
+        kept.ended.add(str(line["run"]))
     elif kind == "failed":
         key = (str(line["cell"]), int(line["repetition"]), str(line["run"]))
         kept.failures[key] = str(line["why"])
@@ -112,10 +119,16 @@ class Journal:
             for cell in cells
         )
 
-    def run_began(self, run: str, repetition: int, seed: int, cells: Sequence[Cell]) -> None:
-        """A testbed is brought up for these cells, in this order."""
-        identities = [cell.identity for cell in cells]
-        self._add([{"kind": "run", "run": run, "repetition": repetition, "seed": seed, "cells": identities}])
+    def run_began(
+        self, run: str, repetition: int, seed: int, cells: Sequence[Cell], made_by: Mapping[str, str]
+    ) -> None:
+        """A testbed is brought up for these cells, in this order; ``made_by``: see ``versions``."""
+        line = {"kind": "run", "run": run, "repetition": repetition, "seed": seed, "made_by": dict(made_by)}
+        self._add([{**line, "cells": [cell.identity for cell in cells]}])
+
+    def run_ended(self, run: str) -> None:
+        """It was taken down, and its rows say what is known of its network: it was not killed."""
+        self._add([{"kind": "run_ended", "run": run}])
 
     def failed(self, run: str, repetition: int, failures: Sequence[tuple[Cell, str]]) -> None:
         """The machine failed these cells, for these reasons."""

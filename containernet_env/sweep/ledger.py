@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
 from containernet_env.analysis.statistics import least_number, median_interval
+from containernet_env.model.findings import Kind
 from containernet_env.model.verdict import OF_THE_MACHINE
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.sweep.design import Cell
 from containernet_env.sweep.journal import Kept
+from containernet_env.sweep.versions import other
 
 Result = Literal["measured", "store", "machine"]
 """``measured``: with figures that count. What failed, failed because of the ``store`` under what was configured, which
@@ -21,6 +24,7 @@ FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 """What the interval of `--until-ci` can be of, and its column."""
 LEAST = least_number()
 """With fewer repetitions there is no interval of their median."""
+_UNKNOWN: Kind = "network_unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,20 @@ class Ledger:
         self._told: dict[tuple[str, int], int] = {}
         self.strange = 0
         """Rows of these cells that are of no run in the journal: they are not counted."""
+        self.others: Counter[str] = Counter()
+        """Rows of these cells that something else measured, by what that was."""
+        self.unproved: list[tuple[Mapping[str, str], Mapping[str, str]]] = []
+        """Rows of runs that were killed, and what they have to say."""
 
-    def take(self, rows: Iterable[Mapping[str, str]], kept: Kept) -> None:
-        """Add what rows of runs of this sweep say, and what the journal says of runs that left none."""
+    def take(
+        self, rows: Iterable[Mapping[str, str]], kept: Kept, made_by: Mapping[str, str], others: bool = False
+    ) -> None:
+        """Add what rows of runs of this sweep say, and what the journal says of runs that left none.
+
+        ``made_by`` is what measures now (see ``versions``); rows that something else measured are counted with
+        ``others`` alone.
+        """
+        strangers = {run: text for run, was in kept.made_by.items() if (text := other(was, made_by)) is not None}
         mine: dict[str, set[tuple[str, int]]] = {}
         began: dict[str, int] = {}
         for number, (run, repetition, cells) in enumerate(kept.runs):
@@ -65,6 +80,9 @@ class Ledger:
         found: list[tuple[int, str, int, Tried]] = []
         for row in rows:
             run = row["RunId"].rpartition("-")[2]
+            if run in began and run not in kept.ended and (changed := unproved(row)) is not None:
+                self.unproved.append((row, changed))
+                row = changed
             cell = self._by_row.get((row["ConfigHash"], row["ScenarioHash"]))
             if cell is None or not row["Repetition"].isdecimal():
                 continue
@@ -73,10 +91,15 @@ class Ledger:
                 self.strange += run not in began
                 continue
             why = rowless.pop((cell, repetition, run), None)
+            if run in strangers:
+                self.others[strangers[run]] += 1
+                if not others:
+                    continue
             found.append((began[run], cell, repetition, tried_of(row, why)))
         found += [
             (began.get(run, len(began)), cell, repetition, Tried("machine", why, {}))
             for (cell, repetition, run), why in rowless.items()
+            if others or run not in strangers
         ]
         # In the order in which they were measured: what was last tried decides.
         for _, cell, repetition, tried in sorted(found, key=lambda item: item[0]):
@@ -128,6 +151,15 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
     found = median_interval(values)
     assert found.low is not None and found.high is not None
     return max(found.high - found.estimate, found.estimate - found.low) <= ratio * found.estimate
+
+
+def unproved(row: Mapping[str, str]) -> dict[str, str] | None:
+    """A row after whose cell the network was not measured, as it is to be; ``None`` where it says that already."""
+    reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
+    if row["Valid"] == NOT_APPLICABLE or _UNKNOWN in reasons:
+        return None
+    valid = "unknown" if row["Valid"] == "yes" else row["Valid"]
+    return {**row, "Valid": valid, "Reasons": ";".join([*reasons, _UNKNOWN])}
 
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:

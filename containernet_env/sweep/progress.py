@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,16 +43,28 @@ class SweepProgress(Protocol):
 
 
 class Course(Silent):
-    """Turns what one run tells into what a sweep tells; remembers how each cell ended, also those that were not run."""
+    """Turns what one run tells into what a sweep tells; remembers how each cell ended, also those that were not run.
+
+    ``on_failed`` is told of a cell that the testbed failed as soon as that is known. Where it raises, it is told again
+    by `tell_failures`: what a run is told with never ends it.
+    """
 
     def __init__(
-        self, cells: Sequence[Cell], repetition: int, progress: SweepProgress, clock: Clock, told: set[str]
+        self,
+        cells: Sequence[Cell],
+        repetition: int,
+        progress: SweepProgress,
+        clock: Clock,
+        told: set[str],
+        on_failed: Callable[[Cell, str], None],
     ) -> None:
         self._cells = {cell.scenario.name: cell for cell in cells}
         self._repetition = repetition
         self._progress = progress
         self._clock = clock
         self._told = told
+        self._on_failed = on_failed
+        self._failures: list[tuple[Cell, str]] = []
         self.outcomes: list[tuple[Cell, ScenarioOutcome]] = []
 
     def note(self, text: str) -> None:
@@ -79,8 +91,17 @@ class Course(Silent):
         self.outcomes.append((cell, outcome))
         if not was_measured(outcome):
             return
+        if outcome.testbed_failed:
+            self._failures.append((cell, outcome.error or ""))
+            self.tell_failures()
         self._clock.ended(cell)
         self._progress.cell_ended(cell, self._repetition, outcome, self._clock.standing)
+
+    def tell_failures(self) -> None:
+        """Tell what no row says, that the testbed failed and not the store, as far as it has not been told."""
+        while self._failures:
+            self._on_failed(*self._failures[0])
+            del self._failures[0]
 
 
 class Clock:

@@ -14,9 +14,10 @@ from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.link import draw_seed
-from containernet_env.results.csv_file import rows_after
+from containernet_env.results.csv_file import ResultsFile, rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
+from containernet_env.results.whole_lines import reason, remedy
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.lock import RunLock
@@ -25,6 +26,7 @@ from containernet_env.sweep.design import Bed, Cell, Design, link_seed
 from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
 from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
+from containernet_env.sweep.versions import made_by
 
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
@@ -56,12 +58,16 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a design is carried out; ``retry_failed`` measures again what failed because of the store."""
+    """How a design is carried out; ``retry_failed`` measures again what failed because of the store.
+
+    ``other_versions`` counts rows of other versions, too (see ``versions``).
+    """
 
     repeat: int = 1
     until: Until | None = None
     tries: int = TRIES
     retry_failed: bool = False
+    other_versions: bool = False
     tolerance: Tolerance | None = None
     port: int = DEFAULT_PORT
 
@@ -95,9 +101,10 @@ class Sweep:
         self._request = request
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
+        self.made_by = made_by(design.beds[0].plan.store.name, request.tolerance)
         self.ledger = Ledger(design.cells)
         if out is not None and out.is_file():
-            self.ledger.take(rows_after(out), self._kept)
+            self.ledger.take(rows_after(out), self._kept, self.made_by, request.other_versions)
         self.ledger.forgive(request.retry_failed)
         given = design.seed if design.seed is not None else self._kept.seed
         self.seed = draw_seed() if given is None else given
@@ -196,6 +203,7 @@ class Sweep:
     def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, command: list[str]) -> Counts:
         for note in self.notes():
             progress.note(note)
+        self._tell_unproved()
         journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
         journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
         number, seconds = self.left()
@@ -204,6 +212,19 @@ class Sweep:
         for block in range(1, last + 1):
             course.block(block)
         return self.counts()
+
+    def _tell_unproved(self) -> None:
+        """Have rows of testbeds that were killed say that their network is not known."""
+        if not self.ledger.unproved:
+            return
+        file = ResultsFile(self.out)
+        file.open()
+        try:
+            file.amend(self.ledger.unproved)
+        except OSError as error:
+            raise RunError(f"{self.out} cannot be written anew: {reason(error)}\n  {remedy(error)}") from error
+        finally:
+            file.close()
 
     def notes(self) -> list[str]:
         """What a user should read once before it begins."""
@@ -223,6 +244,14 @@ class Sweep:
                 f"{self.ledger.strange} rows of these cells in {self.out} are of no run that {journal_of(self.out)} "
                 "knows, and are not counted: put the journal back that belongs to them, or choose another results file"
             )
+        if self.ledger.unproved:
+            notes.append(
+                f"{len(self.ledger.unproved)} rows in {self.out} are of a sweep that was killed before their network "
+                "was measured once more: whether it was still the one that was configured is not known"
+            )
+        for other, number in self.ledger.others.items():
+            taken = "counted all the same" if self._request.other_versions else "not counted (--other-versions)"
+            notes.append(f"{number} rows in {self.out} were measured by another version, and are {taken}: {other}")
         counts = self.counts()
         if counts.measured or counts.store or counts.machine:
             number, _ = self.left()
@@ -268,9 +297,17 @@ class _Blocks:
         """Measure cells on a testbed of their own; what the ledger knows of them is what their rows say."""
         sweep, began = self._sweep, time.monotonic()
         plan = bed.plan_of(cells, repetition, link_seed(sweep.seed, repetition), sweep.design.choices)
-        self._journal.run_began(plan.run_id, repetition, plan.options.seed, cells)
+        run = plan.run_id
+        self._journal.run_began(run, repetition, plan.options.seed, cells, sweep.made_by)
         self._progress.bed_began(cells, repetition)
-        course = Course(cells, repetition, self._progress, self._clock, self._told)
+        course = Course(
+            cells,
+            repetition,
+            self._progress,
+            self._clock,
+            self._told,
+            lambda cell, why: self._journal.failed(run, repetition, [(cell, why)]),
+        )
         offset = sweep.out.stat().st_size if sweep.out.is_file() else 0
         error: RunError | None = None
         try:
@@ -291,24 +328,24 @@ class _Blocks:
         except RunError as raised:
             error = raised
         finally:
-            self._tell_failures(plan.run_id, repetition, course)
+            self._note_end(run, course, sys.exception())
         self._clock.took(time.monotonic() - began, bed.around_s)
-        self._take_rows(plan.run_id, repetition, offset, course)
+        self._take_rows(run, repetition, offset, course)
         if not any(was_measured(outcome) for _, outcome in course.outcomes):
-            self._nothing_measured(plan.run_id, repetition, cells, course, error)
+            self._nothing_measured(run, repetition, cells, course, error)
         else:
             self._lost.clear()
             if error is not None:
                 raise error  # something is left of it that would be in the way of the next one
 
-    def _tell_failures(self, run: str, repetition: int, course: Course) -> None:
-        """What no row says: that the testbed failed and not the store."""
-        failed = [
-            (cell, outcome.error or "")
-            for cell, outcome in course.outcomes
-            if outcome.testbed_failed and was_measured(outcome)
-        ]
-        self._journal.failed(run, repetition, failed)
+    def _note_end(self, run: str, course: Course, error: BaseException | None) -> None:
+        """Have the journal say that a run ended; an ``error`` that is on its way tells more than one of the journal."""
+        try:
+            course.tell_failures()
+            self._journal.run_ended(run)
+        except RunError:
+            if error is None:
+                raise
 
     def _take_rows(self, run: str, repetition: int, offset: int, course: Course) -> None:
         names = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,12 @@ SCENARIOS = {
 AXES = ("link_delay=1ms,3ms", "clients=2,4,6")
 
 
-def words(folder: Path) -> list[str]:
+def words(folder: Path, axes: tuple[str, ...] = AXES) -> list[str]:
+    """What follows the name of the command."""
     (folder / "one.json").write_text(json.dumps(SCENARIOS))
-    sets = [word for axis in AXES for word in ("--set", axis)]
+    sets = [word for axis in axes for word in ("--set", axis)]
     options = ("--scenarios", folder / "one.json", "--port", 18080, "--tries", 1)
-    return [str(COMMAND), "sweep", str(CONFIG), str(folder / "out.csv"), *sets, *map(str, options)]
+    return ["sweep", str(CONFIG), str(folder / "out.csv"), *sets, *map(str, options)]
 
 
 def journal(out: Path, kind: str) -> list[dict[str, Any]]:
@@ -45,41 +46,62 @@ def journal(out: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
-def interrupted(folder: Path, signum: signal.Signals, rows: int) -> int:
-    """Begin the sweep and send a signal when there are so many rows; the exit status."""
-    out = folder / "out.csv"
+def struck(
+    command: Sequence[str], out: Path, rows: int, strike: Callable[[subprocess.Popen[str]], None], **process: Any
+) -> int:
+    """Begin the sweep and strike it when there are so many rows; the exit status."""
     sweep = subprocess.Popen(
-        words(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **process
     )
     try:
         wait_for(lambda: sweep.poll() is not None or len(rows_after(out)) >= rows)
-        sweep.send_signal(signum)
+        strike(sweep)
     finally:
         output = end(sweep)
     assert len(rows_after(out)) >= rows, output
     return sweep.returncode
 
 
-def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path) -> None:
-    before, out = snapshot(), tmp_path / "out.csv"
-    assert interrupted(tmp_path, signal.SIGINT, 1) == 128 + signal.SIGINT
-    first = rows_after(out)
-    assert interrupted(tmp_path, signal.SIGKILL, len(first) + 1) == -signal.SIGKILL
-    done = subprocess.run(words(tmp_path), capture_output=True, text=True, timeout=100, check=False)
+def by(signum: signal.Signals) -> Callable[[subprocess.Popen[str]], None]:
+    """Strike by a signal."""
+    return lambda sweep: sweep.send_signal(signum)
+
+
+def assert_each_cell_once(out: Path, cells: int) -> list[dict[str, str]]:
+    """Each cell has a row, whole, in the order and by the seed that was recorded; of what was measured again no
+    row counts but the last. The rows.
+    """
     found = rows_after(out)
-    assert left_over(before) == {}, done.stdout
-    assert found[: len(first)] == first
     assert out.read_text().count("\n") == 1 + len(found), "a row is torn"
-    assert [row for row in found if row["Error"] != "-"] == []
-    assert not {row["Reasons"] for row in first} & {"network_unknown"}, "the network was measured before the end"
-    cells = Counter((row["ConfigHash"], row["ScenarioHash"]) for row in found)
-    # A row that the machine spoilt is one of its cell, too: --tries 1 measures it again with the next command only.
-    spoilt = {(row["ConfigHash"], row["ScenarioHash"]) for row in found if row["Valid"] != "yes"}
-    assert len(cells) == 6 and {cell for cell, count in cells.items() if count > 1} <= spoilt
-    assert len({line["seed"] for line in journal(out, "sweep")}) == 1
     by_hash = {(line["config_hash"], line["scenario_hash"]): line["cell"] for line in journal(out, "cell")}
-    orders = {line["run"]: line["cells"] for line in journal(out, "run")}
-    for run, order in orders.items():
-        measured = [by_hash[row["ConfigHash"], row["ScenarioHash"]] for row in found if row["RunId"].endswith(run)]
-        assert measured == order[: len(measured)]
-    assert {row["LinkSeed"] for row in found} == {str(line["seed"]) for line in journal(out, "run")}
+    valid: dict[str, list[str]] = {}
+    for row in found:
+        valid.setdefault(by_hash[row["ConfigHash"], row["ScenarioHash"]], []).append(row["Valid"])
+    # A row that the machine spoilt is one of its cell, too: --tries 1 measures it again with the next command only.
+    assert len(valid) == cells and not [rows for rows in valid.values() if "yes" in rows[:-1]], valid
+    (seed,) = {line["seed"] for line in journal(out, "sweep")}
+    runs = journal(out, "run")
+    assert {row["LinkSeed"] for row in found} == {str(line["seed"]) for line in runs} == {str(seed)}
+    for run in runs:
+        ours = [row for row in found if row["RunId"].endswith(run["run"])]
+        assert [by_hash[row["ConfigHash"], row["ScenarioHash"]] for row in ours] == run["cells"][: len(ours)]
+    # The first time that a testbed is brought up, it is for all of its cells: the others come in the same order.
+    whole = {cell: run["cells"] for run in reversed(runs) for cell in run["cells"]}
+    assert all(run["cells"] == [cell for cell in whole[run["cells"][0]] if cell in run["cells"]] for run in runs)
+    return found
+
+
+def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path) -> None:
+    before, out, command = snapshot(), tmp_path / "out.csv", [str(COMMAND), *words(tmp_path)]
+    assert struck(command, out, 1, by(signal.SIGINT)) == 128 + signal.SIGINT
+    first = rows_after(out)
+    assert struck(command, out, len(first) + 1, by(signal.SIGKILL)) == -signal.SIGKILL
+    killed = len(rows_after(out))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert left_over(before) == {}, done.stdout
+    found = assert_each_cell_once(out, 6)
+    assert found[: len(first)] == first
+    assert [row for row in found if row["Error"] != "-"] == []
+    unknown = ["network_unknown" in row["Reasons"] for row in found]
+    assert unknown[:killed] == [*[False] * len(first), *[True] * (killed - len(first))], "measured once more at SIGINT"
+    assert not any(unknown[killed:])

@@ -177,9 +177,10 @@ def test_another_attempt_is_the_same_scenario_again(clock: Clock) -> None:
     terminal = TerminalProgress(Console(file=output, width=200))
     terminal.matrix_started([planned(WRITE)] * 2)
     outcomes = []
-    for attempt in (1, 2, 1):
+    for attempt, is_run in ((1, True), (2, True), (1, False)):
         scheduled = ScheduledScenario(WRITE, 1, attempt=attempt)
-        terminal.scenario_started(replace(planned(WRITE), scheduled=scheduled))
+        if is_run:
+            terminal.scenario_started(replace(planned(WRITE), scheduled=scheduled))
         outcomes.append(replace(ended(WRITE, 2.0), scheduled=scheduled))
         terminal.scenario_ended(outcomes[-1])
     assert [line[:5] for line in output.getvalue().splitlines()] == ["[1/2]", "[1/2]", "[2/2]"]

@@ -45,6 +45,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.began: list[tuple[str, int]] = []
         self.ended: list[tuple[str, int]] = []
         self.standings: list[Standing] = []
         self.on_ended: Callable[[], None] = lambda: None
@@ -54,7 +55,8 @@ class Notes:
 
     def bed_began(self, cells: Any, repetition: int) -> None: ...
 
-    def cell_began(self, cell: Any, repetition: int, standing: Standing) -> None: ...
+    def cell_began(self, cell: Any, repetition: int, standing: Standing) -> None:
+        self.began.append((cell.identity, repetition))
 
     def cell_progress(self, done: int, errors: int) -> None: ...
 
@@ -292,7 +294,9 @@ def test_a_testbed_that_fails_is_the_machines_fault(answers: Answers, beds: list
         return Answer(None, "the server gave no answer")
 
     answers.special[2] = lose
-    assert swept(out) == Counts(CELLS, 0, 0)
+    notes = Notes()
+    assert swept(out, notes=notes) == Counts(CELLS, 0, 0)
+    assert notes.began == notes.ended, "a cell whose testbed was lost before never began"
     errors = [row["Error"] for row in rows(out)]
     assert len(errors) == CELLS + 2 and sum("link emulator ended" in error for error in errors) == 1
     assert [row["Reasons"] for row in rows(out) if row["Valid"] == "unknown"] == ["network_unknown"]

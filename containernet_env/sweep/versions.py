@@ -1,0 +1,42 @@
+"""What measures, as far as rows of another one are no repetitions: program, store, and options beside the plan's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from containernet_env.base import sources
+from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.runs import manifest
+
+_DIGITS = 12
+_NOT_COMPARED = "program"
+
+
+def made_by(store: str, tolerance: Tolerance | None) -> dict[str, str]:
+    """By name, as text: what measures now. All but the commit is compared: it says for people which sources these are.
+
+    The machine is not part of it: rows name theirs.
+    """
+    program = manifest.program_facts()
+    commit = (program.commit or "unknown")[:_DIGITS] + ("-dirty" if program.dirty else "")
+    return {
+        _NOT_COMPARED: f"{program.version} (commit {commit})",
+        "sources": program.sources[:_DIGITS],
+        "Go": program.go or "unknown",
+        store: sources.etcd_version(),
+        "RTT tolerance": _text(tolerance),
+    }
+
+
+def _text(tolerance: Tolerance | None) -> str:
+    if tolerance is None:
+        return "by the kind of links"
+    return f"{tolerance.absolute_ns / 1e6:g} ms, {100 * tolerance.ratio:g} %"
+
+
+def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """In what they differ, in words, with both values; ``None`` where what is compared is the same."""
+    names = [name for name in now if was.get(name) != now[name]]
+    if not [name for name in names if name != _NOT_COMPARED]:
+        return None
+    return ", ".join(f"{name} {was.get(name, 'unknown')}, now {now[name]}" for name in names)
