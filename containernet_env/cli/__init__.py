@@ -30,6 +30,7 @@ EXIT_ENVIRONMENT = 3
 COMMANDS = {
     "run": "Measure: bring a topology up, run the scenario matrix, append rows to a CSV, tear down.",
     "sweep": "Measure every combination of values, and go on where it was ended.",
+    "watch": "Follow a run or sweep on a page of this machine while it goes on.",
     "check": "Check a topology file and print what it asks for.",
     "shell": "Bring a topology up and open the Containernet command line on it.",
     "results": "Show the rows of a CSV, repetitions merged.",
@@ -51,6 +52,7 @@ PRINTING = ("check", "results", "compare", "table", "show", "verify", "schema")
 EXAMPLES = {
     "run": "run configs/3node-3ms.json results/mine.csv",
     "sweep": "sweep configs/3node-3ms.json results/mine.csv --set link_delay=1ms,3ms,10ms",
+    "watch": "watch results/mine.csv",
     "check": "check configs/3node-3ms.json",
     "shell": "shell configs/3node-3ms.json",
     "results": "results results/mine.csv",

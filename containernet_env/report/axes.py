@@ -155,7 +155,7 @@ class Table:
     def axis(self, names: Sequence[str], among: Sequence[int]) -> Axis:
         """An axis, or several as one: what some cells have in it."""
         values = {self.key(index, names) for index in among}
-        ranked = tuple(sorted(values, key=lambda value: [_rank(part) for part in value]))
+        ranked = tuple(sorted(values, key=lambda value: [rank(part) for part in value]))
         ticks = tuple(text(value[0]) + "".join(f" ({text(part)})" for part in value[1:]) for value in ranked)
         title = label(names[0]) + "".join(f", in brackets {label(name)}" for name in names[1:])
         numbers = tuple(found for value in ranked if (found := number(value[0])) is not None)
@@ -222,7 +222,7 @@ class Table:
         """
         used = self.has(name)
         axis = self.axis((name,), used)
-        groups = sorted(self.groups(by, used).items(), key=lambda item: [_rank(value) for value in item[0]])
+        groups = sorted(self.groups(by, used).items(), key=lambda item: [rank(value) for value in item[0]])
         return axis, [self._line(by, (name,), axis, group) for _, group in groups]
 
     def grids(self) -> list[Grid]:
@@ -270,7 +270,7 @@ class Table:
         return pairs[:_MOST_PAIRS]
 
 
-def _rank(value: Any) -> tuple[int, float, str]:
-    """Numbers by size, then words, then what is missing."""
+def rank(value: Any) -> tuple[int, float, str]:
+    """What values of an axis are sorted by: numbers by size, then words, then what is missing."""
     found = number(value)
     return (0, found, "") if found is not None else (2 if value is None else 1, 0.0, text(value))

@@ -402,7 +402,7 @@ def _system(series: Series, measured: Mapping[int, Measured], notes: list[str]) 
 
 
 def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measured]:
-    columns = {name: rows.values(name) for name in rows.frame.columns}
+    columns = {name: rows.values(name) for name in rows.frame.columns} | {"RequestCount": rows.requests}
     found = {number: Measured({name: values[number] for name, values in columns.items()}) for number in used}
     missing = 0
     for path, numbers in run_paths(rows).items():

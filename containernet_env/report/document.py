@@ -14,7 +14,7 @@ from typing import Any
 
 from containernet_env.base.clock import utc_now
 from containernet_env.base.release import VERSION
-from containernet_env.report.axes import Axis, Table
+from containernet_env.report.axes import Axis, Table, rank
 from containernet_env.report.cells import INTERVAL, Cell, cells_of, figures_of, repetitions_of, shared, spread_of
 from containernet_env.report.names import FIGURES, label, phrase, scaled, text
 from containernet_env.report.rows import FILE, VARIANT, Rows
@@ -71,7 +71,8 @@ class Document:
 def document_of(rows: Rows, runs: Runs, title: str | None = None) -> Document:
     """The document about some rows and the run directories that were found for them."""
     notes = [*rows.notes, *runs.notes]
-    every = cells_of(rows)
+    # A sweep measures in random order: what is read is in the order of its values.
+    every = sorted(cells_of(rows), key=lambda cell: [rank(value) for value in cell.key])
     cells = every[:MOST_CELLS]
     if len(every) > len(cells):
         notes.append(f"the figures show the first {len(cells):,} of {len(every):,} configurations")
@@ -228,7 +229,10 @@ def _curve(runs: Runs, number: int) -> tuple[float | None, ...] | None:
 
 
 def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) -> list[dict[str, Any]]:
-    """Timelines of rows: those with events first, then the first of each cell, then as many as there is room for."""
+    """Timelines of rows: those with events first, then the first of each cell, then as many as there is room for.
+
+    Of those without events, the ones that show a course come first, and of these the ones of rows that count.
+    """
     first = {cell.rows[0] for cell in cells}
     known = [(number, details.timeline) for number, details in runs.details.items() if details.timeline]
     known.sort(key=lambda item: (not item[1].events, item[0] not in first, item[0]))
@@ -243,6 +247,7 @@ def _timelines(rows: Rows, cells: Sequence[Cell], runs: Runs, notes: list[str]) 
         if used > TIMELINE_BYTES and found:
             break
         found.append(one)
+    found.sort(key=lambda one: (not one["events"], len(one["ok"]) == 1, bool(one["why"])))
     if len(found) < len(known):
         notes.append(f"{len(found)} of {len(known):,} timelines are in the page; the others are in scenarios.jsonl")
     return found
@@ -262,10 +267,8 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
 def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
     """The rows: columns with their titles, and a list of values for each column."""
     names = [FILE] if len(rows.files) > 1 else []
-    names += ["Scenario", "Repetition"]
-    if rows.seed_only:
-        names = [FILE] if len(rows.files) > 1 else []
-    names += [name for name in rows.varied if name not in (VARIANT, *names)]
+    names += ["Scenario", "Repetition"] if not rows.seed_only else []
+    varied = [name for name in rows.varied if name not in (VARIANT, *names)]
     columns: list[dict[str, Any]] = []
     values: list[list[Any]] = []
 
@@ -278,13 +281,13 @@ def _table(rows: Rows, notes: list[str]) -> dict[str, Any]:
         numeric = name in BY_NAME and BY_NAME[name].number
         add(label(name), rows.values(name), numeric)
 
-    for name in names:
+    for name in (*names, *(varied if rows.seed_only else ())):
         add_column(name)
     add("counts", [why or "yes" for why in rows.why], False)
     for figure in FIGURES:
         found = [_rounded(scaled(value, figure.scale)) for value in rows.values(figure.column)]
         add(f"{figure.short} ({figure.unit})" if figure.unit else figure.short, found, True)
-    for name in _TABLE_END:
+    for name in (*(() if rows.seed_only else varied), *_TABLE_END):
         if name not in names:
             add_column(name)
     if len(rows) > MOST_ROWS:

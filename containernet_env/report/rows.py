@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.analysis.repetitions import MEASURED_WITH
+from containernet_env.report.names import text
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
 
@@ -23,6 +24,8 @@ FILE = "file"
 """The column that says which file a row is of, where there are several."""
 VARIANT = "variant"
 """The column that tells rows apart whose other axes are equal, by name and hash of scenario or topology file."""
+SENT = "sent"
+"""The column `RequestCount` as the file has it, where some of its values were not configured: keys lack these."""
 _INFINITE = (float("inf"), float("-inf"))
 HASHES = ("ConfigHash", "ScenarioHash")
 # LoadSeed: it differs between repetitions. RttExpected_ms: it follows from what is configured.
@@ -51,6 +54,11 @@ class Rows:
         if column not in self.frame.columns:
             return [None] * len(self)
         return [None if value != value or value in _INFINITE else value for value in self.frame[column].tolist()]
+
+    @property
+    def requests(self) -> list[Any]:
+        """How many requests each row is of, configured or not."""
+        return self.values(SENT if SENT in self.frame.columns else "RequestCount")
 
     def only(self, numbers: Sequence[int]) -> Rows:
         """Some of the rows, by their numbers."""
@@ -89,9 +97,9 @@ def read_rows(files: Sequence[Path], note: Callable[[str], object] = lambda text
 
     notes: list[str] = []
 
-    def left_out(text: str) -> None:
-        notes.append(text)
-        note(text)
+    def left_out(told: str) -> None:
+        notes.append(told)
+        note(told)
 
     paths: list[Path] = []
     for path in files:
@@ -134,11 +142,27 @@ def _identified(frame: pandas.DataFrame) -> tuple[pandas.DataFrame, tuple[str, .
     if "Scenario" not in names:
         # Nothing else there tells rows of other lengths apart.
         return frame.assign(**{VARIANT: ""}), (*keys, "RequestCount")
-    if frame["Scenario"].isna().any():
+    counted = _counted(frame)
+    if any(counted):
         keys.append("RequestCount")
-        of_seed = frame["Scenario"].isna() & frame["ScenarioHash"].isna()
-        frame = frame.assign(RequestCount=frame["RequestCount"].where(of_seed))
+        sent = frame["RequestCount"]
+        frame = frame.assign(**{"RequestCount": sent.where(counted), SENT: sent})
     return frame.assign(**{VARIANT: _variants(frame, keys)}), (*keys, VARIANT)
+
+
+def _counted(frame: pandas.DataFrame) -> list[bool]:
+    """For each row whether its number of requests was configured: its scenario is named after it, or it has no name.
+
+    That of other rows may be what a load of some duration came to, which differs between repetitions.
+    """
+    names = ("Scenario", "ScenarioHash", "RequestCount", "ClientCount", "ConnectionCount")
+    counted = []
+    for scenario, configured, *size in zip(*(frame[name] for name in names), strict=True):
+        if isinstance(scenario, str):
+            counted.append("x".join(map(text, size)) in scenario.split("-"))
+        else:
+            counted.append(not isinstance(configured, str))
+    return counted
 
 
 def _variants(frame: pandas.DataFrame, keys: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from containernet_env.report.rows import VARIANT, Rows
 
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
+_NUMBER = re.compile(r"([0-9]+)")
 # What the names of scenarios say already.
 _SAID = {
     "TestType",
@@ -48,7 +49,7 @@ class Series:
 
 
 def series_of(rows: Rows, every: bool = False) -> list[Series]:
-    """The series, in the order of their first rows; steps without a row that counts have none.
+    """The series by their names, numbers in these by size; steps without a row that counts have none.
 
     ``every``: rows that did not fail count even if they are not certainly valid. Raises ``UsageError`` where none does.
     """
@@ -78,7 +79,10 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
                 ),
             )
         )
-    return _apart(found, [key[len(names)] for key in groups])
+    apart = _apart(found, [key[len(names)] for key in groups])
+    return sorted(
+        apart, key=lambda item: [int(part) if part.isdecimal() else part for part in _NUMBER.split(item.name)]
+    )
 
 
 def _order(at: tuple[Any, Any]) -> tuple[float, str]:
@@ -99,8 +103,8 @@ def _why(reason: str, every: bool) -> str:
 
 def _shapes(rows: Rows) -> Iterator[str]:
     """For each row the scenario's name without its clients: ``write-leader-1000xN-8B-64B``."""
-    columns = (rows.values(name) for name in ("Scenario", "ClientCount", "ConnectionCount", "TestType", "RequestCount"))
-    for scenario, clients, conns, kind, requests in zip(*columns, strict=True):
+    columns = (rows.values(name) for name in ("Scenario", "ClientCount", "ConnectionCount", "TestType"))
+    for scenario, clients, conns, kind, requests in zip(*columns, rows.requests, strict=True):
         if scenario is None:
             yield f"{text(kind)}, {text(requests)} requests"
             continue

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -32,6 +34,43 @@ def refuse_while_measured(path: Path = PATH) -> None:
         ) from None
     finally:
         os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds the machine, and when it began (seconds of the wall clock since 1970)."""
+
+    pid: int
+    began_s: float
+
+
+def holder(path: Path = PATH) -> Holder | None:
+    """Who holds the lock; ``None`` where nobody does. Needs no root.
+
+    It is looked up in /proc/locks (proc_locks(5)) and never taken, not even for a moment: a run that begins just then
+    would be refused.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if words[1:2] == ["FLOCK"] and words[3:4] == ["WRITE"] and words[5:6] == [place]:
+            return _process(int(words[4]))
+    return None
+
+
+def _process(pid: int) -> Holder | None:
+    """A process; ``None`` where it has just ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    ticks = int(text.rpartition(")")[2].split()[19])  # starttime: field 22, of proc_pid_stat(5)
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return Holder(pid, time.time() - age_s)
 
 
 class RunLock:

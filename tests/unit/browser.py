@@ -116,11 +116,15 @@ class Browser:
             self.requested.append(what["request"]["url"])
 
     def open(self, page: Path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Load a file, and wait until it says that it is drawn."""
+        self.go(page.resolve().as_uri(), width, height, dark)
+
+    def go(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
         """Load a page, and wait until it says that it is drawn."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[wanted])
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=url)
         drawn = "document.readyState === 'complete' && document.documentElement.dataset.drawn"
         deadline = time.monotonic() + TIMEOUT_S
         while not self.js(drawn):

@@ -116,9 +116,9 @@ def test_wheel_has_what_travels_and_nothing_else(installed: Path) -> None:
 
 
 def test_wheel_has_what_the_page_is_made_of(installed: Path) -> None:
-    made = [folder / "report" / "templates" for folder in (installed / "containernet_env", assets.PACKAGE)]
-    found, expected = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in made)
-    assert found == expected and "page.css" in found
+    made = [installed / "containernet_env", assets.PACKAGE]
+    found, expected = ({path.name: path.read_bytes() for path in folder.glob("*/templates/*")} for folder in made)
+    assert found == expected and {"page.css", "watch.css", "watch.js"} <= set(found)
 
 
 def test_installed_package_knows_its_commit(installed: Path, tmp_path: Path) -> None:

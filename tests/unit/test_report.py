@@ -84,7 +84,8 @@ def test_what_no_column_tells_apart_is_told_apart_by_its_name(tmp_path: Path) ->
     rows = [row(), row(Scenario="w-zipf", ScenarioHash="t"), row(Config="b.json", ConfigHash="d")]
     found = document(write(tmp_path / "out.csv", rows))
     assert len(found.data["cells"]["n"]) == 3
-    assert "w-zipf" in found.data["cells"]["label"][1] and "b.json (d)" in found.data["cells"]["label"][2]
+    labels = found.data["cells"]["label"]
+    assert any("w-zipf" in label for label in labels) and any("b.json (d)" in label for label in labels)
 
 
 def test_a_file_that_is_named_twice_and_rows_that_two_files_have_count_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from containernet_env.cli import group
 from containernet_env.report.document import Document, document_of
 from containernet_env.report.paper import plan
 from containernet_env.report.rows import read_rows
-from containernet_env.report.runs import PERCENTS, Details, Runs, read_runs
+from containernet_env.report.runs import PERCENTS, Details, Runs, Timeline, read_runs
 from tests.unit.report_rows import row, write
 
 
@@ -139,3 +139,45 @@ def test_a_curve_of_rows_that_do_not_count_is_of_those_that_measured(tmp_path: P
     failed = row(**dict.fromkeys(("50%", "95%", "99%", "99.9%"), "-"), Valid="-", Error="no leader")
     found = curve([row(Valid="no"), failed], tmp_path / "out.csv", {})
     assert (found["valid"], found["rows"], found["ms"][2]) == (False, 1, 10.0)
+
+
+# --- rows of a sweep --------------------------------------------------------------------------------------------------
+
+
+def test_loads_of_other_lengths_are_on_other_lines_and_in_the_order_of_their_values(tmp_path: Path) -> None:
+    """Steps of 1000 and of 20000 requests made one line, whose caption said that nothing else varied along it."""
+    loads = [("20000", "100"), ("1000", "100"), ("20000", "3000"), ("1000", "1")]
+    rows = [
+        row(RequestCount=total, ClientCount=n, Scenario=f"write-{total}x{n}x1-8B", ScenarioHash=f"s{total}-{n}")
+        for total, n in loads
+    ]
+    data = document(write(tmp_path / "out.csv", rows)).data
+    assert [line["label"] for line in data["lines"][0]["lines"]] == ["1000 requests", "20000 requests"]
+    told = ["1 client, 1000 requests", "100 clients, 1000 requests", "100 clients, 20000 requests"]
+    assert data["cells"]["label"] == [*told, "3000 clients, 20000 requests"]
+
+
+def test_what_a_load_of_some_duration_came_to_keeps_its_repetitions_together(tmp_path: Path) -> None:
+    rows = [row(Scenario="write-5s-1x1-8B", RequestCount=str(2000 + n), Repetition=str(n)) for n in (1, 2, 3)]
+    assert document(out := write(tmp_path / "out.csv", rows)).data["cells"]["n"] == [3]
+    assert read_rows([out]).requests == [2001, 2002, 2003]
+    counted = write(tmp_path / "counted.csv", [*rows, row(Scenario="write-7x10x1-8B", RequestCount="7")])
+    assert read_rows([counted]).requests == [2001, 2002, 2003, 7]
+    assert read_rows([counted]).values("RequestCount") == [None, None, None, 7]
+
+
+def test_figures_of_a_row_stand_beside_its_name(tmp_path: Path) -> None:
+    rows = [row(LinkDelay_ms=delay, ConfigHash=delay) for delay in "12"]
+    columns = [column["title"] for column in document(write(tmp_path / "out.csv", rows)).data["rows"]["columns"]]
+    assert columns[:4] == ["scenario", "Repetition", "counts", "requests/s"] and "link delay, one way (ms)" in columns
+
+
+def test_the_first_timeline_shows_a_course_and_is_of_a_row_that_counts(tmp_path: Path) -> None:
+    rows = read_rows([write(tmp_path / "out.csv", [row(), row(Valid="no"), row()])])
+    steps = [((5,), (1.0,)), ((5, 6), (1.0, 1.0)), ((5, 6, 7), (1.0, 1.0, 1.0))]
+    details = {
+        number: Details((), None, Timeline(1.0, ok, (0,) * len(ok), p50, p50, ()))
+        for number, (ok, p50) in enumerate(steps)
+    }
+    found = document_of(rows, Runs(details, (), 0, ())).data["timelines"]
+    assert [one["ok"] for one in found] == [(5, 6, 7), (5, 6), (5,)]

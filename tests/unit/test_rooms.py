@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "containernet_env"
 # From left to right; rooms in one entry are neighbours, which do not import each other.
 ORDER = (
     "base", "model", "stores", "config plan results", "analysis", "hosts", "network", "containernet",
-    "load fidelity usage", "setup", "runs", "sweep report", "cli",
+    "load fidelity usage", "setup", "runs", "sweep report", "watch", "cli",
 )  # fmt: skip
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms.split()}
 ONLY = {

@@ -215,10 +215,10 @@ def test_what_is_configured_otherwise_is_another_column(tmp_path: Path) -> None:
     ]
     table = aggregated(read_rows([write(tmp_path / "out.csv", rows)]))
     assert [system.name for system in table.systems] == [
+        "etcd 3.6.0, 3 ms, write-leader-5s-N-8B-256B",
         "etcd 3.7.3, 3 ms, write-leader-5s-N-8B-256B",
         "etcd 3.7.3, 3 ms, write-leader-8s-N-8B-256B",
         "etcd 3.7.3, 7 ms, write-leader-5s-N-8B-256B",
-        "etcd 3.6.0, 3 ms, write-leader-5s-N-8B-256B",
     ]
 
 

@@ -288,7 +288,7 @@ const Draw = (() => {
       ...(one.p99.length ? [["p99", one.p99, "2", 3, "dash"]] : []),
     ];
     const traces = series.map(([name, y, suffix, order, dash]) => ({
-      type: "scatter", mode: suffix ? "lines+markers" : "lines", name, x, y, xaxis: "x", yaxis: `y${suffix}`,
+      type: "scatter", mode: suffix || x.length === 1 ? "lines+markers" : "lines", name, x, y, xaxis: "x", yaxis: `y${suffix}`,
       line: { color: Look.line(order).colour, dash, width: 2, shape: suffix ? "linear" : "hv" },
       marker: { symbol: Look.line(order).marker, size: x.length > 100 ? 3 : 5 },
       hovertemplate: `%{x:.1f} s: %{y:,.4~r}${suffix ? " ms" : " requests/s"}<extra>${name}</extra>`,

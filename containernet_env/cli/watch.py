@@ -1,0 +1,54 @@
+"""`containernet-env watch`: a page that follows a run or a sweep."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+_LOOK_S = 1.0
+# A run or sweep that was begun just before has the machine before it has left anything.
+_BEGIN_S = 15.0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("out", metavar="OUT", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1; 0, the default, takes a free one."
+)
+def command(out: Path, port: int) -> int:
+    """Follow the run or sweep that measures into OUT, on a page that this machine alone can open.
+
+    It ends when that ends; Ctrl-C ends it before, and what is measured goes on. Needs no root.
+    """
+    from containernet_env.base.errors import UsageError
+    from containernet_env.cli.output import plain
+    from containernet_env.runs.lock import holder
+    from containernet_env.watch.server import Server, State
+    from containernet_env.watch.state import Follower
+
+    follower = Follower(out, holder)
+    found, until = follower.look(), time.monotonic() + _BEGIN_S
+    while found["course"] == "nothing" and holder() is not None and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+        found = follower.look()
+    if found["course"] == "nothing":
+        other = holder()
+        busy = "" if other is None else f"; process {other.pid} measures something else"
+        raise UsageError(
+            f"nothing is measured on {out} now{busy}\n"
+            f"  Begin it (containernet-env run CONFIG {out}, or sweep SWEEP {out}), and watch it beside that.\n"
+            f"  To see what was measured: containernet-env report {out}"
+        )
+    state = State()
+    state.publish(found)
+    with Server(out, state, port) as server:
+        click.echo(plain(f"watching {out}: {server.url} (Ctrl-C ends this page, not what is measured)"))
+        while found["course"] == "on":
+            time.sleep(_LOOK_S)
+            found = follower.look()
+            state.publish(found, ended=found["course"] != "on")
+        server.drain()
+    click.echo(plain(found["told"]))
+    return 0 if found["course"] == "ended" else 1

@@ -1,0 +1,211 @@
+"""The page, served to this machine alone: HTTP on 127.0.0.1 with server-sent events.
+
+Other machines do not reach it, and pages of other sites are refused, also those whose name leads here (DNS rebinding):
+only requests to its own name are answered, only from its own page, and only GET. The number of clients is bounded, each
+has a thread, and one that is slow holds nobody up and is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from containernet_env.base.errors import UsageError
+from containernet_env.watch.page import page
+
+MOST_CLIENTS = 32
+"""Connections at once; a browser takes up to six for a page, mostly one."""
+REQUEST_S = 5.0
+"""A request has to be there, whole, so soon after its connection."""
+SEND_S = 5.0
+"""What a client takes nothing of for so long, it does not get."""
+BEAT_S = 5.0
+"""So often a line is sent where nothing changes, which finds clients that are gone."""
+LAST_S = 2.0
+"""At the end, clients have so long to take the last state."""
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_SAFE = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class State:
+    """The last state that was published, for many readers."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._number = 0
+        self._data = b""
+        self._ended = False
+
+    def publish(self, state: Mapping[str, Any], ended: bool = False) -> None:
+        """Give readers a state; ``ended``: it is the last one."""
+        data = json.dumps(state, allow_nan=False, separators=(",", ":")).encode()
+        with self._changed:
+            if data != self._data or ended:
+                self._number, self._data, self._ended = self._number + 1, data, ended
+                self._changed.notify_all()
+
+    def after(self, number: int, timeout_s: float) -> tuple[int, bytes, bool]:
+        """The first state after that of a number, with its own, and whether it is the last; the same number if late."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > number, timeout_s)
+            return self._number, self._data, self._ended
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request; the connection ends with its answer."""
+
+    server: Server
+    server_version = "containernet-env"
+    sys_version = ""
+
+    def setup(self) -> None:
+        self.request.settimeout(SEND_S)
+        super().setup()
+
+    def do_GET(self) -> None:
+        self.server.heard(self.request)
+        if (why := self._refused()) is not None:
+            self._answer(403, why.encode())
+        elif self.path == "/":
+            self._answer(200, self.server.page, "text/html; charset=utf-8", self.server.policy)
+        elif self.path == "/events":
+            self._events()
+        else:
+            self._answer(404, b"there is / and /events\n")
+
+    def _refused(self) -> str | None:
+        """Why this request is not answered: it is to another name, or from the page of another site."""
+        hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
+        if len(hosts) != 1 or hosts[0].lower() not in self.server.names:
+            return f"this is {self.server.url} and answers to no other name\n"
+        if any(origin.lower() not in {f"http://{name}" for name in self.server.names} for origin in origins):
+            return "this answers its own page only\n"
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return "this answers its own page only\n"
+        return None
+
+    def _answer(self, status: int, body: bytes, kind: str = "text/plain; charset=utf-8", policy: str = "") -> None:
+        self.send_response(status)
+        for name, value in {**_SAFE, "Content-Type": kind, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", policy or "default-src 'none'")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _events(self) -> None:
+        self.send_response(200)
+        for name, value in {**_SAFE, "Content-Type": "text/event-stream"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        number, ended = 0, False
+        while not ended:
+            latest, data, ended = self.server.state.after(number, BEAT_S)
+            self.wfile.write(b"data: %s\n\n" % data if latest > number else b": nothing new\n\n")
+            number = latest
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Also for methods other than GET, which have no handler."""
+        code = 405 if code == 501 else code
+        self.send_response(code)
+        for name, value in {**_SAFE, "Allow": "GET", "Content-Length": "0"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *args: Any, **more: Any) -> None:
+        """Nothing is logged."""
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Serves ``state`` from its construction to ``close``. Raises ``UsageError`` where the port cannot be had."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = MOST_CLIENTS
+
+    def __init__(self, out: Path, state: State, port: int = 0) -> None:
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise UsageError(
+                f"the page cannot be served on port {port} of 127.0.0.1: {error.strerror}\n"
+                "  Choose another one with --port, or leave it out."
+            ) from error
+        self.state = state
+        self.page, self.policy = page(out.name)
+        self.port = int(self.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.names = {f"{name}:{self.port}" for name in _NAMES} | (set(_NAMES) if self.port == 80 else set())
+        self._lock = threading.Lock()
+        self._clients: dict[socket.socket, float | None] = {}
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="watch", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def heard(self, client: Any) -> None:
+        """The request of a client is there."""
+        with self._lock:
+            if client in self._clients:
+                self._clients[client] = None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a client a thread, while there are not too many."""
+        with self._lock:
+            full = len(self._clients) >= MOST_CLIENTS
+            if not full:
+                self._clients[request] = time.monotonic() + REQUEST_S
+        if not full:
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.setblocking(False)
+            request.send(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n")
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Give up clients whose request is late, however slowly it still comes."""
+        now = time.monotonic()
+        with self._lock:
+            late = [client for client, until in self._clients.items() if until is not None and now > until]
+        for client in late:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """A client is done with."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone or takes nothing is no error of ours."""
+
+    def drain(self) -> None:
+        """Wait until every client has the last state, at most `LAST_S`."""
+        until = time.monotonic() + LAST_S
+        while self._clients and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """End it at once; idempotent."""
+        self.shutdown()
+        self.server_close()

@@ -1,0 +1,282 @@
+"""What a run or sweep is at, from what it leaves on disk: rows, events of the run directory, the sweep's journal.
+
+Nothing is asked of the process that measures, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from containernet_env.base.errors import UsageError
+from containernet_env.results.columns import COLUMNS
+from containernet_env.results.csv_file import why_torn
+from containernet_env.results.run_directory import EVENTS, runs_folder
+from containernet_env.runs.lock import Holder
+from containernet_env.sweep.journal import journal_of
+from containernet_env.watch.tail import Tail
+
+Course = Literal["nothing", "on", "ended", "killed"]
+"""``nothing``: none of OUT is measured now; ``killed``: the process that measured is gone without an end of its run."""
+MOST_ROWS = 100
+"""The last rows, which the page shows."""
+# Clocks are read one after the other, and the kernel counts the start of a process in hundredths of a second.
+_CLOCKS_S = 2.0
+_MS = {"p50_ms": "50%", "p99_ms": "99%"}
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run directory's events: ``counted`` of its scenarios have begun and ended, ``now`` is the one that goes on."""
+
+    path: Path
+    tail: Tail
+    began_s: float = 0.0
+    scenarios: int = 0
+    counted: int = 0
+    now: str | None = None
+    now_s: float = 0.0
+    last: str = ""
+    over: str | None = None
+
+
+@dataclass(slots=True)
+class _Journal:
+    """The last sweep of a journal, and its cells: text by hashes, and what belongs to which run."""
+
+    began_s: float = 0.0
+    cells: int = 0
+    repeat: int = 1
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    run_cells: tuple[str, ...] = ()
+    repetition: int = 1
+
+
+class Follower:
+    """Follows OUT. ``look`` is what the page shows; call it from one thread, about once a second."""
+
+    def __init__(self, out: Path, holder: Callable[[], Holder | None]) -> None:
+        self.out = out
+        self._holder = holder
+        self._rows = Tail(out)
+        self._journal_tail = Tail(journal_of(out))
+        self._journal = _Journal()
+        self._run: _Run | None = None
+        self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._count = 0
+        self._header: list[str] | None = None
+        self._done: dict[tuple[str, str, str], float] = {}
+        self._mine: Holder | None = None
+        self._problem: str | None = None
+
+    def look(self) -> dict[str, Any]:
+        """The state as plain data. Raises ``UsageError`` where OUT is not of this version's form."""
+        try:
+            # Who measures is looked up first: what it wrote before it ended is then read below.
+            holder = self._holder()
+            self._read_journal()
+            self._read_run()
+            self._read_rows()
+            self._problem = None
+        except OSError as error:
+            holder, self._problem = self._mine, f"cannot read {error.filename}: {error.strerror}"
+        course = self._course(holder)
+        done, whole, left_s = self._standing()
+        run = self._run
+        return {
+            "out": self.out.name,
+            "what": "sweep" if self._is_sweep else "run",
+            "course": course,
+            "told": self._told(course, done, whole),
+            "now": self._now() if course == "on" else None,
+            "now_began_s": run.now_s if run is not None and run.now is not None and course == "on" else None,
+            "step": run.last if run is not None else "",
+            "run": run.path.name if run is not None else None,
+            "done": done,
+            "all": whole,
+            "left_s": left_s if course == "on" else None,
+            "rows": list(self._shown),
+            "row_count": self._count,
+            "problem": self._problem,
+        }
+
+    # --- who measures -------------------------------------------------------------------------------------------------
+
+    def _course(self, holder: Holder | None) -> Course:
+        if holder is not None and (self._mine is None or holder.pid == self._mine.pid) and self._is_of(holder):
+            self._mine = holder
+            return "on"
+        if self._mine is None:
+            return "nothing"
+        return (
+            "killed" if self._run is not None and self._began(self._mine, self._run) and not self._run.over else "ended"
+        )
+
+    def _is_of(self, holder: Holder) -> bool:
+        """Whether what was last begun here was begun by this process: the lock does not say what it is held for."""
+        return self._is_sweep_of(holder) or (self._run is not None and self._began(holder, self._run))
+
+    @staticmethod
+    def _began(holder: Holder, run: _Run) -> bool:
+        return run.began_s >= holder.began_s - _CLOCKS_S
+
+    def _is_sweep_of(self, holder: Holder) -> bool:
+        return self._journal.began_s >= holder.began_s - _CLOCKS_S
+
+    @property
+    def _is_sweep(self) -> bool:
+        if self._mine is not None:
+            return self._is_sweep_of(self._mine)
+        return bool(self._journal.began_s)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _read_journal(self) -> None:
+        for line in _objects(self._journal_tail):
+            kind = line.get("kind")
+            if kind == "sweep":
+                self._journal.began_s = _seconds(line["at"])
+                self._journal.cells, self._journal.repeat = int(line["cells"]), int(line["repeat"])
+                self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
+            elif kind == "cell":
+                text = str(line["text"])
+                self._journal.names[str(line["cell"])] = text
+                self._journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
+            elif kind == "run":
+                self._journal.run_cells = tuple(map(str, line["cells"]))
+                self._journal.repetition = int(line["repetition"])
+
+    def _read_run(self) -> None:
+        folder = runs_folder(self.out)
+        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        if names and (self._run is None or names[-1] > self._run.path.name):
+            path = folder / names[-1]
+            self._run = _Run(path, Tail(path / EVENTS))
+        run = self._run
+        if run is None:
+            return
+        for line in _objects(run.tail):
+            kind, run.last = line.get("kind"), f"{str(line.get('kind')).replace('_', ' ')}: {line.get('text')}"
+            if kind == "run_began":
+                run.began_s = _seconds(line["at"])
+            elif kind == "matrix_began":
+                run.scenarios += int(str(line["text"]).split()[0])
+            elif kind == "scenario_began":
+                run.now, run.now_s = str(line["subject"]), _seconds(line["at"])
+            elif kind == "scenario_ended":
+                run.now, run.counted = None, run.counted + 1
+            elif kind == "run_ended":
+                run.now, run.over = None, str(line["text"])
+
+    def _read_rows(self) -> None:
+        lines, anew = self._rows.more()
+        if anew:
+            self._header, self._count = None, 0
+            self._shown.clear()
+            self._done.clear()
+        for line in lines:
+            values = next(csv.reader([line.decode(errors="replace").rstrip("\r")]), [])
+            if self._header is None:
+                self._header = values
+                if tuple(values) != COLUMNS:
+                    raise UsageError(f"{self.out} has not the columns of this version: it cannot be followed")
+            elif values and why_torn(values, COLUMNS) is None:
+                self._add(dict(zip(COLUMNS, values, strict=True)))
+
+    def _add(self, row: Mapping[str, str]) -> None:
+        self._count += 1
+        key = (row["ConfigHash"], row["ScenarioHash"])
+        if key in self._journal.texts:
+            self._done[(*key, row["Repetition"])] = _seconds(row["Timestamp"])
+        self._shown.append(
+            {
+                "number": self._count,
+                "name": self._journal.texts.get(key, row["Scenario"]),
+                "repetition": row["Repetition"],
+                "requests_per_s": _number(row["Requests/sec"]),
+                **{name: None if (s := _number(row[column])) is None else s * 1000 for name, column in _MS.items()},
+                "errors": row["Errors"],
+                "valid": row["Valid"],
+                "reasons": "" if row["Reasons"] == "-" else row["Reasons"].replace(";", ", "),
+                "error": "" if row["Error"] == "-" else row["Error"],
+                "ended": row["Timestamp"],
+            }
+        )
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _standing(self) -> tuple[int, int | None, float | None]:
+        """How many are done, of how many, and what the others take by the pace so far (s)."""
+        if self._is_sweep:
+            journal = self._journal
+            whole: int | None = max(journal.cells * journal.repeat, len(self._done))
+            done, began_s = len(self._done), journal.began_s
+            new = sum(ended_s >= began_s for ended_s in self._done.values())
+        elif self._run is not None:
+            whole, new, began_s = self._run.scenarios or None, self._run.counted, self._run.began_s
+            done = new
+        else:
+            return 0, None, None
+        if not new or whole is None or done >= whole:
+            return done, whole, None
+        return done, whole, max(0.0, time.time() - began_s) / new * (whole - done)
+
+    def _now(self) -> str | None:
+        if self._run is None or self._run.now is None:
+            return None
+        if not self._is_sweep:
+            return self._run.now
+        texts = [self._journal.names.get(cell, "") for cell in self._journal.run_cells]
+        known = [text for text in texts if text == self._run.now or text.startswith(f"{self._run.now} (")]
+        repetition = (
+            f", repetition {self._journal.repetition} of {self._journal.repeat}" if self._journal.repeat > 1 else ""
+        )
+        return f"{known[0] if len(known) == 1 else self._run.now}{repetition}"
+
+    def _told(self, course: Course, done: int, whole: int | None) -> str:
+        """The course in a sentence."""
+        what = "the sweep" if self._is_sweep else "the run"
+        if course == "nothing":
+            return f"nothing is measured on {self.out} now"
+        if course == "on":
+            again = "; every measurement has a row, what the machine spoiled is tried again"
+            return f"{what} on {self.out} goes on{again if self._is_sweep and whole and done >= whole else ''}"
+        if course == "killed":
+            remedy = "the same command goes on where it was" if self._is_sweep else "its rows are kept; run it again"
+            return f"{what} on {self.out} was killed: its process is gone, and its run has no end; {remedy}"
+        if self._is_sweep:
+            rest = "" if done == whole else ": the same command goes on with the others"
+            return f"{what} on {self.out} ended: {done} of {whole} measurements have a row{rest}"
+        assert self._run is not None
+        return f"{what} on {self.out} ended: {self._run.over}"
+
+
+def _objects(tail: Tail) -> Iterator[Mapping[str, Any]]:
+    """The objects in lines of JSON; what is none is left out."""
+    lines, _ = tail.more()
+    for text in lines:
+        with suppress(ValueError, RecursionError):
+            line = json.loads(text)
+            if isinstance(line, dict):
+                yield line
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < 1e300 else None

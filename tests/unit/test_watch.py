@@ -1,0 +1,463 @@
+"""`containernet-env watch`: what it says of runs and sweeps on disk, and whom its server answers, over real sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.results.columns import COLUMNS
+from containernet_env.runs.lock import Holder, RunLock, holder
+from containernet_env.watch import server as servers
+from containernet_env.watch.server import Server, State
+from containernet_env.watch.state import Follower
+from containernet_env.watch.tail import Tail
+from tests.unit.browser import CHROMIUM, Browser
+from tests.unit.report_rows import EVIL, EVIL_NAMES, row
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = "20260101T000000Z-abc123"
+DEADLINE_S = 20.0
+
+
+def moment(seconds: float = 0.0) -> str:
+    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def add(path: Path, *lines: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+def event(out: Path, kind: str, text: str, subject: str | None = None, run: str = RUN) -> None:
+    line = {"schema": 1, "at": moment(), "at_ns": 1, "kind": kind, "text": text, "subject": subject}
+    add(out.with_suffix(".runs") / run / "events.jsonl", line)
+
+
+def add_row(out: Path, **values: str) -> None:
+    if not out.exists():
+        out.write_text(f"{','.join(COLUMNS)}\n")
+    with out.open("a") as file:
+        found = row(Timestamp=moment()) | values
+        file.write(",".join(found.get(name, "-") for name in COLUMNS) + "\n")
+
+
+def begin_sweep(out: Path, cells: int = 2, repeat: int = 1) -> None:
+    journal = out.with_suffix(".sweep.jsonl")
+    add(
+        journal,
+        {"schema": 1, "at": moment(), "kind": "sweep", "seed": 1, "repeat": repeat, "cells": cells, "command": []},
+    )
+    for cell in range(cells):
+        add(
+            journal,
+            {
+                "schema": 1, "at": moment(), "kind": "cell", "cell": f"i{cell}", "text": f"w (clients={cell})",
+                "config_hash": "c", "scenario_hash": f"s{cell}",
+            },
+        )  # fmt: skip
+    run = {"schema": 1, "at": moment(), "kind": "run", "run": "abc123", "repetition": 1, "seed": 1, "cells": ["i0"]}
+    add(journal, run)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.csv"
+
+
+def until(check: Any) -> Any:
+    """What ``check`` gives once that is true; fails where it does not become so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+    return found
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """Whoever holds the machine: this process from now on, or nobody."""
+
+    def __init__(self) -> None:
+        self.holder: Holder | None = Holder(1, time.time())
+
+    def __call__(self) -> Holder | None:
+        return self.holder
+
+
+def test_a_run_is_followed_to_its_end(out: Path) -> None:
+    machine = Machine()
+    event(out, "run_began", "run x")
+    follower = Follower(out, machine)
+    found = follower.look()
+    assert (found["course"], found["what"], found["all"], found["now"]) == ("on", "run", None, None)
+    assert found["step"] == "run began: run x"
+    event(out, "matrix_began", "2 scenarios")
+    event(out, "scenario_began", "w", "w")
+    found = follower.look()
+    assert (found["now"], found["done"], found["all"], found["left_s"]) == ("w", 0, 2, None)
+    add_row(out, Valid="no", Reasons="link_lateness;generator_waited", Errors="3")
+    event(out, "scenario_ended", "w: 3 errors", "w")
+    found = follower.look()
+    assert (found["now"], found["done"]) == (None, 1) and 0 <= found["left_s"] < DEADLINE_S
+    (shown,) = found["rows"]
+    assert (shown["valid"], shown["reasons"], shown["errors"]) == ("no", "link_lateness, generator_waited", "3")
+    assert (shown["requests_per_s"], shown["p50_ms"], shown["p99_ms"]) == (100.0, 10.0, 13.0)
+    event(out, "run_ended", "2 of 2 scenarios, 1 failed")
+    assert follower.look()["course"] == "on", "it still holds the machine"
+    machine.holder = None
+    assert follower.look()["told"].endswith("out.csv ended: 2 of 2 scenarios, 1 failed")
+
+
+def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
+    machine = Machine()
+    begin_sweep(out, cells=2, repeat=2)
+    follower = Follower(out, machine)
+    assert follower.look()["course"] == "on", "before its first testbed, too"
+    event(out, "run_began", "run x")
+    event(out, "scenario_began", "w", "w")
+    found = follower.look()
+    assert (found["what"], found["now"], found["all"]) == ("sweep", "w (clients=0), repetition 1 of 2", 4)
+    for _ in range(2):  # one that the machine spoiled and its second try are one measurement
+        add_row(out, ConfigHash="c", ScenarioHash="s0")
+    add_row(out, ConfigHash="elsewhere", ScenarioHash="s0")
+    event(out, "run_ended", "1 of 1 scenarios, 0 failed")
+    found = follower.look()
+    assert (found["done"], found["course"], found["rows"][0]["name"]) == (1, "on", "w (clients=0)")
+    machine.holder = None
+    found = follower.look()
+    assert found["course"] == "ended" and "1 of 4 measurements have a row: the same command goes on" in found["told"]
+
+
+def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
+    machine = Machine()
+    add_row(out, ConfigHash="c", ScenarioHash="s0", Timestamp=moment(-3600))
+    follower = Follower(out, machine)
+    assert follower.look()["course"] == "nothing"
+    begin_sweep(out)
+    found = follower.look()
+    assert (found["course"], found["done"], found["all"], found["left_s"]) == ("on", 1, 2, None)
+
+
+@pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
+def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, sweep: bool) -> None:
+    machine = Machine()
+    if sweep:
+        begin_sweep(out)
+    event(out, "run_began", "run x")
+    event(out, "scenario_began", "w", "w")
+    follower = Follower(out, machine)
+    assert follower.look()["course"] == "on"
+    machine.holder = Holder(2, time.time())  # of something else, begun since
+    found = follower.look()
+    assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
+    assert ("the same command goes on" in found["told"]) == sweep
+
+
+def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
+    machine = Machine()
+    machine.holder = Holder(2, time.time() + 60)
+    begin_sweep(out)
+    event(out, "run_began", "run x")
+    assert Follower(out, machine).look()["course"] == "nothing"
+
+
+def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) -> None:
+    machine = Machine()
+    begin_sweep(out)
+    add_row(out, ConfigHash="c", ScenarioHash="s0")
+    follower = Follower(out, machine)
+    assert follower.look()["rows"][0]["valid"] == "yes"
+    other = tmp_path / "other.csv"
+    add_row(other, ConfigHash="c", ScenarioHash="s0", Valid="no")
+    other.replace(out)
+    found = follower.look()
+    assert [shown["valid"] for shown in found["rows"]] == ["no"] and found["done"] == 1
+
+
+def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "a")
+    assert tail.more() == ([], False)
+    (tmp_path / "a").write_bytes(b"one\ntw")
+    assert tail.more() == ([b"one"], True)
+    with (tmp_path / "a").open("ab") as file:
+        file.write(b"o\n\n")
+    assert tail.more() == ([b"two", b""], False)
+    (tmp_path / "a").write_bytes(b"x\n")
+    assert tail.more() == ([b"x"], True)
+
+
+# --- the lock ---------------------------------------------------------------------------------------------------------
+
+
+def test_who_holds_the_machine_is_seen_without_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert holder(path) is None
+    with RunLock(path):
+        found = holder(path)
+        assert found is not None and found.pid == os.getpid() and 0 < time.time() - found.began_s < 86400
+    assert path.exists() and holder(path) is None
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from containernet_env.runs.lock import RunLock
+with RunLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_of_a_killed_process_is_seen_to_be_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    began_s = time.time()
+    with subprocess.Popen([sys.executable, "-c", HOLDING, path], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"held\n"
+        found = holder(path)
+        assert found is not None and found.pid == process.pid and abs(found.began_s - began_s) < DEADLINE_S
+        process.kill()
+        process.wait(DEADLINE_S)
+    assert holder(path) is None
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(out: Path) -> Iterator[Server]:
+    with Server(out, State()) as server:
+        server.state.publish({"told": EVIL})
+        yield server
+
+
+def asked(server: Server, path: str = "/", method: str = "GET", host: str | None = None, **headers: str) -> Any:
+    """The status of an answer, its headers and its body."""
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in {"Host": host or f"127.0.0.1:{server.port}", **headers}.items():
+        connection.putheader(name.replace("_", "-"), value)
+    connection.endheaders()
+    answer = connection.getresponse()
+    found = answer.status, answer.headers, answer.read()
+    connection.close()
+    return found
+
+
+def test_the_page_needs_nothing_else_and_may_run_nothing_else(served: Server) -> None:
+    status, headers, body = asked(served)
+    assert status == 200 and b"out.csv" in body and b"src=" not in body and b"http://www.w3.org/2000/svg" in body
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'sha256-")
+    assert headers["Cache-Control"] == "no-store" and headers["X-Content-Type-Options"] == "nosniff"
+    assert served.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_it_answers_to_its_own_names(served: Server, name: str) -> None:
+    assert asked(served, host=f"{name}:{served.port}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:{}", "127.0.0.1", "localhost:1", "127.0.0.1:{}.evil.example", "0.0.0.0:{}"]
+)
+def test_it_answers_to_no_other_name(served: Server, host: str) -> None:
+    for path in ("/", "/events"):
+        status, _, body = asked(served, path, host=host.format(served.port))
+        assert status == 403 and EVIL.encode() not in body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "https://localhost"},
+        {"Sec_Fetch_Site": "cross-site"},
+    ],
+)
+def test_it_answers_no_page_of_another_site(served: Server, headers: dict[str, str]) -> None:
+    assert asked(served, "/events", **headers)[0] == 403
+    assert asked(served, Origin=f"http://localhost:{served.port}", Sec_Fetch_Site="same-origin")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
+def test_it_takes_get_alone(served: Server, method: str) -> None:
+    status, headers, _ = asked(served, method=method)
+    assert (status, headers["Allow"]) == (405, "GET")
+
+
+def test_it_serves_no_file(served: Server, out: Path) -> None:
+    out.write_text("secret")
+    assert {asked(served, path)[0] for path in ("/out.csv", "/../out.csv", f"/{out}", "/events/", "/?x")} == {404}
+
+
+def read_event(stream: socket.socket) -> bytes:
+    text = b""
+    while not text.endswith(b"\n\n"):
+        piece = stream.recv(1)
+        assert piece, "it ended"
+        text += piece
+    return text
+
+
+def connected(server: Server, text: str = "GET /events HTTP/1.1\r\nHost: localhost:{}\r\n\r\n") -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)
+    stream.sendall(text.format(server.port).encode())
+    return stream
+
+
+def answered(server: Server) -> socket.socket:
+    stream = connected(server)
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += stream.recv(1)
+    assert b"200" in head and b"text/event-stream" in head
+    return stream
+
+
+def test_changes_come_as_events_and_the_last_one_ends_them(served: Server) -> None:
+    with answered(served) as stream:
+        assert json.loads(read_event(stream).removeprefix(b"data: ")) == {"told": EVIL}
+        served.state.publish({"told": EVIL})  # nothing new
+        served.state.publish({"told": "more"})
+        assert read_event(stream) == b'data: {"told":"more"}\n\n'
+        served.state.publish({"told": "end"}, ended=True)
+        assert read_event(stream) == b'data: {"told":"end"}\n\n' and stream.recv(1) == b""
+    served.drain()
+
+
+def test_there_are_no_more_clients_than_it_has_threads_for(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "MOST_CLIENTS", 3)
+    streams = [answered(served) for _ in range(3)]
+    with connected(served) as one_more:
+        assert one_more.recv(12) == b"HTTP/1.0 503"
+    monkeypatch.setattr(servers, "BEAT_S", 0.01)
+    served.state.publish({"told": "wakes them"})
+    for stream in streams:
+        stream.close()
+    assert until(lambda: not served._clients) and asked(served)[0] == 200
+
+
+def test_a_client_that_takes_nothing_holds_nobody_up_and_is_given_up(
+    served: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "SEND_S", 0.2)
+    with answered(served), answered(served) as other:
+        read_event(other)
+        large = {"rows": "x" * 8_000_000}
+        served.state.publish(large)
+        assert len(read_event_fast(other)) > 8_000_000 and asked(served)[0] == 200
+        assert until(lambda: len(served._clients) == 1)
+
+
+def read_event_fast(stream: socket.socket) -> bytes:
+    text = b""
+    while not text.endswith(b"\n\n"):
+        text += stream.recv(1 << 20)
+    return text
+
+
+def test_a_request_that_comes_slowly_is_given_up(served: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "REQUEST_S", 0.2)
+    with connected(served, "GET / HTTP/1.1\r\nHost:") as slow:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < DEADLINE_S:
+                slow.sendall(b" ")
+                time.sleep(0.01)
+        assert time.monotonic() - began < servers.SEND_S, "each byte restarts the time-out of the socket"
+    assert until(lambda: not served._clients)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+WATCH = """
+import sys
+from pathlib import Path
+from containernet_env.runs import lock
+lock.holder.__defaults__ = (Path(sys.argv.pop(1)),)
+from containernet_env.cli import main
+main()
+"""
+
+
+def watching(lock: Path, out: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WATCH, str(lock), "watch", str(out)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command_follows_a_run_says_its_end_and_leaves(out: Path, tmp_path: Path) -> None:
+    with RunLock(tmp_path / "lock"):
+        event(out, "run_began", "run x")
+        process = watching(tmp_path / "lock", out)
+        assert process.stdout is not None
+        assert "watching" in process.stdout.readline()
+        event(out, "run_ended", "1 of 1 scenarios, 0 failed")
+    told, error = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, error) == (0, "")
+    assert told == f"the run on {out} ended: 1 of 1 scenarios, 0 failed\n"
+
+
+def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: Path) -> None:
+    with RunLock(tmp_path / "lock"):
+        event(out, "run_began", "run x")
+        process = watching(tmp_path / "lock", out)
+        assert process.stdout is not None
+        port = int(process.stdout.readline().partition("127.0.0.1:")[2].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as page:
+            page.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+            read_event(page)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, error.strip()) == (130, "interrupted") and time.monotonic() - began < 3
+
+
+def test_where_nothing_is_measured_the_command_says_what_to_do(out: Path, tmp_path: Path) -> None:
+    event(out, "run_began", "of a run that is over")
+    _, error = (process := watching(tmp_path / "lock", out)).communicate(timeout=DEADLINE_S)
+    assert process.returncode == 2 and f"nothing is measured on {out} now\n  Begin it" in error and "report" in error
+
+
+# --- the page in a browser --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+def test_the_page_shows_rows_as_text_draws_them_ends_and_is_silent(out: Path, tmp_path: Path) -> None:
+    machine = Machine()
+    begin_sweep(out)
+    event(out, "run_began", "run x")
+    event(out, "scenario_began", EVIL, EVIL)
+    for place, name in enumerate((*EVIL_NAMES, "plain")):
+        name = name.replace(",", ";").replace("\n", " ").replace('"', "'")
+        add_row(out, Scenario=name, Valid="no" if place == 1 else "yes", Reasons=EVIL if place == 1 else "-")
+    follower = Follower(out, machine)
+    with Server(out, State()) as server, Browser(tmp_path / "profile") as browser:
+        server.state.publish(follower.look())
+        browser.go(server.url)
+        assert browser.js("document.getElementById('now').textContent").startswith(f"{EVIL}, for ")
+        rows = browser.js("[...document.querySelectorAll('#rows tbody tr')].map((line) => line.className)")
+        assert sorted(rows) == ["", "", "", "", "bad"] and browser.js("document.querySelectorAll('img').length") == 0
+        assert browser.js("document.querySelectorAll('svg').length") == 2
+        assert browser.js("document.querySelectorAll('svg .cross').length") == 3
+        assert browser.js("document.querySelectorAll('#rows tbody script').length") == 0
+        machine.holder = None
+        server.state.publish(found := follower.look(), ended=True)
+        assert found["course"] == "killed"
+        assert until(lambda: "killed" in browser.js("document.getElementById('now').textContent"))
+        server.drain()
+        assert browser.told == []
