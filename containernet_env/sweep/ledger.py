@@ -9,7 +9,6 @@ from math import isfinite
 from typing import Literal
 
 from containernet_env.analysis.statistics import least_number, median_interval
-from containernet_env.model.findings import Kind
 from containernet_env.model.verdict import OF_THE_MACHINE
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.sweep.design import Cell
@@ -24,7 +23,6 @@ FIGURES = {"p50": "50%", "p99": "99%", "throughput": "Requests/sec"}
 """What the interval of `--until-ci` can be of, and its column."""
 LEAST = least_number()
 """With fewer repetitions there is no interval of their median."""
-_UNKNOWN: Kind = "network_unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,8 @@ class Ledger:
         """Rows of these cells that are of no run in the journal: they are not counted."""
         self.others: Counter[str] = Counter()
         """Rows of these cells that something else measured, by what that was."""
-        self.unproved: list[tuple[Mapping[str, str], Mapping[str, str]]] = []
-        """Rows of runs that were killed, and what they have to say."""
+        self.unproved = 0
+        """Rows of these cells whose run was killed before their network was measured once more."""
 
     def take(
         self, rows: Iterable[Mapping[str, str]], kept: Kept, made_by: Mapping[str, str], others: bool = False
@@ -80,9 +78,6 @@ class Ledger:
         found: list[tuple[int, str, int, Tried]] = []
         for row in rows:
             run = row["RunId"].rpartition("-")[2]
-            if run in began and run not in kept.ended and (changed := unproved(row)) is not None:
-                self.unproved.append((row, changed))
-                row = changed
             cell = self._by_row.get((row["ConfigHash"], row["ScenarioHash"]))
             if cell is None or not row["Repetition"].isdecimal():
                 continue
@@ -95,6 +90,7 @@ class Ledger:
                 self.others[strangers[run]] += 1
                 if not others:
                     continue
+            self.unproved += run not in kept.ended
             found.append((began[run], cell, repetition, tried_of(row, why)))
         found += [
             (began.get(run, len(began)), cell, repetition, Tried("machine", why, {}))
@@ -151,15 +147,6 @@ def is_narrow(values: Sequence[float], ratio: float) -> bool:
     found = median_interval(values)
     assert found.low is not None and found.high is not None
     return max(found.high - found.estimate, found.estimate - found.low) <= ratio * found.estimate
-
-
-def unproved(row: Mapping[str, str]) -> dict[str, str] | None:
-    """A row after whose cell the network was not measured, as it is to be; ``None`` where it says that already."""
-    reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
-    if row["Valid"] == NOT_APPLICABLE or _UNKNOWN in reasons:
-        return None
-    valid = "unknown" if row["Valid"] == "yes" else row["Valid"]
-    return {**row, "Valid": valid, "Reasons": ";".join([*reasons, _UNKNOWN])}
 
 
 def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:

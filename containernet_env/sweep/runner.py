@@ -14,10 +14,9 @@ from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
 from containernet_env.fidelity.rtt import Tolerance
 from containernet_env.model.link import draw_seed
-from containernet_env.results.csv_file import ResultsFile, rows_after
+from containernet_env.results.csv_file import rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
-from containernet_env.results.whole_lines import reason, remedy
 from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.lock import RunLock
@@ -203,7 +202,6 @@ class Sweep:
     def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, command: list[str]) -> Counts:
         for note in self.notes():
             progress.note(note)
-        self._tell_unproved()
         journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
         journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
         number, seconds = self.left()
@@ -212,19 +210,6 @@ class Sweep:
         for block in range(1, last + 1):
             course.block(block)
         return self.counts()
-
-    def _tell_unproved(self) -> None:
-        """Have rows of testbeds that were killed say that their network is not known."""
-        if not self.ledger.unproved:
-            return
-        file = ResultsFile(self.out)
-        file.open()
-        try:
-            file.amend(self.ledger.unproved)
-        except OSError as error:
-            raise RunError(f"{self.out} cannot be written anew: {reason(error)}\n  {remedy(error)}") from error
-        finally:
-            file.close()
 
     def notes(self) -> list[str]:
         """What a user should read once before it begins."""
@@ -246,8 +231,8 @@ class Sweep:
             )
         if self.ledger.unproved:
             notes.append(
-                f"{len(self.ledger.unproved)} rows in {self.out} are of a sweep that was killed before their network "
-                "was measured once more: whether it was still the one that was configured is not known"
+                f"{self.ledger.unproved} rows in {self.out} are of testbeds that were killed: their network was proved "
+                "before them, and not once more after them"
             )
         for other, number in self.ledger.others.items():
             taken = "counted all the same" if self._request.other_versions else "not counted (--other-versions)"

@@ -102,6 +102,5 @@ def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path
     found = assert_each_cell_once(out, 6)
     assert found[: len(first)] == first
     assert [row for row in found if row["Error"] != "-"] == []
-    unknown = ["network_unknown" in row["Reasons"] for row in found]
-    assert unknown[:killed] == [*[False] * len(first), *[True] * (killed - len(first))], "measured once more at SIGINT"
-    assert not any(unknown[killed:])
+    assert not any("network_unknown" in row["Reasons"] for row in found), "measured once more at SIGINT"
+    assert f"{killed - len(first)} rows in {out} are of testbeds that were killed" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,7 @@ def test_without_a_seed_the_first_one_orders_what_is_left(answers: Answers, tmp_
 
 
 @pytest.mark.parametrize("ended", [1, 3, 6])
-def test_rows_of_a_killed_testbed_are_of_an_unknown_network_and_measured_again(
-    answers: Answers, tmp_path: Path, ended: int
-) -> None:
+def test_rows_of_a_killed_testbed_stay_and_are_named(answers: Answers, tmp_path: Path, ended: int) -> None:
     """kill -9 within the cell after the given one: OUT and journal are what was on disk at that moment."""
     out, notes = tmp_path / "out.csv", Notes()
     files = (out, journal_of(out))
@@ -45,22 +42,14 @@ def test_rows_of_a_killed_testbed_are_of_an_unknown_network_and_measured_again(
     swept(out, notes=notes)
     for file, content in zip(files, held, strict=True):
         file.write_bytes(content)
-    proved = ended // 4 * 4  # of testbeds that came to their end
-    assert sweep_of(out).left()[0] == CELLS - proved and out.read_bytes() == held[0]
+    assert sweep_of(out).left()[0] == CELLS - ended and out.read_bytes() == held[0]
     again = Notes()
     assert swept(out, notes=again, seed=None) == Counts(CELLS, 0, 0)
-    found = rows(out)
-    assert [(row["Valid"], row["Reasons"]) for row in found] == [
-        *[("yes", "-")] * proved,
-        *[("unknown", "network_unknown")] * (ended - proved),
-        *[("yes", "-")] * (CELLS - proved),
-    ]
-    assert any(f"{ended - proved} rows in {out} are of a sweep that was killed" in note for note in again.notes)
-    kept = Counter((row["ConfigHash"], row["ScenarioHash"]) for row in found if row["Valid"] == "yes")
-    assert len(kept) == CELLS and set(kept.values()) == {1}
-    last = Notes()
-    assert swept(out, notes=last) == Counts(CELLS, 0, 0)
-    assert rows(out) == found and not any("killed" in note for note in last.notes)
+    assert out.read_bytes().startswith(held[0]) and set(measured(out).values()) == {1}
+    named = [note for note in again.notes if "killed: their network was proved before them" in note]
+    assert [note.split()[0] for note in named] == [str(ended % 4)], (
+        "those of testbeds that came to their end are proved"
+    )
 
 
 def lose(beds: list[FakeTestbed]) -> Answer:
