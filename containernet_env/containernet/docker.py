@@ -224,6 +224,10 @@ class Docker(ContainerPrograms):
         self.wait_up()
         return self.container.limits()
 
+    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
+        """See ``testbed_network.TestbedHost``."""
+        self.update_resources(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
+
     def oom_kills(self) -> int:
         """How many processes in the container the kernel has killed for want of memory; 1 or 0 once it has ended."""
         self.wait_up()

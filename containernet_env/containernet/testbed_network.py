@@ -31,6 +31,12 @@ class TestbedHost(MemberHost, Protocol):
     def limits(self) -> Limits:
         """CPU and memory limits as the kernel holds them now."""
 
+    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
+        """Let it have so much CPU time per period from now on; ``None``: without a limit.
+
+        Raises ``RunError`` unless the kernel then holds it.
+        """
+
     def defaultIntf(self) -> Any:
         """Mininet's: the interface of its link, whose ``name`` is the kernel's."""
 

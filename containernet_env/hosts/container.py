@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _WORDS_LINES = 10_000
 _KILL_DEADLINE_S = 5.0
 _STATE_DEADLINE_S, _STATE_POLL_S = 1.0, 0.001
 # The SDK's names of limits, and ours.
+_OPTION_NAMES = frozenset(field.name for field in fields(ContainerOptions))
 _UPDATES = {"cpu_quota": "cpu_quota_us", "cpu_period": "cpu_period_us", "mem_limit": "memory_bytes"}
 
 
@@ -255,7 +257,8 @@ class Container:
     def update(self, **resources: Any) -> None:
         """Change limits while it runs; keywords of the SDK's ``update_container``, ``None`` is not given.
 
-        Raises ``RunError`` where the engine refuses, or the kernel then holds something else.
+        It has them after a ``restart``, too. Raises ``RunError`` where the engine refuses, or the kernel then holds
+        something else.
         """
         wanted = {key: value for key, value in resources.items() if value is not None}
         for key in ("mem_limit", "memswap_limit"):
@@ -280,6 +283,10 @@ class Container:
             check_cores(wanted.get("cpuset_cpus"), held)
         except RunError as error:
             raise RunError(f"host {self.host}: {error}") from error
+        changed = {name: value for name, value in wanted.items() if name in _OPTION_NAMES}
+        if "cpu_quota" in changed:
+            changed["cpus"] = None  # the same limit in other words
+        self.options = replace(self.options, **changed)
 
     # --- the end -----------------------------------------------------------------------------------------------
 

@@ -30,6 +30,11 @@ def set_congestion_control(pid: int, interface: str, address: str, subnet: str, 
     netns.ip_batch(pid, [route])
 
 
+def forget_paths(pid: int) -> None:
+    """Have its connections of tomorrow begin without what those of before have learnt of their paths (tcp_metrics)."""
+    netns.ip_batch(pid, ["tcp_metrics flush all"])
+
+
 def congestion_control_towards(pid: int, address: str) -> str:
     """The algorithm that a TCP connection from the namespace of `pid` to `address` really uses.
 

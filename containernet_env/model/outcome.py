@@ -15,8 +15,9 @@ from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
 from containernet_env.model.verdict import Verdict, verdict
 
-Reused = Literal["nothing", "cluster"]
-"""What a scenario found from before it: nothing, or hosts, links and the members with their data."""
+Reused = Literal["nothing", "cluster", "cluster;new-limits", "cluster;new-links", "cluster;new-limits;new-links"]
+"""What a scenario found from before it: nothing, or hosts, links and the members with their data, on which CPU limits,
+links or both were changed just before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ REPETITION_COLUMNS = (
         "",
         "run",
         "what the scenario found from before it: `nothing`, all was brought up for it; `cluster`, hosts, links and the "
-        "members with what scenarios before it had written; '-' where it was not run",
+        "members with what scenarios before it had written; `cluster;new-limits`, `cluster;new-links`, "
+        "`cluster;new-limits;new-links`, the same, on which CPU limits, links or both were changed just before it "
+        "(sweeps); '-' where it was not run",
         lambda facts, outcome: outcome.reused,
         number=False,
     ),

@@ -205,7 +205,8 @@ class EventLine(RunFile):
         "dataset_loaded, scenario_began, probe_ended, scenario_ended, scenario_not_run, event (a configured one was "
         "carried out), profiled, member_died, leader_changed, "
         "leader_moved, port_down, emulator_died, testbed_failed, progress_failed, run_failed, run_interrupted, "
-        "tear_down_began, run_ended"
+        "tear_down_began, run_ended; in a sweep also testbed_reused, testbed_not_reused, limits_changed, "
+        "links_changed, testbed_left (to the next run), testbed_not_left"
     )
     text: str = Field(description="one line for people")
     subject: str | None = Field(default=None, description="the host, link or scenario that it is about")

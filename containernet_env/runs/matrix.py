@@ -69,7 +69,8 @@ class Matrix:
     """Carries planned scenarios out on a target that is up; ``leave`` takes each outcome.
 
     A further target may follow the first one: ``move_to``. ``cluster`` is the number of the current one, from 1.
-    ``seed`` is what the random members of events are drawn from.
+    ``seed`` is what the random members of events are drawn from. ``reused`` is what the next scenario finds from before
+    it, ``loaded`` whether the store holds the data set; the caller says so where the target comes with that.
     """
 
     def __init__(
@@ -109,9 +110,9 @@ class Matrix:
         self._observer = observer or Observer(target, self._progress, self._on_event)
         self._members = MemberWatch(target.cluster.pings)
         self._follower = Follower(target, self._progress, self._stop, self._on_event, self._silent_members)
-        self._loaded = False
+        self.loaded = False
         self._leader = target.leader_at_start
-        self._reused: Reused = "nothing"
+        self.reused: Reused = "nothing"
 
     def run(self, until: int | None = None) -> bool:
         """Run every scenario in order up to number ``until``, or to the last; each leaves its outcome before the next.
@@ -198,7 +199,7 @@ class Matrix:
             # A signal raises once: if it struck before the outcome was safe, this second call leaves it.
             self._leave_once(outcome if search is None else search.sum_up(outcome), left)
         self._remember_dataset(outcome)
-        self._reused = "cluster"
+        self.reused = "cluster"
         return self._refused if outcome.error is None else self._why_over()
 
     def _search(self, scheduled: ScheduledScenario) -> Searching:
@@ -418,7 +419,7 @@ class Matrix:
             leader_at_start=leader,
             term_at_start=term,
             error=error,
-            reused=self._reused,
+            reused=self.reused,
         )
 
     @property
@@ -463,13 +464,13 @@ class Matrix:
         """Keep track of whether the store holds what reads read; a failed write may have made or spoilt it."""
         dataset, scenario = self._dataset, outcome.scheduled.scenario
         if outcome.error is None and not (outcome.load is not None and outcome.load.failed):
-            self._loaded = dataset.present_after(scenario, self._loaded)
+            self.loaded = dataset.present_after(scenario, self.loaded)
         else:
-            self._loaded = self._loaded and dataset.present_after(scenario, True)
+            self.loaded = self.loaded and dataset.present_after(scenario, True)
 
     def _ensure_dataset(self) -> str | None:
         """Load what reads read, unmeasured, where no write has made it; the reason where that fails."""
-        if self._loaded:
+        if self.loaded:
             return None
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
@@ -484,7 +485,7 @@ class Matrix:
                 return f"the data set could not be loaded: {'; '.join(filter(None, reasons))}"
             self._on_event("dataset_loaded", f"{dataset.keys:,} keys")
             stage.done(f"{dataset.keys:,} keys of {dataset.key_size} B / {dataset.val_size} B loaded, not measured")
-        self._loaded = True
+        self.loaded = True
         return None
 
 

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError, text_of
+from containernet_env.base.errors import (
+    ContainernetEnvError,
+    Interrupted,
+    MissingRequirementError,
+    RunError,
+    UsageError,
+    text_of,
+)
 from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
@@ -35,6 +42,7 @@ from containernet_env.results.run_directory import RunDirectory
 from containernet_env.results.run_files import ClusterRecord, Manifest, Sync
 from containernet_env.results.run_result import RunResult
 from containernet_env.runs import clean, labs, preflight, version
+from containernet_env.runs.change import change_between
 from containernet_env.runs.cores import kept_off
 from containernet_env.runs.costs import keep_costs
 from containernet_env.runs.keeper import Keeper, was_measured
@@ -44,7 +52,8 @@ from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import Guarded, RunProgress, Silent
-from containernet_env.runs.testbed import Testbed, take_down
+from containernet_env.runs.standing import Standing, StandingTestbed
+from containernet_env.runs.testbed import take_down
 from containernet_env.setup import ready_images
 from containernet_env.setup.images import Images
 from containernet_env.usage.consumers import AllUse
@@ -93,8 +102,12 @@ def carry_out(
     command: Sequence[str] | None = None,
     repeats: Repeats | None = None,
     in_sweep: bool = False,
+    standing: Standing | None = None,
 ) -> RunResult:
     """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``.
+
+    ``standing``: has the testbed of the run before, where that can be changed to what is planned, and gets that of this
+    run where it is wanted and nothing went wrong on it. The caller closes it.
 
     ``in_sweep``: the caller holds the machine's lock, measures later what was not measured now, so that it has no rows,
     and loses nothing of what was measured where it is interrupted: the network is measured once more before the end.
@@ -110,7 +123,7 @@ def carry_out(
                 guarded.note(note)
             try:
                 caller = (list(command or sys.argv), repeats)
-                run = _Run(plan, results, tolerance, port, guarded, stop, caller, in_sweep)
+                run = _Run(plan, results, tolerance, port, guarded, stop, caller, in_sweep, standing or Standing())
                 return run.carry_out()
             finally:
                 results.close()
@@ -131,6 +144,7 @@ class _Run:
         stop: Stop,
         caller: tuple[list[str], Repeats | None],
         in_sweep: bool,
+        standing: Standing,
     ) -> None:
         self._plan = plan
         self._results = results
@@ -143,6 +157,8 @@ class _Run:
         progress.on_failure = lambda text: self._keeper.event("progress_failed", text)
         self._caller = caller
         self._in_sweep = in_sweep
+        self._standing = standing
+        self._is_reused = False
         self._manifest: Manifest
         self._matrix: Matrix | None = None
         self._clusters: list[ClusterRecord] = []
@@ -201,21 +217,14 @@ class _Run:
 
     def _measure_on_cluster(self, images: Images, number: int, until: int) -> bool:
         """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
-        tolerance, port = self._testbed_settings
-        testbed = Testbed(
-            self._plan,
-            images,
-            self._progress,
-            port=port,
-            tolerance=tolerance,
-            on_event=self._event,
-            on_proof=self._keeper.proof,
-            stop=self._stop,
-        )
+        changed = self._changed()
+        self._is_reused = changed is not None
+        testbed = changed or self._new_testbed(images)
         try:
             try:
                 self._stop.check()
-                testbed.up()
+                if not self._is_reused:
+                    testbed.up()
                 with testbed.told_why():
                     self._describe(testbed, number)
                 left = self._run_matrix(testbed, until)
@@ -232,17 +241,66 @@ class _Run:
                     self._add_finding(network_finding(None), number)
         finally:
             self._stop.shield()
-            self._take_down(testbed, number)
+            if not self._leave_standing(testbed, number):
+                self._take_down(testbed, number)
             if self._error() is None:
                 self._stop.unshield()
 
-    def _observer(self, testbed: Testbed) -> Observer:
+    def _new_testbed(self, images: Images) -> StandingTestbed:
+        tolerance, port = self._testbed_settings
+        return StandingTestbed(
+            self._plan,
+            images,
+            self._progress,
+            port=port,
+            tolerance=tolerance,
+            on_event=self._event,
+            on_proof=self._keeper.proof,
+            stop=self._stop,
+        )
+
+    def _changed(self) -> StandingTestbed | None:
+        """The testbed that stands, as this run wants it; taken down where that fails: then there is none."""
+        if (testbed := self._standing.take()) is None:
+            return None
+        came_from = testbed.plan.run_id
+        try:
+            if (change := change_between(testbed.plan, self._plan)) is None:
+                raise RunError("it differs in more than what can be changed while it stands")
+            testbed.turn_to(self._plan, change, self._progress, self._event, self._keeper.proof)
+        except BaseException as error:
+            self._stop.shield()
+            why = f"the testbed of run {came_from} could not be changed for this one: {text_of(error)}"
+            self._event("testbed_not_reused", why)
+            take_down(testbed, self._progress)
+            if not isinstance(error, ContainernetEnvError):
+                raise
+            self._progress.note(f"{why}; a new one is brought up")
+            self._stop.unshield()
+            return None
+        self._event("testbed_reused", f"hosts and members stand since run {came_from} or before: {testbed.reused}")
+        return testbed
+
+    def _leave_standing(self, testbed: StandingTestbed, number: int) -> bool:
+        """Leave the testbed to the next run, if that wants it and nothing went wrong on it; whether it was left."""
+        if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
+            return False
+        failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
+        if (reason := failed or testbed.why_unfit) is not None:
+            self._event("testbed_not_left", reason)
+            return False
+        self._keeper.logs(lambda: _numbered(testbed.logs(), number))
+        self._event("testbed_left", "hosts, links and cluster stand for the next run")
+        self._standing.leave(testbed, self._matrix.loaded)
+        return True
+
+    def _observer(self, testbed: StandingTestbed) -> Observer:
         keeper = self._keeper
         sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
         choice = self._plan.options.profile
         return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile, keeper.history)
 
-    def _run_matrix(self, testbed: Testbed, until: int) -> bool:
+    def _run_matrix(self, testbed: StandingTestbed, until: int) -> bool:
         plan = self._plan
         if self._matrix is None:
             self._event("matrix_began", f"{len(plan.scenarios)} scenarios")
@@ -259,11 +317,12 @@ class _Run:
                 self._keeper.probe,
                 plan.options.seed,
             )
+            self._matrix.reused, self._matrix.loaded = testbed.reused, testbed.loaded
         else:
             self._matrix.move_to(testbed, self._observer(testbed))
         return self._matrix.run(until)
 
-    def _describe(self, testbed: Testbed, number: int) -> None:
+    def _describe(self, testbed: StandingTestbed, number: int) -> None:
         """Write down what was brought up, before the load."""
         plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
@@ -312,7 +371,7 @@ class _Run:
             links_cpu=plan.options.links_cpu,
         )
 
-    def _prove_after(self, testbed: Testbed, number: int) -> None:
+    def _prove_after(self, testbed: StandingTestbed, number: int) -> None:
         """Say whether the network is still the one that was configured, also in the rows, all of which are on disk."""
         if testbed.failure is not None:
             return
@@ -357,7 +416,7 @@ class _Run:
         error = sys.exception()
         return None if error is self._handled else error
 
-    def _take_down(self, testbed: Testbed, number: int) -> None:
+    def _take_down(self, testbed: StandingTestbed, number: int) -> None:
         """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
         self._tell_reason(self._error())
         try:
@@ -397,7 +456,8 @@ class _Run:
                 self._keeper.settle(self._error())
             finally:
                 self._keeper.seal()
-                if (note := keep_costs(self._plan, self._manifest.machine, self._clusters, outcomes)) is not None:
+                new = [] if self._is_reused else self._clusters  # the others' disks were measured once
+                if (note := keep_costs(self._plan, self._manifest.machine, new, outcomes)) is not None:
                     self._progress.note(note)
 
 

@@ -57,9 +57,15 @@ class NetworkProver:
         self._gone = gone
         self._why = why
 
-    def prove(self) -> Gate:
-        """Measure a network that has just been built. Raises ``RunError`` where it is not as configured."""
-        gate = self._measured("before", list(self._hosts), None)
+    def prove(self, moment: GateMoment = "before") -> Gate:
+        """Measure a network that has just been built, or changed. Raises ``RunError`` where it is not as configured.
+
+        Where it was changed, the members run and send: see ``prove_again``.
+        """
+        busy = self._wait_until_quiet() if moment == "change" else None
+        gate = self._measured(moment, list(self._hosts), busy)
+        if gate.proof.doubt is not None:
+            raise RunError(f"the network cannot be proved: {gate.proof.doubt}")
         if not gate.proof.passed:
             wrong = named(gate.proof.of("wrong"))
             raise RunError(f"the network is not the one that was configured: {wrong}\n{gate.proof.render()}")
@@ -67,7 +73,7 @@ class NetworkProver:
             self._progress.note(f"not proved: {named(unproved)}")
         return gate
 
-    def prove_again(self, moment: GateMoment) -> NetworkProof:
+    def prove_again(self, moment: GateMoment) -> Gate:
         """Measure the network once more, between the hosts that live; what is wrong with it is no error here.
 
         After the last scenario the members still run and send: it waits until little is sent, and where that does not
@@ -75,9 +81,9 @@ class NetworkProver:
         """
         with self._progress.stage("network") as stage:
             living = [name for name, host in self._hosts.items() if host.alive]
-            proof = self._measured(moment, living, self._wait_until_quiet()).proof
-            stage.done(f"{proved_text(proof)} again")
-        return proof
+            gate = self._measured(moment, living, self._wait_until_quiet())
+            stage.done(f"{proved_text(gate.proof)} again")
+        return gate
 
     def _measured(self, moment: GateMoment, hosts: Sequence[str], busy: str | None) -> Gate:
         """A gate whose samples are the network's own: repeated where something else spoilt them.
@@ -119,7 +125,7 @@ class NetworkProver:
             if (reason := self._broken(hosts)) is not None:
                 raise RunError(reason)
         except RunError as error:
-            self._on_proof(_proof(moment, [self._why(error) if moment == "before" else str(error)]))
+            self._on_proof(_proof(moment, [str(error) if moment == "after" else self._why(error)]))
             raise
         if busy is not None:
             gate = gate.with_proof(gate.proof.doubted(busy))

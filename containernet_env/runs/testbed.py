@@ -99,11 +99,12 @@ class Testbed:
         self._trust: Trust | None = None
         self._server: BenchmarkServer | None = None
         self.gate: Gate | None = None
+        self.gate_after: Gate | None = None
         self.led_at_start: Leadership | None = None
         self.leader_wanted = plan.config.etcd.leader
         self.capacity = capacity_of(plan)
         self.sync: dict[str, SyncTimes] = {}
-        self._floor = Floor(plan.store, plan.topology, {})
+        self._floor = self._make_floor()
         self.failure: str | None = None
         self._failed = threading.Event()
         self._during = "while the hosts started"
@@ -115,9 +116,17 @@ class Testbed:
         self._reserved = ReservedFiles()
         self._congestion_control: dict[str, str] = {}
         self.net.on_event(self._on_network_event)
-        self._prover = NetworkProver(
-            plan, self.net, self.hosts, progress, tolerance, on_proof, self._stop, self._gone_of, self._why
-        )
+        self._settings = (tolerance, on_proof)
+        self._prover = self._make_prover()
+
+    def _make_prover(self) -> NetworkProver:
+        tolerance, on_proof = self._settings
+        of_testbed = (self.plan, self.net, self.hosts, self._progress)
+        return NetworkProver(*of_testbed, tolerance, on_proof, self._stop, self._gone_of, self._why)
+
+    def _make_floor(self) -> Floor:
+        medians_ns = {name: times.median_ns for name, times in self.sync.items()}
+        return Floor(self.plan.store, self.plan.topology, medians_ns)
 
     @property
     def cluster(self) -> Cluster:
@@ -313,17 +322,21 @@ class Testbed:
 
     def _prove_network(self) -> str:
         self.gate = self._prover.prove()
-        return f"links by {self.net.link_backend}; {proved_text(self.gate.proof)}"
+        return self._proved_text(self.gate)
+
+    def _proved_text(self, gate: Gate) -> str:
+        return f"links by {self.net.link_backend}; {proved_text(gate.proof)}"
 
     def prove_again(self, moment: GateMoment) -> NetworkProof:
         """See ``NetworkProver``."""
         self._during = "while the network was measured again"
-        return self._prover.prove_again(moment)
+        self.gate_after = None
+        self.gate_after = self._prover.prove_again(moment)
+        return self.gate_after.proof
 
     def _measure_sync(self) -> None:
         self.sync = measure_syncs(self.plan, self.hosts, self._check, self._progress.note)
-        medians_ns = {name: times.median_ns for name, times in self.sync.items()}
-        self._floor = Floor(self.plan.store, self.plan.topology, medians_ns)
+        self._floor = self._make_floor()
 
     def _start_cluster(self) -> Leadership:
         self._trust = self.plan.store.trust(self.plan.config)

@@ -22,6 +22,7 @@ from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
 from containernet_env.plan.identity import cell_hash, config_hash
 from containernet_env.plan.plan import Plan
 from containernet_env.plan.selection import select
+from containernet_env.runs.change import standing_key
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.sweep.expand import Combination, expand
 
@@ -62,12 +63,16 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """A testbed and the cells that are measured on it: they differ in their loads alone. ``plan`` has all of them."""
+    """A testbed and the cells that are measured on it: they differ in their loads alone. ``plan`` has all of them.
+
+    Testbeds with the same ``standing`` can follow each other without a tear-down; see ``runs.change``.
+    """
 
     config: Config
     scenario_set: ScenarioSet
     plan: Plan
     cells: tuple[Cell, ...]
+    standing: str
 
     @property
     def key(self) -> str:
@@ -113,11 +118,14 @@ class Design:
     def order(self, block: int, seed: int, wanted: Collection[str]) -> Iterator[tuple[Bed, list[Cell]]]:
         """The testbeds of a block in random order, each with its ``wanted`` cells in random order.
 
+        Those that can follow each other without a tear-down do, where the first of them comes.
         It follows from ``seed`` and ``block`` for all cells together: those that are left out leave the others where
         they are.
         """
         beds = sorted(self.beds, key=lambda bed: bed.key)
         random.Random(f"{seed}/{block}").shuffle(beds)
+        places = {bed.standing: number for number, bed in reversed(list(enumerate(beds)))}
+        beds.sort(key=lambda bed: places[bed.standing])
         for bed in beds:
             cells = sorted(bed.cells, key=lambda cell: cell.identity)
             random.Random(f"{seed}/{block}/{bed.key}").shuffle(cells)
@@ -223,7 +231,8 @@ def _bed(
         )
         for planned, item in zip(plan.scenarios, items, strict=True)
     ]
-    return Bed(items[0].config, own, plan, tuple(cell for cell in cells if cell.identity not in seen))
+    own_cells = tuple(cell for cell in cells if cell.identity not in seen)
+    return Bed(items[0].config, own, plan, own_cells, standing_key(plan))
 
 
 def _prepare(config: Config, scenario_set: ScenarioSet, choices: dict[str, object]) -> Plan:

@@ -21,6 +21,8 @@ from containernet_env.runs import preflight
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.lock import RunLock
 from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
+from containernet_env.runs.progress import Silent
+from containernet_env.runs.standing import Standing
 from containernet_env.sweep.design import Bed, Cell, Design, link_seed
 from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
 from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
@@ -269,14 +271,20 @@ class _Blocks:
         self._command = command
         self._lost: list[str] = []
         self._told: set[str] = set()
+        self._standing = Standing()
 
     def block(self, number: int) -> None:
         """Measure everything of a block; what the machine failed again, in rounds, as often as that is allowed."""
         sweep = self._sweep
-        while wanted := sweep.wanted(number):
-            self._clock.wants(*sweep.left_from(number))
-            for bed, cells in sweep.design.order(number, sweep.seed, wanted):
-                self._measure(bed, cells, number)
+        try:
+            while wanted := sweep.wanted(number):
+                self._clock.wants(*sweep.left_from(number))
+                order = list(sweep.design.order(number, sweep.seed, wanted))
+                for at, (bed, cells) in enumerate(order, start=1):
+                    self._standing.is_wanted = at < len(order) and order[at][0].standing == bed.standing
+                    self._measure(bed, cells, number)
+        finally:
+            self._standing.close(Silent(), self._stop)
 
     def _measure(self, bed: Bed, cells: Sequence[Cell], repetition: int) -> None:
         """Measure cells on a testbed of their own; what the ledger knows of them is what their rows say."""
@@ -305,6 +313,7 @@ class _Blocks:
                 stop=self._stop,
                 command=self._command,
                 in_sweep=True,
+                standing=self._standing,
             )
             if result.file != sweep.out:
                 raise _OutLostError(f"{sweep.out} was lost during the sweep: its rows are in {result.file}")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from containernet_env.results.csv_file import rows_after
+from containernet_env.results.run_directory import read_run, runs_folder
 from containernet_env.sweep.journal import journal_of
 from tests.docker.conftest import COMMAND
 from tests.docker.machine_state import left_over, snapshot
@@ -30,7 +31,8 @@ SCENARIOS = {
         }
     ]
 }
-AXES = ("link_delay=1ms,3ms", "clients=2,4,6")
+AXES = ("link_delay=1ms,3ms", "cpus=0.5,0.75", "clients=2,4")
+CELLS = 8
 
 
 def words(folder: Path, axes: tuple[str, ...] = AXES) -> list[str]:
@@ -91,6 +93,20 @@ def assert_each_cell_once(out: Path, cells: int) -> list[dict[str, str]]:
     return found
 
 
+def assert_changed_as_planned(out: Path, found: list[dict[str, str]]) -> None:
+    """Topologies that differ in links and CPU limits change what stands, and it is what the system then holds."""
+    changed = {row["RunId"]: row["Reused"] for row in found if ";" in row["Reused"]}
+    assert {word for reused in changed.values() for word in reused.split(";")} == {"cluster", "new-limits", "new-links"}
+    for run_id, reused in changed.items():
+        run = read_run(runs_folder(out) / run_id)
+        assert run.manifest is not None and run.network is not None
+        for host in run.manifest["plan"]["hosts"]:
+            held = run.manifest["hosts"][host["name"]]["limits"]["cpu_quota_us"]
+            assert held == host["cpu_quota_us"], (run_id, host["name"])
+        moments = [proof["moment"] for proof in run.network["proofs"]]
+        assert (moments[0], moments[-1]) == ("change" if "new-links" in reused else "before", "after")
+
+
 def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path) -> None:
     before, out, command = snapshot(), tmp_path / "out.csv", [str(COMMAND), *words(tmp_path)]
     assert struck(command, out, 1, by(signal.SIGINT)) == 128 + signal.SIGINT
@@ -99,7 +115,8 @@ def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path
     killed = len(rows_after(out))
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert left_over(before) == {}, done.stdout
-    found = assert_each_cell_once(out, 6)
+    found = assert_each_cell_once(out, CELLS)
+    assert_changed_as_planned(out, found)
     assert found[: len(first)] == first
     assert [row for row in found if row["Error"] != "-"] == []
     assert not any("network_unknown" in row["Reasons"] for row in found), "measured once more at SIGINT"

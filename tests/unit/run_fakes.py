@@ -17,10 +17,12 @@ from containernet_env.base.errors import RunError
 from containernet_env.hosts.data_sync import SyncTimes
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.machine_findings import Capacity
+from containernet_env.model.outcome import Reused
 from containernet_env.model.proof import NetworkProof
 from containernet_env.results.provenance import LinkFacts
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.runs import measure as measure_module
+from containernet_env.runs.change import Change
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
 from containernet_env.usage.consumers import Pids
@@ -37,6 +39,9 @@ class FakeTestbed:
     proved_again: NetworkProof | RunError = NetworkProof("after", ())
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
+        self.plan, self.turned, self.rests = plan, list[Change](), 0
+        self.reused: Reused = "nothing"
+        self.loaded = False
         self.images: dict[str, str] = {}
         self.on_proof = others["on_proof"]
         self.ups = self.downs = 0
@@ -55,6 +60,7 @@ class FakeTestbed:
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
         self.gate = self.realtime = self.faults = None
         self.fail: BaseException | None = None
+        self.unproved: str | None = "not proved"
 
     def up(self) -> None:
         self.ups += 1
@@ -71,7 +77,22 @@ class FakeTestbed:
     def prove_again(self, moment: str) -> NetworkProof:
         if isinstance(self.proved_again, RunError):
             raise self.proved_again
+        self.unproved = None if self.proved_again.passed else "its network is wrong"
         return self.proved_again
+
+    @property
+    def why_unfit(self) -> str | None:
+        return self.failure or self.unproved
+
+    def rest(self, loaded: bool) -> None:
+        self.loaded = loaded
+        self.rests += 1
+
+    def turn_to(self, plan: Any, change: Change, progress: Any, on_event: Any, on_proof: Any) -> None:
+        self.turned.append(change)
+        if self.failure is not None:
+            raise RunError(self.failure)
+        self.plan, self.reused, self.on_proof = plan, change.reused, on_proof
 
     def down(self) -> None:
         self.downs += 1
@@ -106,7 +127,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(manifest_module.machine, "facts", lambda: MACHINE)
     monkeypatch.setattr(manifest_module.images, "digest", lambda tag: f"sha256:{tag}")
     monkeypatch.setattr(manifest_module, "program_facts", lambda: PROGRAM)
-    monkeypatch.setattr(measure_module, "Testbed", create)
+    monkeypatch.setattr(measure_module, "StandingTestbed", create)
     return beds
 
 

@@ -264,7 +264,10 @@ def test_what_the_engine_refuses_is_an_error_of_ours(api: Api) -> None:
     api.failing = {}
     with pytest.raises(RunError, match=r"host d1: .*cpu_quota_us=50000 instead of 5000"):
         host.update(cpu_quota=5000)
+    assert host.options == OPTIONS
     host.update()
+    host.update(cpu_quota=50_000, cpu_period=100_000)
+    assert (host.options.cpus, host.options.cpu_quota) == (None, 50_000), "a restart would look for the limit of before"
     host.remove()
 
 

@@ -52,8 +52,8 @@ class Gates:
 class FakeGate(SimpleNamespace):
     """What ``measure_gate`` gives."""
 
-    def __init__(self, proof: NetworkProof, spoiled: str | None) -> None:
-        super().__init__(proof=proof, spoiled=spoiled)
+    def __init__(self, proof: NetworkProof, spoiled: str | None, **more: Any) -> None:
+        super().__init__(proof=proof, spoiled=spoiled, **more)
 
     def with_proof(self, proof: NetworkProof) -> Any:
         return FakeGate(proof, self.spoiled)

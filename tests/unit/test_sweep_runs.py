@@ -36,7 +36,7 @@ from containernet_env.sweep.runner import Counts, Request, Sweep, Until
 from tests.unit.matrix_fakes import result_of
 from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
 
-AXES = ("link_delay=1ms,3ms", "clients=5,10", "conns=1,2")
+AXES = ("mem=256m,512m", "clients=5,10", "conns=1,2")  # on two testbeds
 CELLS = 8
 
 
@@ -237,11 +237,11 @@ def test_a_changed_sweep_keeps_what_no_longer_fits_apart(answers: Answers, tmp_p
     out, notes = tmp_path / "out.csv", Notes()
     swept(out)
     before = rows(out)
-    assert swept(out, "link_delay=3ms,9ms", *AXES[1:], notes=notes) == Counts(CELLS, 0, 0)
+    assert swept(out, "mem=512m,1g", *AXES[1:], notes=notes) == Counts(CELLS, 0, 0)
     assert answers.asked == CELLS + CELLS // 2
     assert rows(out)[:CELLS] == before
     (note,) = [note for note in notes.notes if "none of this sweep" in note]
-    assert note.startswith("4 cells in") and note.count("link_delay=1ms") == 4
+    assert note.startswith("4 cells in") and note.count("mem=256m") == 4
 
 
 def failing(error: str) -> Answer:
@@ -331,10 +331,10 @@ def test_a_testbed_that_cannot_be_ends_nothing_but_itself(
 
     def made(self: FakeTestbed, plan: Any, *arguments: Any, **named: Any) -> None:
         plain(self, plan, *arguments, **named)
-        vars(self)["delay_ns"] = plan.links[0].spec.a_to_b.delay_ns
+        vars(self)["memory_bytes"] = plan.hosts[0].memory_bytes
 
     def up(self: FakeTestbed) -> None:
-        if vars(self)["delay_ns"] == 1_000_000:
+        if vars(self)["memory_bytes"] == 256 << 20:
             raise RunError("etcd1 did not start")
 
     monkeypatch.setattr(FakeTestbed, "__init__", made)

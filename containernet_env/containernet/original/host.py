@@ -195,6 +195,10 @@ class OriginalHost(ContainernetDocker):  # type: ignore[misc]
         """See ``testbed_network.TestbedHost``."""
         return self.container.limits()
 
+    def limit_cpu(self, quota_us: int | None, period_us: int) -> None:
+        """See ``testbed_network.TestbedHost``."""
+        self.container.update(cpu_quota=-1 if quota_us is None else quota_us, cpu_period=period_us)
+
     def freeze(self) -> int:
         """See ``testbed_network.TestbedHost``."""
         return self.container.signal(signal.SIGSTOP)

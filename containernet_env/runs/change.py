@@ -1,0 +1,85 @@
+"""Which plans can follow each other on one testbed, and what of it has to be changed for the next one. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from containernet_env.model.link import DirectionSpec, LinkSpec
+from containernet_env.model.outcome import Reused
+from containernet_env.model.topology import Link
+from containernet_env.network.uplink import held_at_host, segments_at_once
+from containernet_env.plan.plan import HostPlan, Plan
+
+# Connections between members outlive a change of their links. These forget the path of before with the next losses;
+# bbr for one takes the least RTT of the last ten seconds for that of the path.
+_FORGETFUL = ("cubic", "reno")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What has to be changed on a testbed that stands: CPU limits of these hosts, and these links."""
+
+    limits: tuple[HostPlan, ...] = ()
+    links: tuple[Link, ...] = ()
+
+    @property
+    def reused(self) -> Reused:
+        """What the first scenario after it finds; see ``model.outcome``."""
+        if self.links:
+            return "cluster;new-limits;new-links" if self.limits else "cluster;new-links"
+        return "cluster;new-limits" if self.limits else "cluster"
+
+
+def standing_key(plan: Plan) -> str:
+    """Plans with the same one can follow each other on one testbed; they differ in loads, CPU limits and links.
+
+    The members run on, so nothing differs by which they are started: their flags, with the timing that follows from
+    RTTs, and ``GOMEMLIMIT``, which follows from the memory limit. Nor does what no link changes while it stands.
+    """
+    is_live = plan.options.engine == "builtin"
+    hosts = [_started(host, plan.run_id) if is_live else host for host in plan.hosts]
+    links = [(link.a, link.b, _fixed(link.spec, plan) if is_live else link.spec) for link in plan.links]
+    options = replace(plan.options, run_id="", seed=0, first_repetition=1)
+    text = repr((options, hosts, links, plan.switches, plan.store.name, plan.dataset))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def change_between(standing: Plan, wanted: Plan) -> Change | None:
+    """What leads from the one plan to the other; ``None`` where that takes a testbed of its own.
+
+    Where the values of one link differ, all are made anew: draws of losses and jitter begin with their seeds then.
+    """
+    if standing.options.seed != wanted.options.seed or standing_key(standing) != standing_key(wanted):
+        return None
+    hosts = zip(standing.hosts, wanted.hosts, strict=True)
+    limits = tuple(new for old, new in hosts if old.cpu_quota_us != new.cpu_quota_us)
+    return Change(limits, wanted.links if standing.links != wanted.links else ())
+
+
+def all_fields(spec: LinkSpec) -> dict[str, dict[str, Any]]:
+    """A whole spec as a change of both directions; the seeds are named, so draws begin anew."""
+    sides = {"a_to_b": spec.a_to_b, "b_to_a": spec.b_to_a}
+    return {side: {field.name: getattr(held, field.name) for field in fields(held)} for side, held in sides.items()}
+
+
+def _started(host: HostPlan, run_id: str) -> HostPlan:
+    """A host without what is changed while it runs, and without the name of its run."""
+    command = tuple(word.replace(run_id, "") for word in host.command)
+    return replace(host, cpus=None, cpu_quota_us=None, command=command)
+
+
+def _fixed(spec: LinkSpec, plan: Plan) -> tuple[object, ...]:
+    if plan.options.tcp_congestion_control not in _FORGETFUL:
+        return (spec,)
+    return _fixed_direction(spec.a_to_b), _fixed_direction(spec.b_to_a)
+
+
+def _fixed_direction(direction: DirectionSpec) -> tuple[object, ...]:
+    """What stays while a link stands: where frames wait, and how much of a flow a host hands over at once.
+
+    Sockets keep the latter as they found it when they connected.
+    """
+    limits = (direction.rate_bps, direction.queue_frames, direction.queue_bytes)
+    return direction.uplink, *(limit is None for limit in limits), segments_at_once(held_at_host(direction))
