@@ -198,6 +198,25 @@ def test_repetitions_are_medians_of_what_each_comes_to(tmp_path: Path) -> None:
     assert any("1 rows are left out: not every step was measured as often" in note for note in table.notes)
 
 
+def test_names_of_any_digits_have_an_order(tmp_path: Path) -> None:
+    """Of more digits than Python makes a number of, and of digits of other scripts."""
+    names = ["9" * 5000, "w", "\u0663", "1"]
+    rows = [row(Scenario=name, ScenarioHash=name[:9], Store="-", StoreVersion="-") for name in names]
+    found = series_of(read_rows([write(tmp_path / "out.csv", rows)]))
+    assert [series.name for series in found] == ["1", "\u0663", "9" * 5000, "w"]
+
+
+def test_scenarios_that_read_other_data_are_no_repetitions(tmp_path: Path) -> None:
+    """Neither their columns nor their names tell them apart."""
+    rows = [row(**ONE | {"ScenarioHash": "a"}), row(**ONE | {"ScenarioHash": "b", "Requests/sec": "1000"})]
+    path = write(tmp_path / "out.csv", rows)
+    shape = "etcd 3.7.3, write-leader-5s-N-8B-256B"
+    assert [(system.name, system.values[3]) for system in aggregated(read_rows([path])).systems] == [
+        (f"{shape} (a)", 10),
+        (f"{shape} (b)", 1000),
+    ]
+
+
 def test_a_step_that_does_not_count_is_left_out_and_named(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", [row(**ONE), row(**TEN | {"Valid": "no", "Reasons": "machine_full"})])
     table = aggregated(read_rows([path]))
