@@ -198,6 +198,31 @@ def test_repetitions_are_medians_of_what_each_comes_to(tmp_path: Path) -> None:
     assert any("1 rows are left out: not every step was measured as often" in note for note in table.notes)
 
 
+def test_steps_of_one_repetition_are_added_to_each_other(tmp_path: Path) -> None:
+    """The middle repetition of one step is not valid: the sums are 1 + 1 and 3 + 3 s, and 100 s are in none."""
+    first = [
+        row(**ONE | {"Total": total}, Repetition=str(number)) for number, total in ((1, "1"), (2, "100"), (3, "3"))
+    ]
+    second = [row(**TEN | {"Total": total}, Repetition=str(number)) for number, total in ((3, "3"), (1, "1"))]
+    assert values(write(tmp_path / "out.csv", [*first, *second]))["TOTAL-SECONDS"] == 4
+
+
+def test_steps_that_were_tried_again_on_other_clusters_are_added_too(tmp_path: Path) -> None:
+    """11, 22 and 33 s; rows that have not even their repetition in common are still steps of one run."""
+    first = [row(**ONE | {"Total": str(number)}, Repetition=str(number)) for number in (1, 2, 3)]
+    second = [row(**TEN | {"Total": f"{number}0"}, Repetition=str(number), RunId="run-2") for number in (3, 1, 2)]
+    two = [row(**ONE | {"Total": "50"}, Repetition="7"), row(**TEN | {"Total": "50"}, Repetition="8")]
+    assert values(write(tmp_path / "a.csv", [*first, *second]))["TOTAL-SECONDS"] == 22
+    assert values(write(tmp_path / "b.csv", two))["TOTAL-SECONDS"] == 100
+
+
+def test_what_is_after_the_duration_is_in_no_second(out: Path) -> None:
+    """Seconds of 30, 40 and 20 requests: the last one is of the drain, which takes 1.25 s."""
+    out.unlink()
+    found = values(write(out, [row(**TEN | {"Drain_s": "1.25"}, **STORE)]))
+    assert (found["MAX-THROUGHPUT"], found["MIN-THROUGHPUT"]) == (40, 30)
+
+
 def test_names_of_any_digits_have_an_order(tmp_path: Path) -> None:
     """Of more digits than Python makes a number of, and of digits of other scripts."""
     names = ["9" * 5000, "w", "\u0663", "1"]
@@ -215,6 +240,26 @@ def test_scenarios_that_read_other_data_are_no_repetitions(tmp_path: Path) -> No
         (f"{shape} (a)", 10),
         (f"{shape} (b)", 1000),
     ]
+
+
+@pytest.mark.parametrize("column", ["Total", "Requests/sec", "Average", "10%"])
+def test_numbers_whose_sums_are_none_are_not_known(tmp_path: Path, column: str) -> None:
+    rows = [row(**values_ | {column: "1.5e308"}) for values_ in (ONE, TEN)]
+    path = write(tmp_path / "out.csv", rows)
+    for words in (("dbtester", path), ("clients", path), ("dbtester", path, "--json")):
+        done = shown(*words)
+        assert done.exception is None and not {"inf", "nan", "Infinity"} & set(done.output.split())
+
+
+def test_counters_that_no_float_can_hold_are_not_known(out: Path) -> None:
+    for name, counter in ((USAGE, '"rss_bytes":300'), (SCENARIOS, '"received_bytes":1000,')):
+        path = out.with_suffix(".runs") / "run-1" / name
+        text = path.read_text()
+        assert counter in text
+        path.write_text(text.replace(counter, counter.replace(":", f":{'9' * 400}")))
+    found = values(out)
+    assert (found["SERVER-MAX-MEMORY-USAGE"], found["CLIENT-MAX-MEMORY-USAGE"]) == (None, 70)
+    assert (found["SERVER-TOTAL-NETWORK-RX-DATA-SUM"], found["CLIENT-TOTAL-NETWORK-RX-SUM"]) == (None, 14)
 
 
 def test_a_step_that_does_not_count_is_left_out_and_named(tmp_path: Path) -> None:
