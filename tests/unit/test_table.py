@@ -216,6 +216,17 @@ def test_steps_that_were_tried_again_on_other_clusters_are_added_too(tmp_path: P
     assert values(write(tmp_path / "b.csv", two))["TOTAL-SECONDS"] == 100
 
 
+def test_errors_of_several_repetitions_are_told_as_such(tmp_path: Path) -> None:
+    """Two repetitions with 2 errors each: the row has the median, the text below counts both."""
+    rows = []
+    for number in ("1", "2"):
+        run = RunDirectory(tmp_path / "out.csv", f"run-{number}")
+        run.add_scenario(outcome(10, 10, [98], 1, errors={"too many": 2}))
+        rows.append(row(**TEN, RunId=f"run-{number}"))
+    done = shown("dbtester", write(tmp_path / "out.csv", rows))
+    assert '  "too many" (count 4 in 2 repetitions)' in done.output.splitlines()
+
+
 def test_what_is_after_the_duration_is_in_no_second(out: Path) -> None:
     """Seconds of 30, 40 and 20 requests: the last one is of the drain, which takes 1.25 s."""
     out.unlink()
@@ -383,7 +394,7 @@ def test_repetitions_by_clients_are_medians_with_their_range(tmp_path: Path) -> 
     assert lines[2][1:] == ["10", "-", "-", "-", "0"]
     told = shown("clients", path)
     assert "| 1       | 6.0000       | 5.0000 | 9.0000  | 3           |" in told.output
-    assert "10 clients: not known to be valid" in told.output
+    assert "etcd 3.7.3, write-leader-5s-N-8B-256B, 10 clients: not known to be valid" in told.stderr
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -417,6 +428,31 @@ def test_programs_get_numbers_with_units_and_sources(out: Path) -> None:
     head, *lines = csv.reader(io.StringIO(shown("dbtester", out, "--csv").stdout))
     assert head == ["", "unit", "etcd 3.7.3, write-leader-5s-N-8B-256B"]
     assert ["TOTAL-SECONDS", "s", "5.25"] in lines and ["Latency p99.9", "ms", "-"] in lines
+
+
+@pytest.mark.parametrize("form", ["dbtester", "clients"])
+def test_text_of_a_file_moves_no_cursor_and_is_no_formula(tmp_path: Path, form: str) -> None:
+    evil = {"Scenario": "=1+1\x1b]0;x\x07", "Store": "-", "StoreVersion": "-"}
+    path = write(tmp_path / "out.csv", [row(**ONE | evil), row(**TEN | evil | {"Valid": "no", "Reasons": "\x1b[2J"})])
+    done = shown(form, path)
+    assert "=1+1\\x1b]0;x\\x07" in done.output and "\x1b" not in done.output + done.stderr
+    lines = shown(form, path, "--csv").stdout
+    assert ",'=1+1" in lines or "\n'=1+1" in lines
+
+
+def test_a_table_is_never_cut(tmp_path: Path) -> None:
+    rows = [row(**ONE, LinkDelay_ms=str(number), ConfigHash=str(number)) for number in range(200)]
+    lines = shown("dbtester", write(tmp_path / "out.csv", rows)).stdout.splitlines()
+    (line,) = [line for line in lines if "TOTAL-SECONDS" in line]
+    assert line.count("2.0000 sec") == 200 and "199 ms" in lines[2]
+
+
+def test_rows_that_are_not_certainly_valid_are_told_of(tmp_path: Path) -> None:
+    rows = [row(**ONE), row(**TEN | {"Valid": "no"}), row(**TEN | {"Error": "it fell"})]
+    path = write(tmp_path / "out.csv", rows)
+    told = "rows that are not certainly valid count, too: 1"
+    for form in ("dbtester", "clients"):
+        assert told in shown(form, path, "--all").stderr and told not in shown(form, path).stderr
 
 
 def test_text_of_a_file_is_no_markup(tmp_path: Path) -> None:
