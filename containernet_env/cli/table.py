@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from containernet_env.cli.progress import WIDE
+from containernet_env.cli.output import plain
 
 if TYPE_CHECKING:
     from containernet_env.report.clients import ClientsTable
@@ -35,9 +33,11 @@ def command(form: str, files: tuple[Path, ...], every: bool, output: str | None)
     from containernet_env.report.rows import read_rows
 
     def note(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
 
     rows = read_rows(files, note)
+    if every and (more := sum(bool(why) and not why.startswith("failed") for why in rows.why)):
+        note(f"rows that are not certainly valid count, too: {more:,}")
     if form == "dbtester":
         from containernet_env.report.dbtester import aggregated
 
@@ -49,6 +49,8 @@ def command(form: str, files: tuple[Path, ...], every: bool, output: str | None)
 
 
 def _aggregated(table: AggregatedTable, output: str | None) -> None:
+    from containernet_env.report.dbtester import MEASURES
+
     if output == "json":
         systems = [
             {
@@ -62,26 +64,26 @@ def _aggregated(table: AggregatedTable, output: str | None) -> None:
         _json({"systems": systems, "rows": list(table.records()), "notes": table.notes})
         return
     for text in table.notes:
-        click.echo(text, err=True)
+        click.echo(plain(text), err=True)
     names = [system.name for system in table.systems]
     if output == "csv":
         records = ([record["label"], record["unit"], *record["values"]] for record in table.records())
         _csv(["", "unit", *names], records)
         return
-    shown = Table(box=box.ASCII2, show_header=True, header_style="")
-    shown.add_column("", justify="right", no_wrap=True)
-    for name in names:
-        shown.add_column("\n".join(name.split(", ")), justify="right", no_wrap=True)
-    for row in table.texts():
-        shown.add_row(*row)
-    # Text of a file may hold brackets or colons that rich would take for markup.
-    Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE).print(shown)
+    heads = [[""], *(plain(name).split(", ") for name in names)]
+    lines = [*zip_longest(*heads, fillvalue=""), *table.texts()]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    border = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
+    drawn = [f"| {' | '.join(map(str.rjust, line, widths))} |" for line in lines]
+    above = len(lines) - len(MEASURES)
+    click.echo("\n".join([border, *drawn[:above], border, *drawn[above:], border]))
     for system in table.systems:
         steps = ", ".join("-" if clients is None else f"{clients:,}" for clients in system.clients)
         repeated = "" if system.repetitions == 1 else f"; medians of {system.repetitions} repetitions"
-        click.echo(f"{system.name}: clients {steps}{repeated}")
+        click.echo(plain(f"{system.name}: clients {steps}{repeated}"))
+        whose = "" if system.repetitions == 1 else f" in {system.repetitions} repetitions"
         for words, times in system.errors.items():
-            click.echo(f"  {json.dumps(words)} (count {times:,})")
+            click.echo(f"  {json.dumps(words)} (count {times:,}{whose})")
 
 
 def _clients(tables: list[ClientsTable], output: str | None) -> None:
@@ -103,7 +105,7 @@ def _clients(tables: list[ClientsTable], output: str | None) -> None:
             more = [*figures[1:], str(row.rows)] if repeated else []
             lines.append(["-" if row.clients is None else str(row.clients), figures[0], *more])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        click.echo(f"{table.name}\n")
+        click.echo(plain(f"{table.name}\n"))
         for place, line in enumerate(lines):
             cells = (text.ljust(width) for text, width in zip(line, widths, strict=True))
             click.echo(f"| {' | '.join(cells)} |")
@@ -111,7 +113,9 @@ def _clients(tables: list[ClientsTable], output: str | None) -> None:
                 click.echo(f"| {' | '.join('-' * width for width in widths)} |")
         for row in table.rows:
             if row.per_s is None:
-                click.echo(f"{row.clients} clients: {row.why}", err=True)
+                click.echo(
+                    plain(f"{table.name}, {'-' if row.clients is None else row.clients} clients: {row.why}"), err=True
+                )
 
 
 def _json(value: Any) -> None:
@@ -119,6 +123,8 @@ def _json(value: Any) -> None:
 
 
 def _csv(head: list[str], lines: Any) -> None:
+    from containernet_env.results.csv_file import inert
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([["-" if value is None else value for value in line] for line in lines])
+    for line in (head, *lines):
+        writer.writerow(["-" if value is None else inert(value) if isinstance(value, str) else value for value in line])

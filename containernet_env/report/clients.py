@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from containernet_env.analysis.statistics import median
-from containernet_env.report.names import RATE
+from containernet_env.report.names import RATE, scaled
 from containernet_env.report.rows import Rows
 from containernet_env.report.series import series_of
 
@@ -43,7 +43,7 @@ def clients_tables(rows: Rows, every: bool = False) -> Iterator[ClientsTable]:
     for series in series_of(rows, every):
         found = []
         for step in series.steps:
-            known = [value for number in step.rows if (value := rates[number]) is not None]
+            known = [value for number in step.rows if (value := scaled(rates[number], 1)) is not None]
             figures = (median(known), min(known), max(known)) if known else None
             found.append(ClientsRow(step.clients, figures, len(known), "; ".join(step.why)))
         yield ClientsTable(series.name, tuple(found))

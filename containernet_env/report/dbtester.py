@@ -6,8 +6,10 @@ What each row holds follows dbtester's own programs (stress.go and analyze/comma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +18,7 @@ from containernet_env.analysis.histogram import Histogram, decode, merged
 from containernet_env.analysis.statistics import median
 from containernet_env.base.errors import UsageError
 from containernet_env.model.usage import Consumption
-from containernet_env.report.names import RATE
+from containernet_env.report.names import RATE, scaled
 from containernet_env.report.rows import Rows
 from containernet_env.report.runs import lines_of, run_paths
 from containernet_env.report.series import Series, series_of
@@ -33,20 +35,19 @@ LEAST_INTERVAL_NS = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One row: ``values`` by column, and what its run directory adds: ``None`` and empty where there is none.
+    """One row: ``column`` has what it holds, and what its run directory adds: ``None`` and empty where there is none.
 
     ``usage``: what the consumers have used since they exist, from the start of the load to its end.
     """
 
-    values: Mapping[str, Any]
+    column: Callable[[str], Any]
     line: ScenarioLine | None = None
     histogram: Histogram | None = None
     usage: Sequence[UsageLine] = ()
 
     def number(self, column: str) -> float | None:
         """What a column has."""
-        value = self.values.get(column)
-        return None if value is None else float(value)
+        return scaled(self.column(column), 1)
 
     @property
     def load(self) -> Mapping[str, Any]:
@@ -54,12 +55,15 @@ class Measured:
         return (self.line.load if self.line is not None else None) or {}
 
     def whole_seconds(self) -> list[float]:
-        """Requests/s that succeeded in each whole second of the load; in all of it, where it was shorter than one."""
+        """Requests/s that succeeded in each whole second of the load; in all of it, where it was shorter than one.
+
+        A load with a duration is over when that is: answers that come later are in no second.
+        """
         steps, step_s, total_s = self.load.get("timeline"), self.load.get("timeline_interval_s"), self.number("Total")
         if not steps or not step_s or total_s is None or total_s <= 0:
             return []
         size = max(1, round(1 / step_s))
-        whole = int((total_s + 1e-6) / step_s)
+        whole = int((total_s - (self.number("Drain_s") or 0) + 1e-6) / step_s)
         counts = [step["ok"] for step in steps[:whole]]
         ends = range(size, len(counts) + 1, size)
         if not ends:
@@ -332,7 +336,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A column of the table. ``values``: by measure, the median over ``repetitions``; ``errors``: by their text."""
+    """A column of the table. ``values``: by measure, the median over ``repetitions``; ``errors``: of all, by text."""
 
     name: str
     clients: tuple[int | None, ...]
@@ -371,11 +375,43 @@ def aggregated(rows: Rows, every: bool = False) -> AggregatedTable:
     found = series_of(rows, every)
     used = {number for series in found for step in series.steps for number in step.rows}
     measured = _measured(rows, used, notes)
-    systems = [system for series in found if (system := _system(series, measured, notes)) is not None]
+    again = rows.values("Repetition")
+    # Steps of a sweep that were tried again have clusters of their own.
+    ways = (lambda number: (rows.clusters[number], again[number]), lambda number: again[number], lambda number: None)
+    systems = [system for series in found if (system := _system(series, measured, ways, notes)) is not None]
     return AggregatedTable(tuple(systems), tuple(notes))
 
 
-def _system(series: Series, measured: Mapping[int, Measured], notes: list[str]) -> System | None:
+def _figure(measure: Measure, steps: Repetition) -> float | None:
+    """``None`` for what is no number: a file may hold such that sums of them are none."""
+    try:
+        value = measure.of(steps)
+        return value if value is not None and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _together(steps: Sequence[Sequence[int]], ways: Sequence[Callable[[int], Hashable]]) -> list[tuple[int, ...]]:
+    """Rows of each step that make up one repetition, as many as all steps have: those that agree go first."""
+    left, found = [list(numbers) for numbers in steps], []
+    for way in ways:
+        groups: list[dict[Hashable, list[int]]] = [{} for _ in left]
+        for numbers, group in zip(left, groups, strict=True):
+            for number in numbers:
+                group.setdefault(way(number), []).append(number)
+        for at in groups[0]:
+            found += list(zip(*(group.get(at, ()) for group in groups), strict=False))
+        gone = {number for numbers in found for number in numbers}
+        left = [[number for number in numbers if number not in gone] for numbers in left]
+    return found
+
+
+def _system(
+    series: Series,
+    measured: Mapping[int, Measured],
+    ways: Sequence[Callable[[int], Hashable]],
+    notes: list[str],
+) -> System | None:
     """The column of a series: as many repetitions as all of its steps have."""
     steps = [step for step in series.steps if step.rows]
     for step in series.steps:
@@ -383,13 +419,14 @@ def _system(series: Series, measured: Mapping[int, Measured], notes: list[str]) 
             notes.append(f"{series.name}: without {step.scenario}: {'; '.join(step.why)}")
     if not steps:
         return None
-    count = min(len(step.rows) for step in steps)
+    together = _together([step.rows for step in steps], ways)
+    count = len(together)
     if more := sum(len(step.rows) - count for step in steps):
         notes.append(f"{series.name}: {more} rows are left out: not every step was measured as often")
-    repetitions = [[measured[step.rows[number]] for step in steps] for number in range(count)]
+    repetitions = [[measured[number] for number in numbers] for numbers in together]
     values = []
     for measure in MEASURES:
-        known = [value for steps_ in repetitions if (value := measure.of(steps_)) is not None]
+        known = [value for steps_ in repetitions if (value := _figure(measure, steps_)) is not None]
         values.append(median(known) if len(known) == count else None)
     errors: dict[str, int] = {}
     for repetition in repetitions:
@@ -401,9 +438,16 @@ def _system(series: Series, measured: Mapping[int, Measured], notes: list[str]) 
     return System(series.name, tuple(step.clients for step in steps), count, tuple(values), errors)
 
 
+def _at(column: Callable[[str], Sequence[Any]], number: int, name: str) -> Any:
+    return column(name)[number]
+
+
 def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measured]:
-    columns = {name: rows.values(name) for name in rows.frame.columns} | {"RequestCount": rows.requests}
-    found = {number: Measured({name: values[number] for name, values in columns.items()}) for number in used}
+    @cache
+    def column(name: str) -> list[Any]:
+        return rows.requests if name == "RequestCount" else rows.values(name)
+
+    found = {number: Measured(partial(_at, column, number)) for number in used}
     missing = 0
     for path, numbers in run_paths(rows).items():
         wanted = [number for number in numbers if number in used]
@@ -422,7 +466,7 @@ def _measured(rows: Rows, used: set[int], notes: list[str]) -> dict[int, Measure
             except ValueError as error:
                 histogram = None
                 notes.append(f"{path}: the histogram of {line.scenario} is left out: {error}")
-            found[number] = Measured(found[number].values, line, histogram, _within(usage, line))
+            found[number] = Measured(found[number].column, line, histogram, _within(usage, line))
     if missing:
         notes.append(f"{missing} rows have no run directory: what only that tells is not known")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from containernet_env.report.rows import VARIANT, Rows
 
 _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
-_NUMBER = re.compile(r"([0-9]+)")
+_NUMBER = re.compile(r"(\d{1,300})")
 # What the names of scenarios say already.
 _SAID = {
     "TestType",
@@ -42,7 +43,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Rows that agree in everything configured but the number of clients and connections; by clients, rising."""
+    """Rows that agree in everything configured but the number of clients and connections; by clients, rising.
+
+    Of a scenario that differs in what no column and no name tells there is a series for each of its hashes.
+    """
 
     name: str
     steps: tuple[Step, ...]
@@ -56,10 +60,16 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
     names = [name for name in rows.keys if name not in _OF_STEPS]
     shapes = _shapes(rows)
     keys = list(zip(*(rows.values(name) for name in names), rows.values("ConfigHash"), shapes, strict=True))
+    clients, scenarios, hashes = (rows.values(name) for name in ("ClientCount", "Scenario", "ScenarioHash"))
+    places = list(zip(keys, clients, scenarios, strict=True))
+    known: dict[Any, set[Any]] = {}
+    for place, own in zip(places, hashes, strict=True):
+        known.setdefault(place, set()).update(() if own is None else (own,))
     groups: dict[Any, dict[Any, list[int]]] = {}
-    clients, scenarios = rows.values("ClientCount"), rows.values("Scenario")
-    for number, key in enumerate(keys):
-        groups.setdefault(key, {}).setdefault((clients[number], scenarios[number]), []).append(number)
+    for number, (key, *at) in enumerate(places):
+        # No column tells what data is read, and neither does the name.
+        other = text(hashes[number]) if len(known[places[number]]) > 1 else ""
+        groups.setdefault((*key, other), {}).setdefault(tuple(at), []).append(number)
     why = [_why(reason, every) for reason in rows.why]
     if not any(not reason for reason in why):
         hint = "" if every else ": --all takes those that did not fail"
@@ -68,12 +78,14 @@ def series_of(rows: Rows, every: bool = False) -> list[Series]:
     told = [name for name in told if tells(name, rows.values(name))]
     found = []
     for key, steps in groups.items():
-        values = dict(zip((*names, "ConfigHash", VARIANT), key, strict=True))
+        *own, other = key
+        values = dict(zip((*names, "ConfigHash", VARIANT), own, strict=True))
+        shape = f"{values[VARIANT]} ({other})" if other else values[VARIANT]
         system = " ".join(text(values[name]) for name in _SYSTEM if values.get(name) is not None)
         label = label_of(told, [values[name] for name in told])
         found.append(
             Series(
-                ", ".join(filter(None, (system, label, values[VARIANT]))),
+                ", ".join(filter(None, (system, label, shape))),
                 tuple(
                     _step(at, numbers, why) for at, numbers in sorted(steps.items(), key=lambda item: _order(item[0]))
                 ),
@@ -114,8 +126,8 @@ def _shapes(rows: Rows) -> Iterator[str]:
 
 def _apart(series: Sequence[Series], hashes: Sequence[Any]) -> list[Series]:
     """With the hash of what is configured where nothing else tells two of them apart."""
-    names = [item.name for item in series]
+    names = Counter(item.name for item in series)
     return [
-        item if names.count(item.name) == 1 else Series(f"{item.name} ({text(configured)})", item.steps)
+        item if names[item.name] == 1 else Series(f"{item.name} ({text(configured)})", item.steps)
         for item, configured in zip(series, hashes, strict=True)
     ]

@@ -198,6 +198,81 @@ def test_repetitions_are_medians_of_what_each_comes_to(tmp_path: Path) -> None:
     assert any("1 rows are left out: not every step was measured as often" in note for note in table.notes)
 
 
+def test_steps_of_one_repetition_are_added_to_each_other(tmp_path: Path) -> None:
+    """The middle repetition of one step is not valid: the sums are 1 + 1 and 3 + 3 s, and 100 s are in none."""
+    first = [
+        row(**ONE | {"Total": total}, Repetition=str(number)) for number, total in ((1, "1"), (2, "100"), (3, "3"))
+    ]
+    second = [row(**TEN | {"Total": total}, Repetition=str(number)) for number, total in ((3, "3"), (1, "1"))]
+    assert values(write(tmp_path / "out.csv", [*first, *second]))["TOTAL-SECONDS"] == 4
+
+
+def test_steps_that_were_tried_again_on_other_clusters_are_added_too(tmp_path: Path) -> None:
+    """11, 22 and 33 s; rows that have not even their repetition in common are still steps of one run."""
+    first = [row(**ONE | {"Total": str(number)}, Repetition=str(number)) for number in (1, 2, 3)]
+    second = [row(**TEN | {"Total": f"{number}0"}, Repetition=str(number), RunId="run-2") for number in (3, 1, 2)]
+    two = [row(**ONE | {"Total": "50"}, Repetition="7"), row(**TEN | {"Total": "50"}, Repetition="8")]
+    assert values(write(tmp_path / "a.csv", [*first, *second]))["TOTAL-SECONDS"] == 22
+    assert values(write(tmp_path / "b.csv", two))["TOTAL-SECONDS"] == 100
+
+
+def test_errors_of_several_repetitions_are_told_as_such(tmp_path: Path) -> None:
+    """Two repetitions with 2 errors each: the row has the median, the text below counts both."""
+    rows = []
+    for number in ("1", "2"):
+        run = RunDirectory(tmp_path / "out.csv", f"run-{number}")
+        run.add_scenario(outcome(10, 10, [98], 1, errors={"too many": 2}))
+        rows.append(row(**TEN, RunId=f"run-{number}"))
+    done = shown("dbtester", write(tmp_path / "out.csv", rows))
+    assert '  "too many" (count 4 in 2 repetitions)' in done.output.splitlines()
+
+
+def test_what_is_after_the_duration_is_in_no_second(out: Path) -> None:
+    """Seconds of 30, 40 and 20 requests: the last one is of the drain, which takes 1.25 s."""
+    out.unlink()
+    found = values(write(out, [row(**TEN | {"Drain_s": "1.25"}, **STORE)]))
+    assert (found["MAX-THROUGHPUT"], found["MIN-THROUGHPUT"]) == (40, 30)
+
+
+def test_names_of_any_digits_have_an_order(tmp_path: Path) -> None:
+    """Of more digits than Python makes a number of, and of digits of other scripts."""
+    names = ["9" * 5000, "w", "\u0663", "1"]
+    rows = [row(Scenario=name, ScenarioHash=name[:9], Store="-", StoreVersion="-") for name in names]
+    found = series_of(read_rows([write(tmp_path / "out.csv", rows)]))
+    assert [series.name for series in found] == ["1", "\u0663", "9" * 5000, "w"]
+
+
+def test_scenarios_that_read_other_data_are_no_repetitions(tmp_path: Path) -> None:
+    """Neither their columns nor their names tell them apart."""
+    rows = [row(**ONE | {"ScenarioHash": "a"}), row(**ONE | {"ScenarioHash": "b", "Requests/sec": "1000"})]
+    path = write(tmp_path / "out.csv", rows)
+    shape = "etcd 3.7.3, write-leader-5s-N-8B-256B"
+    assert [(system.name, system.values[3]) for system in aggregated(read_rows([path])).systems] == [
+        (f"{shape} (a)", 10),
+        (f"{shape} (b)", 1000),
+    ]
+
+
+@pytest.mark.parametrize("column", ["Total", "Requests/sec", "Average", "10%"])
+def test_numbers_whose_sums_are_none_are_not_known(tmp_path: Path, column: str) -> None:
+    rows = [row(**values_ | {column: "1.5e308"}) for values_ in (ONE, TEN)]
+    path = write(tmp_path / "out.csv", rows)
+    for words in (("dbtester", path), ("clients", path), ("dbtester", path, "--json")):
+        done = shown(*words)
+        assert done.exception is None and not {"inf", "nan", "Infinity"} & set(done.output.split())
+
+
+def test_counters_that_no_float_can_hold_are_not_known(out: Path) -> None:
+    for name, counter in ((USAGE, '"rss_bytes":300'), (SCENARIOS, '"received_bytes":1000,')):
+        path = out.with_suffix(".runs") / "run-1" / name
+        text = path.read_text()
+        assert counter in text
+        path.write_text(text.replace(counter, counter.replace(":", f":{'9' * 400}")))
+    found = values(out)
+    assert (found["SERVER-MAX-MEMORY-USAGE"], found["CLIENT-MAX-MEMORY-USAGE"]) == (None, 70)
+    assert (found["SERVER-TOTAL-NETWORK-RX-DATA-SUM"], found["CLIENT-TOTAL-NETWORK-RX-SUM"]) == (None, 14)
+
+
 def test_a_step_that_does_not_count_is_left_out_and_named(tmp_path: Path) -> None:
     path = write(tmp_path / "out.csv", [row(**ONE), row(**TEN | {"Valid": "no", "Reasons": "machine_full"})])
     table = aggregated(read_rows([path]))
@@ -319,7 +394,7 @@ def test_repetitions_by_clients_are_medians_with_their_range(tmp_path: Path) -> 
     assert lines[2][1:] == ["10", "-", "-", "-", "0"]
     told = shown("clients", path)
     assert "| 1       | 6.0000       | 5.0000 | 9.0000  | 3           |" in told.output
-    assert "10 clients: not known to be valid" in told.output
+    assert "etcd 3.7.3, write-leader-5s-N-8B-256B, 10 clients: not known to be valid" in told.stderr
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -353,6 +428,31 @@ def test_programs_get_numbers_with_units_and_sources(out: Path) -> None:
     head, *lines = csv.reader(io.StringIO(shown("dbtester", out, "--csv").stdout))
     assert head == ["", "unit", "etcd 3.7.3, write-leader-5s-N-8B-256B"]
     assert ["TOTAL-SECONDS", "s", "5.25"] in lines and ["Latency p99.9", "ms", "-"] in lines
+
+
+@pytest.mark.parametrize("form", ["dbtester", "clients"])
+def test_text_of_a_file_moves_no_cursor_and_is_no_formula(tmp_path: Path, form: str) -> None:
+    evil = {"Scenario": "=1+1\x1b]0;x\x07", "Store": "-", "StoreVersion": "-"}
+    path = write(tmp_path / "out.csv", [row(**ONE | evil), row(**TEN | evil | {"Valid": "no", "Reasons": "\x1b[2J"})])
+    done = shown(form, path)
+    assert "=1+1\\x1b]0;x\\x07" in done.output and "\x1b" not in done.output + done.stderr
+    lines = shown(form, path, "--csv").stdout
+    assert ",'=1+1" in lines or "\n'=1+1" in lines
+
+
+def test_a_table_is_never_cut(tmp_path: Path) -> None:
+    rows = [row(**ONE, LinkDelay_ms=str(number), ConfigHash=str(number)) for number in range(200)]
+    lines = shown("dbtester", write(tmp_path / "out.csv", rows)).stdout.splitlines()
+    (line,) = [line for line in lines if "TOTAL-SECONDS" in line]
+    assert line.count("2.0000 sec") == 200 and "199 ms" in lines[2]
+
+
+def test_rows_that_are_not_certainly_valid_are_told_of(tmp_path: Path) -> None:
+    rows = [row(**ONE), row(**TEN | {"Valid": "no"}), row(**TEN | {"Error": "it fell"})]
+    path = write(tmp_path / "out.csv", rows)
+    told = "rows that are not certainly valid count, too: 1"
+    for form in ("dbtester", "clients"):
+        assert told in shown(form, path, "--all").stderr and told not in shown(form, path).stderr
 
 
 def test_text_of_a_file_is_no_markup(tmp_path: Path) -> None:
