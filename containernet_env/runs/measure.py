@@ -241,8 +241,12 @@ class _Run:
                     self._add_finding(network_finding(None), number)
         finally:
             self._stop.shield()
-            if not self._leave_standing(testbed, number):
-                self._take_down(testbed, number)
+            is_left = False
+            try:
+                is_left = self._leave_standing(testbed, number)
+            finally:
+                if not is_left:
+                    self._take_down(testbed, number)
             if self._error() is None:
                 self._stop.unshield()
 

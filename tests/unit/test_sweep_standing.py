@@ -177,6 +177,20 @@ def test_ctrl_c_leaves_nothing_standing(
     monkeypatch.undo()
 
 
+def test_a_fault_while_a_testbed_is_left_takes_it_down(
+    beds: list[FakeTestbed],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rest(self: FakeTestbed, loaded: bool) -> None:
+        raise ValueError("a fault of ours")
+
+    monkeypatch.setattr(FakeTestbed, "rest", rest)
+    with pytest.raises(ValueError, match="a fault of ours"):
+        swept(tmp_path / "out.csv", *AXES)
+    assert [(bed.ups, bed.downs) for bed in beds] == [(1, 1)]
+
+
 def test_an_error_that_ends_the_sweep_leaves_nothing_standing(
     answers: Answers,  # noqa: F811
     beds: list[FakeTestbed],  # noqa: F811
