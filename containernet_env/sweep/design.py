@@ -111,6 +111,11 @@ class Design:
         return tuple(cell for bed in self.beds for cell in bed.cells)
 
     @property
+    def largest(self) -> Plan:
+        """The plan with the most hosts."""
+        return max((bed.plan for bed in self.beds), key=lambda plan: len(plan.hosts))
+
+    @property
     def estimated_s(self) -> float:
         """What one repetition takes, about."""
         return sum(bed.plan.estimated_s for bed in self.beds)
