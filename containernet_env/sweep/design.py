@@ -86,8 +86,12 @@ class Bed:
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: SweepChoices) -> Plan:
         """The plan of a run that measures these cells in this order."""
-        chosen = replace(self.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
+        chosen = self.scenarios_of(cells)
         return _prepare(self.config, chosen, {**choices, "first_repetition": repetition, "seed": seed})
+
+    def scenarios_of(self, cells: Sequence[Cell]) -> ScenarioSet:
+        """The scenarios of these cells in this order, with their data set."""
+        return replace(self.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
 
 
 @dataclass(frozen=True, slots=True)

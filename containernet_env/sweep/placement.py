@@ -19,7 +19,7 @@ from containernet_env.plan.plan import Plan
 from containernet_env.sweep.design import Bed, Cell, Design
 from containernet_env.sweep.progress import Course
 
-# So many testbeds in a row that could not be brought up are no chance any more, unless most others are untried.
+# So many testbeds in a row that could not be brought up are no chance any more.
 _BEDS_LOST = 3
 
 
@@ -90,7 +90,9 @@ class Placement(Protocol):
     def held(self, design: Design) -> AbstractContextManager[None]:
         """The machines are this sweep's within it, as far as they can be. Raises what keeps them from measuring."""
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop) -> Generator[Ended, None, None]:
+    def measure(
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+    ) -> Generator[Ended, None, None]:
         """Measure each job once, in an order like theirs; ``begin`` is called right before each.
 
         What a job measured is in OUT when it is yielded, and when the iterator is closed, which ends what still runs.
@@ -108,7 +110,7 @@ class Losses:
     """Counts testbeds in a row that could not be used on one machine, of ``beds`` that a sweep has."""
 
     def __init__(self, beds: int) -> None:
-        self._beds = beds
+        self._all = beds
         self._lost: list[str] = []
 
     def clear(self) -> None:
@@ -125,6 +127,16 @@ class Losses:
         return len(self._lost)
 
     @property
+    def beds(self) -> set[str]:
+        """Which ones."""
+        return set(self._lost)
+
+    @property
+    def are_several(self) -> bool:
+        """Whether they are too many in a row to be chance."""
+        return len(self._lost) >= _BEDS_LOST
+
+    @property
     def are_many(self) -> bool:
         """Whether that is the machine: one testbed that cannot be, for want of memory, says nothing of others."""
-        return len(self._lost) >= _BEDS_LOST and 2 * len(set(self._lost)) > self._beds
+        return self.are_several and 2 * len(self.beds) > self._all

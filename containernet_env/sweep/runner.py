@@ -273,7 +273,9 @@ class Here:
         with RunLock():
             yield
 
-    def measure(self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop) -> Generator[Ended, None, None]:
+    def measure(
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+    ) -> Generator[Ended, None, None]:
         """See ``Placement``."""
         standing, order = Standing(), list(jobs)
         try:
