@@ -206,7 +206,7 @@ def match(
         chosen = figures or ["50%" if name.get("OfferedRate_per_s", "-") != "-" else THROUGHPUT]
         cells += [_Pair({part: name[part] for part in shown}, f, found[0][key], found[1][key]) for f in chosen]
     matched = [(_title(dict(zip(keys, key, strict=True)), shown), found[0][key], found[1][key]) for key in both]
-    notes = (*_notes(sides), *_reused(matched))
+    notes = (*_notes(sides), *_found(matched))
     return Matched(tuple(cells), differs, (only_a, only_b), (sides[0].left_out, sides[1].left_out), notes)
 
 
@@ -287,14 +287,18 @@ def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
     return ", ".join(name[part] for part in shown)
 
 
+# What is not matched, since in a sweep chance decides it.
+_BY_CHANCE = {"Reused": "what a scenario found from before it", "Machine": "on which machine it was measured"}
+
+
 @dataclass
 class _Values:
     """The repetitions of a cell on one side: for each figure one value each, and how many rows there are."""
 
     figures: dict[str, list[float]]
     rows: dict[str, int]
-    reused: set[str]
-    """What its rows found from before them; empty where the file does not tell."""
+    found: dict[str, set[str]]
+    """By column of `_BY_CHANCE`: its values, where the file tells them."""
 
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
@@ -306,10 +310,10 @@ def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> di
     number = texts.groupby(list(keys), sort=False).ngroup()
     names = list(texts[~number.duplicated()].itertuples(index=False, name=None))
     cluster: Any = [_text(side.used[name]) for name in ("RunId", "Cluster")] if "RunId" in side.used else []
-    cells = [_Values({}, {}, set()) for _ in names]
-    if "Reused" in side.used:
-        for cell, reused in zip(number, _text(side.used["Reused"]), strict=True):
-            cells[cell].reused.add(reused)
+    cells = [_Values({}, {}, {}) for _ in names]
+    for column in filter(side.used.columns.__contains__, _BY_CHANCE):
+        for cell, value in zip(number, _text(side.used[column]), strict=True):
+            cells[cell].found.setdefault(column, set()).add(value)
     for figure in figures:
         values = side.used[figure].where(np.isfinite(side.used[figure]) & (side.used[figure] > 0)).dropna()
         where = [number.loc[values.index], *(column.loc[values.index] for column in cluster)]
@@ -361,17 +365,19 @@ def _notes(sides: Sequence[_Side]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _reused(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
-    """A cluster that served scenarios before may be slower or faster than a new one; nobody configured which it is."""
-    found = [
-        f"{title}: {_list(sorted(a.reused))} in A, {_list(sorted(b.reused))} in B"
-        for title, a, b in cells
-        if a.reused and b.reused and a.reused != b.reused
-    ]
-    if not found:
-        return []
-    what = "which may be part of a difference"
-    return [f"Reused, what a scenario found from before it, differs in {len(found)} cells, {what} ({_list(found, 1)})"]
+def _found(cells: Sequence[tuple[str, _Values, _Values]]) -> list[str]:
+    """A cluster that served scenarios before, or another machine, may be slower; nobody configured which it is."""
+    notes = []
+    for column, meaning in _BY_CHANCE.items():
+        found = [
+            f"{title}: {_list(sorted(a.found[column]))} in A, {_list(sorted(b.found[column]))} in B"
+            for title, a, b in cells
+            if column in a.found and column in b.found and a.found[column] != b.found[column]
+        ]
+        if found:
+            what = "which may be part of a difference"
+            notes.append(f"{column}, {meaning}, differs in {len(found)} cells, {what} ({_list(found, 1)})")
+    return notes
 
 
 class _Pair:

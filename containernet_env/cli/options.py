@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
@@ -107,3 +108,15 @@ def testbed_options(command: _Command) -> _Command:
 
 
 testbed_options.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name begins with
+
+
+def tls_options(command: _Command) -> _Command:
+    """Add the certificates of a Dask cluster, with the names that `dask scheduler` has for them."""
+    options = (
+        ("--tls-ca-file", "The certificate of the authority that scheduler, workers and sweeps are of (PEM)."),
+        ("--tls-cert", "The certificate that is shown to the others (PEM)."),
+        ("--tls-key", "Its key (PEM)."),
+    )
+    for name, text in reversed(options):
+        command = click.option(name, type=click.Path(path_type=Path), metavar="FILE", help=text)(command)
+    return command

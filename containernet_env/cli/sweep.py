@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 from rich.console import Console
 
 from containernet_env.cli.files import SCENARIOS, SWEEP
-from containernet_env.cli.options import testbed_options
+from containernet_env.cli.options import testbed_options, tls_options
 from containernet_env.cli.output import unblocked
 from containernet_env.cli.progress import seconds_text
 from containernet_env.cli.signals import StopSignals
@@ -19,6 +20,8 @@ from containernet_env.cli.sweep_progress import JsonLines, SweepLines, json_line
 if TYPE_CHECKING:
     from containernet_env.fidelity.rtt import Tolerance
     from containernet_env.model.choices import EngineChoice, LinksChoice, SwitchesChoice
+    from containernet_env.sweep.design import Design
+    from containernet_env.sweep.placement import Placement
     from containernet_env.sweep.runner import Counts, Sweep
 
 
@@ -86,6 +89,10 @@ class PercentType(click.ParamType[float]):
 )
 @click.option("--links-cpu", type=click.IntRange(0), metavar="N", help="Keep core N for the link emulator.")
 @testbed_options
+@click.option(
+    "--dask", metavar="ADDRESS", help="Measure on the workers of a Dask cluster: its scheduler, as 127.0.0.1:8786."
+)
+@tls_options
 @click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
 @click.option("--dry-run", is_flag=True, help="Print the cells, the time that they take, and create nothing.")
 def command(
@@ -110,6 +117,10 @@ def command(
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
+    dask: str | None,
+    tls_ca_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     as_json: bool,
     dry_run: bool,
 ) -> int:
@@ -124,6 +135,8 @@ def command(
     from containernet_env.sweep.runner import Request, Sweep, Until
 
     began = time.monotonic()
+    if dask is None and (tls_ca_file or tls_cert or tls_key):
+        raise click.UsageError("--tls-ca-file, --tls-cert and --tls-key go with --dask.")
     console = Console(highlight=False, markup=False, emoji=False)
     made = design(
         sweep,
@@ -143,7 +156,9 @@ def command(
     request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, port)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
-    found = Sweep(made, out, request)
+    progress = JsonLines() if as_json else SweepLines(console)
+    placement = None if dask is None else _workers(dask, (tls_ca_file, tls_cert, tls_key), made, progress.note)
+    found = Sweep(made, out, request, placement)
     if until is not None:
         extras.require("scipy", lambda text: click.echo(text, err=True))
     if dry_run:
@@ -153,12 +168,25 @@ def command(
         render_sweep(found, console)
         console.print(left_open, soft_wrap=True)
         return 0
-    return _carried_out(found, console, began, as_json)
+    return _carried_out(found, console, began, progress)
 
 
-def _carried_out(sweep: Sweep, console: Console, began: float, as_json: bool) -> int:
+def _workers(
+    address: str, files: tuple[Path | None, Path | None, Path | None], design: Design, note: Callable[[str], object]
+) -> Placement:
+    """The workers of a Dask cluster; nothing is connected yet."""
+    from containernet_env.setup import extras
+
+    extras.require("distributed", lambda text: click.echo(text, err=True))
+    from containernet_env.sweep.cluster import scheduler_at, tls_files
+    from containernet_env.sweep.workers import Workers
+
+    return Workers(scheduler_at(address, tls_files(*files)), design, note)
+
+
+def _carried_out(sweep: Sweep, console: Console, began: float, progress: JsonLines | SweepLines) -> int:
     """Carry a sweep out in front of the user, who called at ``began`` (monotonic, s); the exit status."""
-    progress = JsonLines() if as_json else SweepLines(console)
+    as_json = isinstance(progress, JsonLines)
 
     def ignored(_: object) -> None:
         if not as_json:

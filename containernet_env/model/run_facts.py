@@ -19,8 +19,8 @@ class RunFacts:
     ``realtime`` is whether the link emulator got the real-time priority that it needs; ``None`` where none carries the
     links. ``config_hash`` is that of everything configured but the scenarios, ``dataset_hash`` that of the data set.
     ``seed`` is that of losses and jitter where the config gives none; ``None`` by netem, which has no seeds. ``commit``
-    is the program's, ``cpu_model``, ``cores`` and ``kernel`` (its release) are the machine's; ``labs`` how many other
-    testbeds were up. ``links_cpu`` is the core that is kept for the link emulator.
+    is the program's; ``machine`` is the machine's name, ``cpu_model``, ``cores`` and ``kernel`` (its release) are its,
+    too; ``labs`` how many other testbeds were up. ``links_cpu`` is the core that is kept for the link emulator.
     """
 
     config: Config
@@ -38,6 +38,7 @@ class RunFacts:
     seed: int | None = None
     config_hash: str | None = None
     commit: str | None = None
+    machine: str | None = None
     cpu_model: str | None = None
     cores: int | None = None
     kernel: str | None = None

@@ -27,6 +27,7 @@ TIMELINE_BYTES = 400_000
 """What timelines may take in a page."""
 _COLUMN_PERCENTS = (10, 25, 50, 75, 90, 95, 99, 99.9)
 _MEASURED_ON = (
+    ("Machine", "Name of the machine"),
     ("CpuModel", "Machine"),
     ("Cores", "Cores"),
     ("Kernel", "Kernel"),
@@ -44,7 +45,7 @@ _MEASURED_ON = (
 )
 _TABLE_END = (
     "Floor_50%_s", "AboveFloor_50%_s", "Errors", "Unknown", "LongestGap_s", "EventsDone", "Leader", "Cluster",
-    "Reused", "Attempt", "Timestamp", "RunId",
+    "Reused", "Machine", "Attempt", "Timestamp", "RunId",
 )  # fmt: skip
 
 

@@ -457,6 +457,12 @@ OUR_TABLE = (
         "testbeds of `containernet-env shell` that were up on the machine when the run began: more than 0 disturbs",
         lambda facts, outcome: facts.labs,
     ),
+    _words(
+        "Machine",
+        "run",
+        "the name of the machine; of a [sweep on several](../docs/sweeps.md#on-several-machines), which one it was",
+        lambda facts, outcome: facts.machine,
+    ),
     _words("CpuModel", "run", "the machine's", lambda facts, outcome: facts.cpu_model),
     Column("Cores", "", "run", "the machine's", lambda facts, outcome: facts.cores),
     _words("Kernel", "run", "the release of the machine's kernel", lambda facts, outcome: facts.kernel),

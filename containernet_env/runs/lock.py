@@ -14,8 +14,10 @@ from pathlib import Path
 from types import TracebackType
 
 from containernet_env.base.errors import RunError
+from containernet_env.base.stop import Stop
 
 PATH = Path("/run/containernet-env.lock")
+_POLL_S = 0.1
 
 
 def refuse_while_measured(path: Path = PATH) -> None:
@@ -76,11 +78,14 @@ def _process(pid: int) -> Holder | None:
 class RunLock:
     """Holds the machine for one run; a second holder is refused at once, with the first one's process id.
 
+    With ``wait`` it waits for the first one to end, or for that token to say that it is no longer wanted.
+
     The kernel drops the lock when the process ends, however it ends, so nothing has to be cleaned after kill -9.
     """
 
-    def __init__(self, path: Path = PATH) -> None:
-        self._path = path
+    def __init__(self, path: Path | None = None, wait: Stop | None = None) -> None:
+        self._path = PATH if path is None else path
+        self._wait = wait
         self._fd: int | None = None
 
     def __enter__(self) -> RunLock:
@@ -92,14 +97,18 @@ class RunLock:
                 f"  Make {self._path.parent} a folder that root may write to."
             ) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(fd, 32).decode(errors="replace").strip()
+            while not _is_locked(fd):
+                if self._wait is None:
+                    holder = os.read(fd, 32).decode(errors="replace").strip()
+                    raise RunError(
+                        f"another run is on (process {holder or 'unknown'}); two at once would measure each other.\n"
+                        "  Wait for it to end, or end it with Ctrl-C."
+                    )
+                self._wait.check()
+                time.sleep(_POLL_S)
+        except BaseException:
             os.close(fd)
-            raise RunError(
-                f"another run is on (process {holder or 'unknown'}); two at once would measure each other.\n"
-                "  Wait for it to end, or end it with Ctrl-C."
-            ) from None
+            raise
         self._fd = fd
         with suppress(OSError):  # it is only told to others, and the disk may be full
             os.ftruncate(fd, 0)
@@ -114,3 +123,12 @@ class RunLock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+
+def _is_locked(fd: int) -> bool:
+    """Lock an open file for this process, unless another one has."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -7,6 +7,7 @@ Nothing here knows terminals or installs signal handlers, and it works on any th
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -368,6 +369,7 @@ class _Run:
             seed=plan.options.seed if testbed.net.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
+            machine=platform.node() or None,
             cpu_model=self._manifest.machine.cpu_model,
             cores=self._manifest.machine.cores,
             kernel=self._manifest.machine.kernel,

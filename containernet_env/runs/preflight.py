@@ -31,8 +31,7 @@ def check(plan: Plan, out: Path | None = None) -> str:
     Raises ``UsageError``, and ``MissingRequirementError`` where the machine lacks something.
     """
     if out is not None:
-        check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
-        _check_header(out)
+        check_out(plan, out)
     _check_congestion_control(plan.options.tcp_congestion_control)
     allow_open_files(_OPEN_FILES + _OPEN_FILES_PER_HOST * len(plan.hosts))
     open_questions = ["whether the Docker engine and its images are ready"]
@@ -41,6 +40,12 @@ def check(plan: Plan, out: Path | None = None) -> str:
     else:
         open_questions += _check_network_without_root(plan)
     return f"Only a run{'' if os.geteuid() == 0 else ' as root'} can tell: {'; '.join(open_questions)}."
+
+
+def check_out(plan: Plan, out: Path) -> None:
+    """Raise what keeping the rows of ``plan`` in ``out`` would raise."""
+    check_place(out, least_bytes(len(plan.scenarios), len(plan.hosts), len(plan.cluster_ends)))
+    _check_header(out)
 
 
 def _check_header(out: Path) -> None:

@@ -85,6 +85,12 @@ def prepare(
     return build_plan(config, scenario_set, options)
 
 
+def on_this_machine(config: Config, scenario_set: ScenarioSet, options: PlanOptions) -> Plan:
+    """The plan that another machine has made, for this one's cores; the same run id. Raises ``UsageError``."""
+    core = None if options.links_cpu is None else kept_core(options.links_cpu)
+    return build_plan(config, scenario_set, replace(options, machine_cores=os.cpu_count() or 1, links_core=core))
+
+
 def _profile(kinds: Sequence[str], member: str | None) -> ProfileChoice | None:
     known = get_args(ProfileKind)
     if isinstance(kinds, str) or any(kind not in known for kind in kinds):

@@ -22,7 +22,7 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.setup import only_one
 from containernet_env.setup.commands import CommandError, Commands
 
-EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly")}
+EXTRAS = {"analysis": ("scipy", "matplotlib", "plotly"), "dask": ("dask", "distributed")}
 """Extra of pyproject.toml -> what it brings, by names that are those of the modules as well."""
 _INSTALL_TIMEOUT_S = 600.0
 _LOCK_DEADLINE_S = 900.0

@@ -86,8 +86,12 @@ class Bed:
 
     def plan_of(self, cells: Sequence[Cell], repetition: int, seed: int, choices: SweepChoices) -> Plan:
         """The plan of a run that measures these cells in this order."""
-        chosen = replace(self.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
+        chosen = self.scenarios_of(cells)
         return _prepare(self.config, chosen, {**choices, "first_repetition": repetition, "seed": seed})
+
+    def scenarios_of(self, cells: Sequence[Cell]) -> ScenarioSet:
+        """The scenarios of these cells in this order, with their data set."""
+        return replace(self.scenario_set, scenarios=tuple(cell.scenario for cell in cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,11 @@ class Design:
     def cells(self) -> tuple[Cell, ...]:
         """By testbeds."""
         return tuple(cell for bed in self.beds for cell in bed.cells)
+
+    @property
+    def largest(self) -> Plan:
+        """The plan with the most hosts."""
+        return max((bed.plan for bed in self.beds), key=lambda plan: len(plan.hosts))
 
     @property
     def estimated_s(self) -> float:

@@ -6,6 +6,7 @@ the seed, the cells with their values, each run's cells in their order, and why 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,6 +96,11 @@ class Journal:
             self._fd = open_to_append(path)
         except OSError as error:
             raise UsageError(f"cannot write the sweep's journal {path}: {reason(error)}\n  {remedy(error)}") from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise UsageError(f"{path} is that of a sweep that is on: let it end, or choose another file") from None
 
     def close(self) -> None:
         """Close the file."""

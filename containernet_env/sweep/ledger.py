@@ -52,6 +52,7 @@ class Ledger:
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._by_row = {(cell.config_hash, cell.scenario_hash): cell.identity for cell in cells}
         self._tried: dict[tuple[str, int], list[Tried]] = {}
+        self._repetitions: dict[str, set[int]] = {}
         self._told: dict[tuple[str, int], int] = {}
         self.strange = 0
         """Rows of these cells that are of no run in the journal: they are not counted."""
@@ -104,6 +105,7 @@ class Ledger:
     def add(self, cell: str, repetition: int, tried: Tried) -> None:
         """Add one measurement."""
         self._tried.setdefault((cell, repetition), []).append(tried)
+        self._repetitions.setdefault(cell, set()).add(repetition)
 
     def fail(self, cell: str, repetition: int, why: str) -> None:
         """The machine failed a cell that left no row."""
@@ -132,7 +134,7 @@ class Ledger:
 
     def figures(self, cell: str, column: str) -> list[float]:
         """One for each repetition that counts."""
-        found = [self.last(*key) for key in self._tried if key[0] == cell]
+        found = [self.last(cell, repetition) for repetition in self._repetitions.get(cell, ())]
         return [item.figures[column] for item in found if item is not None and column in item.figures]
 
     def is_settled(self, cell: str, column: str, ratio: float) -> bool:

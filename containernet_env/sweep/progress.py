@@ -105,9 +105,13 @@ class Course(Silent):
 
 
 class Clock:
-    """How long a sweep still takes: estimates, corrected by what measured cells took with all that was around them."""
+    """How long a sweep still takes: estimates, corrected by what measured cells took with all that was around them.
+
+    ``at_once`` testbeds are measured at the same time.
+    """
 
     def __init__(self, wanted_s: float, count: int) -> None:
+        self.at_once = 1
         self._left_s = wanted_s
         self._all = self._left = count
         self._estimated_s = self._took_s = 0.0
@@ -134,4 +138,4 @@ class Clock:
     def standing(self) -> Standing:
         """How far it is."""
         ratio = self._took_s / self._estimated_s if self._estimated_s > 0 else 1.0
-        return Standing(self._all - self._left, self._all, self._left_s * ratio)
+        return Standing(self._all - self._left, self._all, self._left_s * ratio / self.at_once)

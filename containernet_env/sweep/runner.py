@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,17 +24,16 @@ from containernet_env.runs.lock import RunLock
 from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.standing import Standing
-from containernet_env.sweep.design import Bed, Cell, Design, link_seed
+from containernet_env.sweep.design import Design, link_seed
 from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journal
 from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
+from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
 from containernet_env.sweep.versions import made_by
 
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
 MAX_REPEAT = 30
-# So many testbeds in a row that could not be brought up are no chance any more, unless most others are untried.
-_BEDS_LOST = 3
 _SHOWN_CELLS = 10
 
 
@@ -86,10 +86,11 @@ class Counts:
 class Sweep:
     """A design with what is measured of it in ``out``; reads, and creates nothing before `carry_out`.
 
-    Without ``out`` nothing is, and nothing can be. Raises ``UsageError`` where ``out`` or its journal cannot be read.
+    Without ``out`` nothing is, and nothing can be. ``placement``: where it is measured, this machine where nothing is
+    said. Raises ``UsageError`` where ``out`` or its journal cannot be read.
     """
 
-    def __init__(self, design: Design, out: Path | None, request: Request) -> None:
+    def __init__(self, design: Design, out: Path | None, request: Request, placement: Placement | None = None) -> None:
         check_port(request.port)
         if request.until is not None:
             request.until.check()
@@ -100,6 +101,7 @@ class Sweep:
         self.design = design
         self._given_out = out
         self._request = request
+        self._placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
         self.made_by = made_by(design.beds[0].plan.store.name, request.tolerance)
@@ -176,25 +178,22 @@ class Sweep:
 
     def check(self) -> str:
         """Raise what carrying it out would raise before anything is created; what is left open."""
-        largest = max((bed.plan for bed in self.design.beds), key=lambda plan: len(plan.hosts))
-        open_questions = preflight.check(largest, self._given_out)
+        open_questions = self._placement.check(self.design, self._given_out)
         if self._given_out is not None:
             number, _ = self.left()
             clusters = min(number, self.repeat * len(self.design.beds))
-            check_place(self._given_out, least_bytes(number, len(largest.hosts), clusters))
+            check_place(self._given_out, least_bytes(number, len(self.design.largest.hosts), clusters))
         return open_questions
 
     def carry_out(self, progress: SweepProgress, stop: Stop, command: Sequence[str] | None = None) -> Counts:
-        """Measure what is missing, block by block. Needs root.
+        """Measure what is missing, block by block.
 
         Raises what ``runs.measure.carry_out`` raises; everything that was measured before is kept, and the same call
         goes on with the rest.
         """
-        require_root()
         self.check()
-        select.require(self.design.beds[0].plan)
         stop.check()
-        with told(), RunLock():
+        with told(), self._placement.held(self.design):
             journal = Journal(journal_of(self.out))
             try:
                 return self._carry_out(journal, progress, stop, list(command or sys.argv))
@@ -207,10 +206,14 @@ class Sweep:
         journal.sweep_began(self.seed, self.repeat, len(self._cells), command)
         journal.cells([cell for cell in self.design.cells if cell.identity not in self._kept.cells])
         number, seconds = self.left()
-        course = _Blocks(self, journal, progress, stop, Clock(seconds, number), self._request, command)
+        terms = Terms(self.out, self._request.tolerance, self._request.port, tuple(command))
+        course = _Blocks(self, journal, progress, stop, Clock(seconds, number), self._placement, terms)
         last = self._request.until.most if self._request.until is not None else self.repeat
-        for block in range(1, last + 1):
-            course.block(block)
+        certain = range(1, self.repeat + 1)
+        for blocks in [certain] if self._placement.several else [[block] for block in certain]:
+            course.blocks(blocks)
+        for block in range(self.repeat + 1, last + 1):
+            course.blocks([block])
         return self.counts()
 
     def notes(self) -> list[str]:
@@ -249,6 +252,75 @@ class Sweep:
         return notes
 
 
+class Here:
+    """This machine: one testbed at a time, under its lock. Needs root."""
+
+    several = False
+    at_once = 1
+
+    def __init__(self, design: Design) -> None:
+        self._losses = Losses(len(design.beds))
+
+    def check(self, design: Design, out: Path | None) -> str:
+        """See ``Placement``."""
+        return preflight.check(design.largest, out)
+
+    @contextmanager
+    def held(self, design: Design) -> Iterator[None]:
+        """See ``Placement``."""
+        require_root()
+        select.require(design.beds[0].plan)
+        with RunLock():
+            yield
+
+    def measure(
+        self, jobs: Iterable[Job], terms: Terms, begin: Callable[[Job], Begun], stop: Stop
+    ) -> Generator[Ended, None, None]:
+        """See ``Placement``."""
+        standing, order = Standing(), list(jobs)
+        try:
+            for at, job in enumerate(order, start=1):
+                standing.is_wanted = at < len(order) and order[at].bed.standing == job.bed.standing
+                yield self._measured(begin(job), terms, standing, stop)
+        finally:
+            standing.close(Silent(), stop)
+
+    def _measured(self, begun: Begun, terms: Terms, standing: Standing, stop: Stop) -> Ended:
+        began, out = time.monotonic(), terms.out
+        offset = out.stat().st_size if out.is_file() else 0
+        error: RunError | None = None
+        try:
+            result = carry_out(
+                begun.plan,
+                out,
+                tolerance=terms.tolerance,
+                port=terms.port,
+                progress=begun.course,
+                stop=stop,
+                command=terms.command,
+                in_sweep=True,
+                standing=standing,
+            )
+            if result.file != out:
+                raise _OutLostError(f"{out} was lost during the sweep: its rows are in {result.file}")
+        except (_OutLostError, RowsNotWrittenError):
+            raise
+        except RunError as raised:
+            error = raised
+        rows = [row for row in rows_after(out, offset) if row["RunId"].endswith(f"-{begun.plan.run_id}")]
+        return Ended(begun, rows, error, time.monotonic() - began, blocked=error is not None)
+
+    def used(self, place: str) -> None:
+        """See ``Placement``."""
+        self._losses.clear()
+
+    def lost(self, place: str, bed: str, why: str) -> None:
+        """See ``Placement``."""
+        self._losses.add(bed)
+        if self._losses.are_many:
+            raise RunError(f"{self._losses.number} testbeds in a row could not be used, so the sweep ends: {why}")
+
+
 class _Blocks:
     """Carries blocks out, testbed by testbed."""
 
@@ -259,114 +331,115 @@ class _Blocks:
         progress: SweepProgress,
         stop: Stop,
         clock: Clock,
-        request: Request,
-        command: list[str],
+        placement: Placement,
+        terms: Terms,
     ) -> None:
         self._sweep = sweep
         self._journal = journal
         self._progress = progress
         self._stop = stop
         self._clock = clock
-        self._request = request
-        self._command = command
-        self._lost: list[str] = []
+        self._placement = placement
+        self._terms = terms
         self._told: set[str] = set()
-        self._standing = Standing()
 
-    def block(self, number: int) -> None:
-        """Measure everything of a block; what the machine failed again, in rounds, as often as that is allowed."""
+    def blocks(self, numbers: Sequence[int]) -> None:
+        """Measure everything of some blocks; what the machine failed again, in rounds, as often as that is allowed."""
         sweep = self._sweep
-        try:
-            while wanted := sweep.wanted(number):
-                self._clock.wants(*sweep.left_from(number))
-                order = list(sweep.design.order(number, sweep.seed, wanted))
-                for at, (bed, cells) in enumerate(order, start=1):
-                    self._standing.is_wanted = at < len(order) and order[at][0].standing == bed.standing
-                    self._measure(bed, cells, number)
-        finally:
-            self._standing.close(Silent(), self._stop)
+        while wanted := {number: cells for number in numbers if (cells := sweep.wanted(number))}:
+            self._clock.wants(*sweep.left_from(numbers[0]))
+            self._round(wanted)
 
-    def _measure(self, bed: Bed, cells: Sequence[Cell], repetition: int) -> None:
-        """Measure cells on a testbed of their own; what the ledger knows of them is what their rows say."""
-        sweep, began = self._sweep, time.monotonic()
-        plan = bed.plan_of(cells, repetition, link_seed(sweep.seed, repetition), sweep.design.choices)
-        run = plan.run_id
-        self._journal.run_began(run, repetition, plan.options.seed, cells, sweep.made_by)
-        self._progress.bed_began(cells, repetition)
+    def _round(self, wanted: Mapping[int, set[str]]) -> None:
+        sweep = self._sweep
+        open_: dict[str, Begun] = {}
+
+        def begin(job: Job) -> Begun:
+            self._clock.at_once = self._placement.at_once
+            begun = self._begin(job)
+            open_[begun.plan.run_id] = begun
+            return begun
+
+        jobs = (
+            Job(bed, tuple(cells), number)
+            for number, chosen in wanted.items()
+            for bed, cells in sweep.design.order(number, sweep.seed, chosen)
+        )
+        try:
+            with closing(self._placement.measure(jobs, self._terms, begin, self._stop)) as all_ended:
+                for ended in all_ended:
+                    del open_[ended.begun.plan.run_id]
+                    self._note_end(ended.begun, None)
+                    self._settle(ended)
+        finally:
+            for begun in open_.values():
+                self._note_end(begun, sys.exception())
+
+    def _begin(self, job: Job) -> Begun:
+        sweep = self._sweep
+        plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
+        run, repetition = plan.run_id, job.repetition
+        self._journal.run_began(run, repetition, plan.options.seed, job.cells, sweep.made_by)
+        self._progress.bed_began(job.cells, repetition)
         course = Course(
-            cells,
+            job.cells,
             repetition,
             self._progress,
             self._clock,
             self._told,
             lambda cell, why: self._journal.failed(run, repetition, [(cell, why)]),
         )
-        offset = sweep.out.stat().st_size if sweep.out.is_file() else 0
-        error: RunError | None = None
-        try:
-            result = carry_out(
-                plan,
-                sweep.out,
-                tolerance=self._request.tolerance,
-                port=self._request.port,
-                progress=course,
-                stop=self._stop,
-                command=self._command,
-                in_sweep=True,
-                standing=self._standing,
-            )
-            if result.file != sweep.out:
-                raise _OutLostError(f"{sweep.out} was lost during the sweep: its rows are in {result.file}")
-        except (_OutLostError, RowsNotWrittenError):
-            raise
-        except RunError as raised:
-            error = raised
-        finally:
-            self._note_end(run, course, sys.exception())
-        self._clock.took(time.monotonic() - began, bed.around_s)
-        self._take_rows(run, repetition, offset, course)
-        if not any(was_measured(outcome) for _, outcome in course.outcomes):
-            self._nothing_measured(run, repetition, cells, course, error)
-        else:
-            self._lost.clear()
-            if error is not None:
-                raise error  # something is left of it that would be in the way of the next one
+        return Begun(job, plan, course)
 
-    def _note_end(self, run: str, course: Course, error: BaseException | None) -> None:
+    def _settle(self, ended: Ended) -> None:
+        """What the ledger knows of cells is what their rows say."""
+        course = ended.begun.course
+        self._clock.took(ended.seconds, ended.begun.job.bed.around_s)
+        self._take_rows(ended)
+        if not any(was_measured(outcome) for _, outcome in course.outcomes):
+            self._nothing_measured(ended)
+            return
+        self._placement.used(ended.place)
+        if ended.error is not None:
+            if ended.blocked:
+                raise ended.error
+            self._progress.note(f"{ended.place}: {ended.error}")
+
+    def _note_end(self, begun: Begun, error: BaseException | None) -> None:
         """Have the journal say that a run ended; an ``error`` that is on its way tells more than one of the journal."""
         try:
-            course.tell_failures()
-            self._journal.run_ended(run)
+            begun.course.tell_failures()
+            if not begun.is_killed:
+                self._journal.run_ended(begun.plan.run_id)
         except RunError:
             if error is None:
                 raise
 
-    def _take_rows(self, run: str, repetition: int, offset: int, course: Course) -> None:
+    def _take_rows(self, ended: Ended) -> None:
+        course = ended.begun.course
         names = {(cell.config_hash, cell.scenario_hash): cell for cell, _ in course.outcomes}
         why = {cell.identity: item.error for cell, item in course.outcomes if item.testbed_failed}
-        for row in rows_after(self._sweep.out, offset):
+        for row in ended.rows:
             cell = names.get((row["ConfigHash"], row["ScenarioHash"]))
-            if cell is not None and row["RunId"].endswith(f"-{run}"):
-                self._sweep.ledger.add(cell.identity, repetition, tried_of(row, why.get(cell.identity)))
+            if cell is not None:
+                tried = tried_of(row, why.get(cell.identity))
+                self._sweep.ledger.add(cell.identity, ended.begun.job.repetition, tried)
 
-    def _nothing_measured(
-        self, run: str, repetition: int, cells: Sequence[Cell], course: Course, error: RunError | None
-    ) -> None:
+    def _nothing_measured(self, ended: Ended) -> None:
         """A testbed that could not be used counts as a try of each of its cells, or it would be brought up for ever."""
+        job, run, course, error = ended.begun.job, ended.begun.plan.run_id, ended.begun.course, ended.error
         first = course.outcomes[0][1].error if course.outcomes else None
         why = text_of(error) if error is not None else first or "nothing was measured"
-        self._journal.failed(run, repetition, [(cell, why) for cell in cells])
-        for cell in cells:
-            self._sweep.ledger.fail(cell.identity, repetition, why)
+        self._journal.failed(run, job.repetition, [(cell, why) for cell in job.cells])
+        for cell in job.cells:
+            self._sweep.ledger.fail(cell.identity, job.repetition, why)
         directory = runs_folder(self._sweep.out)
-        self._progress.note(f"{len(cells)} cells could not be measured, see {directory}: {why}")
-        self._lost.append(cells[0].config_hash)
-        # One that cannot be, for want of memory for instance, says nothing of the others.
-        most = 2 * len(set(self._lost)) > len(self._sweep.design.beds)
-        if most and len(self._lost) >= _BEDS_LOST:
-            raise RunError(
-                f"{len(self._lost)} testbeds in a row could not be used, so the sweep ends: {why}"
-            ) from error
+        where = f" on {ended.place}" if ended.place else ""
+        self._progress.note(f"{len(job.cells)} cells could not be measured{where}, see {directory}: {why}")
+        try:
+            self._placement.lost(ended.place, job.cells[0].config_hash, why)
+        except RunError as raised:
+            raise raised from error
 
 
 class _OutLostError(RunError):

@@ -250,6 +250,18 @@ def test_what_scenarios_found_from_before_them_is_named_where_it_differs(tmp_pat
     )
 
 
+def test_another_machine_is_named_and_makes_no_other_experiment(tmp_path: Path) -> None:
+    """Repetitions of one sweep may be on several machines; where A and B are, that may be all that differs."""
+    a, b = rows(EVEN[:2], "1", 3, Machine="node1"), rows(EVEN[:2], "2", 3, Machine="node1")
+    assert compared(tmp_path / "same", a, b).notes == ()
+    for row in b[:3]:
+        row["Machine"] = "node2"
+    found = compared(tmp_path, a, b)
+    assert {cell.repetitions for cell in found.cells} == {(2, 2)}
+    assert len(found.notes) == 1 and found.notes[0].startswith("Machine, on which machine it was measured, differs in")
+    assert "node1 in A" in found.notes[0] and "which may be part of a difference" in found.notes[0]
+
+
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
     """A file of the seed's form: writes of 8 and of 256 bytes."""
     with path.open("w", newline="") as file:

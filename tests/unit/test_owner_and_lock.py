@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.errors import Interrupted, RunError
+from containernet_env.base.stop import Stop
 from containernet_env.hosts import owner
 from containernet_env.runs.lock import RunLock
 from tests.unit.disk import file_limit
@@ -64,3 +67,24 @@ def test_a_lock_that_cannot_be_made_is_told_with_a_remedy(tmp_path: Path) -> Non
     """A read-only /run, or none: a traceback."""
     with pytest.raises(RunError, match=r"cannot be locked.*\n  "):
         RunLock(tmp_path / "missing" / "lock").__enter__()
+
+
+def test_a_worker_waits_for_the_machine_until_it_is_no_longer_wanted(tmp_path: Path) -> None:
+    """Two workers on one machine take turns."""
+    stop, got = Stop(), threading.Event()
+
+    def wait() -> None:
+        with RunLock(tmp_path / "lock", wait=Stop()):
+            got.set()
+
+    with RunLock(tmp_path / "lock"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        stop.request(signal.SIGINT)
+        with pytest.raises(Interrupted):
+            RunLock(tmp_path / "lock", wait=stop).__enter__()
+        assert not got.is_set()
+    waiting.join(10)
+    assert got.is_set()
+    with RunLock(tmp_path / "lock"):
+        pass

@@ -24,6 +24,8 @@ ONLY = {
     "requests": {"hosts", "setup"},
     "rocrate": {"results"},
     "cryptography": {"stores"},
+    "dask": {"sweep"},
+    "distributed": {"sweep"},
     "pandas": {"results", "analysis", "report"},
     "numpy": {"results", "analysis", "report"},
     "scipy": {"results", "analysis", "report"},

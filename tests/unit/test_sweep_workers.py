@@ -1,0 +1,368 @@
+"""Sweeps on the workers of a Dask cluster: a real scheduler, real worker processes, testbeds of fakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster, Security
+
+from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.base.stop import Stop
+from containernet_env.results.checksums import check
+from containernet_env.sweep import at_worker, workers
+from containernet_env.sweep.cluster import Scheduler, scheduler_at
+from containernet_env.sweep.design import design
+from containernet_env.sweep.journal import Journal
+from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.workers import Workers
+from tests.unit.run_fakes import CONFIG, rows
+from tests.unit.test_sweep_runs import Notes, lines, measured
+from tests.unit.tls_files import certificates
+
+ROOT = Path(__file__).resolve().parents[2]
+AXES = ("link_delay=1ms,3ms,5ms", "clients=5,10,20")
+CELLS = 9
+DEADLINE_S = 60.0
+
+
+def wait_for(what: Callable[[], Any]) -> Any:
+    """Poll until something is there."""
+    until = time.monotonic() + DEADLINE_S
+    while not (found := what()):
+        assert time.monotonic() < until, "nothing came of it"
+        time.sleep(0.02)
+    return found
+
+
+class Machine:
+    """A worker process with a folder of its own, which has what a machine has once."""
+
+    def __init__(self, folder: Path, address: str, *more: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        argv = [sys.executable, "-W", "error::SyntaxWarning", "-m", "tests.unit.fake_worker"]
+        self.log = (folder / "log").open("w+")
+        self.process = subprocess.Popen(
+            [*argv, address, str(folder), *more], cwd=ROOT, stdout=self.log, stderr=subprocess.STDOUT
+        )
+
+    def is_ready(self) -> bool:
+        """Whether the scheduler has it."""
+        assert self.process.poll() is None, self.said()
+        return "measures for" in self.said()
+
+    def said(self) -> str:
+        """What it printed."""
+        return (self.folder / "log").read_text()
+
+    def begun(self, number: int) -> bool:
+        """Whether its benchmark of that number has begun."""
+        return any(self.folder.glob(f"begun-{self.process.pid}-{number}"))
+
+
+@pytest.fixture
+def scheduler(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    security = getattr(request, "param", None)
+    kind = "tcp" if security is None else "tls"
+    with LocalCluster(
+        n_workers=0, processes=False, host="127.0.0.1", protocol=kind, dashboard_address=None, security=security
+    ) as cluster:
+        yield cluster
+
+
+@contextmanager
+def machines(*made: Machine) -> Iterator[None]:
+    try:
+        for machine in made:
+            wait_for(machine.is_ready)
+        yield
+    finally:
+        for machine in made:
+            machine.process.kill()
+            machine.process.wait()
+            machine.log.close()
+
+
+def sweep_on(out: Path, at: Scheduler, notes: Notes, *axes: str, **request: Any) -> Sweep:
+    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=5)
+    return Sweep(made, out, Request(**request), Workers(at, made, notes.note))
+
+
+def at(cluster: LocalCluster) -> Scheduler:
+    return scheduler_at(cluster.scheduler_address, None)
+
+
+def directories(out: Path) -> dict[str, Path]:
+    return {path.name: path for path in out.with_suffix(".runs").iterdir()}
+
+
+def test_one_of_two_workers_is_killed_and_each_cell_is_measured_once(scheduler: LocalCluster, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    address = scheduler.scheduler_address
+    a, b = (Machine(tmp_path / name, address) for name in ("node1", "node2"))
+    with machines(a, b):
+        (a.folder / "hold").touch()
+
+        def kill() -> None:
+            wait_for(lambda: a.begun(2))
+            a.process.kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        counts = sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop())
+        killer.join()
+        (b.folder / "hold").touch()  # nothing is left that it would be held up in
+        assert sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop()) == counts
+    assert counts == Counts(2 * CELLS, 0, 0)
+    assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}
+    found = Counter(row["Machine"] for row in rows(out))
+    assert found == {"node1": 1, "node2": 2 * CELLS - 1}
+    assert {row["Valid"] for row in rows(out)} == {"yes"} and not any("torn" in note for note in notes.notes)
+    assert any(note.startswith("node1/") and "was lost" in note for note in notes.notes), notes.notes
+    begun = lines(out, "run")
+    assert len({run["run"] for run in begun}) == len(begun) == 7
+    assert sorted(notes.ended) == sorted({(cell, run["repetition"]) for run in begun for cell in run["cells"]})
+    kept = directories(out)
+    of_b = {row["RunId"] for row in rows(out) if row["Machine"] == "node2"}
+    assert kept.keys() == of_b and len(of_b) == 6
+    for path in kept.values():
+        checked = check(path)
+        assert checked is not None and checked.files > 3 and not checked.changed
+
+
+def test_each_machine_measures_whole_blocks(scheduler: LocalCluster, tmp_path: Path) -> None:
+    """A machine that is slower than another one is then slower in all cells alike."""
+    out, notes = tmp_path / "out.csv", Notes()
+    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
+        assert sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
+    found = {(row["Machine"], row["Repetition"]) for row in rows(out)[:6]}
+    assert found == {("node1", "1"), ("node2", "2")} or found == {("node1", "2"), ("node2", "1")}
+
+
+def test_ctrl_c_ends_what_runs_on_workers_and_the_same_command_goes_on(
+    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes, stop = tmp_path / "out.csv", Notes(), Stop()
+    a = Machine(tmp_path / "node1", scheduler.scheduler_address)
+    with machines(a):
+        (a.folder / "hold").touch()
+
+        def interrupt() -> None:
+            wait_for(lambda: a.begun(2))
+            stop.request(signal.SIGINT)
+
+        asking = threading.Thread(target=interrupt)
+        asking.start()
+        with pytest.raises(Interrupted):
+            sweep_on(out, at(scheduler), notes).carry_out(notes, stop)
+        asking.join()
+        (a.folder / "hold").unlink()
+        assert len(rows(out)) == 1
+        (directory,) = directories(out).values()
+        assert check(directory) is not None
+        assert sweep_on(out, at(scheduler), notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
+
+
+def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: LocalCluster, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    a, b = (Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))
+    with machines(a, b):
+        (a.folder / "hold").touch()
+
+        def end() -> None:
+            wait_for(lambda: a.begun(2))
+            a.process.send_signal(signal.SIGTERM)
+
+        asking = threading.Thread(target=end)
+        asking.start()
+        assert sweep_on(out, at(scheduler), notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
+        asking.join()
+        assert a.process.wait(DEADLINE_S) == 128 + signal.SIGTERM, a.said()
+    assert "Traceback" not in a.said() and "taken down first" in a.said()
+    assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
+    for path in directories(out).values():
+        checked = check(path)
+        assert checked is not None and not checked.changed
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_sweep_that_is_ended_or_killed_leaves_no_cell_running(
+    signum: int, status: int, scheduler: LocalCluster, tmp_path: Path
+) -> None:
+    out, address = tmp_path / "out.csv", scheduler.scheduler_address
+    words = [str(CONFIG), str(out), "--quick", "--only", "write-leader-50x*-4B-64B", "--dask", address, "--seed", "5"]
+    sets = [word for axis in AXES for word in ("--set", axis)]
+    argv = [sys.executable, "-m", "containernet_env.cli.entry", "sweep", *words, *sets]
+    a = Machine(tmp_path / "node1", address)
+    with machines(a):
+        (a.folder / "hold").touch()
+        with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ended:
+            wait_for(lambda: a.begun(2))
+            events = next((a.folder / at_worker.FOLDER / "out.runs").glob("*/events.jsonl"))
+            ended.send_signal(signum)
+            wait_for(lambda: "run_ended" in events.read_text())  # while the benchmark is held up
+            assert "run_interrupted" in events.read_text()
+            (a.folder / "hold").unlink()
+            assert ended.stdout is not None
+            told = ended.stdout.read().decode()
+        assert ended.returncode == status and "Traceback" not in told, told
+        assert len(rows(out)) == 1
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and f"{CELLS} measurements; rows in" in done.stdout
+    assert len(measured(out)) == CELLS and set(measured(out).values()) == {1}
+
+
+def test_a_journal_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
+    """No lock of a machine keeps two sweeps apart that measure elsewhere."""
+    first = Journal(tmp_path / "out.sweep.jsonl")
+    with pytest.raises(UsageError, match=r"out\.sweep\.jsonl is that of a sweep that is on"):
+        Journal(tmp_path / "out.sweep.jsonl")
+    first.close()
+    Journal(tmp_path / "out.sweep.jsonl").close()
+
+
+def test_a_worker_that_comes_later_measures_too(scheduler: LocalCluster, tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    a = Machine(tmp_path / "node1", scheduler.scheduler_address)
+    with machines(a):
+        (a.folder / "hold").touch()
+        later: list[Machine] = []
+
+        def come() -> None:
+            wait_for(lambda: a.begun(2))
+            later.append(Machine(tmp_path / "node2", scheduler.scheduler_address))
+            wait_for(lambda: later[0].begun(6))
+            (a.folder / "hold").unlink()
+
+        coming = threading.Thread(target=come)
+        coming.start()
+        try:
+            counts = sweep_on(out, at(scheduler), notes).carry_out(notes, Stop())
+        finally:
+            coming.join()
+            with machines(*later):
+                pass
+    assert counts == Counts(CELLS, 0, 0) and set(measured(out).values()) == {1}
+    assert Counter(row["Machine"] for row in rows(out)) == {"node1": 3, "node2": 6}
+    assert any(note.startswith("node2/") and note.endswith("measures, too") for note in notes.notes)
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((("manifest.json", b"{}"), ("checksums.sha256", b"0" * 64 + b"  manifest.json\n")), "manifest.json (changed)"),
+        ((("manifest.json", b"{}"),), "has no checksums"),
+        ((("../../out.csv", b"other"),), "was left out"),
+    ],
+)
+def test_a_run_directory_that_is_not_what_was_sent_is_told(
+    files: tuple[tuple[str, bytes], ...], words: str, tmp_path: Path
+) -> None:
+    found = at_worker.Directory("20261122T000000Z-abcdef", files).write(tmp_path / "a" / "out.csv")
+    assert found is not None and words in found
+    assert not list(tmp_path.glob("**/out.csv"))
+
+
+def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.csv", Notes()
+    argv = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    file = tmp_path / "scheduler.json"
+    with subprocess.Popen(
+        [*argv, "--scheduler-file", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            address = json.loads(wait_for(lambda: file.exists() and file.read_text()))["address"]
+            a = Machine(tmp_path / "node1", address)
+            with machines(a):
+                (a.folder / "hold").touch()
+
+                def kill() -> None:
+                    wait_for(lambda: a.begun(2))
+                    process.kill()
+
+                killer = threading.Thread(target=kill)
+                killer.start()
+                with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
+                    sweep_on(out, scheduler_at(address, None), notes).carry_out(notes, Stop())
+                killer.join()
+                assert a.process.wait(DEADLINE_S) == 1
+        finally:
+            process.kill()
+    assert len(rows(out)) >= 1 and set(measured(out).values()) == {1}
+    assert "Error: the scheduler at tcp://127" in a.said() and "Traceback" not in a.said()
+
+
+def test_versions_are_compared_before_the_first_cell(
+    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, notes, own = tmp_path / "out.csv", Notes(), at_worker.facts()
+    monkeypatch.setattr(workers, "facts", lambda: own | {"commit": "0123456789ab", "etcd": "3.8.0"})
+    words = f"node1/.* has commit {own['commit']}, here 0123456789ab, "
+    with (
+        machines(Machine(tmp_path / "node1", scheduler.scheduler_address)),
+        pytest.raises(MissingRequirementError, match=words),
+    ):
+        sweep_on(out, at(scheduler), notes).carry_out(notes, Stop())
+    assert not out.exists()
+
+
+def test_a_worker_of_something_else_is_refused_by_name(scheduler: LocalCluster, tmp_path: Path) -> None:
+    scheduler.scale(1)
+    scheduler.wait_for_workers(1)
+    with pytest.raises(MissingRequirementError, match="is none that `containernet-env worker` started"):
+        sweep_on(tmp_path / "out.csv", at(scheduler), Notes()).carry_out(Notes(), Stop())
+
+
+def test_without_workers_it_says_how_to_start_one(scheduler: LocalCluster, tmp_path: Path) -> None:
+    with pytest.raises(MissingRequirementError, match=r"no worker is at .*\n.*containernet-env worker tcp://127"):
+        sweep_on(tmp_path / "out.csv", at(scheduler), Notes()).carry_out(Notes(), Stop())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RunError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1: .*\n  Start one"):
+        sweep_on(tmp_path / "out.csv", scheduler_at("127.0.0.1:1", None), Notes()).carry_out(Notes(), Stop())
+    machine = Machine(tmp_path / "node1", "127.0.0.1:1")
+    assert machine.process.wait(DEADLINE_S) == 1
+    machine.log.close()
+    assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
+
+
+def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
+    ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
+    theirs = certificates(tmp_path / "theirs", ("sweep",))
+    security = Security(
+        require_encryption=True,
+        tls_ca_file=str(ours["scheduler"].ca_file),
+        tls_scheduler_cert=str(ours["scheduler"].cert),
+        tls_scheduler_key=str(ours["scheduler"].key),
+        tls_client_cert=str(ours["scheduler"].cert),
+        tls_client_key=str(ours["scheduler"].key),
+    )
+    out, notes = tmp_path / "out.csv", Notes()
+    with LocalCluster(
+        n_workers=0, processes=False, host="tls://127.0.0.1", protocol="tls", dashboard_address=None, security=security
+    ) as cluster:
+        address, mine = cluster.scheduler_address, ours["worker"]
+        flags = ("--tls-ca-file", str(mine.ca_file), "--tls-cert", str(mine.cert), "--tls-key", str(mine.key))
+        with machines(Machine(tmp_path / "node1", address, *flags)):
+            refused = sweep_on(out, scheduler_at(address, theirs["sweep"]), notes, "clients=5")
+            with pytest.raises(RunError, match="no scheduler answers"):
+                refused.carry_out(notes, Stop())
+            allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
+            assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
