@@ -77,7 +77,12 @@ def scheduler(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     security = getattr(request, "param", None)
     kind = "tcp" if security is None else "tls"
     with LocalCluster(
-        n_workers=0, processes=False, host="127.0.0.1", protocol=kind, dashboard_address=None, security=security
+        n_workers=0,
+        processes=False,
+        host="127.0.0.1",
+        protocol=kind,
+        dashboard_address="127.0.0.1:0",
+        security=security,
     ) as cluster:
         yield cluster
 
@@ -278,7 +283,18 @@ def test_a_run_directory_that_is_not_what_was_sent_is_told(
 
 def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(tmp_path: Path) -> None:
     out, notes = tmp_path / "out.csv", Notes()
-    argv = [sys.executable, "-m", "dask", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    argv = [
+        sys.executable,
+        "-m",
+        "dask",
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--dashboard-address",
+        "127.0.0.1:0",
+    ]
     file = tmp_path / "scheduler.json"
     with subprocess.Popen(
         [*argv, "--scheduler-file", str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -356,7 +372,12 @@ def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
     )
     out, notes = tmp_path / "out.csv", Notes()
     with LocalCluster(
-        n_workers=0, processes=False, host="tls://127.0.0.1", protocol="tls", dashboard_address=None, security=security
+        n_workers=0,
+        processes=False,
+        host="tls://127.0.0.1",
+        protocol="tls",
+        dashboard_address="127.0.0.1:0",
+        security=security,
     ) as cluster:
         address, mine = cluster.scheduler_address, ours["worker"]
         flags = ("--tls-ca-file", str(mine.ca_file), "--tls-cert", str(mine.cert), "--tls-key", str(mine.key))
