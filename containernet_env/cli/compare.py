@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,17 +164,13 @@ def _check_table(path: Path) -> None:
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """The cells as CSV, all of them or none; '-' where there is no value."""
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
-        os.replace(partial, path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror}\n  Choose another file.") from error
+    from containernet_env.cli.files import write_output
+
+    file = io.StringIO()
+    writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
+    write_output(path, file.getvalue().encode(errors="backslashreplace"))
 
 
 def _field(value: Any) -> Any:

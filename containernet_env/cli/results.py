@@ -66,13 +66,13 @@ def command(file: Path, by: tuple[str, ...], every: bool, form: str | None) -> N
     for group in summary.to_dict("records"):
         if isinstance(group["bimodal"], str):
             name = ", ".join(_words(group[key]) for key in keys)
-            click.echo(plain(f"{name}: p50 is of two groups: {group['bimodal']}"))
+            click.echo(f"{name}: p50 is of two groups: {group['bimodal']}")
 
 
 def _words(value: Any) -> str:
     if value is None or value != value:
         return "-"
-    return format_number(value) if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else plain(str(value))
 
 
 def _spread(group: dict[Any, Any], figure: str, text: Callable[[float | None], str]) -> str:

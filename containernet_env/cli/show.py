@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from containernet_env.cli.output import plain
 from containernet_env.cli.progress import WIDE, milliseconds_text, name_text, rate_text, seconds_text
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ def command(run: Path, events: bool) -> None:
     found = read_run(find_run(run))
     # What was written down may hold brackets or colons that rich would take for markup.
     console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
-    console.print(f"run {found.path.name}, in {found.path}", soft_wrap=True)
+    console.print(plain(f"run {found.path.name}, in {found.path}"), soft_wrap=True)
     for line in _header(found.manifest):
-        console.print(f"  {line}", soft_wrap=True)
+        console.print(plain(f"  {line}"), soft_wrap=True)
     for proof in (found.network or {}).get("proofs", ()):
         for line in _proof(proof):
-            console.print(f"  {line}", soft_wrap=True)
+            console.print(plain(f"  {line}"), soft_wrap=True)
     if found.scenarios:
         console.print()
         console.print(_table(found.scenarios))
@@ -48,7 +49,7 @@ def command(run: Path, events: bool) -> None:
     if events and found.events:
         console.print()
         for line in _events(found.events):
-            console.print(line, soft_wrap=True)
+            console.print(plain(line), soft_wrap=True)
     console.print()
     if found.torn:
         console.print(f"{found.torn} lines were cut short: the run was killed while it wrote them", style="yellow")
@@ -116,14 +117,14 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
         load = line["load"] or {}
         percentiles = (load.get("response_time") or {}).get("percentiles_s", {})
         table.add_row(
-            name_text(line["scenario"], line["repetition"], line.get("attempt", 1)),
+            plain(name_text(line["scenario"], line["repetition"], line.get("attempt", 1))),
             rate_text(load.get("requests_per_s") if load.get("ok") else None),
             milliseconds_text(percentiles.get("50")),
             milliseconds_text(percentiles.get("99")),
             str(load.get("failed", 0)),
             line.get("valid") or "-",
             seconds_text(line["seconds"]),
-            line["leader"] or "-",
+            plain(line["leader"] or "-"),
             style="red" if line["error"] else "",
         )
     return table
@@ -132,10 +133,10 @@ def _table(scenarios: list[Mapping[str, Any]] | Any) -> Table:
 def _findings(scenarios: Any) -> list[Text]:
     lines = []
     for line in scenarios:
-        name = line["scenario"]
+        name = plain(line["scenario"])
         if line["error"]:
-            lines.append(Text(f"{name}: {line['error']}", style="red"))
-        lines += [Text(f"{name}: {finding['text']}", style="yellow") for finding in line["findings"]]
+            lines.append(Text(f"{name}: {plain(line['error'])}", style="red"))
+        lines += [Text(f"{name}: {plain(finding['text'])}", style="yellow") for finding in line["findings"]]
     return [Text(""), *lines] if lines else []
 
 

@@ -346,7 +346,13 @@ class _Blocks:
     def blocks(self, numbers: Sequence[int]) -> None:
         """Measure everything of some blocks; what the machine failed again, in rounds, as often as that is allowed."""
         sweep = self._sweep
+        again = False
         while wanted := {number: cells for number in numbers if (cells := sweep.wanted(number))}:
+            if again:
+                count = sum(map(len, wanted.values()))
+                told = "1 measurement is" if count == 1 else f"{count} measurements are"
+                self._progress.note(f"{told} tried again: the machine spoiled what was measured of them")
+            again = True
             self._clock.wants(*sweep.left_from(numbers[0]))
             self._round(wanted)
 

@@ -433,6 +433,16 @@ def test_a_torn_row_is_left_out_and_told(tmp_path: Path) -> None:
     assert "line 7 is left out" in shown.stderr
 
 
+def test_a_file_beside_the_csv_is_left_alone(tmp_path: Path) -> None:
+    a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name)) for name in "ab")
+    beside = tmp_path / "cells.csv.partial"
+    beside.write_text("mine")
+    assert run(a, b, "--csv", tmp_path / "cells.csv").exit_code == 0
+    assert beside.read_text() == "mine" and sorted(path.suffix for path in tmp_path.iterdir()) == [".csv"] * 3 + [
+        ".partial"
+    ]
+
+
 def test_names_of_a_file_move_no_cursor(tmp_path: Path) -> None:
     a, b = (write(tmp_path / f"{name}.csv", rows(EVEN, name, Scenario="<script>\x1b[31m\u202e[red]")) for name in "ab")
     output = run(a, b).output

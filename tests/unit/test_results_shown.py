@@ -17,9 +17,13 @@ from containernet_env.results.columns import SEED_COLUMNS
 from containernet_env.results.csv_file import load
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs.prepare import prepare
+from tests.unit import report_rows
 from tests.unit.manifests import manifest
 from tests.unit.test_repetitions import write
 from tests.unit.test_run_directory import OUTCOME, PROOF
+from tests.unit.test_run_directory import directory as run_directory
+
+made_run = run_directory
 
 QUICK = Path(__file__).resolve().parents[2] / "configs" / "scenarios" / "quick.json"
 
@@ -28,6 +32,25 @@ def shown(*words: str) -> str:
     done = CliRunner().invoke(group, list(words))
     assert done.exception is None or isinstance(done.exception, SystemExit | ContainernetEnvError), repr(done.exception)
     return done.output
+
+
+EVIL = "w\x1b[2J\u202e[red]"
+
+
+def test_names_of_a_file_move_no_cursor(tmp_path: Path) -> None:
+    path = report_rows.write(tmp_path / "out.csv", [report_rows.row(Scenario=EVIL)])
+    output = shown("results", str(path), "--by", "Scenario")
+    assert "w\\x1b[2J\\u202e[red]" in output and not {"\x1b", "\u202e"} & set(output)
+
+
+def test_names_of_a_run_move_no_cursor(made_run: RunDirectory) -> None:
+    path = made_run.path / "scenarios.jsonl"
+    lines = [
+        json.loads(line) | {"scenario": EVIL, "leader": EVIL, "error": EVIL} for line in path.read_text().splitlines()
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    output = shown("show", str(made_run.path), "--events")
+    assert output.count("w\\x1b[2J\\u202e[red]") > 2 and not {"\x1b", "\u202e"} & set(output)
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

@@ -278,7 +278,11 @@ def test_the_machine_is_given_up_after_some_tries_and_asked_again_by_the_next_co
 ) -> None:
     out = tmp_path / "out.csv"
     monkeypatch.setattr(FakeTestbed, "proved_again", RunError("something else keeps this machine busy"))
-    assert swept(out, tries=2) == Counts(0, 0, CELLS)
+    notes = Notes()
+    assert swept(out, notes=notes, tries=2) == Counts(0, 0, CELLS)
+    assert [text for text in notes.notes if "tried again" in text] == [
+        f"{CELLS} measurements are tried again: the machine spoiled what was measured of them"
+    ]
     assert answers.asked == 2 * CELLS
     monkeypatch.setattr(FakeTestbed, "proved_again", NetworkProof("after", ()))
     assert swept(out) == Counts(CELLS, 0, 0)

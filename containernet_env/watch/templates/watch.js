@@ -107,7 +107,7 @@
     at("standing").textContent = state.all === null ? `${state.done} ${noun} done` : `${state.done} of ${state.all} ${noun} done${left}`;
     at("progress").max = Math.max(1, state.all ?? 1);
     at("progress").value = state.done;
-    at("step").textContent = state.run === null ? "" : `run ${state.run}: ${state.step}`;
+    at("step").textContent = state.run === null ? "" : `run ${state.run}${state.now === null ? "" : `: ${state.step}`}`;
     at("charts").replaceChildren(
       chart("Requests/s", "/s", [["", "requests_per_s", "first"]], last),
       chart("Latency: p50 \u25cf and p99 \u25b3 (ms)", "ms", [["p50", "p50_ms", "first"], ["p99", "p99_ms", "second"]], last));
