@@ -24,17 +24,22 @@ def command(out: Path, port: int) -> int:
     """
     from containernet_env.base.errors import UsageError
     from containernet_env.cli.output import plain
-    from containernet_env.runs.lock import holder
+    from containernet_env.runs.lock import Holder, holder
+    from containernet_env.sweep.journal import journal_of
     from containernet_env.watch.server import Server, State
     from containernet_env.watch.state import Follower
 
-    follower = Follower(out, holder)
+    def measurer() -> Holder | None:
+        """A sweep holds its journal, also where other machines measure for it; a run holds the machine alone."""
+        return holder(journal_of(out)) or holder()
+
+    follower = Follower(out, measurer)
     found, until = follower.look(), time.monotonic() + _BEGIN_S
-    while found["course"] == "nothing" and holder() is not None and time.monotonic() < until:
+    while found["course"] == "nothing" and measurer() is not None and time.monotonic() < until:
         time.sleep(_LOOK_S)
         found = follower.look()
     if found["course"] == "nothing":
-        other = holder()
+        other = measurer()
         busy = "" if other is None else f"; process {other.pid} measures something else"
         raise UsageError(
             f"nothing is measured on {out} now{busy}\n"

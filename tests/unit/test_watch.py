@@ -19,6 +19,7 @@ import pytest
 
 from containernet_env.results.columns import COLUMNS
 from containernet_env.runs.lock import Holder, RunLock, holder
+from containernet_env.sweep.journal import Journal, journal_of
 from containernet_env.watch import server as servers
 from containernet_env.watch.server import Server, State
 from containernet_env.watch.state import Follower
@@ -410,6 +411,21 @@ def test_the_command_follows_a_run_says_its_end_and_leaves(out: Path, tmp_path: 
     told, error = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, error) == (0, "")
     assert told == f"the run on {out} ended: 1 of 1 scenarios, 0 failed\n"
+
+
+def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path: Path) -> None:
+    """It does not hold this machine; a worker of it here holds that now and then."""
+    journal = Journal(journal_of(out))
+    journal.sweep_began(1, 1, 2, ["sweep"])
+    process = watching(tmp_path / "lock", out)
+    assert process.stdout is not None
+    assert "watching" in process.stdout.readline()
+    with RunLock(tmp_path / "lock"):
+        pass
+    assert process.poll() is None
+    journal.close()
+    told, error = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told
 
 
 def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: Path) -> None:
