@@ -95,8 +95,10 @@ class Browser:
             self._note(answer.get("method"), answer.get("params", {}))
 
     def _next(self, deadline: float) -> dict[str, Any]:
+        readable = select.poll()  # select() takes no descriptor above 1023
+        readable.register(self._read, select.POLLIN)
         while b"\0" not in self._rest:
-            assert select.select([self._read], [], [], max(0, deadline - time.monotonic()))[0], "Chromium is silent"
+            assert readable.poll(max(0.0, 1000 * (deadline - time.monotonic()))), "Chromium is silent"
             piece = os.read(self._read, 1 << 20)
             assert piece, "Chromium has ended"
             self._rest += piece

@@ -26,7 +26,6 @@ from containernet_env.results.run_directory import read_run
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs import member_watch
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.runs.observer import Observer
 from containernet_env.setup import extras
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
@@ -89,9 +88,8 @@ def beds(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(member_watch, "_CLOSE_S", 0.01)
     # What this machine does meanwhile is no part of these tests.
-    monkeypatch.setattr(
-        measure_module, "Observer", lambda testbed, progress, on_event, *_: Observer(testbed, progress, on_event)
-    )
+    monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
+    monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
     return made
 
 
