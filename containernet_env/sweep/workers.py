@@ -318,8 +318,10 @@ class Workers:
             if amended:
                 results.amend(amended)
                 measuring.rows.update(by_cell)
-            if returned.directory is not None and (wrong := returned.directory.write(results.path)) is not None:
-                self._note(wrong)
+            if returned.directory is not None:
+                wrong = returned.directory.write(results.path, measuring.begun.plan.run_id)
+                if wrong is not None:
+                    self._note(wrong)
         except OSError as error:
             self._note(f"what {measuring.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
