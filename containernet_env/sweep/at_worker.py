@@ -74,7 +74,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a run tells while it goes on: a ``note``, that the scenario of a name ``began``, or that one ``ended``."""
+    """What a run tells while it goes on: a ``note``, that the scenario of a name ``began``, or that one ``ended``.
+
+    None of these, where it was taken up.
+    """
 
     note: str | None = None
     began: str | None = None
