@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -73,7 +74,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a run tells while it goes on: a ``note``, that the scenario of a name ``began``, or that one ``ended``."""
+    """What a run tells while it goes on: a ``note``, that the scenario of a name ``began``, or that one ``ended``.
+
+    None of these, where it was taken up.
+    """
 
     note: str | None = None
     began: str | None = None
@@ -88,12 +92,17 @@ class Directory:
     name: str
     files: tuple[tuple[str, bytes], ...]
 
-    def write(self, out: Path) -> str | None:
-        """Put it beside ``out``; a line where it differs from its checksums. Raises OSError."""
-        folder = runs_folder(out) / PurePosixPath(self.name).name
+    def write(self, out: Path, run: str) -> str | None:
+        """Put it beside ``out``; a line where it is not that of ``run``, or differs from its checksums. Raises OSError.
+
+        Nothing is written anywhere else, whatever names were sent.
+        """
+        if not re.fullmatch(rf"[0-9TZ]+-{re.escape(run)}", self.name):
+            return f"a run directory of the name {self.name!r} was left out: it is none of run {run}"
+        folder = runs_folder(out) / self.name
         for name, content in self.files:
             path = folder / name
-            if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
+            if ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute() or "\0" in name:
                 return f"{folder}: a file of the name {name!r} was left out"
             make_folders(path.parent)
             with path.open("wb") as file:

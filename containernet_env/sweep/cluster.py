@@ -10,6 +10,9 @@ import ipaddress
 import logging
 import socket
 import ssl
+import sys
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from containernet_env.base.errors import RunError, UsageError
 PORT = 8786
 """Where `dask scheduler` listens when nothing else is said."""
 CONNECT_S = 10.0
+_NET, _LISTENS = Path("/proc/net"), "0A"
 _WHY = "whoever reaches it has workers do anything as root"
 # The worker's process is the run's driver: nothing looks into its threads a hundred times a second.
 _SETTINGS = {
@@ -75,8 +79,8 @@ class Scheduler:
 
     @property
     def host(self) -> str:
-        """Without scheme and port."""
-        return urlsplit(self.address).hostname or ""
+        """Without scheme and port; an IPv6 address in brackets, as Dask wants it."""
+        return self.address.partition("://")[2].rpartition(":")[0]
 
     def security(self) -> Security:
         """What Dask wants to know of certificates; both ends of each connection show one."""
@@ -160,12 +164,38 @@ async def identity_of(scheduler: Scheduler) -> dict[str, Any]:
             found: dict[str, Any] = await asyncio.wait_for(asked.identity(n_workers=0), CONNECT_S)
     except (OSError, TimeoutError, ValueError) as error:
         raise no_answer(scheduler, error) from error
-    own = urlsplit(found["address"]).hostname or ""
-    if scheduler.tls is None and not is_loopback(own):
+    if scheduler.tls is not None:
+        return found
+    own = urlsplit(found["address"])
+    # The address that it tells is a guess where it listens on every interface; the kernel knows.
+    others = [] if is_loopback(own.hostname or "") else [found["address"]]
+    if others := others or listening_elsewhere({own.port, urlsplit(scheduler.address).port}):
         raise UsageError(
-            f"the scheduler at {scheduler.address} also listens at {found['address']}: {_WHY}\n"
+            f"the scheduler at {scheduler.address} also listens at {others[0]}: {_WHY}\n"
             "  Start it with --host 127.0.0.1, or use TLS."
         )
+    return found
+
+
+def listening_elsewhere(ports: Collection[int | None]) -> list[str]:
+    """The addresses beside the loopback interface's at which somebody on this machine listens on one of some ports.
+
+    As ``0.0.0.0:8786``; those of /proc/net/tcp (proc_pid_net(5)), which writes addresses in words of the machine's byte
+    order.
+    """
+    found = []
+    for name in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in (_NET / name).read_text().splitlines()[1:]:
+                words = line.split()
+                address, _, port = words[1].partition(":")
+                if words[3] != _LISTENS or int(port, 16) not in ports:
+                    continue
+                parts = [address[at : at + 8] for at in range(0, len(address), 8)]
+                packed = b"".join(int(part, 16).to_bytes(4, sys.byteorder) for part in parts)
+                host = ipaddress.ip_address(packed)
+                if not host.is_loopback:
+                    found.append(f"{f'[{host}]' if host.version == 6 else host}:{int(port, 16)}")
     return found
 
 

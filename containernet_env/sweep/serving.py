@@ -80,6 +80,7 @@ def run_task(task: Task) -> Returned:
 
     stop = RUNNING.begin(task.run)
     try:
+        tell(Told())
         return at_worker.measure(task, tell, stop)
     finally:
         RUNNING.end(task.run)

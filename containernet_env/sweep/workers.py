@@ -35,6 +35,8 @@ _LOOK_S = 1.0
 """How often is looked which workers are there."""
 _CLOSE_S = 2.0
 _FETCH_S = 60.0
+_ANSWER_S = 30.0
+"""So long a scheduler may take to answer: as long as Dask lets a connection stand on which nothing arrives."""
 _NO_WORKER_S = 60.0
 """So long a sweep that has lost all of its workers waits for another one."""
 _WIND_UP_S = 180.0
@@ -45,13 +47,17 @@ Cell = tuple[str, str]
 
 @dataclass(slots=True)
 class _Measuring:
-    """What a worker measures: ``rows`` are those that are in OUT, by their cells."""
+    """What a worker measures: ``rows`` are those that are in OUT, by their cells.
+
+    ``is_taken_up``: it has begun, and does not wait there for another sweep's testbed.
+    """
 
     begun: Begun
     future: Future[Returned]
     address: str
     place: str
     began: float = field(default_factory=time.monotonic)
+    is_taken_up: bool = False
     rows: dict[Cell, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -72,6 +78,7 @@ class Workers:
         self._messages: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._left: set[str] = set()
         self._looked = 0.0
+        self._is_lost = False
         self._client: Client
 
     @property
@@ -144,7 +151,7 @@ class Workers:
         if self._client.status != "running":
             raise self._lost_scheduler()
         try:
-            found = self._client.scheduler_info(n_workers=-1)
+            found = self._client.sync(self._identity, callback_timeout=_ANSWER_S)
         except (OSError, TimeoutError, ValueError) as error:
             raise self._lost_scheduler() from error
         if self._client.status != "running":
@@ -152,7 +159,15 @@ class Workers:
         self._looked = time.monotonic()
         return dict(found["workers"])
 
+    async def _identity(self) -> Mapping[str, Any]:
+        scheduler = self._client.scheduler
+        if scheduler is None:
+            raise ConnectionError("it was closed")
+        found: Mapping[str, Any] = await scheduler.identity(n_workers=-1)
+        return found
+
     def _lost_scheduler(self) -> RunError:
+        self._is_lost = True
         return RunError(
             f"the scheduler at {self._scheduler.address} was lost during the sweep: start it and its workers again\n"
             "  Then the same command goes on where this one ended."
@@ -189,6 +204,7 @@ class Workers:
     def _look(self, results: ResultsFile) -> Iterator[Ended]:
         """Find out which workers came and which are gone."""
         there = self._there()
+        self._catch_up(results)
         for address, worker in there.items():
             if address not in self._places and not self._is_closing(address, worker):
                 why = self._why_not(worker)
@@ -241,9 +257,7 @@ class Workers:
         except queue.Empty:
             return
         if kind == "told":
-            for measuring in self._measuring.values():
-                if measuring.begun.plan.run_id == what["run"]:
-                    self._hear_of(measuring, pickle.loads(what["told"]), results)
+            self._hear_told(what, results)
             return
         address, run = what
         held = self._measuring.get(address)
@@ -252,6 +266,26 @@ class Workers:
             if ended is not None:
                 del self._measuring[address]
                 yield ended
+
+    def _catch_up(self, results: ResultsFile) -> None:
+        """Take what workers have told by now; what has ended is taken later."""
+        ended = []
+        try:
+            while not self._messages.empty():
+                kind, what = self._messages.get()
+                if kind == "told":
+                    self._hear_told(what, results)
+                else:
+                    ended.append((kind, what))
+        finally:
+            for message in ended:
+                self._messages.put(message)
+
+    def _hear_told(self, what: Mapping[str, Any], results: ResultsFile) -> None:
+        for measuring in self._measuring.values():
+            if measuring.begun.plan.run_id == what["run"]:
+                measuring.is_taken_up = True
+                self._hear_of(measuring, pickle.loads(what["told"]), results)
 
     def _hear_of(self, measuring: _Measuring, told: Told, results: ResultsFile) -> None:
         course, place = measuring.begun.course, measuring.place
@@ -286,9 +320,11 @@ class Workers:
             return None if lost else self._ended(measuring, RunError("somebody cancelled it"))
         try:
             returned: Returned = measuring.future.result(timeout=_FETCH_S)
-        except (OSError, TimeoutError):
-            return None
         except Exception as error:  # noqa: BLE001 - whatever it was that a worker's program failed by
+            if measuring.future.status != "error" and isinstance(error, OSError | TimeoutError):
+                # Of the way to it: tried again while it is there.
+                self._is_done(measuring.address, measuring.begun.plan.run_id, None)
+                return None
             measuring.begun.is_killed = True
             self._roster.failed(place, measuring.begun.job)
             return self._ended(measuring, RunError(f"the worker failed: {text_of(error)}"))
@@ -318,8 +354,10 @@ class Workers:
             if amended:
                 results.amend(amended)
                 measuring.rows.update(by_cell)
-            if returned.directory is not None and (wrong := returned.directory.write(results.path)) is not None:
-                self._note(wrong)
+            if returned.directory is not None:
+                wrong = returned.directory.write(results.path, measuring.begun.plan.run_id)
+                if wrong is not None:
+                    self._note(wrong)
         except OSError as error:
             self._note(f"what {measuring.place} says of {len(returned.rows)} rows since is not kept: {error}")
 
@@ -344,10 +382,17 @@ class Workers:
 
     def _wind_up(self, results: ResultsFile) -> None:
         """End what still runs, and keep what it has measured; must not raise but for what a full disk does."""
-        if self._client.status != "running":
-            for measuring in self._measuring.values():
+        try:
+            self._catch_up(results)
+            if not self._is_lost and self._measuring:
+                self._there()
+        except RunError as error:
+            self._note(str(error))
+        for address, measuring in list(self._measuring.items()):
+            if self._is_lost or self._client.status != "running" or not measuring.is_taken_up:
                 measuring.begun.is_killed = True
-            self._measuring.clear()
+                measuring.future.cancel()
+                del self._measuring[address]
         if not self._measuring:
             return
         runs = [measuring.begun.plan.run_id for measuring in self._measuring.values()]

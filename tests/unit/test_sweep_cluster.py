@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -39,6 +40,12 @@ SWEEP = ("--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
 )
 def test_the_loopback_interface_needs_no_certificate(text: str, address: str) -> None:
     assert scheduler_at(text, None).address == address
+
+
+def test_a_worker_listens_where_its_scheduler_is() -> None:
+    """On [::1] a worker ended with a traceback: Dask wants brackets."""
+    for text, host in (("[::1]:1", "[::1]"), ("tcp://127.0.0.1", "127.0.0.1"), ("localhost:1", "localhost")):
+        assert scheduler_at(text, None).host == host
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1:8786", "tcp://192.0.2.7:8786", "tcp://0.0.0.0:8786", "[2001:db8::1]:8786"])
@@ -136,3 +143,27 @@ def test_a_scheduler_that_others_reach_besides_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(cluster, "rpc", everywhere)
     with pytest.raises(UsageError, match=r"also listens at tcp://192\.0\.2\.7:8786: .*as root\n  Start it with --host"):
         asyncio.run(cluster.identity_of(scheduler_at("127.0.0.1:8786", None)))
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_scheduler_on_every_interface_is_refused_whatever_it_says(
+    family: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a default route, or with a contact address, it calls itself 127.0.1.1 and listens everywhere."""
+
+    @asynccontextmanager
+    async def said(*_: object, **__: object) -> AsyncIterator[SimpleNamespace]:
+        async def identity(n_workers: int) -> dict[str, str]:
+            return {"address": f"tcp://127.0.1.1:{port}"}
+
+        yield SimpleNamespace(identity=identity)
+
+    monkeypatch.setattr(cluster, "rpc", said)
+    everywhere, loopback = ("0.0.0.0", "127.0.0.1") if family == socket.AF_INET else ("::", "::1")
+    with socket.create_server((loopback, 0), family=family) as listening:
+        port = listening.getsockname()[1]
+        asyncio.run(cluster.identity_of(scheduler_at(f"localhost:{port}", None)))
+    with socket.create_server((everywhere, 0), family=family) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(UsageError, match=rf"also listens at \[?{everywhere}\]?:{port}: .*as root\n"):
+            asyncio.run(cluster.identity_of(scheduler_at(f"localhost:{port}", None)))

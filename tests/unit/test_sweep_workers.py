@@ -276,9 +276,19 @@ def test_a_worker_that_comes_later_measures_too(scheduler: LocalCluster, tmp_pat
 def test_a_run_directory_that_is_not_what_was_sent_is_told(
     files: tuple[tuple[str, bytes], ...], words: str, tmp_path: Path
 ) -> None:
-    found = at_worker.Directory("20261122T000000Z-abcdef", files).write(tmp_path / "a" / "out.csv")
+    found = at_worker.Directory("20261122T000000Z-abcdef", files).write(tmp_path / "a" / "out.csv", "abcdef")
     assert found is not None and words in found
     assert not list(tmp_path.glob("**/out.csv"))
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/..", "20261122T000000Z-other0", "20261122T000000Z-abcdef\0"])
+def test_a_run_directory_goes_nowhere_else(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "out.csv"
+    out.parent.mkdir()
+    out.write_text("rows")
+    found = at_worker.Directory(name, (("out.csv", b"other"),)).write(out, "abcdef")
+    assert found is not None and "was left out" in found
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [out] and out.read_text() == "rows"
 
 
 def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(tmp_path: Path) -> None:
