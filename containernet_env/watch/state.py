@@ -5,11 +5,10 @@ Nothing is asked of the process that measures, and nothing is written.
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import Any, Literal
 
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import COLUMNS
-from containernet_env.results.csv_file import why_torn
+from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
 from containernet_env.sweep.journal import journal_of
@@ -46,6 +45,21 @@ class _Run:
     now_s: float = 0.0
     last: str = ""
     over: str | None = None
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        """One event."""
+        kind, text, at_s = str(line["kind"]), str(line["text"]), _seconds(line["at"])
+        if kind == "run_began":
+            self.began_s = at_s
+        elif kind == "matrix_began":
+            self.scenarios += int(text.partition(" ")[0])
+        elif kind == "scenario_began":
+            self.now, self.now_s = str(line["subject"]), at_s
+        elif kind == "scenario_ended":
+            self.now, self.counted = None, self.counted + 1
+        elif kind == "run_ended":
+            self.now, self.over = None, text
+        self.last = f"{kind.replace('_', ' ')}: {text}"
 
 
 @dataclass(slots=True)
@@ -141,19 +155,20 @@ class Follower:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _read_journal(self) -> None:
-        for line in _objects(self._journal_tail):
-            kind = line.get("kind")
-            if kind == "sweep":
-                self._journal.began_s = _seconds(line["at"])
-                self._journal.cells, self._journal.repeat = int(line["cells"]), int(line["repeat"])
-                self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
-            elif kind == "cell":
-                text = str(line["text"])
-                self._journal.names[str(line["cell"])] = text
-                self._journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
-            elif kind == "run":
-                self._journal.run_cells = tuple(map(str, line["cells"]))
-                self._journal.repetition = int(line["repetition"])
+        _read(self._journal_tail, self._take_journal)
+
+    def _take_journal(self, line: Mapping[str, Any]) -> None:
+        kind, journal = line["kind"], self._journal
+        if kind == "sweep":
+            began_s, cells, repeat = _seconds(line["at"]), int(line["cells"]), int(line["repeat"])
+            journal.began_s, journal.cells, journal.repeat = began_s, cells, repeat
+            self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
+        elif kind == "cell":
+            text = str(line["text"])
+            journal.names[str(line["cell"])] = text
+            journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
+        elif kind == "run":
+            journal.run_cells, journal.repetition = tuple(map(str, line["cells"])), int(line["repetition"])
 
     def _read_run(self) -> None:
         folder = runs_folder(self.out)
@@ -161,21 +176,8 @@ class Follower:
         if names and (self._run is None or names[-1] > self._run.path.name):
             path = folder / names[-1]
             self._run = _Run(path, Tail(path / EVENTS))
-        run = self._run
-        if run is None:
-            return
-        for line in _objects(run.tail):
-            kind, run.last = line.get("kind"), f"{str(line.get('kind')).replace('_', ' ')}: {line.get('text')}"
-            if kind == "run_began":
-                run.began_s = _seconds(line["at"])
-            elif kind == "matrix_began":
-                run.scenarios += int(str(line["text"]).split()[0])
-            elif kind == "scenario_began":
-                run.now, run.now_s = str(line["subject"]), _seconds(line["at"])
-            elif kind == "scenario_ended":
-                run.now, run.counted = None, run.counted + 1
-            elif kind == "run_ended":
-                run.now, run.over = None, str(line["text"])
+        if self._run is not None:
+            _read(self._run.tail, self._run.take)
 
     def _read_rows(self) -> None:
         lines, anew = self._rows.more()
@@ -184,7 +186,7 @@ class Follower:
             self._shown.clear()
             self._done.clear()
         for line in lines:
-            values = next(csv.reader([line.decode(errors="replace").rstrip("\r")]), [])
+            values = values_of(line)
             if self._header is None:
                 self._header = values
                 if tuple(values) != COLUMNS:
@@ -194,9 +196,12 @@ class Follower:
 
     def _add(self, row: Mapping[str, str]) -> None:
         self._count += 1
+        ended_s = 0.0
+        with suppress(ValueError):
+            ended_s = _seconds(row["Timestamp"])
         key = (row["ConfigHash"], row["ScenarioHash"])
         if key in self._journal.texts:
-            self._done[(*key, row["Repetition"])] = _seconds(row["Timestamp"])
+            self._done[(*key, row["Repetition"])] = ended_s
         self._shown.append(
             {
                 "number": self._count,
@@ -260,14 +265,12 @@ class Follower:
         return f"{what} on {self.out} ended: {self._run.over}"
 
 
-def _objects(tail: Tail) -> Iterator[Mapping[str, Any]]:
-    """The objects in lines of JSON; what is none is left out."""
+def _read(tail: Tail, take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Have ``take`` the lines of JSON; a line that is none of ours is left out."""
     lines, _ = tail.more()
     for text in lines:
-        with suppress(ValueError, RecursionError):
-            line = json.loads(text)
-            if isinstance(line, dict):
-                yield line
+        with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            take(json.loads(text))
 
 
 def _seconds(at: str) -> float:

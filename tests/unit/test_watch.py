@@ -190,6 +190,43 @@ def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) ->
     assert [shown["valid"] for shown in found["rows"]] == ["no"] and found["done"] == 1
 
 
+FOREIGN: list[Any] = [
+    {"kind": "sweep"},
+    {"kind": "sweep", "at": 5, "cells": 1, "repeat": 1},
+    {"kind": "cell", "cell": "i0"},
+    {"kind": "run", "cells": 1, "repetition": "x"},
+    {"kind": "run_began"},
+    {"kind": "matrix_began", "at": "2026-01-01T00:00:00.000Z", "text": ""},
+    {"kind": "scenario_began", "at": "yesterday", "subject": "x", "text": "x"},
+    [1],
+    None,
+]
+
+
+def test_lines_that_are_none_of_ours_are_left_out(out: Path) -> None:
+    """Of another version, or of another program."""
+    begin_sweep(out)
+    event(out, "run_began", "run x")
+    before = (follower := Follower(out, Machine())).look()
+    add(out.with_suffix(".sweep.jsonl"), *FOREIGN)
+    add(out.with_suffix(".runs") / RUN / "events.jsonl", *FOREIGN)
+    found = follower.look()
+    assert {name: found[name] for name in ("course", "step", "all", "now")} == {
+        name: before[name] for name in ("course", "step", "all", "now")
+    }
+
+
+def test_rows_that_no_csv_has_are_left_out(out: Path) -> None:
+    begin_sweep(out)
+    add_row(out, ConfigHash="c", ScenarioHash="s0", Error="x" * 200_000)  # a field of a CSV has at most 128 KiB
+    with out.open("a") as file:
+        file.write('"' + "x" * 200_000 + "\n")
+    add_row(out, ConfigHash="c", ScenarioHash="s0", Timestamp="2026-99-01T00:00:00.000Z")
+    add_row(out, ConfigHash="c", ScenarioHash="s1", Timestamp="-")
+    found = Follower(out, Machine()).look()
+    assert (found["row_count"], found["done"], found["left_s"]) == (2, 2, None)
+
+
 def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
     tail = Tail(tmp_path / "a")
     assert tail.more() == ([], False)
