@@ -6,6 +6,7 @@ Nothing is asked of the process that measures, and nothing is written.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -85,6 +86,7 @@ class Follower:
         self._journal_tail = Tail(journal_of(out))
         self._journal = _Journal()
         self._run: _Run | None = None
+        self._listed_ns: int | None = None
         self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
@@ -172,12 +174,25 @@ class Follower:
 
     def _read_run(self) -> None:
         folder = runs_folder(self.out)
-        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-        if names and (self._run is None or names[-1] > self._run.path.name):
-            path = folder / names[-1]
-            self._run = _Run(path, Tail(path / EVENTS))
+        newest = self._newest(folder)
+        if newest is not None and (self._run is None or newest > self._run.path.name):
+            self._run = _Run(folder / newest, Tail(folder / newest / EVENTS))
         if self._run is not None:
             _read(self._run.tail, self._run.take)
+
+    def _newest(self, folder: Path) -> str | None:
+        """The name of the newest run; ``None`` also where the folder is as it was."""
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        if changed_ns == self._listed_ns:
+            return None
+        with os.scandir(folder) as entries:
+            newest = max((entry.name for entry in entries if entry.is_dir()), default=None)
+        # The times of files have the resolution of the kernel's tick: a change may follow that has the same one.
+        self._listed_ns = changed_ns if time.time_ns() - changed_ns > _CLOCKS_S * 1e9 else None
+        return newest
 
     def _read_rows(self) -> None:
         lines, anew = self._rows.more()

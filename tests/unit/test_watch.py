@@ -203,6 +203,24 @@ FOREIGN: list[Any] = [
 ]
 
 
+def test_a_look_does_not_go_through_all_runs_again(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long sweep has thousands, and is measured beside it."""
+    folder, listed = out.with_suffix(".runs"), list[object]()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+    event(out, "run_began", "run x")
+    follower = Follower(out, Machine())
+    follower.look()
+    os.utime(folder, (1, 1))
+    for _ in range(3):
+        follower.look()
+    assert listed == [folder, folder], "when it was new, and when it had changed"
+    event(out, "run_began", "run y", run="20260102T000000Z-abc123")
+    assert follower.look()["step"] == "run began: run y"
+    event(out, "run_began", "run z", run="20260103T000000Z-abc123")
+    assert follower.look()["step"] == "run began: run z", "also where both began within one tick of the file system"
+
+
 def test_lines_that_are_none_of_ours_are_left_out(out: Path) -> None:
     """Of another version, or of another program."""
     begin_sweep(out)
