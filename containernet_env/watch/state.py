@@ -90,7 +90,10 @@ class Follower:
         self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
-        self._done: dict[tuple[str, str, str], float] = {}
+        self._done: set[tuple[str, str, str]] = set()
+        self._new: set[tuple[str, str, str]] = set()
+        self._pace: tuple[float, int, int, int] | None = None
+        self._end_s = 0.0
         self._mine: Holder | None = None
         self._problem: str | None = None
 
@@ -106,7 +109,7 @@ class Follower:
         except OSError as error:
             holder, self._problem = self._mine, f"cannot read {error.filename}: {error.strerror}"
         course = self._course(holder)
-        done, whole, left_s = self._standing()
+        done, whole, end_s = self._standing()
         run = self._run
         return {
             "out": self.out.name,
@@ -119,7 +122,7 @@ class Follower:
             "run": run.path.name if run is not None else None,
             "done": done,
             "all": whole,
-            "left_s": left_s if course == "on" else None,
+            "end_s": end_s if course == "on" else None,
             "rows": list(self._shown),
             "row_count": self._count,
             "problem": self._problem,
@@ -200,6 +203,7 @@ class Follower:
             self._header, self._count = None, 0
             self._shown.clear()
             self._done.clear()
+            self._new.clear()
         for line in lines:
             values = values_of(line)
             if self._header is None:
@@ -211,12 +215,13 @@ class Follower:
 
     def _add(self, row: Mapping[str, str]) -> None:
         self._count += 1
-        ended_s = 0.0
-        with suppress(ValueError):
-            ended_s = _seconds(row["Timestamp"])
         key = (row["ConfigHash"], row["ScenarioHash"])
         if key in self._journal.texts:
-            self._done[(*key, row["Repetition"])] = ended_s
+            measured = (*key, row["Repetition"])
+            self._done.add(measured)
+            with suppress(ValueError):
+                if _seconds(row["Timestamp"]) >= self._journal.began_s:
+                    self._new.add(measured)
         self._shown.append(
             {
                 "number": self._count,
@@ -228,19 +233,21 @@ class Follower:
                 "valid": row["Valid"],
                 "reasons": "" if row["Reasons"] == "-" else row["Reasons"].replace(";", ", "),
                 "error": "" if row["Error"] == "-" else row["Error"],
-                "ended": row["Timestamp"],
             }
         )
 
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _standing(self) -> tuple[int, int | None, float | None]:
-        """How many are done, of how many, and what the others take by the pace so far (s)."""
+        """How many are done, of how many, and when all are by the pace so far (seconds since 1970).
+
+        That stays until one more is done: nothing new is sent and drawn each second beside what is measured.
+        """
         if self._is_sweep:
             journal = self._journal
             whole: int | None = max(journal.cells * journal.repeat, len(self._done))
             done, began_s = len(self._done), journal.began_s
-            new = sum(ended_s >= began_s for ended_s in self._done.values())
+            new = len(self._new)
         elif self._run is not None:
             whole, new, began_s = self._run.scenarios or None, self._run.counted, self._run.began_s
             done = new
@@ -248,7 +255,10 @@ class Follower:
             return 0, None, None
         if not new or whole is None or done >= whole:
             return done, whole, None
-        return done, whole, max(0.0, time.time() - began_s) / new * (whole - done)
+        if self._pace != (pace := (began_s, done, new, whole)):
+            self._pace, now_s = pace, time.time()
+            self._end_s = now_s + max(0.0, now_s - began_s) / new * (whole - done)
+        return done, whole, self._end_s
 
     def _now(self) -> str | None:
         if self._run is None or self._run.now is None:
