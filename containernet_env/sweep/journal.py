@@ -12,12 +12,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.results.whole_lines import append_whole, open_to_append, reason, remedy
-from containernet_env.sweep.design import Cell
+
+if TYPE_CHECKING:
+    from containernet_env.sweep.design import Cell
 
 SCHEMA = 1
 

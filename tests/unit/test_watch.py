@@ -259,6 +259,17 @@ def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path
     assert (process.returncode, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told
 
 
+def test_the_command_loads_nothing_that_makes_plans() -> None:
+    """That is most of the program, and what it takes to load it is taken from what is measured beside it."""
+    modules = "containernet_env.cli.watch, containernet_env.watch.server, containernet_env.watch.state"
+    code = f"import sys, {modules}, containernet_env.sweep.journal; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    rooms = ("config", "stores", "plan", "sweep.design")
+    assert not [
+        name for name in found.stdout.split() if name.startswith(tuple(f"containernet_env.{at}" for at in rooms))
+    ]
+
+
 def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: Path) -> None:
     with RunLock(tmp_path / "lock"):
         event(out, "run_began", "run x")
