@@ -138,6 +138,10 @@ class Journal:
         """It was taken down, and its rows say what is known of its network: it was not killed."""
         self._add([{"kind": "run_ended", "run": run}])
 
+    def sweep_ended(self) -> None:
+        """Whatever it ended by: its process was not killed."""
+        self._add([{"kind": "sweep_ended"}])
+
     def failed(self, run: str, repetition: int, failures: Sequence[tuple[Cell, str]]) -> None:
         """The machine failed these cells, for these reasons."""
         self._add(

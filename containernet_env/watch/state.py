@@ -25,7 +25,7 @@ from containernet_env.sweep.journal import journal_of
 from containernet_env.watch.tail import Tail
 
 Course = Literal["nothing", "on", "ended", "killed"]
-"""``nothing``: none of OUT is measured now; ``killed``: the process that measured is gone without an end of its run."""
+"""``nothing``: none of OUT is measured now; ``killed``: what measured is gone without an end of its run or sweep."""
 MOST_ROWS = 100
 """The last rows, which the page shows."""
 # Clocks are read one after the other, and the kernel counts the start of a process in hundredths of a second.
@@ -68,6 +68,7 @@ class _Journal:
     """The last sweep of a journal, and its cells: text by hashes, and what belongs to which run."""
 
     began_s: float = 0.0
+    over: bool = False
     cells: int = 0
     repeat: int = 1
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -136,9 +137,9 @@ class Follower:
             return "on"
         if self._mine is None:
             return "nothing"
-        return (
-            "killed" if self._run is not None and self._began(self._mine, self._run) and not self._run.over else "ended"
-        )
+        if self._is_sweep:
+            return "ended" if self._journal.over else "killed"
+        return "killed" if self._run is not None and not self._run.over else "ended"
 
     def _is_of(self, holder: Holder) -> bool:
         """Whether what was last begun here was begun by this process: the lock does not say what it is held for."""
@@ -166,8 +167,10 @@ class Follower:
         kind, journal = line["kind"], self._journal
         if kind == "sweep":
             began_s, cells, repeat = _seconds(line["at"]), int(line["cells"]), int(line["repeat"])
-            journal.began_s, journal.cells, journal.repeat = began_s, cells, repeat
+            journal.began_s, journal.cells, journal.repeat, journal.over = began_s, cells, repeat, False
             self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
+        elif kind == "sweep_ended":
+            journal.over = True
         elif kind == "cell":
             text = str(line["text"])
             journal.names[str(line["cell"])] = text
@@ -282,7 +285,7 @@ class Follower:
             return f"{what} on {self.out} goes on{again if self._is_sweep and whole and done >= whole else ''}"
         if course == "killed":
             remedy = "the same command goes on where it was" if self._is_sweep else "its rows are kept; run it again"
-            return f"{what} on {self.out} was killed: its process is gone, and its run has no end; {remedy}"
+            return f"{what} on {self.out} was killed: its process is gone, and no end was recorded; {remedy}"
         if self._is_sweep:
             rest = "" if done == whole else ": the same command goes on with the others"
             return f"{what} on {self.out} ended: {done} of {whole} measurements have a row{rest}"

@@ -254,6 +254,7 @@ def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path
     with RunLock(tmp_path / "lock"):
         pass
     assert process.poll() is None
+    journal.sweep_ended()
     journal.close()
     told, error = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told

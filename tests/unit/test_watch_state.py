@@ -59,6 +59,7 @@ def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
     event(out, "run_ended", "1 of 1 scenarios, 0 failed")
     found = follower.look()
     assert (found["done"], found["course"], found["rows"][0]["name"]) == (1, "on", "w (clients=0)")
+    add(out.with_suffix(".sweep.jsonl"), {"schema": 1, "at": moment(), "kind": "sweep_ended"})
     machine.holder = None
     found = follower.look()
     assert found["course"] == "ended" and "1 of 4 measurements have a row: the same command goes on" in found["told"]
@@ -87,6 +88,19 @@ def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, sweep: bool
     found = follower.look()
     assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
     assert ("the same command goes on" in found["told"]) == sweep
+
+
+def test_a_sweep_that_is_gone_between_two_testbeds_was_killed(out: Path) -> None:
+    """Its last run has its end; where other machines measure there is no run directory to tell at all."""
+    machine = Machine()
+    begin_sweep(out)
+    follower = Follower(out, machine)
+    event(out, "run_began", "run x")
+    event(out, "run_ended", "1 of 1 scenarios, 0 failed")
+    assert follower.look()["course"] == "on"
+    machine.holder = None
+    found = follower.look()
+    assert found["course"] == "killed" and "the same command goes on" in found["told"]
 
 
 def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
