@@ -125,7 +125,7 @@ class ResultsFile:
         if content.endswith(b"\n"):
             return None
         append_whole(self._fd, b"")
-        whole = why_torn(_values(content.rpartition(b"\n")[2]), self.columns) is None
+        whole = why_torn(values_of(content.rpartition(b"\n")[2]), self.columns) is None
         if whole:
             return f"{self.path}: its last line had no end (a killed run); it has been ended and is whole"
         return f"{self.path}: its last line was torn (a killed run); it has been ended and is incomplete"
@@ -253,7 +253,7 @@ def why_torn(values: Sequence[str], columns: Sequence[str], ended: bool = True) 
     return "its last value is cut short" if known and own < others[0] else None
 
 
-def _values(line: bytes) -> list[str]:
+def values_of(line: bytes) -> list[str]:
     """The values of a line; of one that is none of a CSV, its text as a single one."""
     text = line.decode(errors="replace").rstrip("\r")
     try:
@@ -281,7 +281,7 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
     """
     try:
         with path.open("rb") as file:
-            header = tuple(_values(file.readline().rstrip(b"\n")))
+            header = tuple(values_of(file.readline().rstrip(b"\n")))
             file.seek(max(offset, file.tell()))
             lines = file.read().split(b"\n")
     except FileNotFoundError:
@@ -290,7 +290,7 @@ def rows_after(path: Path, offset: int = 0) -> list[dict[str, str]]:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
     if header == SEED_COLUMNS or (header != COLUMNS and any(lines)):
         raise UsageError(f"{path} has not the columns of this version: nobody could tell which cells its rows are of")
-    rows = (_values(line) for line in lines if line)
+    rows = (values_of(line) for line in lines if line)
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows if why_torn(row, COLUMNS) is None]
 
 
@@ -311,8 +311,8 @@ def _whole_rows(path: Path, note: Callable[[str], object]) -> tuple[tuple[str, .
             raise UsageError(f"cannot read {path}: it is a device, which may have no end")
         # Line by line: no row of ours holds a line break, and a torn one may hold a quote that never closes.
         first, *lines = path.read_bytes().split(b"\n")
-        header = tuple(_values(first))
-        rows = [_values(line) for line in lines]
+        header = tuple(values_of(first))
+        rows = [values_of(line) for line in lines]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {reason(error)}") from error
     if header[: len(SEED_COLUMNS)] == SEED_COLUMNS and "Scenario" in header and header not in FORMS:

@@ -12,12 +12,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import RunError, UsageError
 from containernet_env.results.whole_lines import append_whole, open_to_append, reason, remedy
-from containernet_env.sweep.design import Cell
+
+if TYPE_CHECKING:
+    from containernet_env.sweep.design import Cell
 
 SCHEMA = 1
 
@@ -135,6 +137,10 @@ class Journal:
     def run_ended(self, run: str) -> None:
         """It was taken down, and its rows say what is known of its network: it was not killed."""
         self._add([{"kind": "run_ended", "run": run}])
+
+    def sweep_ended(self) -> None:
+        """Whatever it ended by: its process was not killed."""
+        self._add([{"kind": "sweep_ended"}])
 
     def failed(self, run: str, repetition: int, failures: Sequence[tuple[Cell, str]]) -> None:
         """The machine failed these cells, for these reasons."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -198,6 +198,8 @@ class Sweep:
             try:
                 return self._carry_out(journal, progress, stop, list(command or sys.argv))
             finally:
+                with suppress(RunError):  # rows and runs do not depend on it, and the disk may be full
+                    journal.sweep_ended()
                 journal.close()
 
     def _carry_out(self, journal: Journal, progress: SweepProgress, stop: Stop, command: list[str]) -> Counts:

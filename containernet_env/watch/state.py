@@ -5,11 +5,11 @@ Nothing is asked of the process that measures, and nothing is written.
 
 from __future__ import annotations
 
-import csv
 import json
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import COLUMNS
-from containernet_env.results.csv_file import why_torn
+from containernet_env.results.csv_file import values_of, why_torn
 from containernet_env.results.run_directory import EVENTS, runs_folder
 from containernet_env.runs.lock import Holder
 from containernet_env.sweep.journal import journal_of
 from containernet_env.watch.tail import Tail
 
 Course = Literal["nothing", "on", "ended", "killed"]
-"""``nothing``: none of OUT is measured now; ``killed``: the process that measured is gone without an end of its run."""
+"""``nothing``: none of OUT is measured now; ``killed``: what measured is gone without an end of its run or sweep."""
 MOST_ROWS = 100
 """The last rows, which the page shows."""
 # Clocks are read one after the other, and the kernel counts the start of a process in hundredths of a second.
@@ -47,12 +47,28 @@ class _Run:
     last: str = ""
     over: str | None = None
 
+    def take(self, line: Mapping[str, Any]) -> None:
+        """One event."""
+        kind, text, at_s = str(line["kind"]), str(line["text"]), _seconds(line["at"])
+        if kind == "run_began":
+            self.began_s = at_s
+        elif kind == "matrix_began":
+            self.scenarios += int(text.partition(" ")[0])
+        elif kind == "scenario_began":
+            self.now, self.now_s = str(line["subject"]), at_s
+        elif kind == "scenario_ended":
+            self.now, self.counted = None, self.counted + 1
+        elif kind == "run_ended":
+            self.now, self.over = None, text
+        self.last = f"{kind.replace('_', ' ')}: {text}"
+
 
 @dataclass(slots=True)
 class _Journal:
     """The last sweep of a journal, and its cells: text by hashes, and what belongs to which run."""
 
     began_s: float = 0.0
+    over: bool = False
     cells: int = 0
     repeat: int = 1
     texts: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -71,10 +87,14 @@ class Follower:
         self._journal_tail = Tail(journal_of(out))
         self._journal = _Journal()
         self._run: _Run | None = None
+        self._listed_ns: int | None = None
         self._shown: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
         self._count = 0
         self._header: list[str] | None = None
-        self._done: dict[tuple[str, str, str], float] = {}
+        self._done: set[tuple[str, str, str]] = set()
+        self._new: set[tuple[str, str, str]] = set()
+        self._pace: tuple[float, int, int, int] | None = None
+        self._end_s = 0.0
         self._mine: Holder | None = None
         self._problem: str | None = None
 
@@ -90,7 +110,7 @@ class Follower:
         except OSError as error:
             holder, self._problem = self._mine, f"cannot read {error.filename}: {error.strerror}"
         course = self._course(holder)
-        done, whole, left_s = self._standing()
+        done, whole, end_s = self._standing()
         run = self._run
         return {
             "out": self.out.name,
@@ -103,7 +123,7 @@ class Follower:
             "run": run.path.name if run is not None else None,
             "done": done,
             "all": whole,
-            "left_s": left_s if course == "on" else None,
+            "end_s": end_s if course == "on" else None,
             "rows": list(self._shown),
             "row_count": self._count,
             "problem": self._problem,
@@ -117,9 +137,9 @@ class Follower:
             return "on"
         if self._mine is None:
             return "nothing"
-        return (
-            "killed" if self._run is not None and self._began(self._mine, self._run) and not self._run.over else "ended"
-        )
+        if self._is_sweep:
+            return "ended" if self._journal.over else "killed"
+        return "killed" if self._run is not None and not self._run.over else "ended"
 
     def _is_of(self, holder: Holder) -> bool:
         """Whether what was last begun here was begun by this process: the lock does not say what it is held for."""
@@ -141,41 +161,44 @@ class Follower:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _read_journal(self) -> None:
-        for line in _objects(self._journal_tail):
-            kind = line.get("kind")
-            if kind == "sweep":
-                self._journal.began_s = _seconds(line["at"])
-                self._journal.cells, self._journal.repeat = int(line["cells"]), int(line["repeat"])
-                self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
-            elif kind == "cell":
-                text = str(line["text"])
-                self._journal.names[str(line["cell"])] = text
-                self._journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
-            elif kind == "run":
-                self._journal.run_cells = tuple(map(str, line["cells"]))
-                self._journal.repetition = int(line["repetition"])
+        _read(self._journal_tail, self._take_journal)
+
+    def _take_journal(self, line: Mapping[str, Any]) -> None:
+        kind, journal = line["kind"], self._journal
+        if kind == "sweep":
+            began_s, cells, repeat = _seconds(line["at"]), int(line["cells"]), int(line["repeat"])
+            journal.began_s, journal.cells, journal.repeat, journal.over = began_s, cells, repeat, False
+            self._rows = Tail(self.out)  # rows of before may be of cells that this sweep names
+        elif kind == "sweep_ended":
+            journal.over = True
+        elif kind == "cell":
+            text = str(line["text"])
+            journal.names[str(line["cell"])] = text
+            journal.texts[(str(line["config_hash"]), str(line["scenario_hash"]))] = text
+        elif kind == "run":
+            journal.run_cells, journal.repetition = tuple(map(str, line["cells"])), int(line["repetition"])
 
     def _read_run(self) -> None:
         folder = runs_folder(self.out)
-        names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-        if names and (self._run is None or names[-1] > self._run.path.name):
-            path = folder / names[-1]
-            self._run = _Run(path, Tail(path / EVENTS))
-        run = self._run
-        if run is None:
-            return
-        for line in _objects(run.tail):
-            kind, run.last = line.get("kind"), f"{str(line.get('kind')).replace('_', ' ')}: {line.get('text')}"
-            if kind == "run_began":
-                run.began_s = _seconds(line["at"])
-            elif kind == "matrix_began":
-                run.scenarios += int(str(line["text"]).split()[0])
-            elif kind == "scenario_began":
-                run.now, run.now_s = str(line["subject"]), _seconds(line["at"])
-            elif kind == "scenario_ended":
-                run.now, run.counted = None, run.counted + 1
-            elif kind == "run_ended":
-                run.now, run.over = None, str(line["text"])
+        newest = self._newest(folder)
+        if newest is not None and (self._run is None or newest > self._run.path.name):
+            self._run = _Run(folder / newest, Tail(folder / newest / EVENTS))
+        if self._run is not None:
+            _read(self._run.tail, self._run.take)
+
+    def _newest(self, folder: Path) -> str | None:
+        """The name of the newest run; ``None`` also where the folder is as it was."""
+        try:
+            changed_ns = folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        if changed_ns == self._listed_ns:
+            return None
+        with os.scandir(folder) as entries:
+            newest = max((entry.name for entry in entries if entry.is_dir()), default=None)
+        # The times of files have the resolution of the kernel's tick: a change may follow that has the same one.
+        self._listed_ns = changed_ns if time.time_ns() - changed_ns > _CLOCKS_S * 1e9 else None
+        return newest
 
     def _read_rows(self) -> None:
         lines, anew = self._rows.more()
@@ -183,8 +206,9 @@ class Follower:
             self._header, self._count = None, 0
             self._shown.clear()
             self._done.clear()
+            self._new.clear()
         for line in lines:
-            values = next(csv.reader([line.decode(errors="replace").rstrip("\r")]), [])
+            values = values_of(line)
             if self._header is None:
                 self._header = values
                 if tuple(values) != COLUMNS:
@@ -196,7 +220,11 @@ class Follower:
         self._count += 1
         key = (row["ConfigHash"], row["ScenarioHash"])
         if key in self._journal.texts:
-            self._done[(*key, row["Repetition"])] = _seconds(row["Timestamp"])
+            measured = (*key, row["Repetition"])
+            self._done.add(measured)
+            with suppress(ValueError):
+                if _seconds(row["Timestamp"]) >= self._journal.began_s:
+                    self._new.add(measured)
         self._shown.append(
             {
                 "number": self._count,
@@ -208,19 +236,21 @@ class Follower:
                 "valid": row["Valid"],
                 "reasons": "" if row["Reasons"] == "-" else row["Reasons"].replace(";", ", "),
                 "error": "" if row["Error"] == "-" else row["Error"],
-                "ended": row["Timestamp"],
             }
         )
 
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _standing(self) -> tuple[int, int | None, float | None]:
-        """How many are done, of how many, and what the others take by the pace so far (s)."""
+        """How many are done, of how many, and when all are by the pace so far (seconds since 1970).
+
+        That stays until one more is done: nothing new is sent and drawn each second beside what is measured.
+        """
         if self._is_sweep:
             journal = self._journal
             whole: int | None = max(journal.cells * journal.repeat, len(self._done))
             done, began_s = len(self._done), journal.began_s
-            new = sum(ended_s >= began_s for ended_s in self._done.values())
+            new = len(self._new)
         elif self._run is not None:
             whole, new, began_s = self._run.scenarios or None, self._run.counted, self._run.began_s
             done = new
@@ -228,7 +258,10 @@ class Follower:
             return 0, None, None
         if not new or whole is None or done >= whole:
             return done, whole, None
-        return done, whole, max(0.0, time.time() - began_s) / new * (whole - done)
+        if self._pace != (pace := (began_s, done, new, whole)):
+            self._pace, now_s = pace, time.time()
+            self._end_s = now_s + max(0.0, now_s - began_s) / new * (whole - done)
+        return done, whole, self._end_s
 
     def _now(self) -> str | None:
         if self._run is None or self._run.now is None:
@@ -252,7 +285,7 @@ class Follower:
             return f"{what} on {self.out} goes on{again if self._is_sweep and whole and done >= whole else ''}"
         if course == "killed":
             remedy = "the same command goes on where it was" if self._is_sweep else "its rows are kept; run it again"
-            return f"{what} on {self.out} was killed: its process is gone, and its run has no end; {remedy}"
+            return f"{what} on {self.out} was killed: its process is gone, and no end was recorded; {remedy}"
         if self._is_sweep:
             rest = "" if done == whole else ": the same command goes on with the others"
             return f"{what} on {self.out} ended: {done} of {whole} measurements have a row{rest}"
@@ -260,14 +293,12 @@ class Follower:
         return f"{what} on {self.out} ended: {self._run.over}"
 
 
-def _objects(tail: Tail) -> Iterator[Mapping[str, Any]]:
-    """The objects in lines of JSON; what is none is left out."""
+def _read(tail: Tail, take: Callable[[Mapping[str, Any]], None]) -> None:
+    """Have ``take`` the lines of JSON; a line that is none of ours is left out."""
     lines, _ = tail.more()
     for text in lines:
-        with suppress(ValueError, RecursionError):
-            line = json.loads(text)
-            if isinstance(line, dict):
-                yield line
+        with suppress(ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            take(json.loads(text))
 
 
 def _seconds(at: str) -> float:

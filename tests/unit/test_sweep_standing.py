@@ -174,6 +174,7 @@ def test_ctrl_c_leaves_nothing_standing(
         swept(out, *AXES, stop=stop, notes=notes)
     assert [(bed.ups, bed.downs) for bed in beds] == [(1, 1)]
     assert [(row["Error"], row["Valid"]) for row in rows(out)] == [("-", "yes")] * 2
+    assert len(lines(out, "sweep")) == len(lines(out, "sweep_ended")) == 1, "it was not killed"
     monkeypatch.undo()
 
 

@@ -1,4 +1,4 @@
-"""`containernet-env watch`: what it says of runs and sweeps on disk, and whom its server answers, over real sockets."""
+"""`containernet-env watch`: whom its server answers, over real sockets, how the command ends, and the page."""
 
 from __future__ import annotations
 
@@ -10,196 +10,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from containernet_env.results.columns import COLUMNS
-from containernet_env.runs.lock import Holder, RunLock, holder
+from containernet_env.runs.lock import RunLock, holder
 from containernet_env.sweep.journal import Journal, journal_of
 from containernet_env.watch import server as servers
 from containernet_env.watch.server import Server, State
 from containernet_env.watch.state import Follower
-from containernet_env.watch.tail import Tail
 from tests.unit.browser import CHROMIUM, Browser
-from tests.unit.report_rows import EVIL, EVIL_NAMES, row
+from tests.unit.report_rows import EVIL, EVIL_NAMES
+from tests.unit.watch_files import DEADLINE_S, Machine, add_row, begin_sweep, event, until
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = "20260101T000000Z-abc123"
-DEADLINE_S = 20.0
-
-
-def moment(seconds: float = 0.0) -> str:
-    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def add(path: Path, *lines: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.writelines(f"{json.dumps(line)}\n" for line in lines)
-
-
-def event(out: Path, kind: str, text: str, subject: str | None = None, run: str = RUN) -> None:
-    line = {"schema": 1, "at": moment(), "at_ns": 1, "kind": kind, "text": text, "subject": subject}
-    add(out.with_suffix(".runs") / run / "events.jsonl", line)
-
-
-def add_row(out: Path, **values: str) -> None:
-    if not out.exists():
-        out.write_text(f"{','.join(COLUMNS)}\n")
-    with out.open("a") as file:
-        found = row(Timestamp=moment()) | values
-        file.write(",".join(found.get(name, "-") for name in COLUMNS) + "\n")
-
-
-def begin_sweep(out: Path, cells: int = 2, repeat: int = 1) -> None:
-    journal = out.with_suffix(".sweep.jsonl")
-    add(
-        journal,
-        {"schema": 1, "at": moment(), "kind": "sweep", "seed": 1, "repeat": repeat, "cells": cells, "command": []},
-    )
-    for cell in range(cells):
-        add(
-            journal,
-            {
-                "schema": 1, "at": moment(), "kind": "cell", "cell": f"i{cell}", "text": f"w (clients={cell})",
-                "config_hash": "c", "scenario_hash": f"s{cell}",
-            },
-        )  # fmt: skip
-    run = {"schema": 1, "at": moment(), "kind": "run", "run": "abc123", "repetition": 1, "seed": 1, "cells": ["i0"]}
-    add(journal, run)
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "out.csv"
-
-
-def until(check: Any) -> Any:
-    """What ``check`` gives once that is true; fails where it does not become so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := check()):
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
-    return found
-
-
-# --- what it says -----------------------------------------------------------------------------------------------------
-
-
-class Machine:
-    """Whoever holds the machine: this process from now on, or nobody."""
-
-    def __init__(self) -> None:
-        self.holder: Holder | None = Holder(1, time.time())
-
-    def __call__(self) -> Holder | None:
-        return self.holder
-
-
-def test_a_run_is_followed_to_its_end(out: Path) -> None:
-    machine = Machine()
-    event(out, "run_began", "run x")
-    follower = Follower(out, machine)
-    found = follower.look()
-    assert (found["course"], found["what"], found["all"], found["now"]) == ("on", "run", None, None)
-    assert found["step"] == "run began: run x"
-    event(out, "matrix_began", "2 scenarios")
-    event(out, "scenario_began", "w", "w")
-    found = follower.look()
-    assert (found["now"], found["done"], found["all"], found["left_s"]) == ("w", 0, 2, None)
-    add_row(out, Valid="no", Reasons="link_lateness;generator_waited", Errors="3")
-    event(out, "scenario_ended", "w: 3 errors", "w")
-    found = follower.look()
-    assert (found["now"], found["done"]) == (None, 1) and 0 <= found["left_s"] < DEADLINE_S
-    (shown,) = found["rows"]
-    assert (shown["valid"], shown["reasons"], shown["errors"]) == ("no", "link_lateness, generator_waited", "3")
-    assert (shown["requests_per_s"], shown["p50_ms"], shown["p99_ms"]) == (100.0, 10.0, 13.0)
-    event(out, "run_ended", "2 of 2 scenarios, 1 failed")
-    assert follower.look()["course"] == "on", "it still holds the machine"
-    machine.holder = None
-    assert follower.look()["told"].endswith("out.csv ended: 2 of 2 scenarios, 1 failed")
-
-
-def test_a_sweep_is_followed_by_its_cells_over_its_runs(out: Path) -> None:
-    machine = Machine()
-    begin_sweep(out, cells=2, repeat=2)
-    follower = Follower(out, machine)
-    assert follower.look()["course"] == "on", "before its first testbed, too"
-    event(out, "run_began", "run x")
-    event(out, "scenario_began", "w", "w")
-    found = follower.look()
-    assert (found["what"], found["now"], found["all"]) == ("sweep", "w (clients=0), repetition 1 of 2", 4)
-    for _ in range(2):  # one that the machine spoiled and its second try are one measurement
-        add_row(out, ConfigHash="c", ScenarioHash="s0")
-    add_row(out, ConfigHash="elsewhere", ScenarioHash="s0")
-    event(out, "run_ended", "1 of 1 scenarios, 0 failed")
-    found = follower.look()
-    assert (found["done"], found["course"], found["rows"][0]["name"]) == (1, "on", "w (clients=0)")
-    machine.holder = None
-    found = follower.look()
-    assert found["course"] == "ended" and "1 of 4 measurements have a row: the same command goes on" in found["told"]
-
-
-def test_what_was_measured_before_counts_and_makes_no_pace(out: Path) -> None:
-    machine = Machine()
-    add_row(out, ConfigHash="c", ScenarioHash="s0", Timestamp=moment(-3600))
-    follower = Follower(out, machine)
-    assert follower.look()["course"] == "nothing"
-    begin_sweep(out)
-    found = follower.look()
-    assert (found["course"], found["done"], found["all"], found["left_s"]) == ("on", 1, 2, None)
-
-
-@pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
-def test_a_process_that_is_gone_without_an_end_was_killed(out: Path, sweep: bool) -> None:
-    machine = Machine()
-    if sweep:
-        begin_sweep(out)
-    event(out, "run_began", "run x")
-    event(out, "scenario_began", "w", "w")
-    follower = Follower(out, machine)
-    assert follower.look()["course"] == "on"
-    machine.holder = Holder(2, time.time())  # of something else, begun since
-    found = follower.look()
-    assert found["course"] == "killed" and "was killed" in found["told"] and found["now"] is None
-    assert ("the same command goes on" in found["told"]) == sweep
-
-
-def test_what_an_earlier_process_left_is_none_of_the_one_that_measures_now(out: Path) -> None:
-    machine = Machine()
-    machine.holder = Holder(2, time.time() + 60)
-    begin_sweep(out)
-    event(out, "run_began", "run x")
-    assert Follower(out, machine).look()["course"] == "nothing"
-
-
-def test_rows_that_are_put_right_take_their_places(out: Path, tmp_path: Path) -> None:
-    machine = Machine()
-    begin_sweep(out)
-    add_row(out, ConfigHash="c", ScenarioHash="s0")
-    follower = Follower(out, machine)
-    assert follower.look()["rows"][0]["valid"] == "yes"
-    other = tmp_path / "other.csv"
-    add_row(other, ConfigHash="c", ScenarioHash="s0", Valid="no")
-    other.replace(out)
-    found = follower.look()
-    assert [shown["valid"] for shown in found["rows"]] == ["no"] and found["done"] == 1
-
-
-def test_a_line_that_has_no_end_yet_waits_for_it(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "a")
-    assert tail.more() == ([], False)
-    (tmp_path / "a").write_bytes(b"one\ntw")
-    assert tail.more() == ([b"one"], True)
-    with (tmp_path / "a").open("ab") as file:
-        file.write(b"o\n\n")
-    assert tail.more() == ([b"two", b""], False)
-    (tmp_path / "a").write_bytes(b"x\n")
-    assert tail.more() == ([b"x"], True)
 
 
 # --- the lock ---------------------------------------------------------------------------------------------------------
@@ -423,9 +254,21 @@ def test_a_sweep_that_other_machines_measure_for_is_followed(out: Path, tmp_path
     with RunLock(tmp_path / "lock"):
         pass
     assert process.poll() is None
+    journal.sweep_ended()
     journal.close()
     told, error = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, error) == (0, "") and told.startswith(f"the sweep on {out} ended"), told
+
+
+def test_the_command_loads_nothing_that_makes_plans() -> None:
+    """That is most of the program, and what it takes to load it is taken from what is measured beside it."""
+    modules = "containernet_env.cli.watch, containernet_env.watch.server, containernet_env.watch.state"
+    code = f"import sys, {modules}, containernet_env.sweep.journal; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    rooms = ("config", "stores", "plan", "sweep.design")
+    assert not [
+        name for name in found.stdout.split() if name.startswith(tuple(f"containernet_env.{at}" for at in rooms))
+    ]
 
 
 def test_ctrl_c_ends_the_command_at_once_with_a_page_open(out: Path, tmp_path: Path) -> None:
@@ -471,6 +314,8 @@ def test_the_page_shows_rows_as_text_draws_them_ends_and_is_silent(out: Path, tm
         assert browser.js("document.querySelectorAll('svg').length") == 2
         assert browser.js("document.querySelectorAll('svg .cross').length") == 3
         assert browser.js("document.querySelectorAll('#rows tbody script').length") == 0
+        server.state.publish(follower.look() | {"end_s": time.time() + 3600 + 90})
+        assert until(lambda: "about 1 h 1 min left" in browser.js("document.getElementById('standing').textContent"))
         machine.holder = None
         server.state.publish(found := follower.look(), ended=True)
         assert found["course"] == "killed"

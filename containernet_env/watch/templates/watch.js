@@ -92,7 +92,11 @@
   }
 
   function clock() {
-    if (!state || over) return;
+    if (!state) return;
+    const left = state.end_s === null ? "" : `, about ${duration(state.end_s - Date.now() / 1000)} left`;
+    const noun = state.what === "sweep" ? "measurements" : "scenarios";
+    at("standing").textContent = state.all === null ? `${state.done} ${noun} done` : `${state.done} of ${state.all} ${noun} done${left}`;
+    if (over) return;
     const began = state.now_began_s === null ? "" : `, for ${duration(Date.now() / 1000 - state.now_began_s)}`;
     at("now").textContent = state.now === null ? (state.step || "-") : `${state.now}${began}`;
   }
@@ -102,9 +106,6 @@
     at("course").textContent = state.told;
     at("problem").hidden = state.problem === null;
     at("problem").textContent = state.problem ?? "";
-    const left = state.left_s === null ? "" : `, about ${duration(state.left_s)} left`;
-    const noun = state.what === "sweep" ? "measurements" : "scenarios";
-    at("standing").textContent = state.all === null ? `${state.done} ${noun} done` : `${state.done} of ${state.all} ${noun} done${left}`;
     at("progress").max = Math.max(1, state.all ?? 1);
     at("progress").value = state.done;
     at("step").textContent = state.run === null ? "" : `run ${state.run}${state.now === null ? "" : `: ${state.step}`}`;

@@ -1,0 +1,76 @@
+"""What a run or a sweep leaves on disk while it goes on, for tests of `containernet-env watch`."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from containernet_env.results.columns import COLUMNS
+from containernet_env.runs.lock import Holder
+from tests.unit.report_rows import row
+
+RUN = "20260101T000000Z-abc123"
+DEADLINE_S = 20.0
+
+
+def moment(seconds: float = 0.0) -> str:
+    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def add(path: Path, *lines: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(f"{json.dumps(line)}\n" for line in lines)
+
+
+def event(out: Path, kind: str, text: str, subject: str | None = None, run: str = RUN) -> None:
+    line = {"schema": 1, "at": moment(), "at_ns": 1, "kind": kind, "text": text, "subject": subject}
+    add(out.with_suffix(".runs") / run / "events.jsonl", line)
+
+
+def add_row(out: Path, **values: str) -> None:
+    if not out.exists():
+        out.write_text(f"{','.join(COLUMNS)}\n")
+    with out.open("a") as file:
+        found = row(Timestamp=moment()) | values
+        file.write(",".join(found.get(name, "-") for name in COLUMNS) + "\n")
+
+
+def begin_sweep(out: Path, cells: int = 2, repeat: int = 1) -> None:
+    journal = out.with_suffix(".sweep.jsonl")
+    add(
+        journal,
+        {"schema": 1, "at": moment(), "kind": "sweep", "seed": 1, "repeat": repeat, "cells": cells, "command": []},
+    )
+    for cell in range(cells):
+        add(
+            journal,
+            {
+                "schema": 1, "at": moment(), "kind": "cell", "cell": f"i{cell}", "text": f"w (clients={cell})",
+                "config_hash": "c", "scenario_hash": f"s{cell}",
+            },
+        )  # fmt: skip
+    run = {"schema": 1, "at": moment(), "kind": "run", "run": "abc123", "repetition": 1, "seed": 1, "cells": ["i0"]}
+    add(journal, run)
+
+
+def until(check: Any) -> Any:
+    """What ``check`` gives once that is true; fails where it does not become so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+    return found
+
+
+class Machine:
+    """Whoever holds the machine: this process from now on, or nobody."""
+
+    def __init__(self) -> None:
+        self.holder: Holder | None = Holder(1, time.time())
+
+    def __call__(self) -> Holder | None:
+        return self.holder
