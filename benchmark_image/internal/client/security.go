@@ -32,8 +32,13 @@ func execWithTLS(args []string) error {
 		other, err)
 }
 
-// protocol is how the members that s names are spoken to: with the certificates and as the user that it asks for.
-func protocol(s *spec.Spec, secure Securer) (etcd.Protocol, error) {
+// protocol is how the members that s names are spoken to.
+func protocol(s *spec.Spec, secure Securer) (store.Protocol, error) {
+	return etcdProtocol(s, secure)
+}
+
+// etcdProtocol has the certificates and the user that s asks for.
+func etcdProtocol(s *spec.Spec, secure Securer) (etcd.Protocol, error) {
 	var p etcd.Protocol
 	var err error
 	if s.Secured() {

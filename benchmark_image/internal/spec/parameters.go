@@ -32,6 +32,7 @@ const (
 // the table of parameters.
 type Spec struct {
 	Operation Operation
+	Store     string
 	Endpoints []string
 	Conns     int
 	Clients   int
@@ -100,6 +101,7 @@ const DurationKeySpace = 10_000_000
 func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
+		Store:          Etcd,
 		Endpoints:      []string{etcd.DefaultEndpoint},
 		Conns:          1,
 		Clients:        1,
@@ -171,6 +173,10 @@ var (
 		Name: "endpoints", Flag: "endpoints", Required: true,
 		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
 		at: func(s *Spec) any { return &s.Endpoints },
+	})
+	_ = parameter(Parameter{
+		Name: "store", Flag: "store", Choices: storeNames, Usage: "kind of store that the members are of",
+		at: func(s *Spec) any { return &s.Store },
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
