@@ -97,14 +97,12 @@ func (a *answers) readLine(b []byte) (line, rest []byte, found bool, err error) 
 	if found = end >= 0; !found {
 		end = len(b)
 	}
-	strict := a.next == chunkSize || a.next == chunkEnd
-	if strict && len(a.line)+end > maxChunkLine {
-		return nil, nil, false, errChunk
-	}
-	if !strict {
-		if a.header += end + 1; a.header > maxHeader {
-			return nil, nil, false, errHeaders
+	if a.next == chunkSize || a.next == chunkEnd {
+		if len(a.line)+end > maxChunkLine {
+			return nil, nil, false, errChunk
 		}
+	} else if a.header += end + 1; a.header > maxHeader {
+		return nil, nil, false, errHeaders
 	}
 	if !found {
 		a.line = append(a.line, b...)
@@ -117,8 +115,8 @@ func (a *answers) readLine(b []byte) (line, rest []byte, found bool, err error) 
 	}
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
-	} else if strict {
-		return nil, nil, false, errChunk
+	} else if a.next > headerLine {
+		return nil, nil, false, errChunk // in the header, line feeds alone are common
 	}
 	return line, b[end+1:], true, nil
 }
