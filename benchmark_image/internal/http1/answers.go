@@ -152,9 +152,21 @@ func (a *answers) takeLine(line []byte) error {
 	case trailer:
 		if len(line) == 0 {
 			a.end()
+			return nil
 		}
+		_, _, err := field(line)
+		return err
 	}
 	return nil
+}
+
+// field splits a line of a header.
+func field(line []byte) (name, value []byte, err error) {
+	name, value, found := bytes.Cut(line, []byte{':'})
+	if !found || len(name) == 0 || bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0 {
+		return nil, nil, errHeader
+	}
+	return name, bytes.Trim(value, " \t"), nil
 }
 
 // begin takes a status line (RFC 9112 section 4).
@@ -188,11 +200,10 @@ func (a *answers) begin(line []byte) error {
 
 // takeHeader takes a line of the header (RFC 9112 section 5).
 func (a *answers) takeHeader(line []byte) error {
-	colon := bytes.IndexByte(line, ':')
-	if colon <= 0 || bytes.IndexByte(line[:colon], ' ') >= 0 || bytes.IndexByte(line[:colon], '\t') >= 0 {
-		return errHeader
+	name, value, err := field(line)
+	if err != nil {
+		return err
 	}
-	name, value := line[:colon], bytes.Trim(line[colon+1:], " \t")
 	switch {
 	case is(name, "content-length"):
 		n, ok := number(value)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"containernet-env/benchmark_image/internal/store"
@@ -60,6 +61,9 @@ func FuzzAnswers(f *testing.F) {
 			t.Skip("net/http checks names and values of all headers")
 		}
 		body, err := io.ReadAll(theirs.Body)
+		if err != nil && strings.Contains(err.Error(), "MIME header") {
+			t.Skip("net/http checks names and values of all trailers, too")
+		}
 		if err != nil {
 			t.Fatalf("ours takes %q, net/http says %v", whole.answers, err)
 		}
