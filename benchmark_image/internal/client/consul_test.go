@@ -169,6 +169,20 @@ func TestConsulOnOneAddress(t *testing.T) {
 	if result.Failed > 0 || result.Leader == nil || *result.Leader != c.endpoints[leader] {
 		t.Errorf("leader %v, expected %s: %v, %s", result.Leader, c.endpoints[leader], result.Errors, stderr)
 	}
+	// The load follows the leader when it moves.
+	timer := time.AfterFunc(time.Second, func() {
+		answer, err := http.Post("http://"+c.endpoints[leader]+"/v1/operator/raft/transfer-leader", "", nil)
+		if err != nil || answer.StatusCode != 200 {
+			t.Error("the leadership does not move: ", err)
+		}
+	})
+	defer timer.Stop()
+	_, result, stderr = callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","), "--duration=4s",
+		"--target-leader", "--clients=3")
+	leader = c.leads(t, c.endpoints)
+	if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader != c.endpoints[leader] {
+		t.Errorf("the load went to %+v, the leader is %s: %v, %s", result.LeaderChanges, c.endpoints[leader], result.Errors, stderr)
+	}
 	var others []string
 	for i, endpoint := range c.endpoints {
 		if i != leader {
