@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
-	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // The two consistencies of a range, named as in etcd's benchmark tool.
@@ -102,7 +101,7 @@ func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
 		Store:          Etcd,
-		Endpoints:      []string{etcd.DefaultEndpoint},
+		Endpoints:      []string{defaultEndpoints[Etcd]},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,
@@ -328,17 +327,17 @@ var (
 		Usage: "end of the range scan, exclusive",
 		at:    func(s *Spec) any { return &s.End },
 	})
-	_ = parameter(Parameter{
+	paramPrefix = parameter(Parameter{
 		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
 		Usage: "read all keys that start with the key, which may then be empty",
 		at:    func(s *Spec) any { return &s.KeyIsPrefix },
 	})
-	_ = parameter(Parameter{
+	paramLimit = parameter(Parameter{
 		Name: "limit", Flag: "limit", Unit: "keys", Operations: []Operation{Range}, Zero: "no limit",
 		Usage: "largest number of keys in an answer",
 		at:    func(s *Spec) any { return &s.Limit },
 	})
-	_ = parameter(Parameter{
+	paramCountOnly = parameter(Parameter{
 		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
 		Usage: "request only the number of keys",
 		at:    func(s *Spec) any { return &s.CountOnly },
