@@ -133,7 +133,7 @@ class LoadBody(TypedDict, total=False):
     history: bool
 
     # kind of store that the members are of
-    store: Literal["etcd"]
+    store: Literal["etcd", "zookeeper"]
 
 
 class WriteBody(LoadBody, total=False):
