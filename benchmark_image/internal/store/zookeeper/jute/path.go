@@ -50,7 +50,7 @@ func Key(path string) (key []byte, ok bool) {
 		c, used := name[0], 1
 		if c == '%' {
 			n, err := strconv.ParseUint(name[1:min(3, len(name))], 16, 8)
-			if err != nil {
+			if err != nil || len(name) < 3 {
 				return nil, false
 			}
 			c, used = byte(n), 3
