@@ -133,7 +133,7 @@ class LoadBody(TypedDict, total=False):
     history: bool
 
     # kind of store that the members are of
-    store: Literal["etcd", "consul", "http"]
+    store: Literal["etcd", "zookeeper", "consul", "http"]
 
 
 class WriteBody(LoadBody, total=False):

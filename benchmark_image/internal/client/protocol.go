@@ -7,11 +7,14 @@ import (
 	"containernet-env/benchmark_image/internal/store/consul"
 	"containernet-env/benchmark_image/internal/store/etcd"
 	"containernet-env/benchmark_image/internal/store/keyvalue"
+	"containernet-env/benchmark_image/internal/store/zookeeper"
 )
 
 // protocol is how the members that s names are spoken to.
 func protocol(s *spec.Spec, secure Securer) (store.Protocol, error) {
 	switch s.Store {
+	case spec.ZooKeeper:
+		return zookeeper.New(), nil
 	case spec.Consul:
 		secured, err := secured(s, secure, http1.ALPN)
 		return consul.Protocol{Secured: secured, Default: s.Consistency == spec.Relaxed}, err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
-	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // The consistencies of a range, the first two named as in etcd's benchmark tool.
@@ -106,7 +105,7 @@ func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
 		Store:          Etcd,
-		Endpoints:      []string{etcd.DefaultEndpoint},
+		Endpoints:      []string{defaultEndpoints[Etcd]},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,

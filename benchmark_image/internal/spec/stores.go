@@ -6,17 +6,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"containernet-env/benchmark_image/internal/store/consul"
+	"containernet-env/benchmark_image/internal/store/etcd"
+	"containernet-env/benchmark_image/internal/store/keyvalue"
+	"containernet-env/benchmark_image/internal/store/zookeeper"
 )
 
 // The stores that a load can be for.
 const (
-	Etcd   = "etcd"
-	Consul = "consul"
-	HTTP   = "http" // any service that keeps values by key, as templates of its URLs describe
+	Etcd      = "etcd"
+	ZooKeeper = "zookeeper"
+	Consul    = "consul"
+	HTTP      = "http" // any service that keeps values by key, as templates of its URLs describe
 )
 
 // storeNames are all of them, the default first.
-var storeNames = []string{Etcd, Consul, HTTP}
+var storeNames = []string{Etcd, ZooKeeper, Consul, HTTP}
+
+// defaultEndpoints are where a member on this machine serves clients unless it was told otherwise.
+var defaultEndpoints = map[string]string{
+	Etcd: etcd.DefaultEndpoint, ZooKeeper: zookeeper.DefaultEndpoint, Consul: consul.DefaultEndpoint,
+	HTTP: keyvalue.DefaultEndpoint,
+}
 
 // lack is something that a load may ask for and a store does not have.
 type lack struct {
@@ -30,6 +42,13 @@ var lacks = map[string][]lack{
 	Etcd: append([]lack{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`},
 	}, noTemplates...),
+	ZooKeeper: append(append([]lack{
+		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
+		{paramValSize, func(s *Spec) bool { return s.ValSize > zookeeper.MaxValue }, fmt.Sprintf(
+			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
+		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
+		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
+	}, noSpans("ZooKeeper has no ranges of keys")...), noTemplates...),
 	Consul: append(append([]lack{
 		{paramUser, given(paramUser), "none: Consul knows tokens, which loads do not send"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },

@@ -13,6 +13,22 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 		`range {"key":"k","consistency":"default"}`:                                             "etcd has no third consistency",
 		`put {"putPath":"/{key}"}`:                                                              "only together with the store",
 		`range {"key":"k","absentCodes":"404"}`:                                                 "only together with the store",
+		`range {"store":"zookeeper","key":"k"}`:                                                 "",
+		`range {"store":"zookeeper","key":"k","consistency":"s","requireFound":true}`:           "",
+		`range {"store":"zookeeper","key":"k","consistency":"default"}`:                         "no third consistency",
+		`mixed {"store":"zookeeper","keySpace":9,"valSize":20,"verify":true,"history":true}`:    "",
+		`txn {"store":"zookeeper","valSize":1000000,"targetLeader":true}`:                       "",
+		`range {"store":"zookeeper","key":"k","endRange":"l"}`:                                  "no ranges of keys",
+		`range {"store":"zookeeper","key":"k","prefix":true}`:                                   "no ranges of keys",
+		`range {"store":"zookeeper","keySize":8,"spanKeys":2}`:                                  "no ranges of keys",
+		`mixed {"store":"zookeeper","keySpace":9,"spanKeys":2}`:                                 "no ranges of keys",
+		`range {"store":"zookeeper","key":"k","limit":1}`:                                       "no ranges of keys",
+		`range {"store":"zookeeper","key":"k","countOnly":true}`:                                "no ranges of keys",
+		`range {"store":"zookeeper","key":"k","keysOnly":true}`:                                 "no ranges of keys",
+		`put {"store":"zookeeper","valSize":1000001}`:                                           "at most 1000000 bytes",
+		`put {"store":"zookeeper","user":"me"}`:                                                 "no authentication",
+		`put {"store":"zookeeper","caFile":"f"}`:                                                "no TLS",
+		`put {"store":"zookeeper","putPath":"/{key}"}`:                                          "only together with the store",
 		`put {"store":"zetcd"}`:                                                                 `"consul"`,
 		`put {"store":"consul","targetLeader":true}`:                                            "",
 		`put {"store":"consul","keyPrefix":"a/b/"}`:                                             "",
@@ -76,5 +92,21 @@ func TestStatusCodesHaveDefaults(t *testing.T) {
 	}
 	if s.PutCodes = "202"; !slices.Equal(s.WrittenCodes(), []int{202}) {
 		t.Errorf("%v", s.WrittenCodes())
+	}
+}
+
+func TestEachStoreHasItsEndpoint(t *testing.T) {
+	for _, name := range storeNames {
+		s := Default(Put)
+		s.Store, s.PutPath = name, map[string]string{HTTP: "/{key}"}[name]
+		s.Complete(func(string) bool { return false })
+		if s.Endpoints[0] != defaultEndpoints[name] || s.Validate() != nil {
+			t.Errorf("%s: endpoints %v, %v", name, s.Endpoints, s.Validate())
+		}
+		s.Endpoints = []string{"a:1"}
+		s.Complete(func(name string) bool { return name == paramEndpoints.Name })
+		if !slices.Equal(s.Endpoints, []string{"a:1"}) {
+			t.Errorf("%s: endpoints %v in place of those that were given", name, s.Endpoints)
+		}
 	}
 }

@@ -22,8 +22,9 @@ const (
 
 // marks are what a source that knows a store's API or its port has in it.
 var marks = map[string][]string{
-	"etcd":   {"etcdserverpb", "mvccpb", "protowire", "2379"},
-	"consul": {"/v1/kv", "/v1/txn", "x-consul", "8500"},
+	"etcd":      {"etcdserverpb", "mvccpb", "protowire", "2379"},
+	"zookeeper": {"getData", "setData", "GetData", "zxid", "srvr", "2181"},
+	"consul":    {"/v1/kv", "/v1/txn", "x-consul", "8500"},
 }
 
 // speakers are the packages that speak a protocol for stores, by those that may import them beside stores.
@@ -31,6 +32,9 @@ var speakers = map[string][]string{
 	"internal/h2":    nil,
 	"internal/http1": {"internal/client", "internal/secure"}, // for the protocol's name
 }
+
+// forTests are modules that no program has in it.
+const forTests = "github.com/go-zookeeper/"
 
 // choosers are the packages that say which store a load is for.
 var choosers = []string{"internal/client", "internal/spec"}
@@ -65,6 +69,7 @@ func breaks(path string, source []byte) (problems []string) {
 		foreign := (strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")) &&
 			!(inside && of == "etcd")
 		allowed, speaks := speakers[ours]
+		foreign = foreign || strings.HasPrefix(imported, forTests)
 		if ofStore || foreign || speaks && !inside && !slices.Contains(allowed, folder) {
 			problems = append(problems, "imports "+imported)
 		}
@@ -114,6 +119,11 @@ func TestTheRuleCanBeBroken(t *testing.T) {
 		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/http1\"", true},
 		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/store/keyvalue\"", true},
 		{"internal/spec/x.go", "package x\n\nimport _ \"" + module + "internal/store/keyvalue\"", false},
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/store/zookeeper/jute\"", true},
+		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"" + module + "internal/store/zookeeper/jute\"", false},
+		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/store/zookeeper\"", true},
+		{"internal/spec/x.go", "package x\n\nconst word = \"srvr\"", true},
+		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"github.com/go-zookeeper/zk\"", true},
 		{"internal/store/x.go", "package x\n\nimport _ \"time\"", false},
 	} {
 		if got := breaks(c.path, []byte(c.source)); (len(got) > 0) != c.want {

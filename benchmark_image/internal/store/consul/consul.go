@@ -15,6 +15,9 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
+// DefaultEndpoint is where an agent on this machine serves clients unless it was told otherwise.
+const DefaultEndpoint = "127.0.0.1:8500"
+
 // Protocol implements store.Protocol.
 type Protocol struct {
 	Secured store.Security // for http1.ALPN; nil: connections are plain

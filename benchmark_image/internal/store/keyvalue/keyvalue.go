@@ -9,6 +9,9 @@ import (
 	"containernet-env/benchmark_image/internal/store"
 )
 
+// DefaultEndpoint is where a service on this machine is looked for that no endpoint was given of.
+const DefaultEndpoint = "127.0.0.1:8080"
+
 // Placeholder stands for the key in a template.
 const Placeholder = "{key}"
 
