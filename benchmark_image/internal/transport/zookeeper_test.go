@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -247,5 +249,22 @@ func TestNoLeaderOfZooKeeper(t *testing.T) {
 			!strings.Contains(err.Error(), "no leader was found: "+endpoints[len(endpoints)-1]) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// TestQuestionsForTheLeaderArePermitted: they lead to no address to which a load may not.
+func TestQuestionsForTheLeaderArePermitted(t *testing.T) {
+	cluster := zookeepertest.Start(t, 2)
+	cluster.Elect(2)
+	allowed := cluster.Members[0].Endpoint
+	_, err := openZooKeeper(t, Options{Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true,
+		DialTimeout: 300 * time.Millisecond, Permit: func(_ string, address netip.AddrPort) error {
+			if address.String() != allowed {
+				return errors.New("not here")
+			}
+			return nil
+		}})
+	if err == nil || cluster.Members[0].Words.Load() == 0 || cluster.Members[1].Words.Load() > 0 {
+		t.Errorf("%v; %d and %d questions", err, cluster.Members[0].Words.Load(), cluster.Members[1].Words.Load())
 	}
 }
