@@ -16,7 +16,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from tests.unit.run_fakes import CONFIG, FakeTestbed, rows
-from tests.unit.test_sweep_runs import Answers, Notes, answers, beds, failing, lines, swept  # noqa: F401 - fixtures
+from tests.unit.sweep_fakes import Answers, Notes, answers, beds, failing, lines, swept  # noqa: F401 - fixtures
 
 AXES = ("link_delay=1ms,3ms", "cpus=0.5,1", "clients=5,10")
 CELLS = 8

@@ -28,7 +28,7 @@ from containernet_env.sweep.journal import Journal
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import CONFIG, rows
-from tests.unit.test_sweep_runs import Notes, lines, measured
+from tests.unit.sweep_fakes import Notes, lines, measured
 from tests.unit.tls_files import certificates
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,7 +24,7 @@ from containernet_env.sweep.cluster import scheduler_at
 from containernet_env.sweep.runner import Counts
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import rows
-from tests.unit.test_sweep_runs import Notes, measured
+from tests.unit.sweep_fakes import Notes, measured
 from tests.unit.test_sweep_workers import CELLS, Machine, at, directories, machines, scheduler, sweep_on, wait_for
 
 __all__ = ["scheduler"]
