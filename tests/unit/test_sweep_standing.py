@@ -144,7 +144,7 @@ def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(
     def lose(self: FakeTestbed, loaded: bool) -> None:
         rest(self, loaded)
         if self is beds[0]:
-            self.failure = "the link emulator ended: killed by SIGKILL"  # type: ignore[assignment]
+            self.failure = "the link emulator ended: killed by SIGKILL"
 
     monkeypatch.setattr(FakeTestbed, "rest", lose)
     assert swept(out, *AXES, notes=notes) == Counts(CELLS, 0, 0)
