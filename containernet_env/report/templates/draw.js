@@ -27,10 +27,13 @@ const Draw = (() => {
       `${n} ${n === 1 ? "repetition" : "repetitions"}${rows > n ? ` of ${rows} rows` : ""}`;
   }
 
+  // By fraction digits; making one takes longer than using it a hundred times.
+  const FORMS = Object.fromEntries([0, 1, 3].map((most) => [most, new Intl.NumberFormat("en", { maximumFractionDigits: most })]));
+
   function number(value) {
     if (value === null || value === undefined) return "-";
     const size = Math.abs(value);
-    return value.toLocaleString("en", { maximumFractionDigits: size >= 1000 ? 0 : size >= 10 ? 1 : 3 });
+    return FORMS[size >= 1000 ? 0 : size >= 10 ? 1 : 3].format(value);
   }
 
   const COUNTS = ["repetitions", "rows"];
