@@ -24,7 +24,7 @@ from containernet_env.base.stop import Stop
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.results.csv_file import ResultsFile
 from containernet_env.runs import preflight
-from containernet_env.sweep.at_worker import Returned, Task, Told, facts
+from containernet_env.sweep.at_worker import GO, UNKNOWN, Returned, Task, Told, facts
 from containernet_env.sweep.cluster import CONNECT_S, Scheduler, identity_of, no_answer, reach, settle_dask
 from containernet_env.sweep.design import Design
 from containernet_env.sweep.placement import Begun, Ended, Job, Terms
@@ -127,6 +127,10 @@ class Workers:
                 f"no worker is at {self._scheduler.address}",
                 f"On each machine that measures, as root: containernet-env worker {self._scheduler.address}",
             )
+        theirs = next(iter(found.values())).get(FACTS)
+        if self._own[GO] == UNKNOWN and isinstance(theirs, Mapping):
+            # This machine builds nothing: its workers are to agree with each other.
+            self._own[GO] = theirs.get(GO, UNKNOWN)
         if refused := [why for worker in found.values() if (why := self._why_not(worker)) is not None]:
             raise MissingRequirementError(
                 "workers that would not measure the same: " + "; ".join(refused),
@@ -140,7 +144,7 @@ class Workers:
         if not isinstance(theirs, Mapping):
             return f"{worker['name']} is none that `containernet-env worker` started"
         differing = [
-            f"{name} {theirs.get(name, 'unknown')}, here {value}"
+            f"{name} {theirs.get(name, UNKNOWN)}, here {value}"
             for name, value in self._own.items()
             if theirs.get(name) != value
         ]

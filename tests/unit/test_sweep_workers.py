@@ -21,11 +21,13 @@ from distributed import LocalCluster, Security
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results.checksums import check
+from containernet_env.setup import binaries
 from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import Scheduler, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import Journal
 from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.serving import FACTS
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import CONFIG, rows
 from tests.unit.sweep_fakes import Notes, lines, measured
@@ -343,6 +345,28 @@ def test_versions_are_compared_before_the_first_cell(
     ):
         sweep_on(out, at(scheduler), notes).carry_out(notes, Stop())
     assert not out.exists()
+
+
+def compared(own: str, *theirs: str) -> None:
+    """Compare workers that differ in their Go from this machine and from each other."""
+    made = Workers(scheduler_at("127.0.0.1:1", None), design(CONFIG, AXES, quick=True), lambda text: None)
+    vars(made)["_own"] |= {"Go": own}
+    found = {str(n): {"name": f"node{n}", FACTS: at_worker.facts() | {"Go": go}} for n, go in enumerate(theirs, 1)}
+    vars(made)["_there"] = lambda: found
+    made._compare()
+
+
+def test_workers_that_build_with_another_go_are_refused() -> None:
+    assert at_worker.facts()["Go"] == (binaries.go_version() or "unknown")
+    compared("go1.26.8", "go1.26.8", "go1.26.8")
+    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
+        compared("go1.26.8", "go1.26.8", "go1.26.6")
+
+
+def test_a_machine_without_go_sends_work_to_workers_with_the_same_one() -> None:
+    compared("unknown", "go1.26.8", "go1.26.8")
+    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
+        compared("unknown", "go1.26.8", "go1.26.6")
 
 
 def test_a_worker_of_something_else_is_refused_by_name(scheduler: LocalCluster, tmp_path: Path) -> None:
