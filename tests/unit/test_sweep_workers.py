@@ -26,7 +26,7 @@ from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import Scheduler, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import Journal
-from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.runner import Counts, Request, Sweep, Until
 from containernet_env.sweep.serving import FACTS
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import CONFIG, rows
@@ -395,7 +395,7 @@ def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(
 
 def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
     ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
-    theirs = certificates(tmp_path / "theirs", ("sweep",))
+    theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
     security = Security(
         require_encryption=True,
         tls_ca_file=str(ours["scheduler"].ca_file),
@@ -421,3 +421,24 @@ def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
                 refused.carry_out(notes, Stop())
             allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
             assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
+        other = theirs["worker"]
+        for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
+            flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+            wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
+            assert wrong.process.wait(DEADLINE_S) == 1
+            wrong.log.close()
+            told = wrong.said()
+            assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
+            assert "certificates of the same authority" in told
+
+
+def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
+    scheduler: LocalCluster, tmp_path: Path
+) -> None:
+    out, notes, until = tmp_path / "out.csv", Notes(), Until(0.05)
+    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
+        for _ in range(2):  # and no more, once it is
+            found = sweep_on(out, at(scheduler), notes, "clients=5,10", until=until).carry_out(notes, Stop())
+            assert found == Counts(6 * 2, 0, 0, 0)
+    assert set(measured(out).values()) == {1} and len(measured(out)) == 6 * 2
+    assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}
