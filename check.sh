@@ -165,7 +165,8 @@ if asked lint; then
 fi
 if asked unit; then
     # Some tests run the real server.
-    ETCD_BINARY=$(.venv/bin/python -c 'from containernet_env.base import programs; print(programs.path("etcd"))') || exit 3
+    find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
+    ETCD_BINARY=$(.venv/bin/python -c "$find_etcd") || exit 3
     export ETCD_BINARY
     for module in "${GO_MODULES[@]}"; do
         step "go test $module" go_in "$module" test ./...

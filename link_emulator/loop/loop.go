@@ -32,8 +32,9 @@ const (
 	pollIntervalNS = int64(15e3)
 	// maxProcs is GOMAXPROCS: the data thread occupies one for good, the others serve requests.
 	maxProcs = 4
-	// batchNS: reads that are not interrupted by writes when those are behindNS late or more. The two in turns, frame by
-	// frame, take half as long again for each, and a saturated emulator has nothing but frames that are due when read.
+	// batchNS: reads that are not interrupted by writes when those are behindNS late or more. The two in turns, frame
+	// by frame, take half as long again for each, and a saturated emulator has nothing but frames that are due when
+	// read.
 	batchNS  = int64(20e3)
 	behindNS = 5 * batchNS
 	// sleptNS: a longer wait was a sleep.

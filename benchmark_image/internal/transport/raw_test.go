@@ -199,8 +199,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process, does
-// no more than to answer.
+// BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process,
+// does no more than to answer.
 func BenchmarkSerializableRanges(b *testing.B) {
 	const least, settled = 100_000, 500_000
 	for _, c := range []struct{ conns, clients int }{{10, 100}, {100, 1000}, {3000, 3000}} {
