@@ -44,6 +44,9 @@ _OVERLOAD = 2.5
 slower, fewer are lost, which the verdict reckons with."""
 _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
 """So long a queue empties, and so long a machine surely takes for a frame, at most."""
+_QUEUE_SEND_NS = 4 * US
+"""So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
+behind reading them by more than the delay of the link, and where it does, more of them fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS
 
@@ -416,8 +419,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     assert capacity is not None
     frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
     ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
-    # A limited direction before it paces the frames, so that they wait in no other queue; else they come in a burst.
-    interval_ns = max((hop.spec.serialization_ns(frame_bytes) for hop in ahead), default=0)
+    # A limited direction before it paces the frames, so that they wait in no other queue.
+    interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))
