@@ -43,7 +43,7 @@ _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
 slower, fewer are lost, which the verdict reckons with."""
 _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
-"""So long a queue empties, and so long a machine surely takes for a frame, at most."""
+"""How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
 _QUEUE_SEND_NS = 4 * US
 """So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
 behind reading them by more than the delay of the link, and where it does, more of them fit."""
