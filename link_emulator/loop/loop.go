@@ -19,6 +19,7 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/realtime"
 )
 
 const (
@@ -154,7 +155,7 @@ func (l *Loop) Start() (Grant, error) {
 	ready := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
-		err := blockSignals()
+		err := realtime.BlockSignals()
 		if err != nil {
 			ready <- err
 			return
@@ -243,14 +244,14 @@ func (l *Loop) run() {
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
-			pin()
+			realtime.Pin()
 		}
 		requests, err := false, error(nil)
 		for !requests && err == nil {
 			requests, err = l.turn()
 		}
 		if !relaxed {
-			unpin()
+			realtime.Unpin()
 		}
 		if err != nil {
 			l.failed(err)
@@ -281,7 +282,7 @@ func (l *Loop) turn() (requests bool, err error) {
 	}
 	if l.idleDebt.mostlyBusy() {
 		l.idleDebt.noteBusy(nowNS)
-		sleep(yieldNS)
+		realtime.Sleep(yieldNS)
 		l.counts.Yields++
 		nowNS = clock.Now()
 		l.idleDebt.noteIdle(nowNS)
