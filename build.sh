@@ -141,7 +141,8 @@ install_package() { # WANTED_STAMP
     rm -f "$stamp"
     logged "$venv/bin/python" -m pip install --no-input --disable-pip-version-check \
         --constraint "$root/constraints.txt" --editable "$root" ||
-        failed "the Python packages could not be installed" "Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT)."
+        failed "the Python packages could not be installed" \
+            "Check the network (a proxy is taken from HTTPS_PROXY, its certificate from PIP_CERT)."
     printf '%s\n' "$1" >"$stamp.partial"
     mv "$stamp.partial" "$stamp"
     exec 9>&-

@@ -165,7 +165,8 @@ if asked lint; then
 fi
 if asked unit; then
     # Some tests run the real server.
-    ETCD_BINARY=$(.venv/bin/python -c 'from containernet_env.base import programs; print(programs.path("etcd"))') || exit 3
+    find_etcd='from containernet_env.base import programs; print(programs.path("etcd"))'
+    ETCD_BINARY=$(.venv/bin/python -c "$find_etcd") || exit 3
     export ETCD_BINARY
     # And ZooKeeper's, where Debian's package is installed (apt-get install zookeeper) or the variable names another one.
     if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FASTER, _FASTER_TOGETHER = 1.05, 1.5
 """By how much the rest of a path is faster, so that what arrives shows the direction's own rate: of one path, and of
 several paths together, whose frames do not share the rest evenly."""
+UNLIMITED_BPS = 10**9
+"""So much is sent over a direction without a limit, if as much gets there; a gate asks for half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,20 @@ def feed_of(plan: GatePlan, hop: Hop, *, overload: bool = False, frame_bytes: in
 
 
 def _widest(plan: GatePlan, hop: Hop, best: Sequence[tuple[float, tuple[str, str]]]) -> Feed:
-    """The paths that carry most together over a direction without a limit."""
+    """The paths that carry most together over a direction without a limit; as few as carry enough."""
     widest = Feed(hop, (best[0][1],), True, round(best[0][0]))
     for same in (0, 1):
         for _, pair in best:
             together: list[tuple[str, str]] = []
             carried = 0.0
             for bps, candidate in best:
+                if (widest.other_bps or 0) >= UNLIMITED_BPS:
+                    return widest
                 if candidate[same] == pair[same] and not _share_rest(plan, hop, together, candidate):
                     together.append(candidate)
                     carried += bps
-            if carried > (widest.other_bps or 0):
-                widest = Feed(hop, tuple(together), True, round(carried))
+                    if carried > (widest.other_bps or 0):
+                        widest = Feed(hop, tuple(together), True, round(carried))
     return widest
 
 

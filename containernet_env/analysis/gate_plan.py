@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
 
-from containernet_env.analysis.gate_feeds import Feed, feed_of
+from containernet_env.analysis.gate_feeds import UNLIMITED_BPS, Feed, feed_of
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.proof import Property
 from containernet_env.model.queues import FULL_FRAME_BYTES
@@ -43,6 +43,10 @@ _OVERLOAD = 2.5
 """How much faster a queue is taken to be filled than it empties. Frames are sent as fast as it goes; where that is
 slower, fewer are lost, which the verdict reckons with."""
 _QUEUE_DRAIN_NS, _FRAME_MIN_NS = 20 * MS, 8 * US
+"""How long a queue that is tested takes to empty, and a frame at least where there are many: what the machine takes."""
+_QUEUE_SEND_NS = 4 * US
+"""So long a frame takes that fills a queue, at least. Sent as fast as it goes (2.2 us), an emulator on two cores fell
+behind reading them by more than the delay of the link, and where it does, more of them fit."""
 _QUEUE_OVER_RATIO, _QUEUE_OVER_FRAMES = 1.25, 20
 _MARGIN_NS = 2 * MS
 
@@ -272,7 +276,7 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
     Where the rest of its path is slower, it takes as long as the rest takes.
     """
     limits = [bps for bps in (feed.hop.spec.rate_bps, feed.other_bps) if bps is not None]
-    rate = min(limits, default=10**9)
+    rate = min(limits, default=UNLIMITED_BPS)
     if _TRAIN_FRAMES_MIN * frame_bytes * 8 * S // rate > _TRAIN_MAX_NS:
         frame_bytes = max(MIN_FRAME_BYTES, _TRAIN_MAX_NS * rate // (_TRAIN_FRAMES_MIN * 8 * S))
     frame_ns = (frame_bytes + feed.hop.spec.overhead_bytes) * 8 * S / rate
@@ -290,7 +294,8 @@ def _rate_task(plan: GatePlan, feed: Feed, frame_bytes: int) -> _Task:
         Stream(*pair, offset, offset + S, 0, each, frame_bytes)
         for pair, offset in zip(feed.pairs, offsets, strict=True)
     )
-    length_ns = round(each * len(feed.pairs) * frame_ns) + max(offsets) + 2 * reach_ns
+    # What is faster than the machine takes as long as the machine does.
+    length_ns = round(each * len(feed.pairs) * max(frame_ns, _FRAME_MIN_NS)) + max(offsets) + 2 * reach_ns
     return _Task(feed, streams, length_ns, rate, S / frame_ns)
 
 
@@ -414,8 +419,8 @@ def _queue_task(plan: GatePlan, feed: Feed) -> _Task | str:
     assert capacity is not None
     frame_ns = (frame_bytes + spec.overhead_bytes) * 8 * S / rate
     ahead = [hop for pair in feed.pairs for hop in before(plan.paths[pair], feed.hop.name)]
-    # A limited direction before it paces the frames, so that they wait in no other queue; else they come in a burst.
-    interval_ns = max((hop.spec.serialization_ns(frame_bytes) for hop in ahead), default=0)
+    # A limited direction before it paces the frames, so that they wait in no other queue.
+    interval_ns = max(_QUEUE_SEND_NS * len(feed.pairs), *(hop.spec.serialization_ns(frame_bytes) for hop in ahead), 0)
     offered_ns = max(frame_ns / _OVERLOAD, interval_ns / len(feed.pairs))
     frames = math.ceil((_QUEUE_OVER_RATIO * capacity + _QUEUE_OVER_FRAMES) / (1 - offered_ns / frame_ns))
     each = -(-frames // len(feed.pairs))

@@ -53,9 +53,9 @@ def command(files: tuple[Path, ...], x: str, ys: str, by: str, where: tuple[str,
     check_output(output, re.compile(paper.FORMATS[form]), files)
     check_output(numbers, re.compile(paper.NUMBERS), files)
     rows = paper.chosen(read_rows(files, note), where)
+    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [])
     for module in ("matplotlib", "scipy"):
         extras.require(module, note)
-    drawing = paper.plan(rows, x, _words("--y", ys), _words("--by", by) if by else [])
     picture = paper.draw(drawing, form)
     write_output(numbers, drawing.numbers().encode(errors="replace"))
     write_output(output, picture)

@@ -10,6 +10,7 @@ import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
@@ -59,15 +60,30 @@ _MOST_LINES, _MOST_FIGURES, _MOST_WORDS, _MOST_TICKS = 24, 4, 40, 12
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is to be drawn: a panel for each figure, with a line for each combination of values of ``by``."""
+    """What is to be drawn: a panel for each figure, with a line for each combination of values of ``by``.
+
+    ``values``: for each figure those of all rows, in their order; ``None`` where a row has none.
+    """
 
     axis: Axis
     figures: tuple[Figure, ...]
     by: tuple[str, ...]
     lines: tuple[Line, ...]
     cells: tuple[Cell, ...]
-    spreads: tuple[tuple[Spread | None, ...], ...]
-    singles: tuple[tuple[tuple[float, ...], ...], ...]
+    values: tuple[Sequence[float | None], ...]
+
+    @cached_property
+    def spreads(self) -> tuple[tuple[Spread | None, ...], ...]:
+        """For each figure that of each cell; ``None`` where no row of it counts. Needs scipy."""
+        return tuple(tuple(cell.spread(of) for cell in self.cells) for of in self.values)
+
+    @cached_property
+    def singles(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """For each figure and cell the values of rows that do not count."""
+        return tuple(
+            tuple(tuple(v for number in cell.bad if (v := of[number]) is not None) for cell in self.cells)
+            for of in self.values
+        )
 
     def numbers(self) -> str:
         """The CSV behind it: medians over repetitions, their intervals, and for what does not count each value."""
@@ -118,7 +134,7 @@ def chosen(rows: Rows, where: Sequence[str]) -> Rows:
 
 
 def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
-    """What the options ask for.
+    """What the options ask for. Needs no scipy, so that a mistake is told before anything is installed.
 
     Raises ``UsageError`` for an axis or a figure that there is none of, and where rows of different experiments would
     come to lie on one point: their median would be one of neither.
@@ -152,12 +168,8 @@ def plan(rows: Rows, x: str, ys: Sequence[str], by: Sequence[str]) -> Drawing:
     for figure in figures:
         if all(value is None for value in values[figure.column]):
             raise UsageError(f"--y {figure.short}: no row has a value of {figure.column}")
-    spreads, singles = [], []
-    for figure in figures:
-        of = values[figure.column]
-        spreads.append(tuple(cell.spread(of) for cell in cells))
-        singles.append(tuple(tuple(v for number in cell.bad if (v := of[number]) is not None) for cell in cells))
-    return Drawing(axis, figures, lines_by, tuple(lines), cells, tuple(spreads), tuple(singles))
+    of_figures = tuple(values[figure.column] for figure in figures)
+    return Drawing(axis, figures, lines_by, tuple(lines), cells, of_figures)
 
 
 def _configured(rows: Rows) -> list[str]:

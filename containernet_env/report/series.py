@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from containernet_env.analysis.comparison import LOAD
 from containernet_env.base.errors import UsageError
 from containernet_env.report.cells import label_of, tells
 from containernet_env.report.names import text
@@ -17,18 +18,7 @@ _OF_STEPS = {"ClientCount", "ConnectionCount", "RequestCount", VARIANT}
 _SYSTEM = ("Store", "StoreVersion")
 _NUMBER = re.compile(r"(\d{1,300})")
 # What the names of scenarios say already.
-_SAID = {
-    "TestType",
-    "KeySize",
-    "ValueSize",
-    "Consistency",
-    "Target",
-    "OfferedRate_per_s",
-    "SearchObjective",
-    "ReadSpan",
-    "ReadLimit",
-    "ReadAnswer",
-}
+_SAID = {*LOAD} - {*_OF_STEPS, "Scenario"}
 
 
 @dataclass(frozen=True, slots=True)

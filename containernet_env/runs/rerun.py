@@ -101,7 +101,7 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
     require_root()
     allowed = was.flags.rtt_tolerance
     tolerance = None if allowed is None else Tolerance(allowed.absolute_ns, allowed.ratio)
-    found = [*_edited(run, was), *differences(was, _now(plan, was, tolerance))]
+    found = [*_edited(run, was), *differences(was, _now(plan, was, tolerance)), *_testbed(run)]
     refused = [difference for difference in found if difference.matters]
     if refused and not anyway:
         lines = [f"  {item} ({item.why})" for item in refused]
@@ -152,6 +152,14 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
             "store": StoreFacts(kind=plan.store.name, version=sources.etcd_version(), leader_at_start=None),
         }
     )
+
+
+def _testbed(run: ReadRun) -> Iterator[Difference]:
+    """A run of a sweep may have found a testbed that another one had left; a repeated one brings up its own."""
+    for event in run.events:
+        if event["kind"] == "testbed_reused":
+            why = "what the first scenario finds is in the column Reused"
+            yield Difference(name="testbed", was=event["text"], now="brought up anew", matters=False, why=why)
 
 
 def _edited(run: ReadRun, was: Manifest) -> Iterator[Difference]:

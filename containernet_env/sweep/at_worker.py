@@ -31,21 +31,28 @@ from containernet_env.runs.lock import RunLock
 from containernet_env.runs.measure import carry_out
 from containernet_env.runs.prepare import on_this_machine
 from containernet_env.runs.progress import Silent
+from containernet_env.setup import binaries
 
+GO = "Go"
+UNKNOWN = "unknown"
 _DIGITS = 12
 FOLDER = "worker"
 """Where in the machine's cache a worker keeps what it measures until it has been sent back."""
 
 
 def facts() -> dict[str, str]:
-    """What has to be equal wherever cells of one sweep are measured, by name."""
+    """What has to be equal wherever cells of one sweep are measured, by name.
+
+    ``GO`` is what the programs are built with, etcd among them: `UNKNOWN` on a machine without one, which builds none.
+    """
     dirty = version.dirty()
     return {
         "program": version.version(),
-        "commit": (version.commit() or "unknown")[:_DIGITS],
-        "changed files": "unknown" if dirty is None else "yes" if dirty else "no",
+        "commit": (version.commit() or UNKNOWN)[:_DIGITS],
+        "changed files": UNKNOWN if dirty is None else "yes" if dirty else "no",
         "sources": version.source_hash()[:_DIGITS],
         "etcd": sources.etcd_version(),
+        GO: binaries.go_version() or UNKNOWN,
         "Python": platform.python_version(),
         "architecture": platform.machine(),
     }

@@ -117,7 +117,8 @@ class _Expander:
             document = made[1] if made is not None else self._topology
             settings_here = self._settings("scenario", point, index, document)
             key = (index, settings_here)
-            scenario = self._cached(self._made, key, lambda: self._make_scenario(*key, point))  # noqa: B023 - called now
+            # It is called at once, with this key.
+            scenario = self._cached(self._made, key, lambda: self._make_scenario(*key, point))  # noqa: B023
             if made is not None and scenario is not None:
                 config, dataset = made[0], scenario[0]
                 yield Combination(config, dataset, scenario[1], self._coordinates(point, settings, settings_here))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import queue
 import secrets
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,9 +23,10 @@ from distributed import Client, Future
 from containernet_env.base.errors import MissingRequirementError, RunError, text_of
 from containernet_env.base.stop import Stop
 from containernet_env.model.outcome import ScenarioOutcome
-from containernet_env.results.csv_file import ResultsFile
+from containernet_env.results.csv_file import ResultsFile, RowNotWrittenError
 from containernet_env.runs import preflight
-from containernet_env.sweep.at_worker import Returned, Task, Told, facts
+from containernet_env.runs.keeper import RowsNotWrittenError
+from containernet_env.sweep.at_worker import GO, UNKNOWN, Returned, Task, Told, facts
 from containernet_env.sweep.cluster import CONNECT_S, Scheduler, identity_of, no_answer, reach, settle_dask
 from containernet_env.sweep.design import Design
 from containernet_env.sweep.placement import Begun, Ended, Job, Terms
@@ -79,6 +81,8 @@ class Workers:
         self._left: set[str] = set()
         self._looked = 0.0
         self._is_lost = False
+        self._refused: RowNotWrittenError | None = None
+        self._unwritten: dict[tuple[str, str, str], Mapping[str, str]] = {}
         self._client: Client
 
     @property
@@ -127,6 +131,10 @@ class Workers:
                 f"no worker is at {self._scheduler.address}",
                 f"On each machine that measures, as root: containernet-env worker {self._scheduler.address}",
             )
+        theirs = next(iter(found.values())).get(FACTS)
+        if self._own[GO] == UNKNOWN and isinstance(theirs, Mapping):
+            # This machine builds nothing: its workers are to agree with each other.
+            self._own[GO] = theirs.get(GO, UNKNOWN)
         if refused := [why for worker in found.values() if (why := self._why_not(worker)) is not None]:
             raise MissingRequirementError(
                 "workers that would not measure the same: " + "; ".join(refused),
@@ -140,7 +148,7 @@ class Workers:
         if not isinstance(theirs, Mapping):
             return f"{worker['name']} is none that `containernet-env worker` started"
         differing = [
-            f"{name} {theirs.get(name, 'unknown')}, here {value}"
+            f"{name} {theirs.get(name, UNKNOWN)}, here {value}"
             for name, value in self._own.items()
             if theirs.get(name) != value
         ]
@@ -198,6 +206,7 @@ class Workers:
         finally:
             try:
                 self._wind_up(results)
+                self._write_rest(results)
             finally:
                 results.close()
 
@@ -306,10 +315,39 @@ class Workers:
         measuring.begun.course.scenario_ended(outcome)
 
     def _append(self, measuring: _Measuring, row: Mapping[str, str], results: ResultsFile) -> None:
-        moved = results.append(row)
+        key = (row["RunId"], row["ConfigHash"], row["ScenarioHash"])
+        try:
+            moved = results.append(row)
+        except RowNotWrittenError as error:
+            self._unwritten[key] = row
+            if self._refused is None:
+                self._refused = error
+                raise
+            return  # The sweep ends for the first one; what else comes is kept for `_write_rest`.
+        self._unwritten.pop(key, None)
         measuring.rows[row["ConfigHash"], row["ScenarioHash"]] = row
         if moved is not None:
             raise RunError(f"{results.path} was lost during the sweep: {moved}")
+
+    def _write_rest(self, results: ResultsFile) -> None:
+        """Try once more what OUT has refused; raise ``RowsNotWrittenError`` with the rows that are in no file.
+
+        Where something else ends the sweep, that is a note instead.
+        """
+        for key, row in list(self._unwritten.items()):
+            with suppress(RowNotWrittenError):
+                results.append(row)
+                del self._unwritten[key]
+        if self._refused is None or not self._unwritten:
+            return
+        lost = tuple(map(dict, self._unwritten.values()))
+        lines = [self._refused.reason, self._refused.remedy]
+        lines.append(f"{len(lost)} rows are in no file; here they are, as the results file would have them:")
+        rows = "".join("\n" + results.line(row).decode().rstrip("\n") for row in lost)
+        problem, error = RowsNotWrittenError("\n  ".join(lines) + rows, lost), sys.exception()
+        if error is None or error is self._refused:
+            raise problem from self._refused
+        self._note(str(problem))
 
     def _take(self, measuring: _Measuring, results: ResultsFile) -> Ended | None:
         """What a task came to; ``None`` where its worker is gone, which is found out elsewhere."""

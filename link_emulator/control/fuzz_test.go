@@ -15,8 +15,9 @@ import (
 	"containernet-env/link_emulator/emulator"
 )
 
-// asEmulator makes the test program an emulator on fake devices that is controlled by its standard input. In the process
-// of the tests it would not do: there the fuzzer stops all goroutines at times, which waits for the data thread for ever.
+// asEmulator makes the test program an emulator on fake devices that is controlled by its standard input. In the
+// process of the tests it would not do: there the fuzzer stops all goroutines at times, which waits for the data thread
+// for ever.
 const asEmulator = "TEST_AS_EMULATOR"
 
 func TestMain(m *testing.M) {
@@ -68,8 +69,8 @@ func (p *pair) Close() error {
 // maxBytes is far more than any input makes the emulator hold.
 const maxBytes = 1 << 30
 
-// FuzzServe feeds the control connection with any bytes. Every line that is not blank has one reply, in order, a line of
-// JSON, whatever the lines before it made of the emulator; then it answers as before, and its memory stays bounded.
+// FuzzServe feeds the control connection with any bytes. Every line that is not blank has one reply, in order, a line
+// of JSON, whatever the lines before it made of the emulator; then it answers as before, and its memory stays bounded.
 func FuzzServe(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"op\":\"hello\"}\n\n\r\n  \nnot JSON\n"))
 	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"s\"}\n" +

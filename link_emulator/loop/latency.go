@@ -4,8 +4,8 @@ import "slices"
 
 const (
 	maxTimerNS = int64(60e3)
-	// earlyNS: a wake-up is compensated up to so much above the shortest recent one. A frame with the shortest wake-up is
-	// then early by at most as much.
+	// earlyNS: a wake-up is compensated up to so much above the shortest recent one. A frame with the shortest wake-up
+	// is then early by at most as much.
 	earlyNS = int64(5e3)
 )
 

@@ -19,6 +19,7 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/fabric"
 	"containernet-env/link_emulator/framepool"
+	"containernet-env/link_emulator/realtime"
 )
 
 const (
@@ -32,8 +33,9 @@ const (
 	pollIntervalNS = int64(15e3)
 	// maxProcs is GOMAXPROCS: the data thread occupies one for good, the others serve requests.
 	maxProcs = 4
-	// batchNS: reads that are not interrupted by writes when those are behindNS late or more. The two in turns, frame by
-	// frame, take half as long again for each, and a saturated emulator has nothing but frames that are due when read.
+	// batchNS: reads that are not interrupted by writes when those are behindNS late or more. The two in turns, frame
+	// by frame, take half as long again for each, and a saturated emulator has nothing but frames that are due when
+	// read.
 	batchNS  = int64(20e3)
 	behindNS = 5 * batchNS
 	// sleptNS: a longer wait was a sleep.
@@ -153,7 +155,7 @@ func (l *Loop) Start() (Grant, error) {
 	ready := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: signals are blocked and the priority is raised on this thread
-		err := blockSignals()
+		err := realtime.BlockSignals()
 		if err != nil {
 			ready <- err
 			return
@@ -242,14 +244,14 @@ func (l *Loop) run() {
 	for !l.stopping {
 		relaxed := l.relaxed
 		if !relaxed {
-			pin()
+			realtime.Pin()
 		}
 		requests, err := false, error(nil)
 		for !requests && err == nil {
 			requests, err = l.turn()
 		}
 		if !relaxed {
-			unpin()
+			realtime.Unpin()
 		}
 		if err != nil {
 			l.failed(err)
@@ -280,7 +282,7 @@ func (l *Loop) turn() (requests bool, err error) {
 	}
 	if l.idleDebt.mostlyBusy() {
 		l.idleDebt.noteBusy(nowNS)
-		sleep(yieldNS)
+		realtime.Sleep(yieldNS)
 		l.counts.Yields++
 		nowNS = clock.Now()
 		l.idleDebt.noteIdle(nowNS)

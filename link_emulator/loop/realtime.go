@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/realtime"
 )
 
 // priority is the real-time priority of the data thread, of 1..99: above the ordinary threads of other programs, below
@@ -25,7 +27,7 @@ type Grant struct {
 // requestGrant requests SCHED_FIFO for the calling thread, and memory that is never paged out for the process.
 func requestGrant() Grant {
 	var grant Grant
-	if err := setFIFO(priority); err != nil {
+	if err := realtime.SetFIFO(priority); err != nil {
 		grant.RealtimeReason = fmt.Sprintf("SCHED_FIFO for the data thread: %v", err)
 		// Without real-time priority the kernel may defer timers by 50 us to save wake-ups (prctl(2)).
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
@@ -43,36 +45,7 @@ func requestGrant() Grant {
 	return grant
 }
 
-// setFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
-func setFIFO(priority uint32) error {
-	// Threads that the runtime may clone from this one must not inherit the priority.
-	attributes := unix.SchedAttr{
-		Size:     unix.SizeofSchedAttr,
-		Policy:   unix.SCHED_FIFO,
-		Flags:    unix.SCHED_FLAG_RESET_ON_FORK,
-		Priority: priority,
-	}
-	return unix.SchedSetAttr(0, &attributes, 0)
-}
-
-// blockSignals blocks every asynchronous signal on the calling thread, so that none interrupts a wait: among them is
-// the runtime's own preemption signal, every 10 ms. Other threads handle those sent to the process.
-func blockSignals() error {
-	var all unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	for _, synchronous := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
-		bit := uint(synchronous) - 1
-		all.Val[bit/64] &^= 1 << (bit % 64)
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
-		return fmt.Errorf("block signals on the data thread: %w", err)
-	}
-	return nil
-}
-
-// The loop's raw system calls. They bypass the Go scheduler on purpose; see pin.
+// The loop's raw system calls. They bypass the Go scheduler on purpose; see realtime.Pin.
 
 func epollWait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
@@ -90,9 +63,4 @@ func armTimer(timer int, atNS int64) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME,
 		uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	return errno
-}
-
-func sleep(ns int64) {
-	request := unix.NsecToTimespec(ns)
-	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&request)), 0, 0, 0)
 }

@@ -152,7 +152,7 @@ func openSchedstat() int {
 }
 
 // readRunDelay reads how long the thread has been runnable but not running: run_delay, the second of three numbers. It
-// does not allocate and does not enter the Go scheduler; see pin.
+// does not allocate and does not enter the Go scheduler; see realtime.Pin.
 func readRunDelay(schedstat int) (runDelayNS int64, known bool) {
 	var text [80]byte
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(schedstat), uintptr(unsafe.Pointer(&text)), uintptr(len(text)), 0, 0, 0)

@@ -8,6 +8,7 @@ import (
 	"containernet-env/link_emulator/clock"
 	"containernet-env/link_emulator/histogram"
 	"containernet-env/link_emulator/model"
+	"containernet-env/link_emulator/realtime"
 )
 
 func TestParseWaited(t *testing.T) {
@@ -56,15 +57,15 @@ func TestPollDelayByKindOfWait(t *testing.T) {
 	}
 	for times, most := range map[int]int64{1: 50_000e3, 2: 100_000e3} {
 		p.runDelay(0)
-		pin() // the Go scheduler must not add a context switch
+		realtime.Pin() // the Go scheduler must not add a context switch
 		var leaves coreLeaves
 		leaves.waits()
 		for range times {
-			sleep(1e6)
+			realtime.Sleep(1e6)
 		}
 		leaves.waited()
-		unpin()
-		sleep(1e6) // a forced sleep, after the wait
+		realtime.Unpin()
+		realtime.Sleep(1e6) // a forced sleep, after the wait
 		p.noteWake(100_000e3, 200_000e3, 1, leaves.inWait)
 		waited := 200_000e3 - p.sinceNS
 		if waited < 0 || waited > most || (times == 2 && waited != most) {

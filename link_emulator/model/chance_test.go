@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// fates offers frames that are too far apart for their delays to correlate, and returns, by frame, its delay and whether it was lost.
+// fates offers frames that are too far apart for their delays to correlate, and returns, by frame, its delay and
+// whether it was lost.
 func fates(params Params, frames int) (delays []int64, lost []bool) {
 	params.Seed = 7
 	line := newLine(params)
@@ -156,7 +157,8 @@ func TestJitterHoldsAtAnyLoad(t *testing.T) {
 			if pushed > 0 {
 				t.Errorf("a frame each %d ns: %d of %d frames waited for the one ahead", gapNS, pushed, n)
 			}
-			// A path is worth as many independent draws as it has correlation times, over 16/pi^2: the integral of its correlation.
+			// A path is worth as many independent draws as it has correlation times, over 16/pi^2: the integral of its
+			// correlation.
 			draws := min(n, n*float64(gapNS)/float64(usualCorrelation*jitter.NS)/1.62)
 			delays := line.Delays()
 			if delays.Count != n {

@@ -45,8 +45,9 @@ const normalTail = 4
 //
 // Frames keep their order where the delay falls by less than a second per second. The path has the slope pi/2 standard
 // deviations per correlation time (see chance.path), and at most as much after quantile, so with n times the jitter the
-// delay's slope has the standard deviation pi/(2 n). With 8 it is below -1 for 2 in 10 million of the time (5.1 standard
-// deviations), with 10 for 1 in 10 billion (6.4); of uniform jitter less often, since it has only 0.8 of that slope.
+// delay's slope has the standard deviation pi/(2 n). With 8 it is below -1 for 2 in 10 million of the time (5.1
+// standard deviations), with 10 for 1 in 10 billion (6.4); of uniform jitter less often, since it has only 0.8 of that
+// slope.
 const (
 	leastCorrelation = 8
 	usualCorrelation = 10
@@ -74,8 +75,8 @@ const (
 )
 
 // Jitter is the variation of the delay. With Reorder every frame draws a delay of its own and may overtake others. Else
-// the delay is a path in time that changes so slowly that frames keep their order; CorrelationNS says how slowly. So the
-// distribution of the delay does not depend on how closely frames follow each other.
+// the delay is a path in time that changes so slowly that frames keep their order; CorrelationNS says how slowly. So
+// the distribution of the delay does not depend on how closely frames follow each other.
 type Jitter struct {
 	Distribution  Distribution
 	NS            int64

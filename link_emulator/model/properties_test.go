@@ -143,9 +143,9 @@ func checkRun(t *testing.T, seed uint64, params Params, r *run) {
 	}
 }
 
-// checkRate checks every window that starts right after one arrival and ends with another: at most rate times its length
-// may have arrived, not counting the first frame (1 ns for rounding). Jitter makes a window shorter, by what the delay
-// can fall in it.
+// checkRate checks every window that starts right after one arrival and ends with another: at most rate times its
+// length may have arrived, not counting the first frame (1 ns for rounding). Jitter makes a window shorter, by what the
+// delay can fall in it.
 func checkRate(t *testing.T, seed uint64, params Params, frames []record) {
 	t.Helper()
 	for i := 0; i < len(frames); i += 7 {

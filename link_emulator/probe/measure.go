@@ -83,7 +83,7 @@ func Measure(r Request) (Result, error) {
 	courses := plan(r, stations)
 	// Nothing is allocated while frames are sent, and no sender is to wait for the collector.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	// A sender that returns from a system call waits for none of the others.
+	// Every sender holds one of the scheduler's processors until it ends.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(len(stations) + 2))
 	start := time.Now()
 	var running sync.WaitGroup

@@ -1,13 +1,14 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"containernet-env/link_emulator/realtime"
 )
 
 // priority is the real-time priority of the senders: above the ordinary threads of other programs, so that on a busy
@@ -80,18 +81,16 @@ func openSender(interfaceIndex int, bypassQdisc bool) (int, error) {
 	return socket, nil
 }
 
-// send sends everything.
+// send sends everything. It stays clear of the Go scheduler; package realtime has the reason.
 func (s *sender) send(start time.Time) {
 	runtime.LockOSThread() // for good: the thread ends with its goroutine, and its priority with it
-	// Without them it sends later and sleeps up to 50 us longer (prctl(2)); what it cannot send in time is not judged.
-	_ = unix.SchedSetAttr(0, &unix.SchedAttr{
-		Size:     unix.SizeofSchedAttr,
-		Policy:   unix.SCHED_FIFO,
-		Flags:    unix.SCHED_FLAG_RESET_ON_FORK,
-		Priority: priority,
-	}, 0)
+	// Without these it sends later and sleeps up to 50 us longer (prctl(2)); what it cannot send in time is not judged.
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	var active []*course
+	_ = realtime.BlockSignals()
+	realtime.Pin()
+	defer realtime.Unpin()
+	_ = realtime.SetFIFO(priority)
+	active := make([]*course, 0, len(s.waiting))
 	for {
 		next := first(active)
 		if len(s.waiting) > 0 && (next == nil || s.waiting[0].due <= next.due) {
@@ -104,8 +103,7 @@ func (s *sender) send(start time.Time) {
 		}
 		now := time.Since(start)
 		if pause := next.due - now; pause > shortestSleep {
-			request := unix.NsecToTimespec(pause.Nanoseconds())
-			_ = unix.Nanosleep(&request, nil)
+			realtime.Sleep(pause.Nanoseconds())
 			continue
 		} else if pause > 0 {
 			continue
@@ -121,15 +119,8 @@ func (s *sender) send(start time.Time) {
 
 // write sends a frame; one that the kernel refuses is lost.
 func (s *sender) write(frame []byte) {
-	for {
-		_, err := unix.Write(s.socket, frame)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			s.failed++
-			s.failure = err
-		}
-		return
+	if errno := realtime.Write(s.socket, frame); errno != 0 {
+		s.failed++
+		s.failure = errno
 	}
 }

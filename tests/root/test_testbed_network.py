@@ -73,7 +73,7 @@ def test_fifty_hosts_reach_each_other_in_the_time_that_was_asked_for(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delay_ns = 3_000_000 if kind == "emulator" else 0
-    with bed_of(config_of(50, LinkSpec.symmetric(delay_ns, None)), **keywords_of(kind, monkeypatch)) as testbed:
+    with bed_of(config_of(50, LinkSpec.symmetric(delay_ns, 10**9)), **keywords_of(kind, monkeypatch)) as testbed:
         testbed._connect()
         testbed._prove_network()
         assert testbed.gate is not None

@@ -16,13 +16,15 @@ from containernet_env.model.link import DirectionSpec, LinkSpec
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.model.topology import Host, Link, Switch, Topology
 
-SEND_NS = 2_000
-"""What a frame costs its sender."""
+SEND_NS = WRITE_NS = 2_000
+"""What a frame costs its sender, and an emulator that is behind."""
 
 Fault = Callable[[str, DirectionSpec], DirectionSpec]
 """What a direction of a name does instead of what was configured."""
 
 
+Stall = tuple[int, int]
+"""From when to when the emulator stands still: what is due meanwhile comes after it, as fast as it can be written."""
 Tail = tuple[float, int]
 """Which share of the frames of a direction comes how much later, in ns, than it should."""
 
@@ -42,8 +44,10 @@ def star_of(*links: LinkSpec) -> Topology:
 class _Line:
     """One direction: a queue, a rate, a delay; frames keep their order."""
 
-    def __init__(self, spec: DirectionSpec, random_source: random.Random, tail: Tail = (0.0, 0)) -> None:
-        self.spec, self.random, self.tail = spec, random_source, tail
+    def __init__(
+        self, spec: DirectionSpec, random_source: random.Random, tail: Tail = (0.0, 0), burst: int = 0
+    ) -> None:
+        self.spec, self.random, self.tail, self.burst, self.credit = spec, random_source, tail, burst, burst
         self.busy_ns = self.last_ns = 0.0
         self.starts: list[float] = []
         self.head = 0
@@ -64,7 +68,9 @@ class _Line:
             begin = self.busy_ns
         self.starts.append(begin)
         took = (frame_bytes + self.spec.overhead_bytes) * 8e9 / self.spec.rate_bps if self.spec.rate_bps else 0.0
-        self.busy_ns = begin + took
+        # A token bucket, which no link has: after a pause, so many frames take no time.
+        self.credit = self.burst if begin > self.busy_ns + took * self.burst else max(0, self.credit - 1)
+        self.busy_ns = begin + (0.0 if self.credit else took)
         due = self.busy_ns + self._delay_ns()
         jitter = self.spec.jitter
         if jitter is None or not jitter.reorder:
@@ -108,12 +114,20 @@ def carry(
     *,
     late_ns: float = 15_000,
     tails: Mapping[str, Tail] | None = None,
+    stalls: Sequence[Stall] = (),
+    bursts: Mapping[str, int] | None = None,
 ) -> tuple[Times, ...]:
-    """Carry out the streams of a plan. Each frame arrives later by 15 us or so, one in a hundred by up to 1 ms."""
+    """Carry out the streams of a plan. Each frame arrives later by 15 us or so, one in a hundred by up to 1 ms.
+
+    ``bursts``: how many frames a direction lets through at once after a pause.
+    """
     source = random.Random(seed)
     lines = {
         hop.name: _Line(
-            fault(hop.name, hop.spec), random.Random(source.random()), (tails or {}).get(hop.name, (0.0, 0))
+            fault(hop.name, hop.spec),
+            random.Random(source.random()),
+            (tails or {}).get(hop.name, (0.0, 0)),
+            (bursts or {}).get(hop.name, 0),
         )
         for hop in plan.hops
     }
@@ -126,11 +140,15 @@ def carry(
         )
     ]
     heapq.heapify(events)
+    free_ns = 0.0  # when the emulator has written what a stall left
     while events:
         at, order, step, stream, number = heapq.heappop(events)
         of = plan.streams[stream]
         path = plan.paths[of.sender, of.receiver]
         if step == len(path):
+            free_ns = max(free_ns, *(float(end) for begin, end in stalls if begin <= at < end), 0.0)
+            if free_ns > at:
+                at, free_ns = free_ns, free_ns + WRITE_NS
             late = abs(source.gauss(late_ns, late_ns / 3)) if source.random() > 0.01 else source.uniform(0, 1_000_000)
             delays[stream][number] = round(at + late - sent[stream][number])
         elif (due := lines[path[step].name].offer(at, of.frame_bytes)) is not None:

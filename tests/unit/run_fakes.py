@@ -50,7 +50,7 @@ class FakeTestbed:
         self.leader_wanted = plan.config.etcd.leader
         self.capacity = Capacity(2)
         self.least_median_s = lambda scenario, leader, living: None
-        self.failure = None
+        self.failure: str | None = None
         self.network = FakeNet()
         self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
         self.settled_failure = lambda: self.failure

@@ -258,7 +258,8 @@ def member() -> Iterator[Any]:
                 assert port == 2379
                 return socket.create_connection(("127.0.0.1", server.server_port), timeout=timeout_s)
 
-        yield MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Direct()), handler.ended_by_client  # type: ignore[arg-type, attr-defined]
+        place = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Direct())  # type: ignore[arg-type]
+        yield place, handler.ended_by_client  # type: ignore[attr-defined]
         server.shutdown()
 
 
@@ -283,7 +284,8 @@ def test_profiles_are_of_the_scenario(member: Any) -> None:
 
 
 def test_a_member_that_gives_no_profile_says_why() -> None:
-    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", Answers(RunError("refused"), b"x"))  # type: ignore[arg-type]
+    answers = Answers(RunError("refused"), b"x")
+    place: Any = MemberPlace(FakeHost("etcd1", ""), "10.0.0.1", answers)  # type: ignore[arg-type]
     cpu, mutex = taken(place, "cpu", "mutex")
     assert (cpu.problem, mutex.problem, mutex.data) == ("nobody listens", "refused", b"")
 

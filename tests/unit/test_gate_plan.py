@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -189,3 +189,20 @@ def test_a_gate_may_leave_hosts_out() -> None:
     plan = plan_gate(shipped("3node-3ms"), ["etcd1", "etcd3", "benchmark"])
     assert not any("etcd2" in pair for pair in plan.paths)
     assert len(plan.hops) == 6
+
+
+def test_an_unlimited_direction_of_many_hosts_takes_few_senders_and_the_machines_time() -> None:
+    """49 senders at 1000 Mbit/s each were reckoned to send 1000 frames in 0.25 ms; the next trains met them."""
+    for rate, senders in ((1000 * MBIT, 1), (100 * MBIT, 10), (10_000 * MBIT, 1)):
+        plan = plan_gate(star_of(*[LinkSpec.symmetric(3 * MS, rate)] * 20, FREE))
+        for name in ("h21>s1", "s1>h21"):
+            assert len(plan.rates[name][0].feed.pairs) == senders, (rate, name)
+    first = [plan.streams[train.streams[0]] for trains in plan.rates.values() for train in trains]
+    times = sorted((stream.start_ns, stream.count) for stream in first)
+    assert all(later - start >= count * 8_000 for (start, count), (later, _) in pairwise(times))
+
+
+def test_frames_that_fill_a_queue_come_no_faster_than_an_emulator_reads_them() -> None:
+    plan = plan_gate(star_of(*[LinkSpec.symmetric(3 * MS, 1000 * MBIT)] * 3, FREE))
+    for train in plan.queues.values():
+        assert {plan.streams[stream].interval_ns for stream in train.streams} == {4_000 * len(train.streams)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ def test_every_value_that_is_not_held_is_an_error() -> None:
         {"loss": IndependentLoss(0.11)},
         {"loss": GilbertElliottLoss(0.1, 0.1)},
     ):
-        other = DirectionSpec(**{**{name: getattr(held, name) for name in DirectionSpec.__slots__}, **values})  # type: ignore[arg-type]
+        other = dataclasses.replace(held, **values)  # type: ignore[arg-type]
         with pytest.raises(RunError, match="x, a to b"):
             check_held("x", asked, LinkSpec(other, DirectionSpec()))
     with pytest.raises(RunError, match="b to a"):

@@ -50,7 +50,8 @@ class Watched(Bench):
         self.files: dict[str, bytes] = {}
         self.events: list[tuple[str, str]] = []
         note = self.life.append
-        self.cluster.observe = lambda: (note("observe"), SimpleNamespace(end=self.counted))[1]  # type: ignore[method-assign]
+        observation = SimpleNamespace(end=self.counted)
+        self.cluster.observe = lambda: (note("observe"), observation)[1]  # type: ignore[method-assign]
         self.cluster.profile = lambda name, kinds: self.profiled(name, kinds)  # type: ignore[method-assign]
         self.profiles = profiles
         sampler: Any = SimpleNamespace(

@@ -5,19 +5,21 @@ from __future__ import annotations
 import csv
 import re
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.base.errors import UsageError
+from containernet_env.base.errors import MissingRequirementError, UsageError
 from containernet_env.cli import group
 from containernet_env.report.names import column_of
 from containernet_env.report.paper import FORMATS, chosen, draw, plan
 from containernet_env.report.rows import read_rows
 from containernet_env.results.columns import COLUMNS
 from containernet_env.results.csv_file import inert
+from containernet_env.setup import extras
 from tests.unit.report_rows import EVIL, row, sweep, write
 
 BY = ["bandwidth", "consistency"]
@@ -195,3 +197,25 @@ def test_no_field_of_the_csv_is_a_formula(tmp_path: Path, name: str) -> None:
     assert found == [("-1", f"'{name}"), ("2", f"'{name}"), (f"'{name}", f"'{name}")]
     assert inert("\tx") == "'\tx" and inert("a=b") == "a=b"
     assert (inert("-"), inert("-2.5"), inert("+1e5")) == ("-", "-2.5", "+1e5")
+
+
+def test_a_mistake_is_told_before_anything_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def require(module: str, note: object) -> None:
+        raise MissingRequirementError(f"this needs {module}", "Install it.")
+
+    monkeypatch.setattr(extras, "require", require)
+    for name in ("scipy", "scipy.special", "matplotlib"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path, figure = write(tmp_path / "out.csv", sweep(repeat=6)), tmp_path / "fig.pdf"
+    good = ("--x", "link_delay", "--y", "p50", "--by", "bandwidth,consistency", "-o", figure)
+    for words in (
+        ("--x", "colour", *good[2:]),
+        (*good[:2], "--y", "colour", *good[4:]),
+        (*good[:2], "--y", "p50,,p99", *good[4:]),
+        (*good[:4], "-o", figure),
+        (*good, "--where", "type=write"),
+        (*good[:-1], tmp_path / "fig.gif"),
+    ):
+        assert isinstance(shown("plot", path, *words).exception, UsageError), words
+    assert isinstance(shown("plot", path, *good).exception, MissingRequirementError)
+    assert list(tmp_path.iterdir()) == [path]

@@ -25,9 +25,14 @@ from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import RunChoices
 from containernet_env.runs.rerun import prepare_rerun, rerun
 from containernet_env.setup.images import Images
+from containernet_env.sweep.runner import Counts
+from tests.unit import sweep_fakes
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM, STORE, manifest
 from tests.unit.run_fakes import CONFIG, QUICK, FakeTestbed, on_fakes, rows, run
+from tests.unit.sweep_fakes import Answers, swept
 
+answers, beds = sweep_fakes.answers, sweep_fakes.beds
+HASHES = ("ConfigHash", "ScenarioHash", "LinkDelay_ms", "LinkSeed")
 README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 
 
@@ -108,6 +113,26 @@ def test_the_run_that_repeated_one_can_be_repeated(made: list[FakeTestbed], firs
     second = rerun(first).directory
     third = rerun(second).directory
     assert manifest_in(third)["repeats"]["run_id"] == second.name
+
+
+def test_a_run_on_a_testbed_that_another_one_had_left_is_repeated_on_its_own(
+    made: list[FakeTestbed], answers: Answers, tmp_path: Path
+) -> None:
+    assert swept(tmp_path / "out.csv", "link_delay=1ms,3ms") == Counts(2, 0, 0)
+    by_run = {row["RunId"]: row for row in rows(tmp_path / "out.csv")}
+    came = {row["Reused"]: run for run, row in by_run.items()}
+    assert set(came) == {"nothing", "cluster;new-links"}
+    for number, (reused, name) in enumerate(came.items()):
+        again = tmp_path / f"again{number}.csv"
+        found = prepare_rerun(tmp_path / "out.runs" / name, again)
+        told = [item for item in found.repeats.differences if item.name == "testbed"]
+        assert [(reused in item.was, item.now, item.matters) for item in told] == (
+            [] if reused == "nothing" else [(True, "brought up anew", False)]
+        )
+        rerun(tmp_path / "out.runs" / name, again)
+        (row,) = rows(again)
+        assert row["Reused"] == "nothing"
+        assert [row[key] for key in HASHES] == [by_run[name][key] for key in HASHES]
 
 
 def test_the_newest_run_of_a_results_file_is_repeated(made: list[FakeTestbed], first: Path, tmp_path: Path) -> None:

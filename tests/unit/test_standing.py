@@ -105,6 +105,17 @@ class Host:
         self.limited.append((quota_us, period_us))
 
 
+class Net(FakeNet):
+    """A network whose links keep what they are changed to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: dict[str, Any] = {}
+
+    def link_between(self, a: str, b: str) -> Any:
+        return SimpleNamespace(change_directions=lambda changes: self.changed.update({f"{a}-{b}": changes}))
+
+
 @pytest.fixture(autouse=True)
 def _nothing_stays_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testbed_module, "ReservedFiles", lambda: SimpleNamespace(release=lambda: None))
@@ -114,7 +125,7 @@ class Bed:
     """A testbed that a run has left standing, and what is told of it."""
 
     def __init__(self, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.net, self.links, self.events, self.proofs = FakeNet(), dict[str, Any](), list[str](), list[Proof]()
+        self.net, self.events, self.proofs = Net(), list[str](), list[Proof]()
         self.gates: list[Any] = []
         self.forgotten: list[int] = []
         monkeypatch.setattr(testbed_module.select, "create", lambda plan: self.net)
@@ -124,17 +135,14 @@ class Bed:
         monkeypatch.setattr(network_prover.NetworkProver, "_wait_until_quiet", lambda prover: None)
         monkeypatch.setattr(network_prover.NetworkProver, "_own_fault", lambda prover: None)
         monkeypatch.setattr(network_prover, "measure_gate", self.measure)
-        self.net.link_between = lambda a, b: SimpleNamespace(  # type: ignore[attr-defined]
-            change_directions=lambda changes: self.links.update({f"{a}-{b}": changes})
-        )
         self.wrong = False
-        self.bed = StandingTestbed(
+        self.bed: Any = StandingTestbed(
             plan, Images("e", "b"), Silent(), port=0, on_event=self.event, on_proof=self.proofs.append
         )
-        self.bed.hosts = {host.name: Host(host.name) for host in plan.hosts}  # type: ignore[misc]
+        self.bed.hosts = self.hosts = {host.name: Host(host.name) for host in plan.hosts}
         self.bed._prover = self.bed._make_prover()
         self.cluster = SimpleNamespace(leadership=lambda: Leadership("etcd2", 3), deaths=dict)
-        self.bed._cluster = self.cluster  # type: ignore[assignment]
+        self.bed._cluster = self.cluster
         self.bed._prove_network()
         self.bed.prove_again("after")
 
@@ -147,7 +155,7 @@ class Bed:
         return FakeGate(NetworkProof(moment, (check,)), None, of=len(self.gates))
 
     def limited(self) -> dict[str, list[tuple[int | None, int]]]:
-        return {name: host.limited for name, host in self.bed.hosts.items()}  # type: ignore[attr-defined]
+        return {name: host.limited for name, host in self.hosts.items()}
 
 
 def left(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> tuple[Bed, Standing]:
@@ -173,9 +181,9 @@ def test_changed_limits_are_held_and_the_last_proof_is_that_of_before(monkeypatc
     proofs = turned(made, second)
     one = [(100_000, 100_000)]
     assert made.limited() == {"etcd1": one, "etcd2": one, "etcd3": one, "benchmark": []}
-    assert [moment for moment, _ in made.gates] == ["before", "after"] and made.links == {}
+    assert [moment for moment, _ in made.gates] == ["before", "after"] and made.net.changed == {}
     assert [(proof.moment, proof.at_ns) for proof in proofs] == [("before", made.proofs[-1].at_ns)]
-    bed: Any = made.bed
+    bed = made.bed
     assert (bed.gate.of, bed.reused, bed.loaded, bed.leader_at_start) == (2, "cluster;new-limits", True, "etcd2")
     assert bed.plan is second and bed.capacity == capacity_of(second) != capacity_of(first)
 
@@ -193,16 +201,16 @@ def test_changed_links_are_as_planned_and_proved_as_the_new_ones(monkeypatch: py
     made, _ = left(first, monkeypatch)
     made.bed.sync = {name: SyncTimes(1, 0, 0) for name in ("etcd1", "etcd2", "etcd3")}
     proofs = turned(made, second)
-    assert made.links == {link.name: asdict(link.spec) for link in second.links}
-    assert made.links["etcd1-s1"]["a_to_b"]["delay_ns"] == 4_000_000
-    assert "seed" in made.links["etcd1-s1"]["a_to_b"], "so draws begin with the seed again"
+    assert made.net.changed == {link.name: asdict(link.spec) for link in second.links}
+    assert made.net.changed["etcd1-s1"]["a_to_b"]["delay_ns"] == 4_000_000
+    assert "seed" in made.net.changed["etcd1-s1"]["a_to_b"], "so draws begin with the seed again"
     assert made.gates[-1] == ("change", second.topology) and [proof.moment for proof in proofs] == ["change"]
     assert made.bed.gate is not None and made.events[-2:] == ["links_changed", "network_proved"]
     scenario = second.scenarios[0].scheduled.scenario
     floor_s = made.bed.least_median_s(scenario, "etcd1", ["etcd1", "etcd2", "etcd3"])
     assert floor_s is not None and floor_s > 0.024, "to the leader and back, and from there to a follower"
     assert made.bed.reused == "cluster;new-links"
-    assert made.forgotten == [host.pid for host in made.bed.hosts.values()], "what TCP has learnt of the old paths"
+    assert made.forgotten == [host.pid for host in made.hosts.values()], "what TCP has learnt of the old paths"
 
 
 def test_a_changed_network_that_is_wrong_is_no_testbed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +237,7 @@ def test_what_has_ended_meanwhile_is_why_it_cannot_be_turned(ending: str, monkey
     made, standing = left(first, monkeypatch)
     told, why = len(made.events), ""
     if ending == "member":
-        made.bed.hosts["etcd2"].ended = "OOM-killed"  # type: ignore[attr-defined]
+        made.hosts["etcd2"].ended = "OOM-killed"
         why = "etcd2 ended while it stood between two runs: OOM-killed"
     elif ending == "emulator":
         made.net.hear("emulator_died", why := "the link emulator ended: killed by SIGKILL")

@@ -14,12 +14,12 @@ from containernet_env.load.server import Answer
 from containernet_env.runs import manifest as manifest_module
 from containernet_env.sweep.journal import Journal, journal_of
 from containernet_env.sweep.runner import Counts
-from tests.unit import test_sweep_runs
+from tests.unit import sweep_fakes
 from tests.unit.manifests import PROGRAM
 from tests.unit.run_fakes import FakeTestbed, rows
-from tests.unit.test_sweep_runs import CELLS, Answers, Notes, lines, measured, sweep_of, swept
+from tests.unit.sweep_fakes import CELLS, Answers, Notes, lines, measured, sweep_of, swept
 
-answers, beds = test_sweep_runs.answers, test_sweep_runs.beds
+answers, beds = sweep_fakes.answers, sweep_fakes.beds
 LOST = "the link emulator ended: killed by SIGKILL"
 
 

@@ -3,125 +3,26 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
+from containernet_env.base.errors import Interrupted, RunError, UsageError
 from containernet_env.base.stop import Stop
-from containernet_env.cli import sweep as sweep_command
 from containernet_env.load.server import Answer
-from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.proof import Check, NetworkProof
 from containernet_env.results import csv_file
 from containernet_env.results.run_directory import read_run
-from containernet_env.runs import measure as measure_module
-from containernet_env.runs import member_watch
 from containernet_env.runs.keeper import RowsNotWrittenError
-from containernet_env.setup import extras
-from containernet_env.sweep import runner
-from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import journal_of
-from containernet_env.sweep.progress import Standing
-from containernet_env.sweep.runner import Counts, Request, Sweep, Until
-from tests.unit.matrix_fakes import result_of
-from tests.unit.run_fakes import CONFIG, FakeTestbed, on_fakes, rows
+from containernet_env.sweep.runner import Counts
+from tests.unit import sweep_fakes
+from tests.unit.run_fakes import FakeTestbed, rows
+from tests.unit.sweep_fakes import AXES, CELLS, Answers, Notes, failing, lines, measured, sweep_of, swept
 
-AXES = ("mem=256m,512m", "clients=5,10", "conns=1,2")  # on two testbeds
-CELLS = 8
-
-
-class Notes:
-    """Keeps what a sweep tells."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.began: list[tuple[str, int]] = []
-        self.ended: list[tuple[str, int]] = []
-        self.standings: list[Standing] = []
-        self.on_ended: Callable[[], None] = lambda: None
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def bed_began(self, cells: Any, repetition: int) -> None: ...
-
-    def cell_began(self, cell: Any, repetition: int, standing: Standing) -> None:
-        self.began.append((cell.identity, repetition))
-
-    def cell_progress(self, done: int, errors: int) -> None: ...
-
-    def cell_ended(self, cell: Any, repetition: int, outcome: ScenarioOutcome, standing: Standing) -> None:
-        self.ended.append((cell.identity, repetition))
-        self.standings.append(standing)
-        self.on_ended()
-
-
-class Answers:
-    """What the benchmark server of each testbed says, by the number of its benchmark in the sweep, from 1."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.special: dict[int, Any] = {}
-
-    def __call__(self, path: str, body: dict[str, Any]) -> Answer:
-        self.asked += 1
-        answer = self.special.get(self.asked, Answer(result_of(), None))
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer() if callable(answer) else answer
-
-
-@pytest.fixture
-def beds(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
-    made = on_fakes(monkeypatch)
-    monkeypatch.setattr(runner, "RunLock", nullcontext)
-    monkeypatch.setattr(runner, "require_root", lambda: None)
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(member_watch, "_CLOSE_S", 0.01)
-    # What this machine does meanwhile is no part of these tests.
-    monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
-    monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)
-    return made
-
-
-@pytest.fixture
-def answers(beds: list[FakeTestbed], monkeypatch: pytest.MonkeyPatch) -> Answers:
-    found = Answers()
-    plain = FakeTestbed.__init__
-
-    def made(self: FakeTestbed, *arguments: Any, **named: Any) -> None:
-        plain(self, *arguments, **named)
-        self.server.behave = found
-
-    monkeypatch.setattr(FakeTestbed, "__init__", made)
-    return found
-
-
-def swept(out: Path, *axes: str, stop: Stop | None = None, notes: Notes | None = None, **request: Any) -> Counts:
-    return sweep_of(out, *axes, **request).carry_out(notes or Notes(), stop or Stop())
-
-
-def sweep_of(out: Path, *axes: str, seed: int | None = 5, **request: Any) -> Sweep:
-    made = design(CONFIG, axes or AXES, quick=True, only=["write-leader-50x*-4B-64B"], seed=seed)
-    return Sweep(made, out, Request(**request))
-
-
-def measured(out: Path) -> Counter[tuple[str, str, str]]:
-    return Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in rows(out))
-
-
-def lines(out: Path, kind: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in journal_of(out).read_text().splitlines() if line]
-    return [line for line in found if line["kind"] == kind]
+answers, beds = sweep_fakes.answers, sweep_fakes.beds
 
 
 def test_each_cell_is_measured_once_for_each_repetition_in_the_order_that_is_recorded(
@@ -240,10 +141,6 @@ def test_a_changed_sweep_keeps_what_no_longer_fits_apart(answers: Answers, tmp_p
     assert rows(out)[:CELLS] == before
     (note,) = [note for note in notes.notes if "none of this sweep" in note]
     assert note.startswith("4 cells in") and note.count("mem=256m") == 4
-
-
-def failing(error: str) -> Answer:
-    return Answer(result_of(900, 100), error)
 
 
 def test_what_failed_because_of_the_store_is_a_result(answers: Answers, tmp_path: Path) -> None:
@@ -391,129 +288,9 @@ def test_a_journal_of_another_version_is_refused_by_name(answers: Answers, tmp_p
     assert "2 lines" in sweep_of(out).notes()[0]
 
 
-def test_repetitions_beyond_the_bound_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--max-repeat: got 30; allowed: at least --repeat, which is 40"):
-        sweep_of(tmp_path / "out.csv", repeat=40, until=Until(0.05))
-
-
-def test_cells_are_repeated_until_their_median_is_known(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    exact = swept(out, "clients=5,10", until=Until(0.05), repeat=1)
-    assert exact == Counts(6 * 2, 0, 0, 0)
-    assert swept(out, "clients=5,10", until=Until(0.05)) == exact  # and no more, once it is
-
-
-def test_rows_that_are_not_certainly_valid_tell_nothing_of_the_median(answers: Answers, tmp_path: Path) -> None:
-    few = Answer(result_of(ok=10), None)
-    answers.special = dict.fromkeys(range(1, 20), few)
-    # Nor would more of them.
-    assert swept(tmp_path / "out.csv", "clients=5", until=Until(0.05, most=9)) == Counts(6, 0, 0, 1)
-
-
-def test_the_repetitions_of_a_cell_that_varies_are_bounded(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    varied = iter(range(10_000))
-
-    def another(path: str, body: dict[str, Any]) -> Answer:
-        made = result_of()
-        spread = 1.0 + (next(varied) % 7) / (1 if body["clients"] == 5 else 1000)
-        values = json.loads(json.dumps(made.values))
-        times = values["response_time"]["percentiles_s"]
-        values["response_time"]["percentiles_s"] = {p: v and v * spread for p, v in times.items()}
-        values["percentiles_s"] = {p: v and v * spread for p, v in values["percentiles_s"].items()}
-        return Answer(type(made).from_json(values), None)
-
-    answers.special = SimpleNamespace(get=lambda number, default: None)  # type: ignore[assignment]
-    answers.__class__.__call__, plain = (lambda self, path, body: another(path, body)), answers.__class__.__call__
-    try:
-        counts = swept(out, "clients=5,10", until=Until(0.05, "p99", most=8))
-    finally:
-        answers.__class__.__call__ = plain  # type: ignore[method-assign]
-    found = Counter(row["ClientCount"] for row in rows(out))
-    assert found == {"5": 8, "10": 6}
-    assert counts == Counts(14, 0, 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("until", "words"),
-    [
-        (Until(0.05, "p42"), "--ci-of: got 'p42'; allowed: p50, p99, throughput"),
-        (Until(1.5), "--until-ci: got 150%"),
-        (Until(0.05, most=5), "--max-repeat: got 5; allowed: at least 6"),
-    ],
-)
-def test_an_interval_that_cannot_be_is_refused(until: Until, words: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=words):
-        sweep_of(tmp_path / "out.csv", until=until)
-
-
 @pytest.mark.parametrize("header", [csv_file.SEED_COLUMNS, (*csv_file.COLUMNS[:-1], "Other")])
 def test_a_file_of_other_columns_is_refused(header: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text(",".join(header) + "\n" + ",".join("1" for _ in header) + "\n")
     with pytest.raises(UsageError, match="has not the columns of this version"):
         sweep_of(out)
-
-
-def command(*words: object) -> Any:
-    return CliRunner().invoke(sweep_command.command, [*map(str, words)], standalone_mode=False)
-
-
-def test_a_dry_run_prints_cells_and_time_and_creates_nothing(tmp_path: Path) -> None:
-    sets = [word for axis in AXES for word in ("--set", axis)]
-    shown = command(CONFIG, tmp_path / "out.csv", *sets, "--quick", "--only", "write-leader-50x*-4B*", "--dry-run")
-    assert shown.return_value == 0, shown.output
-    assert "8 cells on 2 testbeds, 1 repetition: 8 measurements are left, which take about" in shown.output
-    assert "this machine carries" in shown.output and list(tmp_path.iterdir()) == []
-
-
-def test_what_until_ci_needs_is_made_sure_of_before_anything_is_created(
-    answers: Answers, beds: list[FakeTestbed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def require(module: str, note: object) -> None:
-        raise MissingRequirementError(f"this needs {module}", "Install it.")
-
-    monkeypatch.setattr(extras, "require", require)
-    words = (CONFIG, tmp_path / "out.csv", "--set", "clients=5", "--quick", "--only", "write-leader-50x*-4B*")
-    for more in ((), ("--dry-run",)):
-        refused = command(*words, "--until-ci", "5%", *more).exception
-        assert isinstance(refused, MissingRequirementError) and "this needs scipy" in str(refused)
-        assert "--until-ci: got 500%" in str(command(*words, "--until-ci", "500%", *more).exception)
-    assert not beds and list(tmp_path.iterdir()) == []
-    assert command(*words).return_value == 0
-
-
-def test_the_course_is_told_as_json(answers: Answers, tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    words = (CONFIG, out, "--set", "clients=5,10", "--quick", "--only", "write-leader-50x*-4B*", "--json")
-    shown = command(*words)
-    assert shown.return_value == 0, shown.output
-    told = [json.loads(line) for line in shown.output.splitlines()]
-    assert [line["event"] for line in told if line["event"] != "note"] == [
-        "testbed_began",
-        *(["cell_began", "cell_ended"] * 2),
-        "sweep_ended",
-    ]
-    ended = [line for line in told if line["event"] == "cell_ended"]
-    assert [(line["done"], line["all"], line["valid"], line["p50_s"]) for line in ended] == [
-        (1, 2, "yes", 0.02),
-        (2, 2, "yes", 0.02),
-    ]
-    plain = command(*words[:-1])
-    assert plain.return_value == 0 and "2 measurements; rows in" in plain.output
-
-
-def test_without_a_terminal_each_cell_is_a_line(answers: Answers, tmp_path: Path) -> None:
-    answers.special[2] = failing("100 requests failed")
-    sets = ("--set", "clients=5,10", "--quick", "--only", "write-leader-50x*-4B*")
-    shown = command(CONFIG, tmp_path / "out.csv", *sets)
-    assert shown.return_value == 1
-    first, second, *_, last = [line for line in shown.output.splitlines() if line and not line.startswith("  note")]
-    assert first.startswith("[1/2] write-leader-50x") and "p50 20.0 ms" in first and "left)" in first
-    assert second.startswith("[2/2]") and "100 requests failed" in second
-    assert "1 measurements, 1 failed because of the store; rows in" in last
-
-
-def test_out_is_needed_but_for_a_dry_run() -> None:
-    shown = command(CONFIG, "--set", "clients=5", "--quick")
-    assert "Missing argument 'OUT'" in str(shown.exception)

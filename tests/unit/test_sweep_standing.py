@@ -16,7 +16,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.sweep.design import design
 from containernet_env.sweep.runner import Counts, Request, Sweep
 from tests.unit.run_fakes import CONFIG, FakeTestbed, rows
-from tests.unit.test_sweep_runs import Answers, Notes, answers, beds, failing, lines, swept  # noqa: F401 - fixtures
+from tests.unit.sweep_fakes import Answers, Notes, answers, beds, failing, lines, swept  # noqa: F401 - fixtures
 
 AXES = ("link_delay=1ms,3ms", "cpus=0.5,1", "clients=5,10")
 CELLS = 8
@@ -144,7 +144,7 @@ def test_what_ends_a_testbed_between_two_topologies_is_told_before_the_next_one(
     def lose(self: FakeTestbed, loaded: bool) -> None:
         rest(self, loaded)
         if self is beds[0]:
-            self.failure = "the link emulator ended: killed by SIGKILL"  # type: ignore[assignment]
+            self.failure = "the link emulator ended: killed by SIGKILL"
 
     monkeypatch.setattr(FakeTestbed, "rest", lose)
     assert swept(out, *AXES, notes=notes) == Counts(CELLS, 0, 0)

@@ -21,14 +21,16 @@ from distributed import LocalCluster, Security
 from containernet_env.base.errors import Interrupted, MissingRequirementError, RunError, UsageError
 from containernet_env.base.stop import Stop
 from containernet_env.results.checksums import check
+from containernet_env.setup import binaries
 from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import Scheduler, scheduler_at
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import Journal
-from containernet_env.sweep.runner import Counts, Request, Sweep
+from containernet_env.sweep.runner import Counts, Request, Sweep, Until
+from containernet_env.sweep.serving import FACTS
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import CONFIG, rows
-from tests.unit.test_sweep_runs import Notes, lines, measured
+from tests.unit.sweep_fakes import Notes, lines, measured
 from tests.unit.tls_files import certificates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -345,6 +347,28 @@ def test_versions_are_compared_before_the_first_cell(
     assert not out.exists()
 
 
+def compared(own: str, *theirs: str) -> None:
+    """Compare workers that differ in their Go from this machine and from each other."""
+    made = Workers(scheduler_at("127.0.0.1:1", None), design(CONFIG, AXES, quick=True), lambda text: None)
+    vars(made)["_own"] |= {"Go": own}
+    found = {str(n): {"name": f"node{n}", FACTS: at_worker.facts() | {"Go": go}} for n, go in enumerate(theirs, 1)}
+    vars(made)["_there"] = lambda: found
+    made._compare()
+
+
+def test_workers_that_build_with_another_go_are_refused() -> None:
+    assert at_worker.facts()["Go"] == (binaries.go_version() or "unknown")
+    compared("go1.26.8", "go1.26.8", "go1.26.8")
+    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
+        compared("go1.26.8", "go1.26.8", "go1.26.6")
+
+
+def test_a_machine_without_go_sends_work_to_workers_with_the_same_one() -> None:
+    compared("unknown", "go1.26.8", "go1.26.8")
+    with pytest.raises(MissingRequirementError, match=r"node2 has Go go1\.26\.6, here go1\.26\.8"):
+        compared("unknown", "go1.26.8", "go1.26.6")
+
+
 def test_a_worker_of_something_else_is_refused_by_name(scheduler: LocalCluster, tmp_path: Path) -> None:
     scheduler.scale(1)
     scheduler.wait_for_workers(1)
@@ -371,7 +395,7 @@ def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(
 
 def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
     ours = certificates(tmp_path / "ours", ("scheduler", "worker", "sweep"))
-    theirs = certificates(tmp_path / "theirs", ("sweep",))
+    theirs = certificates(tmp_path / "theirs", ("sweep", "worker"))
     security = Security(
         require_encryption=True,
         tls_ca_file=str(ours["scheduler"].ca_file),
@@ -397,3 +421,24 @@ def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
                 refused.carry_out(notes, Stop())
             allowed = sweep_on(out, scheduler_at(address, ours["sweep"]), notes, "clients=5")
             assert allowed.carry_out(notes, Stop()) == Counts(1, 0, 0)
+        other = theirs["worker"]
+        for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
+            flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
+            wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
+            assert wrong.process.wait(DEADLINE_S) == 1
+            wrong.log.close()
+            told = wrong.said()
+            assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
+            assert "certificates of the same authority" in told
+
+
+def test_cells_are_repeated_on_several_machines_until_their_median_is_known(
+    scheduler: LocalCluster, tmp_path: Path
+) -> None:
+    out, notes, until = tmp_path / "out.csv", Notes(), Until(0.05)
+    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
+        for _ in range(2):  # and no more, once it is
+            found = sweep_on(out, at(scheduler), notes, "clients=5,10", until=until).carry_out(notes, Stop())
+            assert found == Counts(6 * 2, 0, 0, 0)
+    assert set(measured(out).values()) == {1} and len(measured(out)) == 6 * 2
+    assert {row["Machine"] for row in rows(out)} == {"node1", "node2"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -19,12 +20,14 @@ from distributed import LocalCluster
 
 from containernet_env.base.errors import Interrupted, RunError
 from containernet_env.base.stop import Stop
+from containernet_env.results import csv_file
+from containernet_env.runs.keeper import RowsNotWrittenError
 from containernet_env.sweep import at_worker, workers
 from containernet_env.sweep.cluster import scheduler_at
 from containernet_env.sweep.runner import Counts
 from containernet_env.sweep.workers import Workers
 from tests.unit.run_fakes import rows
-from tests.unit.test_sweep_runs import Notes, measured
+from tests.unit.sweep_fakes import Notes, measured
 from tests.unit.test_sweep_workers import CELLS, Machine, at, directories, machines, scheduler, sweep_on, wait_for
 
 __all__ = ["scheduler"]
@@ -182,3 +185,28 @@ def test_no_path_of_a_worker_is_in_what_it_sends_back(scheduler: LocalCluster, t
     assert own not in out.read_bytes()
     (directory,) = directories(out).values()
     assert [str(path) for path in directory.rglob("*") if path.is_file() and own in path.read_bytes()] == []
+
+
+def test_rows_that_a_full_disk_refuses_are_printed_and_measured_again(
+    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come while the sweep ends its workers, too."""
+    out, notes, append = tmp_path / "out.csv", Notes(), csv_file.append_whole
+
+    def full(fd: int, data: bytes, **named: Any) -> None:
+        if out.is_file() and len(rows(out)) >= 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(fd, data, **named)
+
+    with machines(*(Machine(tmp_path / name, scheduler.scheduler_address) for name in ("node1", "node2"))):
+        with monkeypatch.context() as disk:
+            disk.setattr(csv_file, "append_whole", full)
+            with pytest.raises(RowsNotWrittenError, match=r"No space left on device\n  Make room") as refused:
+                sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop())
+        assert len(rows(out)) == 3
+        lost, printed = refused.value.rows, str(refused.value).splitlines()[-len(refused.value.rows) :]
+        assert lost and [line.split(",")[0] for line in printed] == [row["TestType"] for row in lost]
+        kept = measured(out) + Counter((row["ConfigHash"], row["ScenarioHash"], row["Repetition"]) for row in lost)
+        assert set(kept.values()) == {1}
+        assert sweep_on(out, at(scheduler), notes, repeat=2).carry_out(notes, Stop()) == Counts(2 * CELLS, 0, 0)
+    assert len(measured(out)) == 2 * CELLS and set(measured(out).values()) == {1}

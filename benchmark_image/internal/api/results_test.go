@@ -36,8 +36,8 @@ func runningJob(t testing.TB, h *Handler) string {
 	return *status.Job
 }
 
-// callAndLeave asks for a benchmark of writes; leave ends the connection, and gone then has the caller's error, nil if it
-// was answered.
+// callAndLeave asks for a benchmark of writes; leave ends the connection, and gone then has the caller's error, nil if
+// it was answered.
 func callAndLeave(t *testing.T, url, body string) (leave context.CancelFunc, gone <-chan error) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -63,21 +63,24 @@ func TestAResultIsNotLostWithItsConnection(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	leave, gone := callAndLeave(t, url, `{"endpoints":"`+cluster.Members[0].Endpoint+`","duration":60}`)
 	job := runningJob(t, h)
-	if status, _, answer := send(t, "GET", url+spec.ResultPath+job, ""); status != 409 || !strings.Contains(string(answer), "still running") {
+	status, _, answer := send(t, "GET", url+spec.ResultPath+job, "")
+	if status != 409 || !strings.Contains(string(answer), "still running") {
 		t.Errorf("while it runs: %d %s", status, answer)
 	}
 	leave()
 	if err := <-gone; err == nil {
 		t.Error("the caller got an answer")
 	}
-	var status int
-	var answer []byte
-	eventually(t, "the result", func() bool { status, _, answer = send(t, "GET", url+spec.ResultPath+job, ""); return status != 409 })
+	eventually(t, "the result", func() bool {
+		status, _, answer = send(t, "GET", url+spec.ResultPath+job, "")
+		return status != 409
+	})
 	var failed failure
 	if err := json.Unmarshal(answer, &failed); err != nil {
 		t.Fatal(err)
 	}
-	if status != 500 || *failed.Job != job || failed.Result == nil || *failed.Result.Job != job || failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
+	if status != 500 || *failed.Job != job || failed.Result == nil || *failed.Result.Job != job ||
+		failed.Result.OK == 0 || *failed.Result.Reason != "cancelled" {
 		t.Errorf("%d %s", status, answer)
 	}
 	// The server removes what it has sent: the caller may have read it a moment earlier.
@@ -92,7 +95,8 @@ func TestAResultIsNotLostWithItsConnection(t *testing.T) {
 func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 	url, h := start(t)
 	cluster := etcdtest.Start(t, 1)
-	_, _, answer := send(t, "POST", url+"/benchmark/write", `{"endpoints":"`+cluster.Members[0].Endpoint+`","total":20}`)
+	body := `{"endpoints":"` + cluster.Members[0].Endpoint + `","total":20}`
+	_, _, answer := send(t, "POST", url+"/benchmark/write", body)
 	reporttest.Check(t, answer)
 	var result report.Result
 	if err := json.Unmarshal(answer, &result); err != nil {
@@ -104,7 +108,8 @@ func TestAnAnswerIsKeptUntilItIsFetched(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Runner.Results = reopened
-	if status, _, kept := send(t, "GET", again+spec.ResultPath+*result.Job, ""); status != 200 || !bytes.Equal(kept, answer) {
+	status, _, kept := send(t, "GET", again+spec.ResultPath+*result.Job, "")
+	if status != 200 || !bytes.Equal(kept, answer) {
 		t.Errorf("%d %s\nwant %s", status, kept, answer)
 	}
 	// The server removes what it has sent: the caller may have read it a moment earlier.
@@ -245,9 +250,11 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 		t.Errorf("a client that has done nothing gets %v", grace)
 	}
 	// It says how much is done, takes longer than the grace of an idle one after SIGTERM, and ends without a report.
-	const script = "#!/bin/sh\ntrap 'sleep %v; echo took its time >&2; exit 1' TERM\necho '{\"done\":%d}' >&2\nwhile :; do sleep 0.05; done\n"
+	const script = "#!/bin/sh\ntrap 'sleep %v; echo took its time >&2; exit 1' TERM\n" +
+		"echo '{\"done\":%d}' >&2\nwhile :; do sleep 0.05; done\n"
 	path := filepath.Join(t.TempDir(), "client")
-	if err := os.WriteFile(path, fmt.Appendf(nil, script, (endGrace+time.Second).Seconds(), 10*report.MaxKept), 0o700); err != nil {
+	program := fmt.Appendf(nil, script, (endGrace + time.Second).Seconds(), 10*report.MaxKept)
+	if err := os.WriteFile(path, program, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	url, h := startWith(t, path)
@@ -262,7 +269,8 @@ func TestTheGraceFollowsTheWork(t *testing.T) {
 		t.Errorf("%v of grace", grace)
 	}
 	h.Runner.Cancel()
-	if answer := string(<-answered); strings.Contains(answer, "signal: killed") || !strings.Contains(answer, "took its time") {
+	answer := string(<-answered)
+	if strings.Contains(answer, "signal: killed") || !strings.Contains(answer, "took its time") {
 		t.Errorf("answer %s", answer)
 	}
 }

@@ -25,8 +25,8 @@ import (
 const (
 	// endGrace is how long a client may take to end after SIGTERM, beside the work for its report.
 	endGrace = 5 * time.Second
-	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU time:
-	// 7 ns were measured on an idle core. The driver counts with it, too (runs/follow.py).
+	// reportTime is how long that work may take for each request that is done, also where the client hardly gets CPU
+	// time: 7 ns were measured on an idle core. The driver counts with it, too (runs/follow.py).
 	reportTime = 10 * time.Microsecond
 	// maxReport bounds what is kept of a client's standard output, in bytes; a report has a few KiB, and at most about
 	// 300 bytes for each row of its timeline.
@@ -92,7 +92,8 @@ type Status struct {
 	Warmup    int             `json:"warmup_done"` // requests of the warm-up that have an outcome
 	BeganNs   *int64          `json:"began_ns"`    // when the measurement began, on CLOCK_MONOTONIC; null before
 	ElapsedS  float64         `json:"elapsed_s"`
-	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none runs.
+	// ClientSilentS is how long ago the client last told of its progress, which it does every 0.1 s; also 0 if none
+	// runs.
 	ClientSilentS float64 `json:"client_silent_s"`
 
 	job *job // that it describes

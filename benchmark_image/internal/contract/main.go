@@ -1,5 +1,5 @@
-// Command contract generates what follows from the table of parameters in package spec: the JSON Schema of the requests, the
-// tables of fields in the documentation, and the Python module from which the driver builds requests.
+// Command contract generates what follows from the table of parameters in package spec: the JSON Schema of the
+// requests, the tables of fields in the documentation, and the Python module from which the driver builds requests.
 package main
 
 import (
@@ -57,8 +57,8 @@ func generated() (map[string]string, error) {
 
 var fieldTable = regexp.MustCompile(`(?s)<!-- FIELDS of (\w+) -->\n.*?<!-- END OF FIELDS -->\n`)
 
-// replaceTables puts new tables between the marks of the documentation: one for the parameters that all operations have,
-// and one for the others of each operation.
+// replaceTables puts new tables between the marks of the documentation: one for the parameters that all operations
+// have, and one for the others of each operation.
 func replaceTables(docs string) (string, error) {
 	tables := map[string]string{"all": table(func(p *spec.Parameter) bool { return len(p.Operations) == len(spec.Operations) })}
 	for _, operation := range spec.Operations {

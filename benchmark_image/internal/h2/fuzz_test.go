@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// FuzzConn feeds malformed frames, in two pieces, and cancels calls between them. For every input, each call that is not
-// cancelled has exactly one outcome, and every answer that is read was in the input.
+// FuzzConn feeds malformed frames, in two pieces, and cancels calls between them. For every input, each call that is
+// not cancelled has exactly one outcome, and every answer that is read was in the input.
 func FuzzConn(f *testing.F) {
 	p := newPeer(f, Options{})
 	p.answer(1)

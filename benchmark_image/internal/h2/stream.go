@@ -10,8 +10,8 @@ import (
 
 // Owner reads the answer to a call, and is notified when the call has ended.
 type Owner interface {
-	// Feed takes the next piece of the answer, which is valid only during the call; last tells that there is no more. An
-	// error ends the call.
+	// Feed takes the next piece of the answer, which is valid only during the call; last tells that there is no more.
+	// An error ends the call.
 	Feed(b []byte, last bool) error
 	// Finished is called once for each started stream that is not cancelled: failure is nil when the member
 	// answered with OK, and all of the answer was fed. The stream may be started again at once.

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// batchSize is how many operations are handed over at once, and maxBatches how many of those wait at most: 160 bytes
-	// each, so that a writer that is held up for a second loses nothing at 250,000 operations/s.
+	// batchSize is how many operations are handed over at once, and maxBatches how many of those wait at most: 160
+	// bytes each, so that a writer that is held up for a second loses nothing at 250,000 operations/s.
 	batchSize  = 1024
 	maxBatches = 256
 )

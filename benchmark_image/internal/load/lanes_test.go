@@ -126,7 +126,8 @@ func (p pauseAfter) Drive(_ context.Context, _ int, run *Run) {
 func TestAClientThatIsWokenTooLateSendsNothing(t *testing.T) {
 	const length = 1001 * time.Millisecond
 	starts := Constant(1)
-	// woken is what a client is told that had request 1, which is due after 1 s, and asks again that long after the start.
+	// woken is what a client is told that had request 1, which is due after 1 s, and asks again that long after the
+	// start.
 	woken := func(o Options, after time.Duration) (run *Run, request *Request, more bool) {
 		o.Total, o.Clients, o.Targeter = 10, 1, options(10, 1).Targeter
 		run = NewRun(o)

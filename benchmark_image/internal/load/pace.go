@@ -133,8 +133,8 @@ const (
 	firstStride = 64
 	// maxKept is how many starts are kept at most, an even number: when there are as many, every other one goes.
 	maxKept = 1 << 14
-	// maxBlocks is how many blocks of firstStride starts are remembered: more than there may be members, which may all be
-	// at different places of the schedule.
+	// maxBlocks is how many blocks of firstStride starts are remembered: more than there may be members, which may all
+	// be at different places of the schedule.
 	maxBlocks = 256
 )
 

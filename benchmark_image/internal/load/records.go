@@ -6,8 +6,8 @@ import "time"
 type Sink interface {
 	// Begin tells when the measurement began, before its first outcome; where there is none, it is not called.
 	Begin(epoch time.Time)
-	// Add takes the outcome of one request, whose number counts from the measurement's first one. Calls never overlap, and
-	// outcomes come in the order in which they happened.
+	// Add takes the outcome of one request, whose number counts from the measurement's first one. Calls never overlap,
+	// and outcomes come in the order in which they happened.
 	Add(number int, outcome Record)
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// streak counts the failures of one kind of requests since its last success. Only failures, and the success that ends them,
-// take its lock.
+// streak counts the failures of one kind of requests since its last success. Only failures, and the success that ends
+// them, take its lock.
 type streak struct {
 	begun    atomic.Bool
 	mu       sync.Mutex
@@ -34,8 +34,8 @@ func (s *streak) end() {
 	s.begun.Store(false)
 }
 
-// since is the start of the first request of a streak. A single failure is no streak: where requests of a kind are rare, the
-// next one comes much later.
+// since is the start of the first request of a streak. A single failure is no streak: where requests of a kind are
+// rare, the next one comes much later.
 func (s *streak) since() (start time.Duration, long bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,8 @@ func (s *Spec) Span() (key, end []byte) {
 	return []byte(s.Key), []byte(s.End)
 }
 
-// Known gives the numbers of the first generated key within a named span, and of the one after the last; equal if there is
-// none.
+// Known gives the numbers of the first generated key within a named span, and of the one after the last; equal if there
+// is none.
 func (s *Spec) Known() (first, last uint64) {
 	key, end := s.Span()
 	before := func(bound []byte) uint64 { return keys.Before(bound, s.Prefix, s.KeySize, s.KeySpace) }

@@ -44,8 +44,8 @@ type Security interface {
 // Session is the security of one connection. It does no input or output of its own.
 type Session interface {
 	// Over is a protocol's connection as it is fed with what was read from the network, and leaves behind what is to be
-	// written there. opened is room for what inner is fed with, which all connections of a goroutine may share. Feed must
-	// be called once with nothing, for what the member has sent right behind the agreement.
+	// written there. opened is room for what inner is fed with, which all connections of a goroutine may share. Feed
+	// must be called once with nothing, for what the member has sent right behind the agreement.
 	Over(inner Conn, opened []byte) Conn
 }
 
@@ -75,7 +75,8 @@ type Owner interface {
 // leaves behind what is to be written. It keeps no time: the loop cancels a request at its deadline. No method
 // blocks, and none but NewConn allocates in the steady state. It belongs to one goroutine.
 type Conn interface {
-	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at once.
+	// Ready tells whether the member has answered the opening of the connection; without an opening it is ready at
+	// once.
 	Ready() bool
 	// Start sends a request, or returns false when the member takes none for now, which may change with each Feed.
 	// scratch is an array to encode it in, which may grow; it is not kept.
@@ -94,8 +95,8 @@ type Conn interface {
 	Output() []byte
 	// Wrote takes the first n bytes off the output.
 	Wrote(n int)
-	// Waits tells that the output, which is not empty, should leave together with the next request: a write costs as much
-	// as all else of a request. The loop writes it after half a second at the latest.
+	// Waits tells that the output, which is not empty, should leave together with the next request: a write costs as
+	// much as all else of a request. The loop writes it after half a second at the latest.
 	Waits() bool
 
 	// Active is the number of requests under way.

@@ -36,8 +36,8 @@ type Request struct {
 
 	Leader uint64 // of Locate: a member, as an Answer to Status names it
 
-	// Rehearse, of the first four: the member carries nothing out, and refuses what the user may not do. Of Key, no value
-	// is needed.
+	// Rehearse, of the first four: the member carries nothing out, and refuses what the user may not do. Of Key, no
+	// value is needed.
 	Rehearse bool
 }
 

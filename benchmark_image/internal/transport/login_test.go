@@ -138,8 +138,8 @@ func TestATokenThatExpiresIsRenewed(t *testing.T) {
 			run := load.NewRun(puts(total, 16))
 			ended := make(chan load.Result)
 			go func() { ended <- run.Attack(t.Context(), transport) }()
-			// A request is tried again once, so none may meet two expiries: a member may serve one connection many times
-			// before another.
+			// A request is tried again once, so none may meet two expiries: a member may serve one connection many
+			// times before another.
 			for range expiries {
 				from, _ := run.Progress()
 				waitFor(t, "requests", func() bool { done, _ := run.Progress(); return done >= from+apart })

@@ -88,8 +88,8 @@ func connect(fd int, to netip.AddrPort) error {
 	if err := unix.Connect(fd, address); err != nil && err != unix.EINPROGRESS {
 		return os.NewSyscallError("connect", err)
 	}
-	// While no member listens on this machine, the kernel may have chosen the member's own port for the socket: then TCP
-	// connects it to itself, by a simultaneous open.
+	// While no member listens on this machine, the kernel may have chosen the member's own port for the socket: then
+	// TCP connects it to itself, by a simultaneous open.
 	own, err := unix.Getsockname(fd)
 	if err == nil && addressOf(own) == to {
 		err = unix.ECONNREFUSED

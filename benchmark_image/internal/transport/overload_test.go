@@ -20,8 +20,9 @@ func (b busyTargeter) Target(r *load.Request) {
 	b.Targeter.Target(r)
 }
 
-// TestALoopThatHasTooMuchToDoSaysSo: the member answers as fast as it is asked, which is at a quarter of the rate. The loop has
-// all clients' requests to send before it waits for an answer: at 4 ms each, a member on a busy machine has 400 ms for its own.
+// TestALoopThatHasTooMuchToDoSaysSo: the member answers as fast as it is asked, which is at a quarter of the rate. The
+// loop has all clients' requests to send before it waits for an answer: at 4 ms each, a member on a busy machine has
+// 400 ms for its own.
 func TestALoopThatHasTooMuchToDoSaysSo(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 4})

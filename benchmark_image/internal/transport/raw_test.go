@@ -204,8 +204,8 @@ func countMallocs(t *testing.T, transport *Transport, o load.Options) (n uint64,
 	return after.Mallocs - before.Mallocs, result
 }
 
-// BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process, does
-// no more than to answer.
+// BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process,
+// does no more than to answer.
 func BenchmarkSerializableRanges(b *testing.B) {
 	const least, settled = 100_000, 500_000
 	for _, c := range []struct{ conns, clients int }{{10, 100}, {100, 1000}, {3000, 3000}} {

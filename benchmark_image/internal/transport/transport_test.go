@@ -164,8 +164,9 @@ func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
 	}
 }
 
-// TestAStallOfOneMemberOfThree: what is due there in that time is slow, and nothing else. A machine that is short of cores
-// makes other requests slow by less than slowly, so of the stall's 100 requests those of its first 0.9 s are counted.
+// TestAStallOfOneMemberOfThree: what is due there in that time is slow, and nothing else. A machine that is short of
+// cores makes other requests slow by less than slowly, so of the stall's 100 requests those of its first 0.9 s are
+// counted.
 func TestAStallOfOneMemberOfThree(t *testing.T) {
 	const rate, total, stall, slowly = 300, 900, time.Second, 100 * time.Millisecond
 	for _, conns := range []int{10, 30} {

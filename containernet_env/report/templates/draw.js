@@ -9,7 +9,8 @@ const Draw = (() => {
   const plain = Look.plain;
   const narrow = () => innerWidth < 760;
   const latencies = () => figures.map((figure, index) => [index, figure.name]).slice(1)
-    .filter(([index]) => cells.median[index].some((value) => value !== null) || bad.some((row) => row[1][index] !== null));
+    .filter(([index]) => cells.median[index].some((value) => value !== null) ||
+      bad.some((row) => row[1][index] !== null));
 
   function bars(figure, indices) {
     const away = (side) => indices.map((index) => {
@@ -27,10 +28,15 @@ const Draw = (() => {
       `${n} ${n === 1 ? "repetition" : "repetitions"}${rows > n ? ` of ${rows} rows` : ""}`;
   }
 
+  // By fraction digits; making one takes longer than using it a hundred times.
+  const FORMS = Object.fromEntries([0, 1, 3].map((most) => [
+    most, new Intl.NumberFormat("en", { maximumFractionDigits: most }),
+  ]));
+
   function number(value) {
     if (value === null || value === undefined) return "-";
     const size = Math.abs(value);
-    return value.toLocaleString("en", { maximumFractionDigits: size >= 1000 ? 0 : size >= 10 ? 1 : 3 });
+    return FORMS[size >= 1000 ? 0 : size >= 10 ? 1 : 3].format(value);
   }
 
   const COUNTS = ["repetitions", "rows"];
@@ -53,7 +59,8 @@ const Draw = (() => {
 
   function axisOf(axis) {
     if (!axis.numbers) {
-      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray: axis.ticks.map(plain) });
+      const categoryarray = axis.ticks.map(plain);
+      return Look.axis(plain(axis.title), { type: "category", categoryorder: "array", categoryarray });
     }
     const few = axis.numbers.length <= 12 ? { tickvals: axis.numbers, ticktext: axis.ticks.map(plain) } : {};
     return Look.axis(plain(axis.title), { type: axis.log ? "log" : "linear", ...few });
@@ -89,7 +96,8 @@ const Draw = (() => {
           type: "scatter", mode: "markers", name: BAD, legendgroup: label, visible, showlegend: false,
           x: single.map(([place]) => at(place)), y: single.map(([, row]) => row[1][figure]),
           text: single.map(([, row]) => `${plain(cells.label[row[0]])}<br>${number(row[1][figure])}: ${plain(row[2])}`),
-          hovertemplate: "%{text}<extra></extra>", marker: { symbol: "x-thin-open", size: 9, color: colour, line: { width: 2 } },
+          hovertemplate: "%{text}<extra></extra>",
+          marker: { symbol: "x-thin-open", size: 9, color: colour, line: { width: 2 } },
           xaxis: `x${suffix}`, yaxis: `y${suffix}`,
         });
         crosses = true;
@@ -112,14 +120,16 @@ const Draw = (() => {
       controls.push({ name: "show", label: `Lines (${all.length})`, value: wanted,
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
     }
-    const columns = [axis.title, "line", ...COUNTS, ...spreadColumns(figures[0].title), ...spreadColumns(figures[latency].title)];
+    const spreads = [figures[0].title, figures[latency].title].flatMap(spreadColumns);
+    const columns = [axis.title, "line", ...COUNTS, ...spreads];
     return { traces, layout, controls, numbers: numbers("axis", columns, rows) };
   }
 
   function legendCross() {
+    const color = Look.paper().muted;
     return {
       type: "scatter", mode: "markers", x: [null], y: [null], name: `${BAD}: in no median`, hoverinfo: "skip",
-      marker: { symbol: "x-thin-open", size: 9, color: Look.paper().muted, line: { width: 2, color: Look.paper().muted } },
+      marker: { symbol: "x-thin-open", size: 9, color, line: { width: 2, color } },
     };
   }
 
@@ -128,7 +138,12 @@ const Draw = (() => {
   }
 
   function scaleControl(choice) {
-    return { name: "scale", label: "Scale", value: choice.scale ?? "linear", options: [["linear", "linear"], ["log", "logarithmic"]] };
+    const options = [["linear", "linear"], ["log", "logarithmic"]];
+    return { name: "scale", label: "Scale", value: choice.scale ?? "linear", options };
+  }
+
+  function figureControl(value) {
+    return { name: "figure", label: "Figure", options: figures.map((one, i) => [i, one.name]), value };
   }
 
   function grid(index, choice) {
@@ -144,9 +159,11 @@ const Draw = (() => {
     const dark = Look.theme() === "dark";
     const shades = dark ? [[0, "#1d2a3a"], [1, "#56b4e9"]] : [[0, "#eef5fa"], [1, "#0072b2"]];
     const traces = [{
-      type: "heatmap", x: x.ticks.map(plain), y: y.ticks.map(plain), z: values, colorscale: shades, xgap: 2, ygap: 2, hoverongaps: false,
+      type: "heatmap", x: x.ticks.map(plain), y: y.ticks.map(plain), z: values, colorscale: shades,
+      xgap: 2, ygap: 2, hoverongaps: false,
       customdata: table.map((row) => row.map((cell) => (cell < 0 ? "not measured" : hover(cell, figure)))),
-      hovertemplate: "%{customdata}<extra></extra>", colorbar: { title: { text: plain(figures[figure].title), side: "right" } },
+      hovertemplate: "%{customdata}<extra></extra>",
+      colorbar: { title: { text: plain(figures[figure].title), side: "right" } },
     }];
     const known = values.flat().filter((value) => value !== null);
     const middle = (Math.min(...known) + Math.max(...known)) / 2;
@@ -159,13 +176,14 @@ const Draw = (() => {
       height: 160 + 44 * y.ticks.length, annotations,
       xaxis: Look.axis(plain(x.title), { type: "category" }), yaxis: Look.axis(plain(y.title), { type: "category" }),
     });
-    const controls = [{ name: "figure", label: "Figure", options: figures.map((one, i) => [i, one.name]), value: figure }];
+    const controls = [figureControl(figure)];
     if (panels.length > 1) {
       controls.push({ name: "panel", label: "Of", options: panels.map((one, i) => [i, one.label]), value: panel });
     }
     const rows = table.flatMap((row, j) => row.flatMap((cell, i) => (cell < 0 ? [] :
       [[x.ticks[i], y.ticks[j], ...countsOf(cell), ...spreadOf(figure, cell)]])));
-    return { traces, layout, controls, numbers: numbers("grid", [x.title, y.title, ...COUNTS, ...spreadColumns(figures[figure].title)], rows) };
+    const columns = [x.title, y.title, ...COUNTS, ...spreadColumns(figures[figure].title)];
+    return { traces, layout, controls, numbers: numbers("grid", columns, rows) };
   }
 
   function curves(index, choice) {
@@ -175,21 +193,32 @@ const Draw = (() => {
     const traces = all.map((curve, order) => {
       const { colour, marker, dash } = Look.line(order);
       curve.ms.forEach((value, place) => {
-        if (value !== null) rows.push([cells.label[curve.cell], data.percents[place], value, curve.repetitions, curve.rows, curve.valid ? "yes" : "no", curve.source]);
+        if (value === null) return;
+        const counts = [curve.repetitions, curve.rows, curve.valid ? "yes" : "no"];
+        rows.push([cells.label[curve.cell], data.percents[place], value, ...counts, curve.source]);
       });
       return {
         type: "scatter", mode: "lines+markers", name: plain(cells.label[curve.cell]) + (curve.valid ? "" : ` (${BAD})`),
         x: spread, y: curve.ms, visible: choice.show === "all" || order < MOST_SHOWN ? true : "legendonly",
-        text: data.percents.map((percent) => `${percent} %`), hovertemplate: "%{text}: %{y:.3~f} ms<extra>%{fullData.name}</extra>",
+        text: data.percents.map((percent) => `${percent} %`),
+        hovertemplate: "%{text}: %{y:.3~f} ms<extra>%{fullData.name}</extra>",
         line: { color: colour, dash, width: 2 }, connectgaps: true,
-        marker: { symbol: curve.valid ? marker : "x-thin-open", size: 7, color: colour, line: { width: curve.valid ? 0 : 2, color: colour } },
+        marker: {
+          symbol: curve.valid ? marker : "x-thin-open", size: 7, color: colour,
+          line: { width: curve.valid ? 0 : 2, color: colour },
+        },
       };
     });
+    const ticks = [10, 50, 90, 99, 99.9, 99.99, 99.999];
     const used = data.percents.map((percent, place) => [percent, place])
-      .filter(([percent, place]) => [10, 50, 90, 99, 99.9, 99.99, 99.999].includes(percent) && all.some((curve) => curve.ms[place] !== null));
+      .filter(([percent, place]) => ticks.includes(percent) && all.some((curve) => curve.ms[place] !== null));
     const layout = Look.layout({
       height: 460 + 22 * Math.ceil(Math.min(all.length, 24) / (narrow() ? 1 : 2)),
-      xaxis: Look.axis("share of requests", { type: "log", tickvals: used.map(([, place]) => spread[place]), ticktext: used.map(([percent]) => `${percent} %`) }),
+      xaxis: Look.axis("share of requests", {
+        type: "log",
+        tickvals: used.map(([, place]) => spread[place]),
+        ticktext: used.map(([percent]) => `${percent} %`),
+      }),
       yaxis: Look.axis("latency (ms)", scale(choice)),
     });
     const controls = [scaleControl(choice)];
@@ -197,7 +226,8 @@ const Draw = (() => {
       controls.push({ name: "show", label: `Curves (${all.length})`, value: choice.show ?? "first",
         options: [["first", `the first ${MOST_SHOWN}, others by the legend`], ["all", "all"]] });
     }
-    return { traces, layout, controls, numbers: numbers("percentiles", ["configuration", "percent", "latency (ms)", ...COUNTS, "counts", "from"], rows) };
+    const columns = ["configuration", "percent", "latency (ms)", ...COUNTS, "counts", "from"];
+    return { traces, layout, controls, numbers: numbers("percentiles", columns, rows) };
   }
 
   // A label in lines that leave room for the figure beside it.
@@ -220,9 +250,13 @@ const Draw = (() => {
       const x = values ?? of.map((cell) => cells.median[figure][cell]);
       return {
         type: "scatter", mode: "markers", name, x, y: place, hovertemplate: "%{text}<extra></extra>",
-        text: of.map((cell, i) => (values ? `${plain(labels[i])}<br>${name}: ${number(values[i])} ms` : hover(cell, figure))),
+        text: of.map((cell, i) => (
+          values ? `${plain(labels[i])}<br>${name}: ${number(values[i])} ms` : hover(cell, figure))),
         error_x: values ? undefined : { ...bars(figure, of), color: colour },
-        marker: { symbol, size: symbol === "line-ns-open" ? 16 : 10, color: colour, line: { width: symbol.endsWith("open") ? 3 : 0, color: colour } },
+        marker: {
+          symbol, size: symbol === "line-ns-open" ? 16 : 10, color: colour,
+          line: { width: symbol.endsWith("open") ? 3 : 0, color: colour },
+        },
       };
     });
     const names = labels.map(wrapped);
@@ -231,7 +265,10 @@ const Draw = (() => {
       height: (narrow() ? 190 : 130) + (12 + 14 * most) * labels.length,
       margin: { l: 60, r: 16, t: narrow() ? 84 : 40, b: 48 },
       xaxis: Look.axis(title, { rangemode: "tozero" }),
-      yaxis: Look.axis("", { tickvals: place, ticktext: names.map((lines) => lines.map(plain).join("<br>")), range: [-0.7, labels.length - 0.3], tickfont: { size: narrow() ? 9 : 12 } }),
+      yaxis: Look.axis("", {
+        tickvals: place, ticktext: names.map((lines) => lines.map(plain).join("<br>")),
+        range: [-0.7, labels.length - 0.3], tickfont: { size: narrow() ? 9 : 12 },
+      }),
       legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom" },
     });
     return { traces, layout };
@@ -251,14 +288,20 @@ const Draw = (() => {
       drawn.traces.push({
         type: "scatter", mode: "markers", name: `${BAD}: in no median`, x: singles.map(([, , row]) => row[1][figure]),
         y: singles.map(([i]) => all.length - 1 - i), hovertemplate: "%{text}<extra></extra>",
-        text: singles.map(([, kind, row]) => `${kind === "l" ? "linearizable" : "serializable"}: ${number(row[1][figure])}, ${plain(row[2])}`),
-        marker: { symbol: "x-thin-open", size: 10, color: singles.map(([, kind]) => Look.line(kind === "l" ? 0 : 1).colour), line: { width: 2 } },
+        text: singles.map(([, kind, row]) => (
+          `${kind === "l" ? "linearizable" : "serializable"}: ${number(row[1][figure])}, ${plain(row[2])}`)),
+        marker: {
+          symbol: "x-thin-open", size: 10, line: { width: 2 },
+          color: singles.map(([, kind]) => Look.line(kind === "l" ? 0 : 1).colour),
+        },
       });
     }
     const title = figures[figure].title;
-    const rows = all.map((pair) => [pair.label, ...countsOf(pair.l), ...spreadOf(figure, pair.l), ...countsOf(pair.s), ...spreadOf(figure, pair.s)]);
-    const columns = ["reads", ...COUNTS.map((word) => `linearizable ${word}`), ...spreadColumns(`linearizable ${title}`), ...COUNTS.map((word) => `serializable ${word}`), ...spreadColumns(`serializable ${title}`)];
-    const controls = [{ name: "figure", label: "Figure", options: figures.map((one, i) => [i, one.name]), value: figure }];
+    const numbersOf = (cell) => [...countsOf(cell), ...spreadOf(figure, cell)];
+    const columnsOf = (kind) => [...COUNTS.map((word) => `${kind} ${word}`), ...spreadColumns(`${kind} ${title}`)];
+    const rows = all.map((pair) => [pair.label, ...numbersOf(pair.l), ...numbersOf(pair.s)]);
+    const columns = ["reads", ...columnsOf("linearizable"), ...columnsOf("serializable")];
+    const controls = [figureControl(figure)];
     return { ...drawn, controls, numbers: numbers("consistency", columns, rows) };
   }
 
@@ -270,8 +313,10 @@ const Draw = (() => {
       { name: "measured", cells: of, figure: median, order: 0, symbol: "circle" },
       { name: "floor", cells: of, order: 1, symbol: "line-ns-open", values: data.floors.map(([, floor]) => floor) },
     ], plain(figures[median].title));
-    const rows = data.floors.map(([cell, floor]) => [cells.label[cell], ...countsOf(cell), floor, ...spreadOf(median, cell)]);
-    return { ...drawn, controls: [], numbers: numbers("floor", ["configuration", ...COUNTS, "floor (ms)", ...spreadColumns(figures[median].title)], rows) };
+    const rows = data.floors.map(([cell, floor]) => (
+      [cells.label[cell], ...countsOf(cell), floor, ...spreadOf(median, cell)]));
+    const columns = ["configuration", ...COUNTS, "floor (ms)", ...spreadColumns(figures[median].title)];
+    return { ...drawn, controls: [], numbers: numbers("floor", columns, rows) };
   }
 
   function timelines(index, choice) {
@@ -288,7 +333,8 @@ const Draw = (() => {
       ...(one.p99.length ? [["p99", one.p99, "2", 3, "dash"]] : []),
     ];
     const traces = series.map(([name, y, suffix, order, dash]) => ({
-      type: "scatter", mode: suffix || x.length === 1 ? "lines+markers" : "lines", name, x, y, xaxis: "x", yaxis: `y${suffix}`,
+      type: "scatter", mode: suffix || x.length === 1 ? "lines+markers" : "lines",
+      name, x, y, xaxis: "x", yaxis: `y${suffix}`,
       line: { color: Look.line(order).colour, dash, width: 2, shape: suffix ? "linear" : "hv" },
       marker: { symbol: Look.line(order).marker, size: x.length > 100 ? 3 : 5 },
       hovertemplate: `%{x:.1f} s: %{y:,.4~r}${suffix ? " ms" : " requests/s"}<extra>${name}</extra>`,
@@ -299,7 +345,8 @@ const Draw = (() => {
       line: { color: kind === "struck" ? look.bad : look.muted, dash: dashes[kind], width: 1.5 },
     }));
     const annotations = one.events.map(([at, text], order) => ({
-      x: at, yref: "paper", y: 1.02 + 0.06 * (order % 3), yanchor: "bottom", xanchor: "left", text: plain(text.slice(0, 60)),
+      x: at, yref: "paper", y: 1.02 + 0.06 * (order % 3), yanchor: "bottom", xanchor: "left",
+      text: plain(text.slice(0, 60)),
       showarrow: false, font: { size: 11, color: look.text },
     }));
     const layout = Look.layout({
@@ -309,10 +356,13 @@ const Draw = (() => {
       yaxis2: Look.axis("latency (ms)", { domain: [0, 0.44], ...scale(choice) }),
     });
     layout.legend.y = -0.16;
-    const controls = [{ name: "row", label: "Row", options: all.map((row, i) => [i, (row.why ? "\u00d7 " : "") + row.label]), value: which }, scaleControl(choice)];
+    const options = all.map((row, i) => [i, (row.why ? "\u00d7 " : "") + row.label]);
+    const controls = [{ name: "row", label: "Row", options, value: which }, scaleControl(choice)];
     const rows = x.map((second, i) => [second, one.ok[i], one.bad[i] ?? 0, one.p50[i], one.p99[i] ?? null]);
-    const note = [one.why ? `This row ${BAD}: ${one.why}.` : "", one.events.map(([at, text]) => `${at} s: ${text}`).join("; ")];
-    return { traces, layout, controls, note: note.filter(Boolean).join(" "), numbers: numbers("timeline", ["second", "succeeded", "failed or unknown", "p50 (ms)", "p99 (ms)"], rows) };
+    const events = one.events.map(([at, text]) => `${at} s: ${text}`).join("; ");
+    const note = [one.why ? `This row ${BAD}: ${one.why}.` : "", events].filter(Boolean).join(" ");
+    const columns = ["second", "succeeded", "failed or unknown", "p50 (ms)", "p99 (ms)"];
+    return { traces, layout, controls, note, numbers: numbers("timeline", columns, rows) };
   }
 
   return { data, number, kinds: { lines, grid, curves, pairs, floors, timelines } };

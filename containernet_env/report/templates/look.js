@@ -65,7 +65,9 @@ const Look = (() => {
       paper_bgcolor: look.back,
       plot_bgcolor: look.back,
       margin: { l: 60, r: 16, t: 12, b: 48 },
-      hoverlabel: { bgcolor: look.back, bordercolor: look.muted, font: { color: look.text }, align: "left", namelength: -1 },
+      hoverlabel: {
+        bgcolor: look.back, bordercolor: look.muted, font: { color: look.text }, align: "left", namelength: -1,
+      },
       legend: { orientation: "h", y: -0.22, yanchor: "top", x: 0, font: { size: 12 } },
       ...more,
     };

@@ -2,13 +2,15 @@
 // Brings the page to life: contents, controls of figures, drawing, the switch of colours, printing.
 (() => {
   const { make, button } = Table;
-  const drawn = [];
+  const states = new Map(); // what was chosen, by figure
   // Nothing that leaves the page, and nothing that selects points, which there is no use for.
   const BUTTONS = {
-    responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"],
+    responsive: true, displaylogo: false, showSendToCloud: false,
+    modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"],
   };
 
-  function controls(figure, state, list) {
+  function controls(figure, list) {
+    const state = states.get(figure);
     const place = figure.querySelector(".controls");
     if (place.childElementCount) return;
     for (const { name, label, options, value } of list) {
@@ -16,7 +18,7 @@
       select.value = value;
       select.addEventListener("input", () => {
         state[name] = select.value;
-        draw(figure, state);
+        draw(figure);
       });
       place.append(make("label", `${label} `, select));
     }
@@ -32,15 +34,19 @@
       place.replaceChildren(details.open ? Table.simple(heading, columns, rows) : "");
     };
     details.addEventListener("toggle", fill);
-    const saving = button("Save the numbers as CSV", () => Table.save(figure.numbers.name, figure.numbers.columns, figure.numbers.rows));
+    const saving = button("Save the numbers as CSV", () => {
+      const { name, columns, rows } = figure.numbers;
+      Table.save(name, columns, rows);
+    });
     figure.append(saving, details);
     figure.fillNumbers = fill;
   }
 
-  function draw(figure, state) {
+  // Everything but the picture of one that has not come near sight: that takes most of the time.
+  function draw(figure) {
     const { kind, plot } = { kind: figure.dataset.figure, plot: figure.querySelector(".plot") };
-    const made = Draw.kinds[kind](Number(figure.dataset.index), state);
-    controls(figure, state, made.controls);
+    const made = Draw.kinds[kind](Number(figure.dataset.index), states.get(figure));
+    controls(figure, made.controls);
     figure.numbers = made.numbers;
     const words = `${figure.querySelector("h3").textContent}. ${made.note ?? ""} The numbers follow below the figure.`;
     plot.setAttribute("role", "img");
@@ -55,11 +61,13 @@
     figure.fillNumbers?.();
     // Plotly takes a new width from the element when the window changes, and the height with it.
     plot.style.height = `${made.layout.height}px`;
-    Plotly.react(plot, made.traces, made.layout, { ...BUTTONS, toImageButtonOptions: { format: "svg", filename: made.numbers.name } });
+    if (!figure.near) return;
+    const saved = { format: "svg", filename: made.numbers.name };
+    Plotly.react(plot, made.traces, made.layout, { ...BUTTONS, toImageButtonOptions: saved });
   }
 
   function redraw() {
-    for (const [figure, state] of drawn) draw(figure, state);
+    figures.forEach(draw);
   }
 
   function contents() {
@@ -80,7 +88,7 @@
   document.getElementById("print").addEventListener("click", () => print());
   addEventListener("beforeprint", () => {
     Look.print(true);
-    while (left.length) drawNext();
+    for (const figure of figures) figure.near = true;
     redraw();
   });
   addEventListener("afterprint", () => {
@@ -95,23 +103,35 @@
 
   contents();
   Table.rows(document.getElementById("table"), Draw.data.rows);
-  // One figure at a time: what is in sight can be used before the last one is drawn.
-  const left = [...document.querySelectorAll("[data-figure]")];
-
-  function drawNext() {
-    const figure = left.shift();
-    const state = {};
+  const figures = [...document.querySelectorAll("[data-figure]")];
+  for (const figure of figures) {
+    states.set(figure, {});
     figure.querySelector(".plot").replaceChildren();
-    drawn.push([figure, state]);
-    draw(figure, state);
+    draw(figure);
     numbersOf(figure);
   }
 
-  function drawRest() {
-    if (left.length) drawNext();
-    if (left.length) setTimeout(drawRest);
-    else document.documentElement.dataset.drawn = String(Math.round(performance.now()));
+  // One picture at a time: what is in sight can be used before the last one is drawn.
+  const waiting = [];
+
+  function drawNext() {
+    const figure = waiting.shift();
+    if (figure && !figure.near) {
+      figure.near = true;
+      draw(figure);
+    }
+    if (waiting.length) setTimeout(drawNext);
+    else document.documentElement.dataset.drawn ??= String(Math.round(performance.now()));
   }
 
-  drawRest();
+  const sight = new IntersectionObserver((seen) => {
+    const busy = waiting.length > 0;
+    for (const { isIntersecting, target } of seen) {
+      if (!isIntersecting) continue;
+      sight.unobserve(target);
+      waiting.push(target);
+    }
+    if (!busy) drawNext();
+  }, { rootMargin: "50% 0px" });
+  figures.forEach((figure) => sight.observe(figure));
 })();

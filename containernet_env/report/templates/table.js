@@ -56,7 +56,9 @@ const Table = (() => {
 
   function simple(caption, columns, rows) {
     const head = make("tr", ...columns.map((column) => Object.assign(make("th", column), { scope: "col" })));
-    const table = make("table", make("caption", caption), make("thead", head), make("tbody", body(rows, columns.map((_, i) => rows.every((row) => typeof row[i] === "number" || row[i] === null)))));
+    const numeric = columns.map((_, i) => rows.every((row) => typeof row[i] === "number" || row[i] === null));
+    const lines = make("tbody", body(rows, numeric));
+    const table = make("table", make("caption", caption), make("thead", head), lines);
     const wide = make("div", table);
     Object.assign(wide, { className: "wide", tabIndex: 0 });
     return wide;
@@ -78,7 +80,8 @@ const Table = (() => {
     let up = true;
     let limit = STEP;
 
-    const words = Object.assign(make("input"), { type: "search", id: "filter", placeholder: "words, or column:word, or column>5" });
+    const placeholder = "words, or column:word, or column>5";
+    const words = Object.assign(make("input"), { type: "search", id: "filter", placeholder });
     const only = Object.assign(make("input"), { type: "checkbox", id: "only" });
     const status = make("p");
     status.setAttribute("role", "status");
@@ -110,14 +113,17 @@ const Table = (() => {
         const size = Number(wanted);
         if (sign === ":") return (row) => shown(row[place]).toLowerCase().includes(wanted);
         if (sign === "=") return (row) => shown(row[place]).toLowerCase() === wanted;
-        const than = { "<": (a) => a < size, ">": (a) => a > size, "<=": (a) => a <= size, ">=": (a) => a >= size }[sign];
+        const than = {
+          "<": (a) => a < size, ">": (a) => a > size, "<=": (a) => a <= size, ">=": (a) => a >= size,
+        }[sign];
         return (row) => row[place] !== null && than(Number(row[place]));
       });
     }
 
     function found() {
       const wanted = tests();
-      const kept = all.filter((row, index) => wanted.every((test) => test(row, texts[index])) && (!only.checked || row[counts] === "yes"));
+      const kept = all.filter((row, index) => (
+        wanted.every((test) => test(row, texts[index])) && (!only.checked || row[counts] === "yes")));
       if (sorted !== null) {
         kept.sort((a, b) => {
           const order = compare(a[sorted], b[sorted], numeric[sorted]);
@@ -145,7 +151,8 @@ const Table = (() => {
     }
 
     for (const control of [words, only]) control.addEventListener("input", () => { limit = STEP; show(); });
-    const controls = make("div", make("label", "Filter ", words), make("label", only, " only rows that count"), saving, more);
+    const labels = [make("label", "Filter ", words), make("label", only, " only rows that count")];
+    const controls = make("div", ...labels, saving, more);
     controls.className = "controls";
     place.append(controls, status, wide);
     show();

@@ -52,7 +52,8 @@
 
   function chart(title, unit, series, rows) {
     const values = series.flatMap(([, key]) => rows.map((row) => row[key])).filter((value) => value > 0);
-    const [low, high] = values.length ? [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 1e-9)] : [0, 1];
+    const low = values.length ? Math.floor(Math.log10(Math.min(...values))) : 0;
+    const high = values.length ? Math.ceil(Math.log10(Math.max(...values)) + 1e-9) : 1;
     const top = high > low ? high : low + 1;
     const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - (Math.log10(value) - low) / (top - low));
     const x = (place) => LEFT + 10 + (WIDTH - LEFT - 20) * (rows.length > 1 ? place / (rows.length - 1) : 0.5);
@@ -63,31 +64,38 @@
       parts.push(draw("text", { x: LEFT - 6, y: height + 4, "text-anchor": "end" }, number(10 ** decade)));
     }
     rows.forEach((row, place) => series.forEach(([name, key, kind]) => {
-      if (row[key] > 0) parts.push(...mark(kind, row, x(place), y(row[key]), `${row.number}: ${row.name}\n${name} ${number(row[key])} ${unit}`));
+      const words = `${row.number}: ${row.name}\n${name} ${number(row[key])} ${unit}`;
+      if (row[key] > 0) parts.push(...mark(kind, row, x(place), y(row[key]), words));
     }));
     if (rows.length) {
       parts.push(draw("text", { x: x(0), y: HEIGHT - 4, "text-anchor": "middle" }, `row ${rows[0].number}`));
-      if (rows.length > 1) parts.push(draw("text", { x: WIDTH, y: HEIGHT - 4, "text-anchor": "end" }, `row ${rows[rows.length - 1].number}`));
+      const last = `row ${rows[rows.length - 1].number}`;
+      if (rows.length > 1) parts.push(draw("text", { x: WIDTH, y: HEIGHT - 4, "text-anchor": "end" }, last));
     }
-    const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} of the last rows; the table below has the numbers` }, ...parts);
+    const words = `${title} of the last rows; the table below has the numbers`;
+    const seen = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words };
+    const picture = draw("svg", seen, ...parts);
     return make("figure", make("h3", title), picture);
   }
 
   const COLUMNS = [
     ["row", (row) => row.number, true], ["what", (row) => row.name], ["repetition", (row) => row.repetition, true],
     ["requests/s", (row) => number(row.requests_per_s), true], ["p50 (ms)", (row) => number(row.p50_ms), true],
-    ["p99 (ms)", (row) => number(row.p99_ms), true], ["errors", (row) => row.errors, true], ["valid", (row) => row.valid],
+    ["p99 (ms)", (row) => number(row.p99_ms), true], ["errors", (row) => row.errors, true],
+    ["valid", (row) => row.valid],
     ["why", (row) => [row.error, row.reasons].filter(Boolean).join("; ") || "-"],
   ];
 
   function table(rows, count) {
     const head = make("tr", ...COLUMNS.map(([title]) => Object.assign(make("th", title), { scope: "col" })));
     const lines = rows.map((row) => {
-      const line = make("tr", ...COLUMNS.map(([, of, numeric]) => Object.assign(make("td", String(of(row))), { className: numeric ? "number" : "" })));
+      const line = make("tr", ...COLUMNS.map(([, of, numeric]) => (
+        Object.assign(make("td", String(of(row))), { className: numeric ? "number" : "" }))));
       if (!counts(row)) line.className = "bad";
       return line;
     });
-    const caption = make("caption", rows.length < count ? `The last ${rows.length} of ${count} rows` : `All ${count} rows`);
+    const which = rows.length < count ? `The last ${rows.length} of ${count} rows` : `All ${count} rows`;
+    const caption = make("caption", which);
     return make("table", caption, make("thead", head), make("tbody", ...lines));
   }
 
@@ -95,7 +103,8 @@
     if (!state) return;
     const left = state.end_s === null ? "" : `, about ${duration(state.end_s - Date.now() / 1000)} left`;
     const noun = state.what === "sweep" ? "measurements" : "scenarios";
-    at("standing").textContent = state.all === null ? `${state.done} ${noun} done` : `${state.done} of ${state.all} ${noun} done${left}`;
+    at("standing").textContent = state.all === null ? `${state.done} ${noun} done` :
+      `${state.done} of ${state.all} ${noun} done${left}`;
     if (over) return;
     const began = state.now_began_s === null ? "" : `, for ${duration(Date.now() / 1000 - state.now_began_s)}`;
     at("now").textContent = state.now === null ? (state.step || "-") : `${state.now}${began}`;
@@ -111,7 +120,8 @@
     at("step").textContent = state.run === null ? "" : `run ${state.run}${state.now === null ? "" : `: ${state.step}`}`;
     at("charts").replaceChildren(
       chart("Requests/s", "/s", [["", "requests_per_s", "first"]], last),
-      chart("Latency: p50 \u25cf and p99 \u25b3 (ms)", "ms", [["p50", "p50_ms", "first"], ["p99", "p99_ms", "second"]], last));
+      chart("Latency: p50 \u25cf and p99 \u25b3 (ms)", "ms",
+        [["p50", "p50_ms", "first"], ["p99", "p99_ms", "second"]], last));
     const place = at("rows").scrollTop;
     at("rows").replaceChildren(table([...state.rows].reverse(), state.row_count));
     at("rows").scrollTop = place;
@@ -131,7 +141,9 @@
     document.documentElement.dataset.drawn = String(Math.round(performance.now()));
   });
   source.addEventListener("error", () => {
-    if (!over) at("course").textContent = "the connection is lost: containernet-env watch was ended, or its pages are too many; trying again";
+    if (over) return;
+    at("course").textContent =
+      "the connection is lost: containernet-env watch was ended, or its pages are too many; trying again";
   });
   setInterval(clock, 1000);
 })();

@@ -126,8 +126,8 @@ func RawRequests(serve func(m *Raw, stream uint32) bool, settings ...http2.Setti
 	}
 }
 
-// AppendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix, and comes in pieces of
-// the given size. The first answer of a connection puts the fields into the table.
+// AppendAnswer appends the frames with which a member answers a call well; message has gRPC's prefix, and comes in
+// pieces of the given size. The first answer of a connection puts the fields into the table.
 func AppendAnswer(b []byte, stream uint32, first bool, message []byte, piece int) []byte {
 	const headers, data, endStream, endHeaders = 1, 0, 1, 4
 	frame := func(kind, flags byte, length int) {

@@ -65,8 +65,8 @@ func AppendRewriteHead(b, key, head []byte, rest int) []byte {
 	return AppendPutHead(b, key, head, rest)
 }
 
-// AppendRehearsal appends the encoding of a TxnRequest that carries nothing out: it compares nothing, which succeeds, and
-// what it would do otherwise is what s does. A member judges the permissions for both (etcd's CheckTxnAuth in
+// AppendRehearsal appends the encoding of a TxnRequest that carries nothing out: it compares nothing, which succeeds,
+// and what it would do otherwise is what s does. A member judges the permissions for both (etcd's CheckTxnAuth in
 // server/etcdserver/txn/txn.go).
 func AppendRehearsal(b []byte, s *store.Request) []byte {
 	if s.Operation != store.Put {

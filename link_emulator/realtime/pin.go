@@ -1,8 +1,8 @@
-package loop
+package realtime
 
 import _ "unsafe" // for go:linkname
 
-// pin disables preemption of the calling goroutine by the Go scheduler until unpin. In between, the goroutine must not
+// Pin disables preemption of the calling goroutine by the Go scheduler until Unpin. In between, the goroutine must not
 // block on a channel, a mutex or an ordinary system call.
 //
 // Reason: every 10 ms the runtime asks a running goroutine to yield. A goroutine that is locked to its thread then
@@ -10,10 +10,10 @@ import _ "unsafe" // for go:linkname
 // the data path could stall for an unbounded time in spite of its own priority. The names are among those that the
 // runtime keeps stable for outside users ("hall of shame" in runtime/proc.go).
 //
-//go:linkname pin runtime.procPin
-func pin() int
+//go:linkname Pin runtime.procPin
+func Pin() int
 
-// unpin enables preemption again.
+// Unpin enables preemption again.
 //
-//go:linkname unpin runtime.procUnpin
-func unpin()
+//go:linkname Unpin runtime.procUnpin
+func Unpin()

@@ -1,0 +1,59 @@
+// Package realtime runs a goroutine on its thread as if there were no Go scheduler: with real-time priority, pinned,
+// without signals and with raw system calls.
+//
+// An ordinary system call of such a thread is no way out: the runtime's monitor, a thread of ordinary priority, may hold
+// the goroutine while it is in one, and it returns from it only when the monitor goes on (setBlockOnExitSyscall in
+// runtime/proc.go, Go 1.26). Until then it busy-waits, with a priority that keeps the monitor off the core.
+package realtime
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetFIFO sets the scheduling policy SCHED_FIFO for the calling thread.
+func SetFIFO(priority uint32) error {
+	// Threads that the runtime may clone from this one must not inherit the priority.
+	attributes := unix.SchedAttr{
+		Size:     unix.SizeofSchedAttr,
+		Policy:   unix.SCHED_FIFO,
+		Flags:    unix.SCHED_FLAG_RESET_ON_FORK,
+		Priority: priority,
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETATTR, 0, uintptr(unsafe.Pointer(&attributes)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// BlockSignals blocks every asynchronous signal on the calling thread, so that none interrupts a wait: among them is
+// the runtime's own preemption signal, every 10 ms. Other threads handle those sent to the process.
+func BlockSignals() error {
+	var all unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	for _, synchronous := range [...]unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP} {
+		bit := uint(synchronous) - 1
+		all.Val[bit/64] &^= 1 << (bit % 64)
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
+		return fmt.Errorf("block signals on a real-time thread: %w", err)
+	}
+	return nil
+}
+
+// Sleep sleeps for so many ns, by a raw system call.
+func Sleep(ns int64) {
+	request := unix.NsecToTimespec(ns)
+	unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&request)), 0, 0, 0)
+}
+
+// Write writes to a descriptor, by a raw system call; 0: all was taken.
+func Write(fd int, data []byte) unix.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
+	return errno
+}
