@@ -34,6 +34,8 @@ class GoModule:
 
     ``packages`` maps the program's name to its package path; ``only`` names the files that its hash
     covers (empty: all that are compiled); ``ours`` says whether the program takes ``-X main.sourceHash``.
+    ``version``: the modules that the packages are in are wanted in that version instead of the one in ``go.mod``, each
+    with the modules that it requires itself.
     """
 
     name: str
@@ -41,6 +43,7 @@ class GoModule:
     packages: Mapping[str, str]
     only: tuple[str, ...] = ()
     ours: bool = True
+    version: str | None = None
 
     def source_hash(self, go_version: str) -> str:
         """Hash (64 hex digits) of the module's sources, the build's flags and the Go version ("go1.26.8")."""
@@ -51,19 +54,26 @@ class GoModule:
             )
         paths = [self.folder / name for name in self.only] if self.only else compiled_files(self.folder)
         settings = {"go": go_version, "flags": [*BUILD_FLAGS, LINKER_FLAGS], "env": BUILD_ENVIRONMENT}
-        return combine(hash_files(self.folder, paths), json.dumps(settings, sort_keys=True))
+        wanted = [self.version] if self.version is not None else []
+        return combine(hash_files(self.folder, paths), json.dumps(settings, sort_keys=True), *wanted)
+
+    @property
+    def label(self) -> str:
+        """Its name, and the version that is not the one in ``go.mod``."""
+        return self.name if self.version is None else f"{self.name}-{self.version}"
+
+
+def etcd_module(root: Path = assets.ROOT, version: str | None = None) -> GoModule:
+    """etcd and etcdctl, in the version that is pinned or in another one."""
+    packages = {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
+    only = ("go.mod", "go.sum")
+    return GoModule("etcd", root / "etcd_image", packages, only=only, ours=False, version=version)
 
 
 def modules(root: Path = assets.ROOT) -> tuple[GoModule, ...]:
-    """Every Go module of the project, the slowest to build first."""
+    """Every Go module of the project that each set-up builds, the slowest to build first."""
     return (
-        GoModule(
-            "etcd",
-            root / "etcd_image",
-            {"etcd": _ETCD_MODULE, "etcdctl": "go.etcd.io/etcd/etcdctl/v3"},
-            only=("go.mod", "go.sum"),
-            ours=False,
-        ),
+        etcd_module(root),
         GoModule(
             "benchmark",
             root / "benchmark_image",

@@ -15,6 +15,7 @@ MEANINGS = {
     "subnet": "network of all hosts (the /24 of the first address)",
     "nodes": "members of the cluster",
     "client": "the host that makes the load",
+    "store": "what is measured",
     "etcd": "what is asked of etcd instead of its defaults",
     "RawConfig.scenarios": "scenario file",
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -25,6 +26,7 @@ from containernet_env.config.fields import (
     refuse,
 )
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
+from containernet_env.config.store_schema import DEFAULT_KIND, StoreValue
 from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
 
@@ -103,6 +105,10 @@ NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
 PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 
+SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd}
+"""The key with the settings of each kind of store: its name."""
+
+
 class RawConfig(StrictModel):
     """The object form."""
 
@@ -111,12 +117,19 @@ class RawConfig(StrictModel):
     subnet: OptionalSubnet = None
     nodes: NodeList
     client: RawClient = RawClient()
+    store: StoreValue = DEFAULT_KIND
     etcd: RawEtcd = RawEtcd()
     scenarios: FilePath = None
 
+    @rule
+    def _settings_are_of_the_store(self) -> None:
+        kind = self.store if isinstance(self.store, str) else self.store.kind
+        for section in SECTIONS:
+            if section in self.model_fields_set and section != kind:
+                refuse("is about another store than the one that is measured", f'"{kind}": ...', key=section)
+
 
 NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
-ETCD: TypeAdapter[RawEtcd] = TypeAdapter(RawEtcd)
 LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
 OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(RawConfig)
 EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig)

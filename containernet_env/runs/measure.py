@@ -174,7 +174,7 @@ class _Run:
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
-        images = ready_images()
+        images = ready_images(self._plan.store, self._progress)
         for name in clean.remove_leftovers().removed:
             self._progress.note(f"removed {name}, left behind by a killed run")
         tolerance, port = self._testbed_settings

@@ -89,7 +89,7 @@ class Testbed:
         stop: Stop | None = None,
     ) -> None:
         self.plan = plan
-        self.images = {"etcd": images.etcd, "benchmark": images.benchmark}
+        self.images = {"member": images.member, "benchmark": images.benchmark}
         self._progress = progress
         self._port = port
         self.net = select.create(plan)
@@ -255,7 +255,7 @@ class Testbed:
         for plan in self.plan.hosts:
             entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
             command = [entry_point, *plan.command]
-            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.image], command)
+            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], command)
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
             self._stop.check()

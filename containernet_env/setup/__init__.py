@@ -16,6 +16,8 @@ from containernet_env.setup import base_image, binaries, disk, dockerd, go, imag
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.setup.steps import SetupReport, Steps
+from containernet_env.stores.kinds import DEFAULT
+from containernet_env.stores.protocol import Store
 
 LOCK = Path("/run/containernet-env-setup.lock")
 _LOCK_DEADLINE_S = 3600.0
@@ -27,20 +29,28 @@ def is_ready() -> bool:
     return not missing.look()
 
 
-def ready_images() -> Images:
-    """The images that a run has to use. Raises ``MissingRequirementError`` naming what is missing."""
-    found = missing.look()
+def ready_images(store: Store = DEFAULT, report: SetupReport | None = None) -> Images:
+    """The images that a run of this store has to use.
+
+    What only another store than the default one needs is made first, where there is a ``report``: in the main thread,
+    as by `set_up`. Raises ``MissingRequirementError`` naming what is missing.
+    """
+    found = missing.look(store)
+    if found and report is not None and is_ready():
+        set_up(report, store)
+        found = missing.look(store)
     if found or found.required is None:
         raise MissingRequirementError(f"the set-up is not complete; missing: {found}", assets.set_up_hint())
     return found.required
 
 
-def set_up(report: SetupReport) -> bool:
-    """Install, build and start what is missing; whether anything was. Called in the main thread.
+def set_up(report: SetupReport, store: Store = DEFAULT) -> bool:
+    """Install, build and start what is missing for runs of this store and of the default one; whether anything was.
 
-    Raises ``MissingRequirementError`` with what to do. An interrupted set-up is finished by the next.
+    Called in the main thread. Raises ``MissingRequirementError`` with what to do. An interrupted set-up is finished by
+    the next.
     """
-    if not missing.look():
+    if not missing.look(store):
         return False
     if os.geteuid() != 0:
         raise MissingRequirementError(
@@ -49,11 +59,11 @@ def set_up(report: SetupReport) -> bool:
         )
     with only_one(report.note):
         # Looked at again: another set-up may have done it while this one waited.
-        found = missing.look()
+        found = missing.look(store)
         if found.engine and "docker.io" not in found.packages:
             # Started first: only a running engine tells which images it has.
             _start_engine(report)
-            found = missing.look()
+            found = missing.look(store)
         if not found:
             return True
         if needs := found.disk_needs():
@@ -89,7 +99,7 @@ class _Work:
         else:
             dockerd.ensure_running()
         # Side by side: the base image waits for the network and for dpkg, the compilers for the processors.
-        jobs = [self._base_image] if "base" in self._missing.images else []
+        jobs = [self._base_images] if any(name.startswith("base") for name in self._missing.images) else []
         if self._missing.modules:
             jobs.append(self._programs)
         self._steps.run(*jobs)
@@ -110,27 +120,33 @@ class _Work:
             self._program(module, toolchain)
 
     def _program(self, module: GoModule, toolchain: go.Go) -> None:
-        with self._steps.step(module.name) as step:
+        with self._steps.step(module.label) as step:
             binaries.build(module, toolchain, self._steps.commands, step.log)
-            version = f" {sources.etcd_version()}" if module.name == "etcd" else ""
+            pinned = sources.etcd_version() if module.name == "etcd" else ""
+            version = f" {module.version or pinned}" if module.version or pinned else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 
-    def _base_image(self) -> None:
-        with self._steps.step("base image") as step:
-            how = base_image.make(images.base_tag(), self._steps.commands, step.log, step.note)
-            step.done(f"{images.base_tag()}, {how}")
+    def _base_images(self) -> None:
+        own = self._missing.store.image
+        for name, more in {"base image": (), f"base of {own.name}": own.packages}.items():
+            tag = images.base_tag(own.name, more)
+            if tag in images.present():
+                continue
+            with self._steps.step(name) as step:
+                how = base_image.make(tag, self._steps.commands, step.log, step.note, more)
+                step.done(f"{tag}, {how}")
 
     def _images(self) -> None:
         version = binaries.go_version()
         assert version is not None, "every program has been built"
-        recipes = images.recipes(version)
+        recipes = images.recipes(version, self._missing.store)
         for recipe in recipes:
             if recipe.tag in images.present():
                 continue
             with self._steps.step(f"{recipe.name} image") as step:
                 images.build(recipe, self._steps.commands.stopping, step.log)
                 step.done(recipe.tag)
-        keep = {images.base_tag(), *(recipe.tag for recipe in recipes)}
+        keep = {images.base_tag(), *(tag for recipe in recipes for tag in (recipe.tag, recipe.base))}
         removed = images.remove_older(keep)
         if removed:
             with self._steps.step("older") as step:

@@ -23,6 +23,12 @@ GO_MODULES = {"etcd": 700 * MB, "benchmark": 150 * MB, "emulator": 80 * MB}
 # The root file system and its archive while the base image is made; the image itself is the engine's.
 BASE_WORK = 350 * MB
 IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "benchmark": 40 * MB}
+OTHER_IMAGE = 600 * MB
+
+
+def image_size(name: str) -> int:
+    """Bytes that an image takes in the engine: ``etcd``, ``etcd-3.6.8``, ``base of zookeeper``."""
+    return IMAGES.get(name) or IMAGES.get(name.partition("-")[0], OTHER_IMAGE)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
 
     monkeypatch.setattr(measure_module, "require_root", lambda: None)
     monkeypatch.setattr(measure_module, "RunLock", nullcontext)
-    monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is

@@ -76,6 +76,7 @@ def test_any_scenarios_come_back(tmp_path_factory, value):
 
 
 RICH_TOPOLOGY = {
+    "store": {"kind": "etcd", "version": "3.6.8", "flags": {"quota-backend-bytes": "4g", "snapshot-count": 1000}},
     "subnet": "10.0.0.0/16",
     "nodes": [
         {
