@@ -132,12 +132,22 @@ class LoadBody(TypedDict, total=False):
     # writes only with a `valSize` of 20 or more, of reads only together with `verify`
     history: bool
 
+    # kind of store that the members are of
+    store: Literal["etcd", "consul", "http"]
+
 
 class WriteBody(LoadBody, total=False):
     """The body of POST /benchmark/write."""
 
     # the same as the key order sequential
     sequentialKeys: bool
+
+    # of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2; required of
+    # the store http, and only with it
+    putPath: str
+
+    # of the store http: HTTP status codes of a put that succeeded; only of the store http
+    putCodes: str
 
 
 class ReadBody(LoadBody, total=False):
@@ -162,7 +172,7 @@ class ReadBody(LoadBody, total=False):
     keysOnly: bool
 
     # consistency of the reads
-    consistency: Literal["l", "s"]
+    consistency: Literal["l", "s", "default"]
 
     # a read that finds no key is a failed request
     requireFound: bool
@@ -176,6 +186,15 @@ class ReadBody(LoadBody, total=False):
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
     # without `key`
     spanKeys: int
+
+    # of the store http: where a value is read, with {key} for the key; required of the store http, and only with it
+    getPath: str
+
+    # of the store http: HTTP status codes of a read that found its key; only of the store http
+    getCodes: str
+
+    # of the store http: HTTP status codes of a read of a key that does not exist; only of the store http
+    absentCodes: str
 
 
 class MixedBody(LoadBody, total=False):
@@ -188,7 +207,7 @@ class MixedBody(LoadBody, total=False):
     ratio: float
 
     # consistency of the reads
-    consistency: Literal["l", "s"]
+    consistency: Literal["l", "s", "default"]
 
     # a read that finds no key is a failed request
     requireFound: bool
@@ -202,6 +221,22 @@ class MixedBody(LoadBody, total=False):
     # each read is a range scan of this many consecutive generated keys, from the next key on; only with `keySize`, and
     # without `key`
     spanKeys: int
+
+    # of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2; required of
+    # the store http, and only with it
+    putPath: str
+
+    # of the store http: where a value is read, with {key} for the key; required of the store http, and only with it
+    getPath: str
+
+    # of the store http: HTTP status codes of a put that succeeded; only of the store http
+    putCodes: str
+
+    # of the store http: HTTP status codes of a read that found its key; only of the store http
+    getCodes: str
+
+    # of the store http: HTTP status codes of a read of a key that does not exist; only of the store http
+    absentCodes: str
 
 
 class TxnBody(LoadBody, total=False):

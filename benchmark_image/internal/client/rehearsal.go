@@ -9,7 +9,7 @@ import (
 // rehearsal gives samples of what the load does: its first and its last key, each way. Permissions are for spans of
 // keys.
 func rehearsal(s *spec.Spec) (samples []store.Request) {
-	serializable := s.Consistency == spec.Serializable
+	serializable := s.Consistency != spec.Linearizable
 	if s.Operation == spec.Range && s.Named() {
 		key, end := s.Span()
 		return []store.Request{{Operation: store.Scan, Key: key, End: end, Serializable: serializable}}

@@ -20,7 +20,8 @@ import (
 // error is only about printing the report.
 func run(ctx context.Context, s *spec.Spec, d display, secure Securer, stdout, stderr io.Writer) (bool, error) {
 	if d.output == "text" && s.Operation == spec.Range {
-		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable"}[s.Consistency]
+		name := map[string]string{spec.Linearizable: "linearizable", spec.Serializable: "serializable",
+			spec.Relaxed: "default"}[s.Consistency]
 		if _, err := fmt.Fprintf(stdout, "bench with %s range\n", name); err != nil {
 			return false, runError{fmt.Errorf("print the report: %w", err)}
 		}

@@ -69,7 +69,7 @@ func reads(s *spec.Spec) *load.Reads {
 	return &load.Reads{
 		Span: load.Request{
 			Limit:        s.Limit,
-			Serializable: s.Consistency == spec.Serializable,
+			Serializable: s.Consistency != spec.Linearizable,
 			CountOnly:    s.CountOnly,
 			KeysOnly:     s.KeysOnly,
 		},

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"containernet-env/benchmark_image/internal/http1"
 	"containernet-env/benchmark_image/internal/store"
 )
 
@@ -42,7 +43,7 @@ func tlsProblem(err error) error {
 type security struct{ config *tls.Config }
 
 // New secures connections as config says, but for the member's name. alpn is what members must agree to speak (RFC
-// 7301).
+// 7301); those that have no such agreement may speak HTTP/1.1.
 func New(config *tls.Config, alpn string) store.Security {
 	config = config.Clone()
 	config.NextProtos = []string{alpn}
@@ -68,7 +69,7 @@ func (security security) Secure(ctx context.Context, connection net.Conn, member
 		return nil, tlsProblem(err)
 	}
 	spoken := s.tls.ConnectionState().NegotiatedProtocol
-	if wanted := config.NextProtos; !slices.Contains(wanted, spoken) {
+	if wanted := config.NextProtos; !slices.Contains(wanted, spoken) && (spoken != "" || wanted[0] != http1.ALPN) {
 		return nil, store.RefusedError{Err: fmt.Errorf("the member does not agree to speak %s over TLS (ALPN)", wanted[0])}
 	}
 	s.pipe.Conn = nil

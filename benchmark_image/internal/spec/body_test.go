@@ -271,6 +271,7 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
 			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
 			`{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`,
+			`{"endpoints":"a:1","store":"http","putPath":"/v0/entity?id={key}&ack=2","putCodes":"201,202"}`,
 		},
 		Range: {
 			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
@@ -278,6 +279,8 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 			`{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
 			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,"verify":true}`,
 			`{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`,
+			`{"endpoints":"a:1","key":"k","store":"consul","consistency":"default"}`,
+			`{"endpoints":"a:1","key":"k","store":"http","getPath":"/{key}","getCodes":"200,203","absentCodes":"404,410"}`,
 		},
 		Mixed: {
 			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian","zipfExponent":1.25,"valSize":100,"keySpace":50,

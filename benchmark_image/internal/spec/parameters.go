@@ -8,10 +8,11 @@ import (
 	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
-// The two consistencies of a range, named as in etcd's benchmark tool.
+// The consistencies of a range, the first two named as in etcd's benchmark tool.
 const (
 	Linearizable = "l"
 	Serializable = "s"
+	Relaxed      = "default" // Consul's, between the two
 )
 
 // The arrivals of an open loop.
@@ -32,6 +33,7 @@ const (
 // the table of parameters.
 type Spec struct {
 	Operation Operation
+	Store     string
 	Endpoints []string
 	Conns     int
 	Clients   int
@@ -83,6 +85,9 @@ type Spec struct {
 	Verify       bool
 	SpanKeys     int // 0: one key
 
+	PutPath, GetPath                string // of the store HTTP: templates with KeyInTemplate
+	PutCodes, GetCodes, AbsentCodes string // empty: the default
+
 	History bool
 }
 
@@ -100,6 +105,7 @@ const DurationKeySpace = 10_000_000
 func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
+		Store:          Etcd,
 		Endpoints:      []string{etcd.DefaultEndpoint},
 		Conns:          1,
 		Clients:        1,
@@ -133,6 +139,7 @@ const (
 	MaxKeySpace   = 1_000_000_000
 	MaxKeyText    = 4096
 	MaxFileName   = 512
+	MaxTemplate   = 512
 	MaxUser       = 256
 	MaxRunTimeout = 24 * time.Hour
 )
@@ -166,11 +173,30 @@ func fileParameter(name, flag, rule, usage string, at func(s *Spec) any) *Parame
 	})
 }
 
+// The HTTP status codes that answers to the store HTTP have where nothing else is said.
+const (
+	defaultPutCodes    = "200,201,204"
+	defaultGetCodes    = "200"
+	defaultAbsentCodes = "404"
+)
+
+// codesParameter describes the HTTP status codes that tell of something.
+func codesParameter(name, flag string, operations []Operation, byDefault, of string, at func(s *Spec) any) *Parameter {
+	return parameter(Parameter{
+		Name: name, Flag: flag, Operations: operations, Max: 64, Optional: true, Form: codesForm, Default: byDefault,
+		Usage: "of the store http: HTTP status codes of " + of, Rule: "only of the store http", at: at,
+	})
+}
+
 var (
 	paramEndpoints = parameter(Parameter{
 		Name: "endpoints", Flag: "endpoints", Required: true,
 		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
 		at: func(s *Spec) any { return &s.Endpoints },
+	})
+	paramStore = parameter(Parameter{
+		Name: "store", Flag: "store", Choices: storeNames, Usage: "kind of store that the members are of",
+		at: func(s *Spec) any { return &s.Store },
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
@@ -212,7 +238,7 @@ var (
 		Usage: "duration of a load ahead of the measurement, excluded from all figures", Rule: "not together with `warmupRequests`",
 		at: func(s *Spec) any { return &s.WarmupDuration },
 	})
-	_ = parameter(Parameter{
+	paramTargetLeader = parameter(Parameter{
 		Name: "targetLeader", Flag: "target-leader",
 		Usage: "send everything to the leader, also when the leader changes",
 		at:    func(s *Spec) any { return &s.TargetLeader },
@@ -322,17 +348,17 @@ var (
 		Usage: "end of the range scan, exclusive",
 		at:    func(s *Spec) any { return &s.End },
 	})
-	_ = parameter(Parameter{
+	paramIsPrefix = parameter(Parameter{
 		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
 		Usage: "read all keys that start with the key, which may then be empty",
 		at:    func(s *Spec) any { return &s.KeyIsPrefix },
 	})
-	_ = parameter(Parameter{
+	paramLimit = parameter(Parameter{
 		Name: "limit", Flag: "limit", Unit: "keys", Operations: []Operation{Range}, Zero: "no limit",
 		Usage: "largest number of keys in an answer",
 		at:    func(s *Spec) any { return &s.Limit },
 	})
-	_ = parameter(Parameter{
+	paramCountOnly = parameter(Parameter{
 		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
 		Usage: "request only the number of keys",
 		at:    func(s *Spec) any { return &s.CountOnly },
@@ -347,9 +373,9 @@ var (
 		Usage: "share of the puts",
 		at:    func(s *Spec) any { return &s.PutRatio },
 	})
-	_ = parameter(Parameter{
-		Name: "consistency", Flag: "consistency", Operations: reads, Choices: []string{Linearizable, Serializable},
-		Form:  `"l" (linearizable) or "s" (serializable)`,
+	paramConsistency = parameter(Parameter{
+		Name: "consistency", Flag: "consistency", Operations: reads, Choices: []string{Linearizable, Serializable, Relaxed},
+		Form:  `"l" (linearizable), "s" (serializable; of Consul: stale) or "default" (Consul's, of Consul alone)`,
 		Usage: "consistency of the reads",
 		at:    func(s *Spec) any { return &s.Consistency },
 	})
@@ -371,7 +397,20 @@ var (
 		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on", Rule: "only with `keySize`, and without `key`",
 		at: func(s *Spec) any { return &s.SpanKeys },
 	})
-	paramHistory = parameter(Parameter{
+	paramPutPath = parameter(Parameter{
+		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true, Form: templateForm,
+		Usage: "of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2", Rule: "required of the store http, and only with it",
+		at: func(s *Spec) any { return &s.PutPath },
+	})
+	paramGetPath = parameter(Parameter{
+		Name: "getPath", Flag: "get-path", Operations: reads, Max: MaxTemplate, Optional: true, Form: templateForm,
+		Usage: "of the store http: where a value is read, with {key} for the key", Rule: "required of the store http, and only with it",
+		at: func(s *Spec) any { return &s.GetPath },
+	})
+	paramPutCodes    = codesParameter("putCodes", "put-codes", []Operation{Put, Mixed}, defaultPutCodes, "a put that succeeded", func(s *Spec) any { return &s.PutCodes })
+	paramGetCodes    = codesParameter("getCodes", "get-codes", reads, defaultGetCodes, "a read that found its key", func(s *Spec) any { return &s.GetCodes })
+	paramAbsentCodes = codesParameter("absentCodes", "absent-codes", reads, defaultAbsentCodes, "a read of a key that does not exist", func(s *Spec) any { return &s.AbsentCodes })
+	paramHistory     = parameter(Parameter{
 		Name: "history", Flag: "history",
 		Usage: "keep what each operation did and was told, for a check of linearizability",
 		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only together with `verify`",

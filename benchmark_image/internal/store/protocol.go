@@ -20,6 +20,9 @@ type Protocol interface {
 	NewCall(owner Owner) Call
 }
 
+// Leaderless is a Protocol of a store in which no member leads: nobody asks it for its Status, or to Locate one.
+type Leaderless interface{ Leaderless() }
+
 // Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines
 // may use it.
 type Security interface {

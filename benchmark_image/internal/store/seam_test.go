@@ -14,48 +14,66 @@ import (
 )
 
 const (
-	module   = "containernet-env/benchmark_image/"
-	etcd     = module + "internal/store/etcd"
-	root     = "../.."
-	etcdPath = "internal/store/etcd/"
+	module = "containernet-env/benchmark_image/"
+	root   = "../.."
+	below  = "internal/store/" // where a package of each store is
+	etcd   = module + below + "etcd"
 )
 
-// marksOfEtcd are what a source that knows etcd's API or its port has in it.
-var marksOfEtcd = []string{"etcdserverpb", "mvccpb", "protowire", "2379"}
+// marks are what a source that knows a store's API or its port has in it.
+var marks = map[string][]string{
+	"etcd":   {"etcdserverpb", "mvccpb", "protowire", "2379"},
+	"consul": {"/v1/kv", "/v1/txn", "x-consul", "8500"},
+}
+
+// speakers are the packages that speak a protocol for stores, by those that may import them beside stores.
+var speakers = map[string][]string{
+	"internal/h2":    nil,
+	"internal/http1": {"internal/client", "internal/secure"}, // for the protocol's name
+}
 
 // choosers are the packages that say which store a load is for.
 var choosers = []string{"internal/client", "internal/spec"}
 
-// breaks tells how a source, named by its path in the module, breaks the rule that etcd is known in its own package
-// only.
+// breaks tells how a source, named by its path in the module, breaks the rule that each store is known in its own
+// package only.
 func breaks(path string, source []byte) (problems []string) {
 	path = filepath.ToSlash(path)
-	if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, etcdPath) {
+	if strings.HasSuffix(path, "_test.go") {
 		return nil
 	}
-	for _, mark := range marksOfEtcd {
-		if strings.Contains(string(source), mark) {
-			problems = append(problems, "has "+mark+" in it")
+	folder := path[:max(strings.LastIndexByte(path, '/'), 0)]
+	of, inside := strings.CutPrefix(folder, below)
+	of, _, _ = strings.Cut(of, "/")
+	for name, all := range marks {
+		for _, mark := range all {
+			if (!inside || of != name) && strings.Contains(string(source), mark) {
+				problems = append(problems, "has "+mark+" in it")
+			}
 		}
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ImportsOnly)
 	if err != nil {
 		return append(problems, err.Error())
 	}
-	folder := path[:max(strings.LastIndexByte(path, '/'), 0)]
 	for _, spec := range file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
-		ofEtcd := imported == etcd && !slices.Contains(choosers, folder) || strings.HasPrefix(imported, etcd+"/")
-		foreign := strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")
-		if ofEtcd || foreign || imported == module+"internal/h2" {
+		ours := strings.TrimPrefix(imported, module)
+		name, another := strings.CutPrefix(ours, below)
+		name, part, _ := strings.Cut(name, "/")
+		ofStore := another && !(inside && of == name) && (part != "" || !slices.Contains(choosers, folder))
+		foreign := (strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")) &&
+			!(inside && of == "etcd")
+		allowed, speaks := speakers[ours]
+		if ofStore || foreign || speaks && !inside && !slices.Contains(allowed, folder) {
 			problems = append(problems, "imports "+imported)
 		}
 	}
 	return problems
 }
 
-// TestNothingElseKnowsEtcd holds the rule over the sources of the module.
-func TestNothingElseKnowsEtcd(t *testing.T) {
+// TestNothingElseKnowsAStore holds the rule over the sources of the module.
+func TestNothingElseKnowsAStore(t *testing.T) {
 	files := 0
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") {
@@ -64,7 +82,7 @@ func TestNothingElseKnowsEtcd(t *testing.T) {
 		source, err := os.ReadFile(filepath.Join(root, path))
 		files++
 		for _, problem := range breaks(path, source) {
-			t.Errorf("%s %s: only %s may", path, problem, etcdPath)
+			t.Errorf("%s %s: only a store's own package in %s may", path, problem, below)
 		}
 		return err
 	})
@@ -88,6 +106,14 @@ func TestTheRuleCanBeBroken(t *testing.T) {
 		{"main.go", "package x\n\nvar port = 2379", true},
 		{"internal/transport/x_test.go", "package x\n\nimport _ \"go.etcd.io/etcd/api/v3/etcdserverpb\"", false},
 		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/h2\"", false},
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/http1\"", false},
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + module + "internal/store/consul\"", true},
+		{"internal/store/consul/x.go", "package x\n\nimport _ \"google.golang.org/protobuf/encoding/protowire\"", true},
+		{"internal/store/consul/x.go", "package x\n\nconst path = \"/v1/kv/\"", false},
+		{"internal/transport/x.go", "package x\n\nconst path = \"/v1/kv/\"", true},
+		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/http1\"", true},
+		{"internal/transport/x.go", "package x\n\nimport _ \"" + module + "internal/store/keyvalue\"", true},
+		{"internal/spec/x.go", "package x\n\nimport _ \"" + module + "internal/store/keyvalue\"", false},
 		{"internal/store/x.go", "package x\n\nimport _ \"time\"", false},
 	} {
 		if got := breaks(c.path, []byte(c.source)); (len(got) > 0) != c.want {
@@ -126,7 +152,7 @@ func TestTheProgramsAreSmall(t *testing.T) {
 		"crypto/tls") || slices.ContainsFunc(secured, grpc) {
 		t.Error("the client with TLS has no crypto/tls, or has grpc-go")
 	}
-	if reference := dependencies("./" + etcdPath + "grpcref"); !slices.ContainsFunc(reference, grpc) {
+	if reference := dependencies("./" + below + "etcd/grpcref"); !slices.ContainsFunc(reference, grpc) {
 		t.Error("grpc-go is not found where it is")
 	}
 }

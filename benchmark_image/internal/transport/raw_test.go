@@ -183,20 +183,25 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	open := puts(total, 40)
 	open.Pacer = load.NewOpenLoop(load.Constant(100_000), total, 0, total)
 	for i, o := range []load.Options{puts(total, 40), puts(total, 40), reads, verified, open} {
-		run := load.NewRun(o)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		result := run.Attack(t.Context(), transport)
-		runtime.ReadMemStats(&after)
+		n, result := countMallocs(t, transport, o)
 		if result.Failed != 0 {
 			t.Fatal(result.Errors)
 		}
-		n := after.Mallocs - before.Mallocs
 		t.Logf("load %d: %d allocations for %d requests", i, n, total)
 		if n > total/50 {
 			t.Errorf("load %d: %d allocations for %d requests", i, n, total)
 		}
 	}
+}
+
+// countMallocs runs a load and counts what the process allocates meanwhile.
+func countMallocs(t *testing.T, transport *Transport, o load.Options) (n uint64, result load.Result) {
+	run := load.NewRun(o)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	result = run.Attack(t.Context(), transport)
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs, result
 }
 
 // BenchmarkSerializableRanges drives one client process's loop as fast as it goes: the member, in the same process, does

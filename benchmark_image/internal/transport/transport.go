@@ -94,7 +94,7 @@ func (t *Transport) open(ctx context.Context) error {
 	if err := t.rehearse(ctx, t.options.Rehearsal); err != nil {
 		return err
 	}
-	if t.leader == "" {
+	if _, leaderless := t.protocol.(store.Leaderless); t.leader == "" && !leaderless {
 		// Only for the report: a cluster without a leader still answers serializable reads.
 		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
 			t.leader = leader.itself.member

@@ -1,0 +1,280 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// outcome records how requests ended.
+type outcome struct {
+	answers  []string
+	failures []*store.Failure
+	again    func()
+}
+
+func (o *outcome) Answered(a *Answer, f *store.Failure) {
+	if o.failures = append(o.failures, f); f == nil {
+		o.answers = append(o.answers, fmt.Sprintf("%d %d %q %q", a.Status, a.Size, a.Body, a.Headers))
+	}
+	if o.again != nil {
+		o.again()
+	}
+}
+
+// started gives a connection with a request that was written.
+func started(keep bool) (*Conn, *outcome) {
+	c, got := NewConn("x-index"), &outcome{}
+	c.Start(got, append(c.Space(), "GET / HTTP/1.1\r\n\r\n"...), nil, keep)
+	c.Wrote(len(c.Output()))
+	return c, got
+}
+
+const good = "HTTP/1.1 200 OK\r\nX-Index: 7\r\nContent-Length: 5\r\n\r\nhello"
+
+// TestAnswers has each answer come in pieces of every size.
+func TestAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, want, fault string
+		ends, closes      bool // the member closes the connection behind it; nothing else can be started
+	}{
+		"counted":                {sent: good, want: `200 5 "hello" ["7"]`},
+		"no reason":              {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
+		"bare line feeds":        {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
+		"empty":                  {sent: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want: `200 0 "" [""]`},
+		"no content":             {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
+		"chunked":                {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n0\r\nT: x\r\n\r\n", want: `200 5 "hello" [""]`},
+		"chunked and counted":    {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n1\r\na\r\n0\r\n\r\n", want: `200 1 "a" [""]`, closes: true},
+		"to the end":             {sent: "HTTP/1.1 200 OK\r\n\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
+		"of HTTP/1.0":            {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
+		"of HTTP/1.0, kept":      {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`},
+		"the last one":           {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
+		"told ahead":             {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good, want: `200 5 "hello" ["7"]`},
+		"more than was asked":    {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
+		"two":                    {sent: good + good, want: `200 5 "hello" ["7"]`, closes: true},
+		"an error":               {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
+		"the same length twice":  {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`},
+		"two lengths":            {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", fault: "length"},
+		"a negative length":      {sent: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na", fault: "length"},
+		"a huge length":          {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
+		"a large length":         {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
+		"no length at all":       {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
+		"less than was said":     {sent: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", fault: "within an answer", ends: true},
+		"half a header":          {sent: "HTTP/1.1 200 OK\r\nContent-Le", fault: "within an answer", ends: true},
+		"no answer":              {sent: "", fault: "closed the connection", ends: true},
+		"a cut chunk":            {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", fault: "within an answer", ends: true},
+		"no last chunk":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", fault: "within an answer", ends: true},
+		"a chunk that is longer": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", fault: "chunk"},
+		"a chunk without a size": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n", fault: "chunk"},
+		"a chunk of -1":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", fault: "chunk"},
+		"chunks with line feeds": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n", fault: "chunk"},
+		"a huge chunk":           {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", fault: "chunk"},
+		"a large chunk":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n", fault: "of more than"},
+		"a long chunk line":      {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("a", 300), fault: "chunk"},
+		"another coding":         {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", fault: "coding"},
+		"a flood of headers":     {sent: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+		"a flood of one header":  {sent: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", 70_000), fault: "of more than"},
+		"a flood of trailers":    {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+		"only told ahead":        {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
+		"another protocol":       {sent: "HTTP/1.1 101 Switching\r\n\r\n", fault: "another protocol"},
+		"a folded header":        {sent: "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", fault: "header"},
+		"a space in a name":      {sent: "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\na", fault: "header"},
+		"no colon":               {sent: "HTTP/1.1 200 OK\r\nhello\r\n\r\n", fault: "header"},
+		"HTTP/2":                 {sent: "HTTP/2.0 200 OK\r\n\r\n", fault: "does not speak"},
+		"something else":         {sent: "-ERR unknown command\r\n", fault: "does not speak"},
+		"a status of two digits": {sent: "HTTP/1.1 20 OK\r\n\r\n", fault: "does not speak"},
+	} {
+		for _, keep := range []bool{true, false} {
+			for size := 1; size <= max(len(c.sent), 1); size += 1 + size/7*size/11 {
+				conn, got := started(keep)
+				var err error
+				for rest := []byte(c.sent); len(rest) > 0 && err == nil && len(got.failures) == 0; {
+					n := min(size, len(rest))
+					err = conn.Feed(bytes.Clone(rest[:n]))
+					rest = rest[n:]
+				}
+				if err == nil && c.ends {
+					err = conn.EOF()
+				}
+				if c.fault != "" {
+					if err == nil || !strings.Contains(err.Error(), c.fault) || len(got.answers) > 0 {
+						t.Fatalf("%s, pieces of %d: %v, %v", name, size, err, got.answers)
+					}
+					conn.Leave(err)
+					conn.Lost(err.Error())
+					if len(got.failures) != 1 || !got.failures[0].Unknown || got.failures[0].Code != store.Unavailable {
+						t.Fatalf("%s: %+v", name, got.failures)
+					}
+					continue
+				}
+				if err != nil || len(got.answers) != 1 || got.answers[0] != c.want || len(got.failures) != 1 {
+					t.Fatalf("%s, pieces of %d, keep %v: %v, %q, expected %q", name, size, keep, err, got.answers, c.want)
+				}
+				// In small pieces, what follows has not been read yet.
+				if conn.Closing() != c.closes && (size == len(c.sent) || !strings.HasPrefix(c.sent, good)) {
+					t.Fatalf("%s, pieces of %d: closing %v", name, size, conn.Closing())
+				}
+			}
+		}
+	}
+}
+
+// TestNothingIsTakenForAnAnswer that comes before it was asked for.
+func TestNothingIsTakenForAnAnswer(t *testing.T) {
+	idle := NewConn()
+	if err := idle.Feed([]byte(good)); err == nil || !strings.Contains(err.Error(), "HTTP/1.1 200") {
+		t.Error(err)
+	}
+	unwritten, got := NewConn(), &outcome{}
+	unwritten.Start(got, []byte("GET / HTTP/1.1\r\n\r\n"), nil, true)
+	if err := unwritten.Feed([]byte(good)); err == nil || len(got.failures) > 0 {
+		t.Error(err, got.failures)
+	}
+	unwritten.Leave(nil)
+	if unwritten.Lost("lost"); len(unwritten.Output()) > 0 || len(got.failures) != 1 || got.failures[0].Unknown {
+		t.Errorf("%+v", got.failures)
+	}
+	if err := NewConn().EOF(); err != nil {
+		t.Errorf("a connection that is idle may be closed: %v", err)
+	}
+}
+
+// TestOutcomesOfRequestsThatAreNotWritten: a member carries out what it has as a whole.
+func TestOutcomesOfRequestsThatAreNotWritten(t *testing.T) {
+	value := bytes.Repeat([]byte("v"), maxCopied+1)
+	for _, written := range []int{0, 1, 10, maxCopied, len("header") + len(value) - 1, len("header") + len(value)} {
+		for _, how := range []string{"lost", "cancelled", "answered"} {
+			c, got := NewConn(), &outcome{}
+			c.Start(got, append(c.Space(), "header"...), value, false)
+			if &c.tail[0] != &value[0] {
+				t.Fatal("a large value was copied")
+			}
+			for left := written; left > 0; {
+				n := min(left, len(c.Output()))
+				c.Wrote(n)
+				left -= n
+			}
+			all := written == len("header")+len(value)
+			switch how {
+			case "lost":
+				if c.Lost("lost"); got.failures[0].Unknown != all {
+					t.Errorf("lost after %d bytes: %+v", written, got.failures[0])
+				}
+			case "cancelled":
+				if unknown := c.Cancel(); unknown != all || c.Active() != 0 || c.Closing() != (written > 0) {
+					t.Errorf("cancelled after %d bytes: unknown %v, closing %v", written, unknown, c.Closing())
+				}
+				if err := c.Feed([]byte(good)); (err == nil) != (written > 0) {
+					t.Errorf("a late answer after %d bytes: %v", written, err)
+				}
+			case "answered":
+				if err := c.Feed([]byte("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")); (err == nil) != (written > 0) {
+					t.Errorf("answered after %d bytes: %v", written, err)
+				} else if err == nil && (got.failures[0] != nil || c.Closing() == all || len(c.Output()) > 0) {
+					t.Errorf("answered after %d bytes: %+v, closing %v", written, got.failures, c.Closing())
+				}
+			}
+		}
+	}
+}
+
+// TestTheNextRequest is started while the last one ends.
+func TestTheNextRequest(t *testing.T) {
+	for sent, want := range map[string]bool{good: true, good + "x": false,
+		"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n": false} {
+		c, got := started(true)
+		got.again = func() {
+			if got.again = nil; c.CanStart() != want {
+				t.Errorf("%q: CanStart %v", sent, c.CanStart())
+			} else if want {
+				c.Start(got, append(c.Space(), "GET /next HTTP/1.1\r\n\r\n"...), nil, true)
+			}
+		}
+		if err := c.Feed([]byte(sent)); err != nil || (c.Active() == 1) != want {
+			t.Errorf("%q: %v, %d under way", sent, err, c.Active())
+		}
+		if want && !bytes.HasPrefix(c.Output(), []byte("GET /next")) {
+			t.Errorf("%q is written", c.Output())
+		}
+	}
+}
+
+// steadyStates are answers in the steady state, in one piece and in two.
+func TestRequestsDoNotAllocate(t *testing.T) {
+	for name, sent := range map[string][]string{
+		"counted":   {good},
+		"in pieces": {good[:30], good[30:]},
+		"chunked":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\n", "lo\r\n0\r\n\r\n"},
+	} {
+		c, key, value := NewConn("x-index"), []byte("key one"), make([]byte, 100)
+		ending, pieces := Ending("m:1"), make([][]byte, len(sent))
+		for i := range sent {
+			pieces[i] = []byte(sent[i])
+		}
+		call := func() {
+			head := AppendEnd(AppendKey(append(c.Space(), "PUT /v1/"...), key), ending, len(value))
+			c.Start(ignore{}, head, value, true)
+			c.Wrote(len(c.Output()))
+			for _, piece := range pieces {
+				if err := c.Feed(piece); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.Active() != 0 {
+				t.Fatal("no answer")
+			}
+		}
+		call()
+		if n := testing.AllocsPerRun(1000, call); n != 0 {
+			t.Errorf("%s: %v allocations for each request", name, n)
+		}
+	}
+}
+
+type ignore struct{}
+
+func (ignore) Answered(*Answer, *store.Failure) {}
+
+func TestWhatARequestLooksLike(t *testing.T) {
+	head := AppendEnd(AppendKey([]byte("PUT /v1/kv/"), []byte("a/ü %?&+~.-_Z9")), Ending("[::1]:8500"), 12)
+	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("twelve bytes"))))
+	if err != nil || r.URL.Path != "/v1/kv/a/ü %?&+~.-_Z9" || r.Host != "[::1]:8500" || r.ContentLength != 12 || len(r.Header) != 1 {
+		t.Errorf("%q: %+v, %v", head, r, err)
+	}
+	head = AppendEnd([]byte("GET /"), Ending("m:1"), -1)
+	if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head))); err != nil || r.ContentLength != 0 || len(r.Header) != 0 {
+		t.Errorf("%q: %+v, %v", head, r, err)
+	}
+}
+
+func TestWhatAnswersMean(t *testing.T) {
+	for status, want := range map[int]string{
+		400: "InvalidArgument false", 403: "PermissionDenied false", 404: "NotFound false", 408: "DeadlineExceeded true",
+		409: "Aborted false", 429: "ResourceExhausted false", 500: "Internal true", 502: "Unavailable true",
+		503: "Unavailable true", 504: "DeadlineExceeded true", 301: "Unknown false", 202: "Unknown true", 599: "Unknown true",
+	} {
+		f := (&Answer{Status: status, Body: []byte("why\n\x01so")}).Failure()
+		if got := fmt.Sprintf("%v %v", f.Code, f.Unknown); got != want || f.Text != fmt.Sprintf("HTTP status %d: why  so", status) {
+			t.Errorf("%d: %s, %q", status, got, f.Text)
+		}
+	}
+}
+
+// BenchmarkRequest is a put and its answer, without the socket.
+func BenchmarkRequest(b *testing.B) {
+	c, key, value, ending, answer := NewConn("x-index"), []byte("00000001"), make([]byte, 64), Ending("m:1"), []byte(good)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Start(ignore{}, AppendEnd(AppendKey(append(c.Space(), "PUT /v1/kv/"...), key), ending, len(value)), value, true)
+		c.Wrote(len(c.Output()))
+		if c.Feed(answer) != nil {
+			b.Fatal("no answer")
+		}
+	}
+}

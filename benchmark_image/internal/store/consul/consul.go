@@ -1,0 +1,246 @@
+// Package consul speaks with Consul's agents for a load: HTTP/1.1, and the few endpoints of its API that a load consists
+// of. No other package knows these.
+package consul
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"strconv"
+	"strings"
+
+	"containernet-env/benchmark_image/internal/http1"
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// Protocol implements store.Protocol.
+type Protocol struct {
+	Secured store.Security // for http1.ALPN; nil: connections are plain
+	// Default lets reads that are not linearizable be of Consul's default consistency, instead of stale.
+	Default bool
+}
+
+// Name implements store.Protocol.
+func (Protocol) Name() string { return "HTTP/1.1" }
+
+// Security implements store.Protocol.
+func (p Protocol) Security() store.Security { return p.Secured }
+
+// NeedsLogin implements store.Protocol.
+func (Protocol) NeedsLogin() bool { return false }
+
+// NewConn implements store.Protocol.
+func (p Protocol) NewConn(member string) store.Conn {
+	relaxed := "?raw&stale"
+	if p.Default {
+		relaxed = "?raw"
+	}
+	ending := http1.Ending(member)
+	return &conn{
+		Conn: http1.NewConn(index), ending: ending, strict: "?raw&consistent" + ending, relaxed: relaxed + ending,
+	}
+}
+
+// NewCall implements store.Protocol.
+func (Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
+
+// index is the header with the index of Consul's log at which the key was last written: KVS.Get in
+// agent/consul/kvs_endpoint.go sets it for a single key that exists. Of one that does not, it is another one.
+const index = "x-consul-index"
+
+// conn implements store.Conn.
+type conn struct {
+	*http1.Conn
+	ending, strict, relaxed string
+	self                    uint64 // the member; 0: it was not asked yet
+}
+
+// Start implements store.Conn.
+func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
+	if !c.CanStart() {
+		return false
+	}
+	to := room.(*call)
+	to.conn, to.operation, to.answer = c, r.Operation, store.Answer{}
+	switch {
+	case r.Rehearse:
+		to.operation = store.Locate // it tells nothing but whether connections are let in
+		c.ask(to, leaderPath)
+	case r.Operation == store.Put:
+		head := http1.AppendKey(append(c.Space(), "PUT /v1/kv/"...), r.Key)
+		head = append(http1.AppendEnd(head, c.ending, len(r.Head)+len(r.Value)), r.Head...)
+		c.Conn.Start(to, head, r.Value, true)
+	case r.Operation == store.Get:
+		to.key, to.visitor = r.Key, r.Visitor
+		head := http1.AppendKey(append(c.Space(), "GET /v1/kv/"...), r.Key)
+		if r.Serializable {
+			head = append(head, c.relaxed...)
+		} else {
+			head = append(head, c.strict...)
+		}
+		c.Conn.Start(to, append(head, '\r', '\n'), nil, r.Visitor != nil)
+	case r.Operation == store.Transaction:
+		c.Conn.Start(to, appendRewrite(c.Space(), c.ending, r), nil, true)
+	case r.Operation == store.Status && c.self == 0:
+		c.ask(to, selfPath)
+	case r.Operation == store.Status, r.Operation == store.Locate:
+		c.ask(to, leaderPath)
+	default: // ranges of several keys, and logins
+		to.operation = store.Login
+		c.ask(to, leaderPath)
+	}
+	return true
+}
+
+const (
+	selfPath   = "GET /v1/agent/self"
+	leaderPath = "GET /v1/status/leader"
+)
+
+func (c *conn) ask(to *call, what string) {
+	c.Conn.Start(to, http1.AppendEnd(append(c.Space(), what...), c.ending, -1), nil, true)
+}
+
+// Cancel implements store.Conn.
+func (c *conn) Cancel(store.Call) (unknown bool) { return c.Conn.Cancel() }
+
+// call implements store.Call and http1.Owner.
+type call struct {
+	owner     store.Owner
+	conn      *conn
+	operation store.Operation
+	key       []byte
+	visitor   store.Visitor
+	answer    store.Answer
+	leader    string
+}
+
+// Endpoint implements store.Call.
+func (c *call) Endpoint() (string, error) {
+	return "", fmt.Errorf("the leader %s is none of the endpoints, and Consul does not tell where clients reach it", c.leader)
+}
+
+// Answered implements http1.Owner.
+func (c *call) Answered(a *http1.Answer, failure *store.Failure) {
+	if failure == nil {
+		failure = c.take(a)
+	}
+	switch {
+	case failure != nil:
+		c.owner.Finished(nil, failure)
+	case c.operation == store.Status && c.answer.Member == 0:
+		// The member has told who it is; who leads is another question.
+		if c.answer.Member = c.conn.self; !c.conn.CanStart() {
+			c.owner.Finished(nil, &store.Failure{Code: store.Unavailable, Text: "the member closes the connection"})
+			return
+		}
+		c.conn.ask(c, leaderPath)
+	default:
+		c.owner.Finished(&c.answer, nil)
+	}
+}
+
+// take reads an answer.
+func (c *call) take(a *http1.Answer) *store.Failure {
+	switch {
+	case c.operation == store.Get && (a.Status == 200 || a.Status == 404):
+		return c.takeValue(a)
+	case c.operation == store.Transaction && a.Status == 409 && bytes.Contains(a.Body, []byte(notThere)):
+		return nil // Succeeded is false
+	case a.Status != 200:
+		return problem(a)
+	}
+	switch c.operation {
+	case store.Put:
+		if string(bytes.TrimSpace(a.Body)) != "true" {
+			return &store.Failure{Code: store.Internal, Text: "another answer to a put: " + a.Text(), Unknown: true}
+		}
+	case store.Transaction:
+		c.answer.Succeeded, c.answer.Revision = true, lastIndex(a.Body)
+	case store.Status:
+		if c.conn.self == 0 {
+			return c.takeSelf(a)
+		}
+		c.answer.Member = c.conn.self
+		return c.takeLeader(a)
+	case store.Locate:
+		return c.takeLeader(a)
+	default:
+		return &store.Failure{Code: store.Unimplemented, Text: "Consul has no such request"}
+	}
+	return nil
+}
+
+// takeValue reads the answer to a Get: with 'raw', its body is the value.
+func (c *call) takeValue(a *http1.Answer) *store.Failure {
+	revision, err := strconv.ParseInt(string(a.Headers[0]), 10, 64)
+	if err != nil {
+		return &store.Failure{Code: store.Internal, Text: "an answer without an index: is this Consul? " + a.Text()}
+	}
+	if a.Status == 404 {
+		return nil
+	}
+	c.answer.Keys, c.answer.Count = 1, 1
+	if c.visitor != nil {
+		c.visitor.Visit(c.key, a.Body, revision)
+	}
+	return nil
+}
+
+// takeSelf reads who the member is: servers know each other by the addresses of their RPC.
+func (c *call) takeSelf(a *http1.Answer) *store.Failure {
+	var self struct {
+		Member struct {
+			Addr string
+			Tags map[string]string
+		}
+	}
+	if err := json.Unmarshal(a.Body, &self); err != nil || self.Member.Addr == "" || self.Member.Tags["port"] == "" {
+		return &store.Failure{Code: store.Internal, Text: "the member does not tell its address: is it a server of Consul? " +
+			a.Text()}
+	}
+	c.conn.self = id(net.JoinHostPort(self.Member.Addr, self.Member.Tags["port"]))
+	return nil
+}
+
+// takeLeader reads who leads.
+func (c *call) takeLeader(a *http1.Answer) *store.Failure {
+	if err := json.Unmarshal(a.Body, &c.leader); err != nil {
+		return &store.Failure{Code: store.Internal, Text: "the member does not tell who leads: " + a.Text()}
+	}
+	if c.leader != "" {
+		c.answer.Leader = id(c.leader)
+	}
+	return nil
+}
+
+// id names a server by its address; never 0, which is none.
+func id(address string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(address)) // it never fails
+	return h.Sum64() | 1
+}
+
+// refusals are the errors after which nothing was changed: there was no leader to ask ('always safe to retry', says
+// canRetry in agent/consul/rpc.go), it could not be reached, or what was asked does not lead (hashicorp/raft's
+// ErrNotLeader and ErrLeadershipTransferInProgress, not ErrLeadershipLost).
+var refusals = []string{"No cluster leader", "Raft leader not found in server lookup mapping", "rpc error getting client",
+	"node is not the leader", "leadership transfer in progress"}
+
+// problem is what an answer means that tells of no success.
+func problem(a *http1.Answer) *store.Failure {
+	failure := a.Failure()
+	if a.Status != 500 {
+		return failure
+	}
+	// Whatever goes wrong behind an agent is this status: a leader that is lost, and requests to it that time out.
+	failure.Code = store.Unavailable
+	for _, text := range refusals {
+		if strings.Contains(failure.Text, text) {
+			failure.Unknown = false
+		}
+	}
+	return failure
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// replica serves clients, and the other replicas.
+type replica struct {
+	self    int
+	peers   []string // all, this one among them
+	table   *table
+	timeout time.Duration
+	client  *http.Client
+	last    atomic.Int64 // the time of the latest version of this coordinator
+}
+
+func newReplica(self int, peers []string, t *table, timeout time.Duration) *replica {
+	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
+	return &replica{self: self, peers: peers, table: t, timeout: timeout, client: &http.Client{Transport: transport}}
+}
+
+// Where clients and replicas ask.
+const (
+	entityPath   = "/v0/entity"
+	internalPath = "/internal/entity"
+	statusPath   = "/status"
+)
+
+func (r *replica) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(entityPath, r.serveEntity)
+	mux.HandleFunc(internalPath, r.serveInternal)
+	mux.HandleFunc("GET "+statusPath, r.serveStatus)
+	return mux
+}
+
+// serveEntity coordinates: PUT, DELETE or GET ?id=KEY&ack=A&from=F. Without ack and from, a majority is asked for.
+func (r *replica) serveEntity(w http.ResponseWriter, q *http.Request) {
+	query := q.URL.Query()
+	key := query.Get("id")
+	ack, ackErr := r.quorum(query, "ack")
+	from, fromErr := r.quorum(query, "from")
+	if err := errors.Join(ackErr, fromErr); err != nil || key == "" || len(key) > maxKey {
+		http.Error(w, fmt.Sprintf("id must have 1..%d bytes, ack and from must be 1..%d: %v", maxKey, len(r.peers), err),
+			http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.Context(), r.timeout)
+	defer cancel()
+	switch q.Method {
+	case http.MethodPut, http.MethodDelete:
+		value, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxValue))
+		if err != nil {
+			http.Error(w, fmt.Sprintf("read the value: %v", err), http.StatusRequestEntityTooLarge)
+			return
+		}
+		v := version{Time: r.now(), By: r.self, Deleted: q.Method == http.MethodDelete}
+		if !v.Deleted {
+			v.Value = value
+		}
+		if r.write(ctx, key, v, ack) < ack {
+			http.Error(w, "fewer replicas than asked for acknowledged the write", http.StatusGatewayTimeout)
+			return
+		}
+		w.WriteHeader(map[bool]int{false: http.StatusCreated, true: http.StatusAccepted}[v.Deleted])
+	case http.MethodGet:
+		newest, known, answers := r.read(ctx, key, from)
+		switch {
+		case answers < from:
+			http.Error(w, "fewer replicas than asked for answered", http.StatusGatewayTimeout)
+		case !known || newest.Deleted:
+			http.Error(w, "there is no such key", http.StatusNotFound)
+		default:
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Length", strconv.Itoa(len(newest.Value)))
+			_, _ = w.Write(newest.Value) // who does not take the answer, has none
+		}
+	default:
+		http.Error(w, "PUT, GET or DELETE", http.StatusMethodNotAllowed)
+	}
+}
+
+// quorum is how many replicas must answer.
+func (r *replica) quorum(query url.Values, name string) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return len(r.peers)/2 + 1, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err == nil && (n < 1 || n > len(r.peers)) {
+		err = fmt.Errorf("%s is %d", name, n)
+	}
+	return n, err
+}
+
+// now is the clock, which never stands still for a coordinator: its versions have an order.
+func (r *replica) now() int64 {
+	for {
+		last, now := r.last.Load(), time.Now().UnixNano()
+		if now = max(now, last+1); r.last.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// write sends a version to all replicas, itself first, and returns when so many have acknowledged it, or how many did in
+// time. The others still get it: they have the timeout to themselves.
+func (r *replica) write(ctx context.Context, key string, v version, ack int) (acknowledged int) {
+	done := make(chan error, len(r.peers))
+	for i := range r.peers {
+		go func() {
+			if i == r.self {
+				done <- r.table.write(key, v)
+				return
+			}
+			sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+			defer cancel()
+			_, _, err := r.ask(sending, http.MethodPut, i, key, v)
+			done <- err
+		}()
+	}
+	for answered := 0; answered < len(r.peers) && acknowledged < ack; answered++ {
+		select {
+		case err := <-done:
+			if err == nil {
+				acknowledged++
+			}
+		case <-ctx.Done():
+			return acknowledged
+		}
+	}
+	return acknowledged
+}
+
+// read asks as many replicas as are needed, itself and those after it, and one more for each that fails. The newest
+// version counts.
+func (r *replica) read(ctx context.Context, key string, from int) (newest version, known bool, answers int) {
+	type answer struct {
+		version
+		known bool
+		err   error
+	}
+	done := make(chan answer, len(r.peers))
+	next := 0
+	ask := func() {
+		i := (r.self + next) % len(r.peers)
+		next++
+		go func() {
+			var a answer
+			if i == r.self {
+				a.version, a.known = r.table.get(key)
+			} else {
+				a.version, a.known, a.err = r.ask(ctx, http.MethodGet, i, key, version{})
+			}
+			done <- a
+		}()
+	}
+	for range from {
+		ask()
+	}
+	for waiting := from; waiting > 0 && answers < from; waiting-- {
+		select {
+		case a := <-done:
+			switch {
+			case a.err == nil:
+				answers++
+				if a.known && (!known || newest.before(a.version)) {
+					newest, known = a.version, true
+				}
+			case next < len(r.peers):
+				ask()
+				waiting++
+			}
+		case <-ctx.Done():
+			return newest, known, answers
+		}
+	}
+	return newest, known, answers
+}
+
+// The headers with what a version is beside its value.
+const (
+	timeHeader    = "X-Time"
+	byHeader      = "X-Coordinator"
+	deletedHeader = "X-Deleted"
+)
+
+// ask sends a version to another replica (PUT), or asks it for what it has (GET).
+func (r *replica) ask(ctx context.Context, method string, peer int, key string, v version) (has version, known bool,
+	err error) {
+	target := "http://" + r.peers[peer] + internalPath + "?id=" + url.QueryEscape(key)
+	q, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(v.Value))
+	if err != nil {
+		return version{}, false, err
+	}
+	if method == http.MethodPut {
+		describe(q.Header, v)
+	}
+	answer, err := r.client.Do(q)
+	if err != nil {
+		return version{}, false, err
+	}
+	defer answer.Body.Close()
+	value, err := io.ReadAll(io.LimitReader(answer.Body, maxValue+1))
+	switch {
+	case err != nil:
+		return version{}, false, err
+	case method == http.MethodGet && answer.StatusCode == http.StatusNotFound:
+		return version{}, false, nil
+	case answer.StatusCode != http.StatusOK:
+		return version{}, false, fmt.Errorf("replica %d: %s", peer, answer.Status)
+	case method == http.MethodGet:
+		has, err = described(answer.Header)
+		has.Value = value
+		return has, err == nil, err
+	}
+	return version{}, false, nil
+}
+
+func describe(h http.Header, v version) {
+	h.Set(timeHeader, strconv.FormatInt(v.Time, 10))
+	h.Set(byHeader, strconv.Itoa(v.By))
+	h.Set(deletedHeader, strconv.FormatBool(v.Deleted))
+}
+
+func described(h http.Header) (v version, err error) {
+	var errs [3]error
+	v.Time, errs[0] = strconv.ParseInt(h.Get(timeHeader), 10, 64)
+	v.By, errs[1] = strconv.Atoi(h.Get(byHeader))
+	v.Deleted, errs[2] = strconv.ParseBool(h.Get(deletedHeader))
+	return v, errors.Join(errs[:]...)
+}
+
+// serveInternal does for a coordinator what it asks of this replica alone.
+func (r *replica) serveInternal(w http.ResponseWriter, q *http.Request) {
+	key := q.URL.Query().Get("id")
+	if key == "" || len(key) > maxKey {
+		http.Error(w, "id is missing or too long", http.StatusBadRequest)
+		return
+	}
+	switch q.Method {
+	case http.MethodPut:
+		v, err := described(q.Header)
+		if err == nil {
+			v.Value, err = io.ReadAll(http.MaxBytesReader(w, q.Body, maxValue))
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := r.table.write(key, v); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	case http.MethodGet:
+		v, known := r.table.get(key)
+		if !known {
+			http.Error(w, "there is no such key", http.StatusNotFound)
+			return
+		}
+		describe(w.Header(), v)
+		_, _ = w.Write(v.Value)
+	default:
+		http.Error(w, "PUT or GET", http.StatusMethodNotAllowed)
+	}
+}
+
+// serveStatus tells what this replica is: {"id":0,"replicas":3,"keys":12}. Keys that were deleted count.
+func (r *replica) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]int{"id": r.self, "replicas": len(r.peers), "keys": r.table.size()})
+}
