@@ -41,7 +41,7 @@ from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import Broken, Cluster, MemberPlace, Trust
+from containernet_env.stores.protocol import Broken, Cluster, LoadTerms, MemberPlace, Trust
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
@@ -177,6 +177,11 @@ class Testbed:
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         """See ``runs.target.Target``."""
         return self._floor.median_s(scenario, leader, living)
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """See ``runs.target.Target``."""
+        return self.plan.store.load_terms
 
     @property
     def member_timeout_s(self) -> float:

@@ -44,6 +44,20 @@ class MemberStart:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadTerms:
+    """How loads speak with a store: fields of requests to the benchmark server (docs/http-api.md).
+
+    ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: what a scenario
+    sends to the leader goes to the first living member, since no member tells who leads.
+    """
+
+    always: Mapping[str, Any] = field(default_factory=dict)
+    puts: Mapping[str, Any] = field(default_factory=dict)
+    gets: Mapping[str, Any] = field(default_factory=dict)
+    leaderless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ImageParts:
     """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``NAME_image``.
 
@@ -303,6 +317,10 @@ class Store(Protocol):
     @property
     def lacks(self) -> Lacking:
         """What it cannot do, and why."""
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """How loads speak with it."""
 
     @property
     def entry_point(self) -> str:

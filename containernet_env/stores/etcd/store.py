@@ -20,6 +20,7 @@ from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
     ImageParts,
     LeastLatencies,
+    LoadTerms,
     MemberPlace,
     MemberStart,
     OneWayTimes,
@@ -38,6 +39,7 @@ class Etcd:
     title: ClassVar[str] = "etcd"
     entry_point: ClassVar[str] = "start-etcd"
     lacks: ClassVar[Lacking] = {}
+    load_terms: ClassVar[LoadTerms] = LoadTerms()
 
     @property
     def version(self) -> str:
