@@ -22,6 +22,8 @@ from containernet_env.stores.protocol import Store
 LOCK = Path("/run/containernet-env-setup.lock")
 _LOCK_DEADLINE_S = 3600.0
 _LOCK_POLL_S = 0.2
+_PINNED = {"etcd": sources.etcd_version, "consul": sources.consul_version}
+_TOLD = {"consul": "Consul is built from its Go modules: about 3 minutes on two cores, a program of 118 MB"}
 
 
 def is_ready() -> bool:
@@ -121,8 +123,10 @@ class _Work:
 
     def _program(self, module: GoModule, toolchain: go.Go) -> None:
         with self._steps.step(module.label) as step:
+            if (told := _TOLD.get(module.name)) is not None:
+                step.note(told)
             binaries.build(module, toolchain, self._steps.commands, step.log)
-            pinned = sources.etcd_version() if module.name == "etcd" else ""
+            pinned = _PINNED[module.name]() if module.name in _PINNED else ""
             version = f" {module.version or pinned}" if module.version or pinned else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 

@@ -68,7 +68,7 @@ def _resolve(module: GoModule, folder: Path, toolchain: go.Go, commands: Command
     kept = [line for line in own.splitlines() if line.startswith(("module ", "go "))]
     (home / "go.mod").write_text("\n".join([*kept, ""]), encoding="utf-8")
     wanted = [f"{package}@v{module.version}" for package in module.packages.values()]
-    environment = go.environment()
+    environment = _environment(module)
     environment["GOFLAGS"] = environment["GOFLAGS"].replace("-mod=readonly", "-mod=mod")
     try:
         commands.run(
@@ -77,6 +77,15 @@ def _resolve(module: GoModule, folder: Path, toolchain: go.Go, commands: Command
     except CommandError as error:
         raise _not_built(module.label, error) from error
     return home
+
+
+def _environment(module: GoModule) -> dict[str, str]:
+    """That of every build; the checksum database is not asked for what it does not have."""
+    environment = go.environment()
+    if module.unsummed:
+        unsummed = filter(None, (environment.get("GONOSUMDB"), module.unsummed))
+        environment["GONOSUMDB"] = ",".join(unsummed)
+    return environment
 
 
 def _compile(
@@ -92,7 +101,7 @@ def _compile(
     linker = sources.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
     argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), module.packages[name]]
     try:
-        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=go.environment())
+        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module))
     except CommandError as error:
         raise _not_built(name, error) from error
     # Whatever the umask: users run what root has built.

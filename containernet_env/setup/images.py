@@ -157,6 +157,8 @@ def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
 def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     """Remove images of ours that are none of ``keep`` and that no container uses; returns their tags.
 
+    Those of stores that none of ``keep`` is of stay.
+
     Ours are those made by the clone or install at ``root``, and those whose own is gone.
     Only tags of our repositories on images with our label are touched: a user's image that was made from one
     of ours inherits the label, but not the name.
@@ -166,7 +168,8 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
     # Images made on the base go before it, as it cannot go while they stand.
-    ordered = [tag for name in REPOSITORIES for tag in tags if tag.rpartition(":")[0] == name]
+    repositories = dict.fromkeys((*sorted(tag.rpartition(":")[0] for tag in keep), *REPOSITORIES))
+    ordered = [tag for name in repositories for tag in tags if tag.rpartition(":")[0] == name]
     return [tag for tag in ordered if _remove(tag)]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from containernet_env.model.config import Config, StoreChoice
+from containernet_env.stores.consul.store import KIND as CONSUL
 from containernet_env.stores.etcd.store import KIND as ETCD
 from containernet_env.stores.protocol import Store, StoreKind
 
-KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD,)}
+KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, CONSUL)}
 """By the name that topologies have for them; the first one is the default."""
 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())
