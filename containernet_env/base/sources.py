@@ -145,6 +145,12 @@ def consul_version(root: Path = assets.ROOT) -> str:
     return _pinned(root / "consul_image" / "go.mod", _CONSUL_MODULE)
 
 
+def replicas_version(root: Path = assets.ROOT) -> str:
+    """What the sources of the replicas are called: a hash, 12 hexadecimal digits."""
+    folder = root / "replicas_image"
+    return hash_files(folder, compiled_files(folder))[:12]
+
+
 def _pinned(path: Path, module: str) -> str:
     try:
         text = path.read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ MEANINGS = {
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
     "election_timeout": "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
     "consul": "what is asked of Consul instead of its defaults",
+    "replicas": "what is asked of the replicas instead of their defaults",
+    "RawReplicas.data": "where members keep their data, on disk or in memory",
     "RawConsul.data": "where members keep their data, on disk or in memory",
     "RawEtcd.data": "where members keep their data, on disk or in memory",
     "tls": "whether members and clients speak TLS, with certificates made for the run",

@@ -123,7 +123,13 @@ class RawConsul(RawEtcd):
     model_config = ConfigDict(title="Consul", json_schema_extra=_without_lacking("consul"))
 
 
-SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd, "consul": RawConsul}
+class RawReplicas(RawEtcd):
+    """What is asked of the replicas instead of their defaults."""
+
+    model_config = ConfigDict(title="Replicas", json_schema_extra=_without_lacking("replicas"))
+
+
+SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd, "consul": RawConsul, "replicas": RawReplicas}
 """The key with the settings of each kind of store: its name."""
 
 
@@ -138,6 +144,7 @@ class RawConfig(StrictModel):
     store: StoreValue = DEFAULT_KIND
     etcd: RawEtcd = RawEtcd()
     consul: RawConsul = RawConsul()
+    replicas: RawReplicas = RawReplicas()
     scenarios: FilePath = None
 
     @rule
