@@ -20,6 +20,8 @@ MEANINGS = {
     "RawConfig.scenarios": "scenario file",
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
     "election_timeout": "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
+    "zookeeper": "what is asked of ZooKeeper instead of its defaults",
+    "RawZooKeeper.data": "where members keep their data, on disk or in memory",
     "RawEtcd.data": "where members keep their data, on disk or in memory",
     "tls": "whether members and clients speak TLS, with certificates made for the run",
     "leader": "the member that is made the leader before each scenario (left to elections)",

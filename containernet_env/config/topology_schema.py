@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -28,7 +28,9 @@ from containernet_env.config.fields import (
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
 from containernet_env.config.store_schema import DEFAULT_KIND, StoreValue
 from containernet_env.config.validation import Length, StrictModel, rule
+from containernet_env.model.config import StoreChoice
 from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
+from containernet_env.stores.kinds import KINDS
 
 MAX_NODES = 100
 
@@ -105,7 +107,23 @@ NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
 PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 
-SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd}
+def _without_lacking(kind: str) -> Callable[[dict[str, Any]], None]:
+    """JSON Schema: the settings without those that a store lacks. They are keys, so that it can be said why."""
+    lacks = KINDS[kind].make(StoreChoice(kind)).lacks
+
+    def leave_out(schema: dict[str, Any]) -> None:
+        schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in lacks}
+
+    return leave_out
+
+
+class RawZooKeeper(RawEtcd):
+    """What is asked of ZooKeeper instead of its defaults."""
+
+    model_config = ConfigDict(title="ZooKeeper", json_schema_extra=_without_lacking("zookeeper"))
+
+
+SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd, "zookeeper": RawZooKeeper}
 """The key with the settings of each kind of store: its name."""
 
 
@@ -119,6 +137,7 @@ class RawConfig(StrictModel):
     client: RawClient = RawClient()
     store: StoreValue = DEFAULT_KIND
     etcd: RawEtcd = RawEtcd()
+    zookeeper: RawZooKeeper = RawZooKeeper()
     scenarios: FilePath = None
 
     @rule

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from containernet_env.model.config import Config, StoreChoice
 from containernet_env.stores.etcd.store import KIND as ETCD
 from containernet_env.stores.protocol import Store, StoreKind
+from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
 
-KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD,)}
+KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER)}
 """By the name that topologies have for them; the first one is the default."""
 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())

@@ -38,6 +38,8 @@ class Etcd:
     title: ClassVar[str] = "etcd"
     entry_point: ClassVar[str] = "start-etcd"
     lacks: ClassVar[Lacking] = {}
+    largest_value_bytes: ClassVar[int | None] = None
+    consistency: ClassVar[Mapping[str, str]] = {}
 
     @property
     def version(self) -> str:
