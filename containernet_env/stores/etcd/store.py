@@ -100,4 +100,5 @@ class Etcd:
         return EtcdCluster([Member(place) for place in places])
 
 
+ETCD = Etcd()
 KIND = StoreKind("etcd", Etcd, VERSION, FLAGS, clash)
