@@ -20,6 +20,8 @@ MEANINGS = {
     "RawConfig.scenarios": "scenario file",
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",
     "election_timeout": "etcd's election timeout, at least 5 heartbeats (the larger of 1000 ms and 10 RTTs)",
+    "zookeeper": "what is asked of ZooKeeper instead of its defaults",
+    "RawZooKeeper.data": "where members keep their data, on disk or in memory",
     "consul": "what is asked of Consul instead of its defaults",
     "replicas": "what is asked of the replicas instead of their defaults",
     "RawReplicas.data": "where members keep their data, on disk or in memory",

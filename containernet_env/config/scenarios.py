@@ -53,7 +53,7 @@ from containernet_env.model.scenario import (
 )
 
 # What a block's requests do: not every store can.
-_DOING = ("type", "consistency", "spanKeys", "prefix", "span", "limit", "keysOnly", "countOnly", "history", "target")
+_DOING = ("type", "consistency", "spanKeys", "prefix", "span", "limit", "keysOnly", "countOnly", "history", "data")
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
 DEFAULT_SCENARIOS = _SHIPPED / "default.json"
 QUICK_SCENARIOS = _SHIPPED / "quick.json"

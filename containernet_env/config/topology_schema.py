@@ -117,6 +117,12 @@ def _without_lacking(kind: str) -> Callable[[dict[str, Any]], None]:
     return leave_out
 
 
+class RawZooKeeper(RawEtcd):
+    """What is asked of ZooKeeper instead of its defaults."""
+
+    model_config = ConfigDict(title="ZooKeeper", json_schema_extra=_without_lacking("zookeeper"))
+
+
 class RawConsul(RawEtcd):
     """What is asked of Consul instead of its defaults."""
 
@@ -129,7 +135,12 @@ class RawReplicas(RawEtcd):
     model_config = ConfigDict(title="Replicas", json_schema_extra=_without_lacking("replicas"))
 
 
-SECTIONS: Mapping[str, type[StrictModel]] = {"etcd": RawEtcd, "consul": RawConsul, "replicas": RawReplicas}
+SECTIONS: Mapping[str, type[StrictModel]] = {
+    "etcd": RawEtcd,
+    "zookeeper": RawZooKeeper,
+    "consul": RawConsul,
+    "replicas": RawReplicas,
+}
 """The key with the settings of each kind of store: its name."""
 
 
@@ -143,6 +154,7 @@ class RawConfig(StrictModel):
     client: RawClient = RawClient()
     store: StoreValue = DEFAULT_KIND
     etcd: RawEtcd = RawEtcd()
+    zookeeper: RawZooKeeper = RawZooKeeper()
     consul: RawConsul = RawConsul()
     replicas: RawReplicas = RawReplicas()
     scenarios: FilePath = None

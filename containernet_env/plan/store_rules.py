@@ -36,6 +36,9 @@ def _refusals(scenario: Scenario, store: Store) -> dict[str, str]:
     """By the key that asks for it."""
 
     def found() -> Iterator[tuple[str, str]]:
+        most = store.largest_value_bytes
+        if most is not None and scenario.val_size > most:
+            yield "data", f"takes values of at most {most} bytes"
         for feature, key in of_scenario(scenario):
             if (reason := store.lacks.get(feature)) is not None:
                 yield key, reason

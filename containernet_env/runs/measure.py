@@ -362,6 +362,7 @@ class _Run:
             hosts=testbed.net.hosts_kind,
             links=testbed.net.links_kind,
             store=plan.store.name,
+            consistency=plan.store.consistency,
             store_version=store_version,
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,

@@ -12,7 +12,7 @@ from pathlib import Path
 from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
-from containernet_env.setup import base_image, binaries, disk, dockerd, go, images, missing, packages
+from containernet_env.setup import base_image, binaries, disk, dockerd, downloads, go, images, missing, packages
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.setup.steps import SetupReport, Steps
@@ -104,6 +104,8 @@ class _Work:
         jobs = [self._base_images] if any(name.startswith("base") for name in self._missing.images) else []
         if self._missing.modules:
             jobs.append(self._programs)
+        if self._missing.files:
+            jobs.append(self._files)
         self._steps.run(*jobs)
         self._steps.run(self._images)
 
@@ -130,10 +132,17 @@ class _Work:
             version = f" {module.version or pinned}" if module.version or pinned else ""
             step.done(f"built {', '.join(module.packages)}{version} with {toolchain.version}")
 
+    def _files(self) -> None:
+        files, own = self._missing.files, self._missing.store.image
+        with self._steps.step(f"{own.label} files") as step:
+            for file in files:
+                downloads.fetch(file, self._steps.commands.stopping)
+            step.done(f"fetched {', '.join(file.name for file in files)}")
+
     def _base_images(self) -> None:
         own = self._missing.store.image
         for name, more in {"base image": (), f"base of {own.name}": own.packages}.items():
-            tag = images.base_tag(own.name, more)
+            tag = images.base_tag(more)
             if tag in images.present():
                 continue
             with self._steps.step(name) as step:

@@ -32,13 +32,16 @@ LABEL_ORIGIN = "containernet-env.origin"
 # ping's file carries a capability that hosts do not have, and the kernel then refuses to run it at all. A plain copy
 # uses the ICMP sockets that the engine allows everybody (net.ipv4.ping_group_range).
 PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
+# Alternatives have pages of the manual, and a package that cannot link its own there is not installed.
+_MAN = "mkdir -p /usr/share/man/man1 && "
+_MAN_HOOK = 'mkdir -p "$1/usr/share/man/man1"'
 
 
 def dockerfile(packages: Sequence[str] = ()) -> str:
     """How the base image is made of the official one; with ``packages`` besides its own tools."""
     return f"""ARG BASE_IMAGE={OFFICIAL}
 FROM ${{BASE_IMAGE}}
-RUN apt-get update \\
+RUN {_MAN if packages else ""}apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {" ".join((*TOOLS, *packages))} \\
  && rm -rf /var/lib/apt/lists/* \\
  && {PLAIN_PING}
@@ -154,12 +157,14 @@ def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str]
 
 def bootstrap_command(suite: str, archive: Path, lines: list[str], more: Sequence[str] = ()) -> list[str]:
     """mmdebstrap's command line for a root file system with our tools and ``more``, from the sources ``lines``."""
+    hooks = [f"--essential-hook={_MAN_HOOK}"] if more else []
     without = [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
     return [
         packages.IMAGE_BUILDER,
         "--mode=root",
         "--variant=minbase",
         f"--include={','.join((*TOOLS, *more))}",
+        *hooks,
         f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'",
         *without,
         suite,

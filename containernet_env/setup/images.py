@@ -16,7 +16,7 @@ from docker.errors import APIError, ImageNotFound
 from containernet_env.base import assets, programs, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, binaries, image_build
+from containernet_env.setup import base_image, binaries, downloads, image_build
 from containernet_env.stores.kinds import DEFAULT
 from containernet_env.stores.protocol import ImageParts, Store
 
@@ -55,7 +55,7 @@ class Recipe:
     @property
     def base(self) -> str:
         """The tag of the image that it is made on."""
-        return base_tag(self.name, self.packages)
+        return base_tag(self.packages)
 
 
 def tag_of(name: str, source: str) -> str:
@@ -63,9 +63,9 @@ def tag_of(name: str, source: str) -> str:
     return f"{NAMESPACE}/{name}:{source[:_TAG_DIGITS]}"
 
 
-def base_tag(name: str = "", packages: tuple[str, ...] = ()) -> str:
-    """The tag of the base image that is demanded now; of the one with these packages, for the image ``name``."""
-    return tag_of(f"base-{name}" if packages else "base", base_image.source_hash(packages))
+def base_tag(packages: tuple[str, ...] = ()) -> str:
+    """The tag of the base image that is demanded now, or of the one with these packages."""
+    return tag_of("base-with" if packages else "base", base_image.source_hash(packages))
 
 
 def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
@@ -80,11 +80,13 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
             f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
         ) from error
     programs_hash = module.source_hash(go_version) if module is not None else ""
-    source = sources.combine(parts.name, base_image.source_hash(parts.packages), programs_hash, files_hash)
+    fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256 or "")]
+    base = base_image.source_hash(parts.packages)
+    source = sources.combine(parts.name, base, programs_hash, files_hash, *fetched)
     found = programs.find(module, go_version) if module is not None else None
     built = {name: found / name for name in module.packages} if module is not None and found is not None else {}
-    # One of another version is no older one of that which is pinned, and stays beside it.
-    return Recipe(module.label if module is not None else parts.name, source, {**own, **built}, parts.packages)
+    there = {file.name: path for file in parts.files if (path := downloads.find(file)) is not None}
+    return Recipe(parts.label, source, {**own, **built, **there}, parts.packages)
 
 
 def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:

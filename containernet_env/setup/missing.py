@@ -8,11 +8,11 @@ from pathlib import Path
 from containernet_env.base import cache, programs, sources
 from containernet_env.base.sources import GoModule
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, binaries, disk, go, images, packages
+from containernet_env.setup import base_image, binaries, disk, downloads, go, images, packages
 from containernet_env.setup.disk import Need
 from containernet_env.setup.images import Images
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import Store
+from containernet_env.stores.protocol import Download, Store
 
 # Where the engine keeps images unless told otherwise; only asked for free space before there is an engine.
 _ENGINE_DATA = Path("/var/lib/docker")
@@ -28,6 +28,7 @@ class Missing:
     images: tuple[str, ...] = ()
     required: Images | None = field(default=None, compare=False)
     store: Store = field(default=DEFAULT, compare=False)
+    files: tuple[Download, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.packages or self.engine or self.modules or self.images)
@@ -81,7 +82,8 @@ def look(store: Store = DEFAULT) -> Missing:
         absent = [recipe.name for recipe in lacking]
         bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
     absent = [name for tag, name in bases.items() if tag not in present] + absent
-    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store)
+    fetched = [file for file in store.image.files if absent and downloads.find(file) is None]
+    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store, tuple(fetched))
 
 
 def engine_data() -> Path:

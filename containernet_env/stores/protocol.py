@@ -58,16 +58,37 @@ class LoadTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Download:
+    """A file that is fetched; ``name`` is what it is called in an image.
+
+    ``sha256`` in hex; ``None``: what lies beside it at ``url`` with ``.sha1`` after its name is compared.
+    """
+
+    name: str
+    url: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ImageParts:
     """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``NAME_image``.
 
     ``module``: whose programs it gets. ``packages``: those of the distribution that are installed on the base image.
+    ``files`` are put beside the scripts. ``version`` is that of what is not pinned.
     """
 
     name: str
     scripts: tuple[str, ...]
     module: GoModule | None = None
     packages: tuple[str, ...] = ()
+    files: tuple[Download, ...] = ()
+    version: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name; images of versions that are not pinned stay beside the others."""
+        version = self.version or (self.module.version if self.module is not None else None)
+        return self.name if version is None else f"{self.name}-{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +342,14 @@ class Store(Protocol):
     @property
     def load_terms(self) -> LoadTerms:
         """How loads speak with it."""
+
+    @property
+    def largest_value_bytes(self) -> int | None:
+        """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
+
+    @property
+    def consistency(self) -> Mapping[str, str]:
+        """What its reads are called in rows, by ``l`` and ``s``, where they are not what these stand for."""
 
     @property
     def entry_point(self) -> str:

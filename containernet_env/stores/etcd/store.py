@@ -40,6 +40,8 @@ class Etcd:
     entry_point: ClassVar[str] = "start-etcd"
     lacks: ClassVar[Lacking] = {}
     load_terms: ClassVar[LoadTerms] = LoadTerms()
+    largest_value_bytes: ClassVar[int | None] = None
+    consistency: ClassVar[Mapping[str, str]] = {}
 
     @property
     def version(self) -> str:
@@ -100,4 +102,5 @@ class Etcd:
         return EtcdCluster([Member(place) for place in places])
 
 
+ETCD = Etcd()
 KIND = StoreKind("etcd", Etcd, VERSION, FLAGS, clash)
