@@ -122,7 +122,7 @@ def test_every_wrong_flag_is_told_and_a_near_one_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
-    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no")
+    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
     for name, flag in KINDS[kind].flags.items():
         taken = 0
         for sample in samples:

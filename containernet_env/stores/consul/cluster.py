@@ -69,6 +69,14 @@ class Member(members.Member):
             if getattr(error, "status", None) != 404:
                 raise
 
+    def knows_a_leader(self) -> bool:
+        """See ``members.Member``: Raft may know a leader that the gossip between servers has not found yet."""
+        try:
+            self.read(_ASK_S)
+        except RunError:
+            return False
+        return super().knows_a_leader()
+
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """See ``members.Member``; servers are chosen by the ids of their nodes."""
         self.connection.request_json(HTTP_PORT, "POST", _MOVE_LEADER + member_id, timeout_s=max(timeout_s, 0.1))
