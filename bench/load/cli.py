@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.load import plan, profile, table
+from bench.load import over_http, plan, profile, table
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, run_once, run_program
 from containernet_env.base import programs, sources
@@ -59,6 +59,10 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--profile", action="store_true", help="no comparison: by perf, what our client's processor time goes into"
     )
+    parser.add_argument(
+        "--http", action="store_true", help="our client beside net/http instead, on the replicas and on Consul"
+    )
+    parser.add_argument("--consul", type=Path, metavar="PROGRAM", help="Consul's program, for --http")
     asked = parser.parse_args(argv)
     if asked.rounds is None:
         asked.rounds = 1 if asked.quick else 5
@@ -69,10 +73,13 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error("--update-docs takes the whole comparison: not together with --quick, --members or --only")
         try:
             # Now, and not when all has been measured.
-            table.around(asked.update_docs, table.PROFILE_MARKS if asked.profile else (table.BEGIN, table.END))
+            marks = over_http.MARKS if asked.http else (table.BEGIN, table.END)
+            table.around(asked.update_docs, table.PROFILE_MARKS if asked.profile else marks)
         except UsageError as error:
             parser.error(f"--update-docs: {error}")
-    if not any(asked.only in cell.name for members, tls in plan.CLUSTERS for cell in plan.cells(members, tls=tls)):
+    if not asked.http and not any(
+        asked.only in cell.name for members, tls in plan.CLUSTERS for cell in plan.cells(members, tls=tls)
+    ):
         parser.error(f"--only: got {asked.only!r}, which is in the name of no cell")
     return asked
 
@@ -85,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             if asked.profile:
                 profiles(asked.update_docs)
+            elif asked.http:
+                compare_http(asked)
             else:
                 bench.run()
         except Interrupted as interrupt:
@@ -232,6 +241,29 @@ def build() -> dict[str, Path]:
         plan.ETCD: folders["etcd-benchmark"] / "etcd-benchmark",
         "server": folders["etcd"] / "etcd",
     }
+
+
+def compare_http(asked: argparse.Namespace) -> None:
+    """Compare our client with net/http."""
+    programs = build()
+    where, versions_of = machine(), versions(programs)
+    found = re.search(
+        r"^\s*github\.com/hashicorp/consul v(\S+)", (ROOT / "consul_image" / "go.mod").read_text("utf-8"), re.M
+    )
+    consul = f"Consul {found[1]}, " if found and asked.consul else ""
+    over_http.compare(
+        programs[plan.OURS],
+        asked.consul,
+        BUILD,
+        asked.rounds,
+        asked.limit,
+        share=plan.QUICK_SHARE if asked.quick else 1.0,
+        only=asked.only,
+        where=f"{where['processors']} x {where['processor']}, Linux {where['kernel']}, data on {where['file_system']}; "
+        f"{consul}{versions_of['go']}",
+        output=asked.output.with_name("bench-load-http.json"),
+        document=asked.update_docs,
+    )
 
 
 def profiles(document: Path | None) -> None:

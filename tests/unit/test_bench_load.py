@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.load import measure, plan, profile, table
+from bench.load import measure, over_http, plan, profile, table
 from bench.load.cli import file_system, main, options
 from bench.load.cluster import Cluster
 from bench.load.measure import Sample, Used, run_once, run_program
 from bench.load.reports import parse_etcd, parse_ours
+from bench.load.services import Service
 from containernet_env.base.errors import RunError, UsageError
 
 ETCD_TEXT = """bench with serializable range
@@ -360,3 +361,61 @@ def test_the_file_system_is_that_of_the_nearest_mount():
     assert file_system(Path("/home/me"), mounts) == "tmpfs"
     assert file_system(Path("/srv"), mounts) == "ext4"
     assert file_system(Path("/srv"), "") == "unknown"
+
+
+WRK_TEXT = """Running 1s test @ http://127.0.0.1:1/
+  1 threads and 96 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency     4.10ms    1.20ms  30.00ms   92.00%
+    Req/Sec    20.00k     1.00k   22.00k    80.00%
+  Latency Distribution
+     50%    3.90ms
+     75%    4.50ms
+     90%    5.00ms
+     99%  900.00us
+  20000 requests in 1.05s, 3.00MB read
+Requests/sec:  19047.62
+Transfer/sec:      2.86MB
+"""
+
+
+def test_wrks_report_is_read():
+    report = over_http.parse_wrk(WRK_TEXT)
+    assert (report.ok, report.total_s, report.requests_per_s) == (20000, 1.05, 19047.62)
+    assert report.p50_s == pytest.approx(0.0039) and report.p99_s == pytest.approx(0.0009)
+
+
+@pytest.mark.parametrize(
+    "text", ["", WRK_TEXT + "  Non-2xx or 3xx responses: 3\n", WRK_TEXT + "  Socket errors: read 1\n"]
+)
+def test_wrks_report_of_failed_requests_is_refused(text):
+    with pytest.raises(RunError, match="wrk"):
+        over_http.parse_wrk(text)
+
+
+def test_both_http_clients_are_asked_for_the_same(tmp_path):
+    programs = {name: Path(name) for name in ("ours", "net/http", "wrk")}
+    service = Service("replicas", Path("replicas"), 3, tmp_path)
+    for cell in over_http.cells("replicas", 3, 1.0):
+        ours_argv, theirs = (
+            over_http.command(tool, cell, 500, "p-", service, programs) for tool in ("ours", "net/http")
+        )
+        for option in ("--endpoints", "--total", "--clients", "--conns"):
+            values = [[a for a in argv if a.startswith(option + "=")] for argv in (ours_argv, theirs)]
+            assert values[0] == values[1] and len(values[0]) == 1
+        path = "/v0/entity?id={key}&ack=2&from=2"
+        assert any(a.endswith("=" + path) for a in ours_argv)
+        assert f"--path={path if cell.operation == 'put' else path.replace('{key}', 'bench-load')}" in theirs
+
+
+def test_the_http_table_tells_the_aim(tmp_path):
+    comparison = over_http.Comparison.__new__(over_http.Comparison)
+    comparison.samples = [
+        sample("ours", "a", client_cpu_ms_per_1000=4.0, p99_s=0.1),
+        sample("net/http", "a", client_cpu_ms_per_1000=10.0, p99_s=0.1),
+        sample("ours", "b", client_cpu_ms_per_1000=6.0, p99_s=0.1),
+        sample("net/http", "b", client_cpu_ms_per_1000=10.0, p99_s=0.1),
+    ]
+    text = comparison.markdown("where")
+    assert "| a | ours | 100 | 4.0 | 0.40 |" in text
+    assert "met in 1 of 2 cells; furthest from it 0.60, b." in text

@@ -78,7 +78,7 @@ func command(version string, action func(*spec.Spec, display) error) *cobra.Comm
 	var showVersion bool
 	root := &cobra.Command{
 		Use:           "benchmark-client",
-		Short:         "Measure the speed of etcd: put and range requests in a closed loop or at a given rate",
+		Short:         "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or at a given rate",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

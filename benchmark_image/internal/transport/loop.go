@@ -405,7 +405,7 @@ func (l *loop) withdraw(j *job) (unknown bool) {
 	unknown = k.protocol.Cancel(j.call)
 	l.markDirty(k)
 	if k.protocol.Closing() {
-		k.conn.leave(k, errClosing, true)
+		k.conn.leave(k, errNoAnswer, true) // unless it was closing before
 		if k.protocol.Active() == 0 {
 			l.flush(k)
 			l.lose(k, nil)

@@ -75,7 +75,7 @@ func jsonLength(key []byte) int {
 	return n
 }
 
-// lastIndex is at what index of the log a transaction was carried out: that of the last of its results. No text in the
+// lastIndex is at what index of the log a transaction was carried out: that of the last of its results; 0: it tells none. No text in the
 // answer can look like the field's name, because quotes within texts are escaped.
 func lastIndex(body []byte) int64 {
 	const field = `"ModifyIndex":`
@@ -88,6 +88,9 @@ func lastIndex(body []byte) int64 {
 	for end < len(digits) && '0' <= digits[end] && digits[end] <= '9' {
 		end++
 	}
-	revision, _ := strconv.ParseInt(string(digits[:end]), 10, 64) // 0: it tells none
+	revision, err := strconv.ParseInt(string(digits[:end]), 10, 64)
+	if err != nil {
+		return 0
+	}
 	return revision
 }
