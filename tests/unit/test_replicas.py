@@ -149,6 +149,9 @@ def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
     cluster, hosts = cluster_of(living, 1, 1)
     assert cluster.leadership() == Leadership("etcd1", 0)
     assert cluster.version() == sources.replicas_version()
+    # However soon each of them answers.
+    statuses = dict(reversed(cluster.statuses().items()))
+    assert cluster._leadership(statuses, required=1) == Leadership("etcd1", 0)
     cluster.expect_death("etcd1")
     living.discard(1)
     hosts[0].ended = "killed by SIGKILL"

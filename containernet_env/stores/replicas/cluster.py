@@ -73,7 +73,8 @@ class ReplicasCluster(MemberCluster[Member]):
         self.quorum = quorum
 
     def _leadership(self, statuses: Mapping[Member, MemberStatus | None], required: int) -> Leadership | None:
-        answering = [member for member, status in statuses.items() if status is not None]
+        # In the topology's order, whoever answered first.
+        answering = [member for member in self.members if statuses.get(member) is not None]
         return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
 
     def observe(self) -> ReplicasObservation:
