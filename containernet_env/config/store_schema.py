@@ -10,7 +10,6 @@ from pydantic.json_schema import JsonSchemaValue
 
 from containernet_env.config import hints
 from containernet_env.config.fields import checked, choice
-from containernet_env.config.load_schema import means
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Finding, render
 from containernet_env.config.validation import StrictModel
@@ -51,13 +50,11 @@ class RawStore(StrictModel):
 
     model_config = ConfigDict(title="Store")
 
-    kind: Annotated[str, *_KIND] = Field(json_schema_extra=means("which one"))
+    kind: Annotated[str, *_KIND]
     version: Annotated[
         str | None, checked(_text, _VERSION_FORM), WithJsonSchema({"type": "string", "description": _VERSION_FORM})
-    ] = Field(default=None, json_schema_extra=means("its version (the one that is pinned)"))
-    flags: Annotated[dict[str, Any], checked(_object, _FLAGS_FORM), WithJsonSchema(_flags_schema())] = Field(
-        default={}, json_schema_extra=means("flags that each member is given")
-    )
+    ] = None
+    flags: Annotated[dict[str, Any], checked(_object, _FLAGS_FORM), WithJsonSchema(_flags_schema())] = Field(default={})
 
 
 def _tag(value: object) -> str:
@@ -78,10 +75,10 @@ def kind_of(top: Mapping[str, Any]) -> str | None:
     return kind if isinstance(kind, str) and kind in KINDS else None
 
 
-def store_choice(raw: str | RawStore) -> StoreChoice:
-    """The store that is meant by a value of which `store_findings` finds nothing wrong."""
-    if isinstance(raw, str):
-        return StoreChoice(raw)
+def store_choice(raw: str | RawStore | None) -> StoreChoice:
+    """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none."""
+    if raw is None or isinstance(raw, str):
+        return StoreChoice(raw or DEFAULT_KIND)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.version.parse(raw.version))
     return StoreChoice(

@@ -26,7 +26,7 @@ from containernet_env.config.fields import (
     refuse,
 )
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
-from containernet_env.config.store_schema import DEFAULT_KIND, StoreValue
+from containernet_env.config.store_schema import StoreValue, store_choice
 from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.model.config import StoreChoice
 from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
@@ -152,7 +152,7 @@ class RawConfig(StrictModel):
     subnet: OptionalSubnet = None
     nodes: NodeList
     client: RawClient = RawClient()
-    store: StoreValue = DEFAULT_KIND
+    store: StoreValue = LEFT_OUT
     etcd: RawEtcd = RawEtcd()
     zookeeper: RawZooKeeper = RawZooKeeper()
     consul: RawConsul = RawConsul()
@@ -161,7 +161,7 @@ class RawConfig(StrictModel):
 
     @rule
     def _settings_are_of_the_store(self) -> None:
-        kind = self.store if isinstance(self.store, str) else self.store.kind
+        kind = store_choice(self.store).kind
         for section in SECTIONS:
             if section in self.model_fields_set and section != kind:
                 refuse("is about another store than the one that is measured", f'"{kind}": ...', key=section)
