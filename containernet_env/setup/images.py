@@ -22,6 +22,7 @@ from containernet_env.stores.protocol import ImageParts, Store
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
+_BASE = f"{NAMESPACE}/base"
 _TAG_DIGITS = 12
 _DOCKERFILE = "Dockerfile"
 # What our Dockerfiles run needs no network, and an engine may have none to give.
@@ -170,7 +171,9 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
     # Images made on the base go before it, as it cannot go while they stand.
-    repositories = dict.fromkeys((*sorted(tag.rpartition(":")[0] for tag in keep), *REPOSITORIES))
+    kept = sorted(tag.rpartition(":")[0] for tag in keep)
+    members = [name for name in kept if not name.startswith(_BASE)]
+    repositories = dict.fromkeys((*members, *REPOSITORIES, *kept))
     ordered = [tag for name in repositories for tag in tags if tag.rpartition(":")[0] == name]
     return [tag for tag in ordered if _remove(tag)]
 
