@@ -27,6 +27,7 @@ class Member(members.Member):
     def __init__(self, place: MemberPlace, read_quorum: int) -> None:
         super().__init__(place, last_words)
         self._read_quorum = read_quorum
+        self._version = replicas_version()
 
     @property
     def endpoint(self) -> str:
@@ -42,7 +43,7 @@ class Member(members.Member):
         """See ``members.Member``; a replica follows nobody."""
         answer = self.connection.request_json(PORT, "GET", _STATUS, timeout_s=timeout_s)
         number = str(answer["id"])
-        return MemberStatus(number, number, 0, replicas_version())
+        return MemberStatus(number, number, 0, self._version)
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""
