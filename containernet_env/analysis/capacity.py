@@ -125,7 +125,7 @@ def carried(plan: Plan, known: MachineCosts) -> Carried:
 class _Weigher:
     def __init__(self, plan: Plan, samples: Sequence[CostSample], sync_ns: float) -> None:
         self._plan = plan
-        self._samples = samples
+        self._samples = [sample for sample in samples if sample.store == plan.store.name]
         self._members = [member.name for member in plan.topology.members]
         # Many requests would have to be drawn for the median under jitter, which moves it by less than its own spread.
         self._floor = Floor(plan.store, _without_jitter(plan.topology), dict.fromkeys(self._members, sync_ns))

@@ -46,10 +46,12 @@ class ForwardingCost:
     frame_bytes: float
 
 
-def sample_of(outcome: ScenarioOutcome, members: int, cores: int, config: str) -> CostSample | None:
+def sample_of(
+    outcome: ScenarioOutcome, members: int, cores: int, config: str, store: str = "etcd"
+) -> CostSample | None:
     """What the requests of a scenario cost on a cluster of that size; ``None`` where that cannot be told.
 
-    ``cores`` are the machine's, ``config`` is the hash of what was configured.
+    ``cores`` are the machine's, ``config`` is the hash of what was configured, ``store`` the kind that was asked.
 
     Only a valid row tells it, or one whose only fault is that cores were short: others had work of somebody else in
     them, or of another cluster. The network has to be carried by the link emulator.
@@ -93,6 +95,7 @@ def sample_of(outcome: ScenarioOutcome, members: int, cores: int, config: str) -
         limit=_limit(outcome.findings, reasons),
         config=config,
         clients=0 if scenario.is_open else scenario.clients,
+        store=store,
     )
 
 

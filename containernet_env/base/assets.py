@@ -13,7 +13,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = ("configs", "etcd_image", "benchmark_image", "link_emulator")
+FOLDERS = (
+    "configs",
+    "etcd_image",
+    "zookeeper_image",
+    "consul_image",
+    "replicas_image",
+    "benchmark_image",
+    "link_emulator",
+)
 # Inside an installed package only.
 COPIES = "assets"
 # Files in these folders that no program contains or reads.

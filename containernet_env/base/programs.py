@@ -89,7 +89,7 @@ def find(module: GoModule, go_version: str | None = None) -> Path | None:
             candidates = sorted((cached / "bin").glob("[!.]*"), key=_last_used, reverse=True)
         for folder in candidates:
             stamp = read_stamp(folder)
-            if stamp is not None and stamp.module == module.name and _is_whole(folder, stamp, module):
+            if stamp is not None and stamp.module == module.label and _is_whole(folder, stamp, module):
                 _note_use(folder)
                 return folder
     return None

@@ -67,8 +67,8 @@ def render_plan(plan: Plan, console: Console) -> None:
         links_by = "TCLink of the original Containernet"
     _section(console, f"Links ({links_by}{switches})")
     console.print(_indented(_links_table(plan)))
-    _section(console, "etcd flags")
-    for line in _flag_lines([host for host in plan.hosts if host.role == "etcd"]):
+    _section(console, f"{plan.store.name} flags")
+    for line in _flag_lines([host for host in plan.hosts if host.role == "member"]):
         _say(console, line, indent=_INDENT)
     if plan.scenario_set is not None:
         _section(console, f"Scenarios ({_shown(plan.scenario_set.path)})")
@@ -174,7 +174,7 @@ def _shared_settings(hosts: Iterable[HostPlan]) -> list[str]:
     hosts = tuple(hosts)
     lines = [f"in every host: TCP congestion control {hosts[0].tcp_congestion_control}"]
     mounts = {
-        ("every member" if host.role == "etcd" else "the client", path, options): None
+        ("every member" if host.role == "member" else "the client", path, options): None
         for host in hosts
         for path, options in host.tmpfs.items()
     }

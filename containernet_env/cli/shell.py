@@ -60,7 +60,7 @@ def command(
     progress = TerminalProgress(console)
     refuse_while_measured()
     with StopSignals() as stop:
-        images = ready_images()
+        images = ready_images(plan.store, progress)
         clean.remove_leftovers()
         for note in plan.notes:
             progress.note(note)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
 from itertools import product
@@ -14,7 +14,7 @@ from containernet_env.base.units import format_number
 from containernet_env.config.event_rules import event_findings, event_places
 from containernet_env.config.load_schema import MAX_SCENARIOS, RawLoad
 from containernet_env.config.positions import Location
-from containernet_env.config.reader import Document, Finding, json_path, read_document, value_at
+from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
 from containernet_env.config.scenario_rules import (
     key_findings,
     key_too_small,
@@ -41,6 +41,7 @@ from containernet_env.model.scenario import (
     ANY_MEMBER,
     CONSISTENCY_NAMES,
     ZIPF_EXPONENT,
+    BlockPlace,
     Consistency,
     Dataset,
     KeyOrder,
@@ -51,6 +52,8 @@ from containernet_env.model.scenario import (
     SearchPlace,
 )
 
+# What a block's requests do: not every store can.
+_DOING = ("type", "consistency", "spanKeys", "prefix", "span", "limit", "keysOnly", "countOnly", "history", "data")
 _SHIPPED = assets.ROOT / "configs" / "scenarios"
 DEFAULT_SCENARIOS = _SHIPPED / "default.json"
 QUICK_SCENARIOS = _SHIPPED / "quick.json"
@@ -115,7 +118,24 @@ def scenarios_of(document: Document) -> ScenarioSet:
         tuple(
             place for index, block in blocks.items() for place in event_places(document, ("scenarios", index), block)
         ),
+        tuple(_block_places(document, scenarios, first_at)),
     )
+
+
+def _block_places(
+    document: Document, scenarios: Iterable[Scenario], first_at: Mapping[str, Location]
+) -> Iterator[BlockPlace]:
+    names: dict[Location, list[str]] = {}
+    for scenario in scenarios:
+        names.setdefault(first_at[scenario.name], []).append(scenario.name)
+    for location, of_block in names.items():
+        given = value_at(document.value, location)
+        keys = {
+            key: (render(value), *document.line_and_column((*location, key)))
+            for key, value in given.items()
+            if key in _DOING
+        }
+        yield BlockPlace(json_path(location), *document.line_and_column(location), tuple(of_block), keys)
 
 
 def _as_far_as_good(value: Any) -> tuple[RawDataset | None, dict[int, RawAnyBlock]]:

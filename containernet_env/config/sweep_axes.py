@@ -15,6 +15,7 @@ from containernet_env.config.fields import NAME_PATTERN
 from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH
 from containernet_env.config.positions import Location
 from containernet_env.config.scenario_schema import BLOCK_KEYS
+from containernet_env.config.store_schema import DEFAULT_KIND, kind_of
 from containernet_env.config.topology_schema import MAX_NODES
 
 Level = Literal["topology", "scenario"]
@@ -24,6 +25,8 @@ Quantity = Literal["count", "number", "duration", "milliseconds", "size"]
 CLIENT = "client"
 MEMBERS = "members"
 """The axis of the number of members."""
+STORE = "store"
+"""The axis of stores, of their versions and flags."""
 
 _BOTH = (TO_SWITCH, FROM_SWITCH)
 # Of a host: its keys below the host, and what they are. The writer has delay and bandwidth in ``link`` alone.
@@ -38,7 +41,7 @@ _HOST: Mapping[str, tuple[tuple[Location, ...], Quantity | None]] = {
     "cpus": ((("cpus",),), "number"),
     "mem": ((("mem",),), "size"),
 }
-_ETCD: Mapping[str, Quantity | None] = {
+_SETTINGS: Mapping[str, Quantity | None] = {
     "heartbeat_interval": "milliseconds",
     "election_timeout": "milliseconds",
     "data": None,
@@ -95,7 +98,8 @@ AXES: Mapping[str, Axis] = {
         Axis(MEMBERS, "topology", MEMBERS, "count"),
         *(Axis(key, "topology", key, quantity) for key, (_, quantity) in _HOST.items()),
         *(Axis(f"{CLIENT}.{key}", "topology", key, quantity, CLIENT) for key, (_, quantity) in _HOST.items()),
-        *(Axis(key, "topology", key, quantity) for key, quantity in _ETCD.items()),
+        *(Axis(key, "topology", key, quantity) for key, quantity in _SETTINGS.items()),
+        Axis(STORE, "topology", STORE, None),
         *(Axis(key, "scenario", key, quantity) for key, quantity in {**_LOAD, **_SIZES, **_BLOCK}.items()),
         Axis(DATASET_KEYS, "scenario", "keys", "count", "dataset"),
     )
@@ -129,9 +133,12 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
         return _set_in_scenario(document, axis, value)
     if axis.key == MEMBERS:
         return _set_members(document, value)
-    if axis.key in _ETCD:
-        document["etcd"][axis.key] = value
-        return [("etcd", axis.key)]
+    if axis.key == STORE:
+        return _set_store(document, value)
+    if axis.key in _SETTINGS:
+        section = kind_of(document) or DEFAULT_KIND
+        document[section][axis.key] = value
+        return [(section, axis.key)]
     places = []
     for host in _hosts(document, axis.host):
         for steps in _HOST[axis.key][0]:
@@ -148,8 +155,10 @@ def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
         return _get(document, place)
     if axis.key == MEMBERS:
         return len(document["nodes"])
-    if axis.key in _ETCD:
-        return document["etcd"].get(axis.key)
+    if axis.key == STORE:
+        return document.get(STORE, DEFAULT_KIND)
+    if axis.key in _SETTINGS:
+        return document[kind_of(document) or DEFAULT_KIND].get(axis.key)
     places = [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key][0]]
     found = [_get(document, place) for place in places]
     first = found[0]
@@ -177,6 +186,14 @@ def _jitter(held: Any, value: Any) -> Any:
         return value
     kind = {"distribution": "uniform"} if not isinstance(held, dict) else held
     return {**kind, "value": value} if size_ns else None
+
+
+def _set_store(document: dict[str, Any], value: Any) -> list[Location]:
+    """Another store has the settings that the one before had, under its own name."""
+    settings = document.pop(kind_of(document) or DEFAULT_KIND)
+    document[STORE] = value
+    document[kind_of(document) or DEFAULT_KIND] = settings
+    return [(STORE,)]
 
 
 def _set_members(document: dict[str, Any], count: Any) -> list[Location]:

@@ -9,6 +9,8 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import hints
 from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
@@ -16,12 +18,13 @@ from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
+from containernet_env.config.store_schema import DEFAULT_KIND, RawStore, kind_of, store_choice, store_findings
 from containernet_env.config.topology_schema import (
-    ETCD,
     LIST_FORM,
     MAX_NODES,
     NODE,
     OBJECT_FORM,
+    SECTIONS,
     RawClient,
     RawConfig,
     RawEtcd,
@@ -29,9 +32,9 @@ from containernet_env.config.topology_schema import (
     RawNode,
 )
 from containernet_env.config.validation import StrictModel, as_far_as_good, validate
-from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
+from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.topology import star
-from containernet_env.stores.kinds import store_of
+from containernet_env.stores.kinds import KINDS, store_of
 
 # In the list form, and where the object form leaves it out, the subnet is the network of this size that the
 # first address is in.
@@ -57,7 +60,9 @@ def config_of(document: Document) -> Config:
         validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
         raw, findings = validated.value, validated.findings
         findings.extend(link_findings(value))
+        findings.extend(store_findings(value))
         findings.extend(_timing_findings(value, raw))
+        findings.extend(_lack_findings(value))
     else:
         allowed = "a list of nodes, or an object with the key nodes"
         findings = [Finding((), "is not a config", render(value), allowed)]
@@ -74,9 +79,15 @@ def config_of(document: Document) -> Config:
         subnet=addresses.subnet,
         nodes=tuple(_node(node.name or default_name(index), node.ip, node) for index, node in enumerate(raw.nodes)),
         client=_node(CLIENT_NAME, client_ip, raw.client),
-        etcd=_etcd_settings(raw.etcd),
+        etcd=_etcd_settings(_section(raw)),
         scenarios=path.parent / raw.scenarios if raw.scenarios else None,
+        store=store_choice(raw.store),
     )
+
+
+def _section(raw: RawConfig) -> Any:
+    """The settings of the store that is measured."""
+    return getattr(raw, store_choice(raw.store).kind)
 
 
 def default_name(index: int) -> str:
@@ -97,8 +108,10 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
     if "link" in location:
         after = location.index("link") + 1
         return model_in_link(value_at(value, location[:after]), location[after:])
-    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient, "etcd": RawEtcd}
-    return models[location[0]] if location else RawConfig
+    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient, "store": RawStore}
+    if not location:
+        return RawConfig
+    return SECTIONS.get(str(location[0])) or models[location[0]]
 
 
 def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
@@ -107,8 +120,9 @@ def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
 
 def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:
     """Whether the leader is one of the nodes, where all of them have good names."""
+    place = (kind_of(value) if isinstance(value, dict) else None) or DEFAULT_KIND, "leader"
     try:
-        leader = parse_name(value_at(value, ("etcd", "leader")))
+        leader = parse_name(value_at(value, place))
         nodes = value_at(value, ("nodes",))
     except (KeyError, ValueError):
         return  # there is none, or it is reported where the value itself is validated
@@ -116,13 +130,32 @@ def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Itera
     if leader not in known and isinstance(nodes, list) and len(known) == len(nodes):
         near = hints.closest(leader, known)
         meant = f', did you mean "{near}"?' if near is not None else ""
-        yield Finding(("etcd", "leader"), f"is not the name of a node{meant}", render(leader), ", ".join(known))
+        yield Finding(place, f"is not the name of a node{meant}", render(leader), ", ".join(known))
+
+
+def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
+    """Which settings the store does not have."""
+    kind = kind_of(value)
+    settings = value.get(kind) if kind is not None else None
+    if kind is None or not isinstance(settings, dict):
+        return
+    store = KINDS[kind].make(StoreChoice(kind))
+    for key, given in settings.items():
+        if (reason := store.lacks.get(key)) is not None and given is not False:
+            message = f"cannot be had: {store.title} {reason}"
+            yield Finding((kind, key), message, render(given), f"no {key}", at_key=True)
 
 
 def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:
     """Whether the store takes its timing, which may follow from the RTTs between members: those that are good."""
-    etcd = raw.etcd if raw is not None else as_far_as_good(ETCD, value.get("etcd", {}))
-    if etcd is None:
+    kind = kind_of(value)
+    if kind is None:
+        return
+    if raw is not None:
+        settings = getattr(raw, kind)
+    else:
+        settings = as_far_as_good(TypeAdapter(SECTIONS[kind]), value.get(kind, {}))
+    if settings is None:
         return
     if raw is not None:
         nodes = raw.nodes
@@ -136,12 +169,13 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
         with contextlib.suppress(ValueError):  # `link_findings` tells it
             members.append(_node(default_name(index), node.ip, node))
     client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
-    config = Config(Path(), "", IPv4Network(0), tuple(members), client, _etcd_settings(etcd), None)
+    etcd, store = _etcd_settings(settings), StoreChoice(kind)
+    config = Config(Path(), "", IPv4Network(0), tuple(members), client, etcd, None, store)
     try:
         store_of(config).timing(config, star(config).largest_member_rtt())
     except ConfigError as error:
         for problem in error.problems:
-            yield Finding(("etcd", "election_timeout"), problem.message, problem.got, problem.allowed)
+            yield Finding((kind, "election_timeout"), problem.message, problem.got, problem.allowed)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -25,8 +26,11 @@ from containernet_env.config.fields import (
     refuse,
 )
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
+from containernet_env.config.store_schema import DEFAULT_KIND, RawStore, StoreValue
 from containernet_env.config.validation import Length, StrictModel, rule
+from containernet_env.model.config import StoreChoice
 from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
+from containernet_env.stores.kinds import KINDS
 
 MAX_NODES = 100
 
@@ -103,6 +107,43 @@ NodeList = Annotated[list[RawNamedNode], Length(1, MAX_NODES)]
 PlainNodeList = Annotated[list[RawNode], Length(1, MAX_NODES)]
 
 
+def _without_lacking(kind: str) -> Callable[[dict[str, Any]], None]:
+    """JSON Schema: the settings without those that a store lacks. They are keys, so that it can be said why."""
+    lacks = KINDS[kind].make(StoreChoice(kind)).lacks
+
+    def leave_out(schema: dict[str, Any]) -> None:
+        schema["properties"] = {key: value for key, value in schema["properties"].items() if key not in lacks}
+
+    return leave_out
+
+
+class RawZooKeeper(RawEtcd):
+    """What is asked of ZooKeeper instead of its defaults."""
+
+    model_config = ConfigDict(title="ZooKeeper", json_schema_extra=_without_lacking("zookeeper"))
+
+
+class RawConsul(RawEtcd):
+    """What is asked of Consul instead of its defaults."""
+
+    model_config = ConfigDict(title="Consul", json_schema_extra=_without_lacking("consul"))
+
+
+class RawReplicas(RawEtcd):
+    """What is asked of the replicas instead of their defaults."""
+
+    model_config = ConfigDict(title="Replicas", json_schema_extra=_without_lacking("replicas"))
+
+
+SECTIONS: Mapping[str, type[StrictModel]] = {
+    "etcd": RawEtcd,
+    "zookeeper": RawZooKeeper,
+    "consul": RawConsul,
+    "replicas": RawReplicas,
+}
+"""The key with the settings of each kind of store: its name."""
+
+
 class RawConfig(StrictModel):
     """The object form."""
 
@@ -111,12 +152,22 @@ class RawConfig(StrictModel):
     subnet: OptionalSubnet = None
     nodes: NodeList
     client: RawClient = RawClient()
+    store: StoreValue = LEFT_OUT
     etcd: RawEtcd = RawEtcd()
+    zookeeper: RawZooKeeper = RawZooKeeper()
+    consul: RawConsul = RawConsul()
+    replicas: RawReplicas = RawReplicas()
     scenarios: FilePath = None
+
+    @rule
+    def _settings_are_of_the_store(self) -> None:
+        kind = self.store.kind if isinstance(self.store, RawStore) else self.store or DEFAULT_KIND
+        for section in SECTIONS:
+            if section in self.model_fields_set and section != kind:
+                refuse("is about another store than the one that is measured", f'"{kind}": ...', key=section)
 
 
 NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
-ETCD: TypeAdapter[RawEtcd] = TypeAdapter(RawEtcd)
 LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
 OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(RawConfig)
 EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig)

@@ -14,7 +14,7 @@ from containernet_env.config.fields import UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
 from containernet_env.config.reader import json_text
 from containernet_env.model.chance import GilbertElliottLoss, Loss
-from containernet_env.model.config import Config, EtcdSettings, Node
+from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
@@ -33,7 +33,8 @@ def topology_values(config: Config) -> dict[str, Any]:
         "subnet": str(config.subnet),
         "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
         "client": _host(config.client),
-        "etcd": _etcd(config.etcd),
+        **_store(config.store),
+        config.store.kind: _settings(config.etcd),
     }
 
 
@@ -104,7 +105,14 @@ def _loss(loss: Loss | None) -> Any:
     return None if loss is None else loss.ratio
 
 
-def _etcd(settings: EtcdSettings) -> dict[str, Any]:
+def _store(choice: StoreChoice) -> dict[str, Any]:
+    """Nothing for the default, so that files are as they were before there was another one."""
+    if choice == StoreChoice(choice.kind):
+        return {} if choice == StoreChoice() else {"store": choice.kind}
+    return {"store": _given({"kind": choice.kind, "version": choice.version, "flags": dict(choice.flags) or None})}
+
+
+def _settings(settings: EtcdSettings) -> dict[str, Any]:
     return _given(
         {
             "heartbeat_interval": settings.heartbeat_ms and f"{settings.heartbeat_ms}ms",

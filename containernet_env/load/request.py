@@ -10,24 +10,36 @@ from typing import Any
 from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
+from containernet_env.stores.protocol import LoadTerms
 
 TIMELINE_STEP_S = 0.1
 """The step of the timeline of a scenario with events: they show in it."""
 
 
 def request_of(
-    scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float, load_seed: int = 0
+    scenario: Scenario,
+    endpoints: Mapping[str, str],
+    run_timeout_s: float,
+    load_seed: int = 0,
+    terms: LoadTerms | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
-    `load_seed`: what everything but values is drawn from; 0 is the server's default.
+    `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
+    is not the server's default one.
     """
+    terms = terms or LoadTerms()
     body: dict[str, Any] = {
         "endpoints": ",".join(endpoints.values()),
         "runTimeout": run_timeout_s,
         **_load_fields(scenario),
+        **terms.always,
     }
+    if not scenario.reads or scenario.put_ratio is not None:
+        body |= terms.puts
+    if scenario.reads:
+        body |= terms.gets
     if load_seed:
         body["loadSeed"] = load_seed
     if scenario.events:
@@ -38,6 +50,9 @@ def request_of(
         body["history"] = True
     if scenario.member is not None:
         body["targetMember"] = endpoints[scenario.member]
+    elif terms.leaderless:
+        if scenario.target == "leader":
+            body["targetMember"] = next(iter(endpoints.values()))
     elif scenario.type == "write" or scenario.target == "leader":
         body["targetLeader"] = scenario.target == "leader"
     # Sequential is the server's default for reads; writes set it with sequentialKeys.

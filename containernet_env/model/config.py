@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
-    """etcd's settings in the config; a timing of ``None`` is derived from the expected RTT.
+    """The store's settings in the config, etcd's or another's; a timing of ``None`` is derived from the expected RTT.
 
     ``leader`` is the member that is to lead in every scenario; ``None`` leaves that to elections. ``tls``: members and
     clients speak TLS, each with a certificate of a CA that is made for the run.
@@ -54,6 +54,18 @@ class EtcdSettings:
     data: DataStore = "disk"
     leader: str | None = None
     tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChoice:
+    """Which store is measured: its kind, its version (``None``: the one that is pinned), and flags by name, sorted."""
+
+    kind: str = "etcd"
+    version: str | None = None
+    flags: tuple[tuple[str, int | str], ...] = ()
+
+
+DEFAULT_STORE = StoreChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,7 @@ class Config:
     client: Node
     etcd: EtcdSettings
     scenarios: Path | None
+    store: StoreChoice = DEFAULT_STORE
 
     @property
     def hosts(self) -> tuple[Node, ...]:

@@ -80,7 +80,7 @@ def store_findings(store: StoreActivity | None) -> Iterator[Finding]:
     """Findings of members whose disk is slow, as they count it themselves."""
     for name, member in (store.members if store is not None else {}).items():
         syncs = member.log_syncs
-        if syncs is not None and syncs.count and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
+        if syncs is not None and syncs.buckets and (syncs.p99_at_most_s or math.inf) > SLOW_SYNC_S:
             took = f"up to {syncs.p99_at_most_s * 1e3:.0f} ms" if syncs.p99_at_most_s else "longer than it counts"
             text = f"{name} waited for its disk: the 99th percentile of the writes of its log was {took}"
             yield Finding("slow_disk", "told", text, syncs.p99_at_most_s, SLOW_SYNC_S, name)

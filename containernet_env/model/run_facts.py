@@ -31,6 +31,7 @@ class RunFacts:
     hosts: str = "docker"
     links: str = "emulator"
     store: str = "etcd"
+    consistency: Mapping[str, str] = field(default_factory=dict)
     store_version: str | None = None
     timing: Mapping[str, int | str] = field(default_factory=dict)
     congestion_control: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
@@ -315,11 +316,26 @@ class EventPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """Where a scenario file has the block of some scenarios, as a JSON path, and the keys in it that say what they do.
+
+    Of each key there are its value as the file has it, a line and a column, both from 1.
+    """
+
+    where: str
+    line: int
+    column: int
+    scenarios: tuple[str, ...]
+    keys: Mapping[str, tuple[str, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioSet:
     """The scenarios of one file in their order, names unique; ``sha256`` is of the file's bytes.
 
     Whether the members in ``member_targets`` exist, whether the objectives of the searches in ``search_places`` can be
-    met, and whether ``event_places`` can be carried out, depends on the topology.
+    met, whether ``event_places`` can be carried out, and what is in ``block_places`` can be done, depends on the
+    topology.
     """
 
     path: Path
@@ -329,3 +345,4 @@ class ScenarioSet:
     member_targets: tuple[MemberTarget, ...] = ()
     search_places: tuple[SearchPlace, ...] = ()
     event_places: tuple[EventPlace, ...] = ()
+    block_places: tuple[BlockPlace, ...] = field(default=(), compare=False)

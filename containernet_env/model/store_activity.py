@@ -11,8 +11,9 @@ class Durations:
     """How long something took each time, of a histogram that the member keeps.
 
     ``buckets`` are pairs of a bucket's longest time in seconds (``None``: any) and how often it took that, empty ones
-    left out. ``p99_at_most_s`` is the longest time of the bucket that holds the 99th percentile: a histogram tells no
-    more. Both figures are ``None`` where it did not happen, the latter also where nothing bounds that bucket.
+    left out; none at all where the member keeps no histogram. ``p99_at_most_s`` is the longest time of the bucket that
+    holds the 99th percentile: a histogram tells no more. Both figures are ``None`` where it did not happen, the latter
+    also where nothing bounds that bucket.
     """
 
     count: int
@@ -41,7 +42,7 @@ class MemberActivity:
     ``leader_changes`` are those that it saw. ``log_syncs`` are the writes of its log forced to disk, ``commits`` those
     of its data. ``failed_proposals`` are writes that found no majority. ``data_bytes`` is the size of its data at the
     end, ``data_grown_bytes`` by how much that grew. ``warnings`` counts the lines of its log, from level warning on, by
-    what they say.
+    what they say, and what else people look for in the log of that store.
     """
 
     leader_changes: int | None = None

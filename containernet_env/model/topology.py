@@ -18,7 +18,7 @@ PROBE_FRAME_BYTES = 98
 
 SWITCH_NAME = "s1"
 
-HostRole = Literal["etcd", "benchmark"]
+HostRole = Literal["member", "benchmark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ class Topology:
 
     @property
     def members(self) -> tuple[Host, ...]:
-        """The hosts that run etcd, in order."""
-        return tuple(host for host in self.hosts if host.role == "etcd")
+        """The hosts that run the store, in order."""
+        return tuple(host for host in self.hosts if host.role == "member")
 
     def host(self, name: str) -> Host:
         """The host of that name; ``KeyError`` when there is none."""
@@ -228,7 +228,7 @@ class Topology:
 def star(config: Config) -> Topology:
     """The config's network: every member and the client on one switch, members first; see ``Topology.with_queues``."""
     prefix_length = config.subnet.prefixlen
-    hosts = [Host(node.name, "etcd", node.ip, prefix_length) for node in config.nodes]
+    hosts = [Host(node.name, "member", node.ip, prefix_length) for node in config.nodes]
     hosts.append(Host(config.client.name, "benchmark", config.client.ip, prefix_length))
     links = [Link(node.name, SWITCH_NAME, node.link) for node in config.hosts]
     return Topology(hosts, [Switch(SWITCH_NAME)], links).with_queues()

@@ -17,29 +17,28 @@ from containernet_env.plan.estimate import Estimator
 from containernet_env.plan.event_rules import check_events
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
-from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions, ProfileChoice
+from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
 from containernet_env.plan.selection import select
+from containernet_env.plan.store_rules import check_profile, check_scenarios
 from containernet_env.stores.kinds import store_of
+from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import CLIENT_SECRETS, MemberStart, Store, Timing
 
 # The kernel keeps memory limits in pages and rounds down; what is read back must be what was configured.
 _PAGE_BYTES = 4096
 # Certificates and keys take a page each.
 _SECRETS_MOUNT = "mode=0700,size=64k"
-# Leaves Go's runtime a tenth for what its collector does not count: stacks, the binary, kernel buffers.
-_GO_MEMORY_SHARE = (9, 10)
 
 
 def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOptions) -> Plan:
     """The plan of a run; of a topology alone where there is no ``scenario_set``.
 
-    Raises ``ConfigError`` when an etcd timing of the config contradicts one that follows from the RTTs, when a scenario
-    targets a member that the config does not have or searches for what the links alone do not allow, and
-    ``UsageError`` when ``options.only`` matches nothing, links and switches contradict each other, or netem or the
-    original Containernet was chosen and cannot carry out the links.
+    Raises ``ConfigError`` when a timing of the config contradicts one that follows from the RTTs, when a scenario asks
+    for what the store lacks, targets a member that the config does not have or searches for what the links alone do not
+    allow, and ``UsageError`` when ``options.only`` matches nothing, links and switches contradict each other, or netem
+    or the original Containernet was chosen and cannot carry out the links.
     """
     check_choices(options.links, options.switches, options.engine)
-    _check_profile(config, options.profile)
     topology = star(config)
     if options.engine == "containernet":
         containernet_rules.check(topology.links, options.links)
@@ -49,9 +48,11 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         _check_kept_core(options)
     largest = topology.largest_member_rtt()
     store = store_of(config)
+    check_profile(config, options.profile, store)
     timing = store.timing(config, largest)
     if scenario_set is not None:
         _check_targets(config, scenario_set)
+        check_scenarios(config, scenario_set, store)
         check_events(config, scenario_set, options)
     dataset = scenario_set.dataset if scenario_set else Dataset()
     scheduled = [
@@ -108,12 +109,6 @@ def _netem_refusal(link: Link) -> str | None:
     return netem_rules.refusal(link.spec.a_to_b) or netem_rules.refusal(link.spec.b_to_a)
 
 
-def _check_profile(config: Config, profile: ProfileChoice | None) -> None:
-    names = [node.name for node in config.nodes]
-    if profile is not None and profile.member is not None and profile.member not in names:
-        raise UsageError(f"profile_member={profile.member!r} is no member of {config.path}: it has {', '.join(names)}")
-
-
 def _check_targets(config: Config, scenario_set: ScenarioSet) -> None:
     names = [node.name for node in config.nodes]
     problems = [
@@ -148,15 +143,16 @@ def _check_objectives(config: Config, scenario_set: ScenarioSet, estimator: Esti
 
 def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options: PlanOptions) -> HostPlan:
     is_member = node in config.nodes
-    role: HostRole = "etcd" if is_member else "benchmark"
+    role: HostRole = "member" if is_member else "benchmark"
     memory_bytes = node.memory_bytes and node.memory_bytes // _PAGE_BYTES * _PAGE_BYTES
-    share, whole = _GO_MEMORY_SHARE
-    profiled = options.profile is not None
     if is_member:
-        start = store.start(node, config, timing, options.run_id, profiled=profiled)
+        profiled = options.profile is not None
+        limited = replace(node, memory_bytes=memory_bytes)
+        start = store.start(limited, config, timing, options.run_id, profiled=profiled)
     else:
         secrets = CLIENT_SECRETS if config.etcd.tls else None
-        start = MemberStart(_server_flags(config, store, secrets), secrets=secrets)
+        flags = _server_flags(config, store, secrets)
+        start = MemberStart(flags, secrets=secrets, environment=go_environment(memory_bytes))
     tmpfs = {path: "mode=0700" for path in start.data if config.etcd.data == "tmpfs"}
     if start.secrets is not None:
         tmpfs[start.secrets] = _SECRETS_MOUNT
@@ -165,13 +161,10 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
         role=role,
         ip=str(node.ip),
         prefix_length=config.subnet.prefixlen,
-        image=role,
+        image=store.name if is_member else role,
         command=start.command,
         data=start.data,
-        environment={
-            **({"GOMEMLIMIT": f"{memory_bytes * share // whole}B"} if memory_bytes else {}),
-            **start.environment,
-        },
+        environment=start.environment,
         tcp_congestion_control=options.tcp_congestion_control,
         tmpfs=tmpfs,
         memory_bytes=memory_bytes,

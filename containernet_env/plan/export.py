@@ -14,6 +14,7 @@ from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, units in the keys: for the run's record and the golden files."""
+    choice = plan.config.store
     return {
         "run_id": plan.run_id,
         "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},
@@ -32,6 +33,8 @@ def plan_values(plan: Plan) -> dict[str, Any]:
             "data": plan.config.etcd.data,
             "leader": plan.config.etcd.leader,
             **({"tls": True} if plan.config.etcd.tls else {}),
+            **({"version": choice.version} if choice.version is not None else {}),
+            **({"flags": dict(choice.flags)} if choice.flags else {}),
         },
         "dataset": {
             "key_size_bytes": plan.dataset.key_size,
@@ -48,7 +51,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
 def _host_dict(host: HostPlan) -> dict[str, Any]:
     return {
         "name": host.name,
-        "role": host.role,
+        "role": host.image,
         "address": f"{host.ip}/{host.prefix_length}",
         "image": host.image,
         "command": list(host.command),

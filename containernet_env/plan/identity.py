@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from containernet_env.base.units import format_number
+from containernet_env.model.config import StoreChoice
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario
 from containernet_env.plan.export import link_values
 from containernet_env.plan.plan import Plan
@@ -26,7 +27,7 @@ def config_hash(plan: Plan) -> str:
     hosts = [
         {
             "name": host.name,
-            "role": host.role,
+            "role": host.image,
             "memory_bytes": host.memory_bytes,
             "cpus": host.cpus,
             "tmpfs": dict(host.tmpfs),
@@ -41,7 +42,10 @@ def config_hash(plan: Plan) -> str:
     # Members are started otherwise, and stopped for each sample.
     profile = [] if plan.options.profile is None else [asdict(plan.options.profile)]
     leader = {} if plan.config.etcd.leader is None else {"leader": plan.config.etcd.leader}
-    return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile])
+    choice = plan.config.store
+    # What is not configured leaves the hash as it was before there was such a key.
+    chosen = [] if choice == StoreChoice(choice.kind) else [{"version": choice.version, "flags": dict(choice.flags)}]
+    return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile, *chosen])
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:

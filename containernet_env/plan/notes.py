@@ -11,6 +11,7 @@ from containernet_env.model.frame_memory import frame_memory_note
 from containernet_env.model.queues import MAX_FRAMES, product_frames
 from containernet_env.model.topology import RttExpectation, Topology
 from containernet_env.plan.plan import PlanOptions
+from containernet_env.stores.kinds import store_of
 from containernet_env.stores.protocol import Timing
 
 # Above this etcd's documentation advises against adding members: every write waits for more of them.
@@ -23,7 +24,7 @@ def notes_of(
     """Sentences about choices that change what is measured, about a machine that is too small, limits that cannot bind,
     and settings that do not go together."""
     yield from _choice_notes(options)
-    yield from _host_notes(config, options)
+    yield from _host_notes(config, options, store_of(config).title)
     if largest is not None:
         yield from timing.notes(largest)
     yield from _link_notes(topology, options)
@@ -39,7 +40,7 @@ def _choice_notes(options: PlanOptions) -> Iterator[str]:
         yield f"profiles ({kinds}) of {member} are taken, which costs it time: such rows are not merged with others"
 
 
-def _host_notes(config: Config, options: PlanOptions) -> Iterator[str]:
+def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[str]:
     cores = options.machine_cores
     loose = [node for node in config.hosts if node.cpus is not None and node.cpus > cores]
     total_cpus = sum((node.cpus for node in config.hosts if node.cpus is not None), Decimal(0))
@@ -50,7 +51,7 @@ def _host_notes(config: Config, options: PlanOptions) -> Iterator[str]:
     elif total_cpus > cores:
         yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
     if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
-        yield "etcd's data is on tmpfs: it counts against each member's memory limit"
+        yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
     if len(config.nodes) > _MEMBERS_ADVISED:
         yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
 

@@ -70,16 +70,16 @@ class PlanOptions:
 class HostPlan:
     """One container. ``None`` limits are unlimited; ``memswap_bytes`` = ``memory_bytes``: nothing is swapped.
 
-    ``image`` is the role of the image, not its tag. ``command`` is what follows the image's own entry point; ``data``
-    are the directories that hold a member's data; ``tmpfs`` maps paths to mount options; ``environment`` is set inside
-    the container. ``cpuset`` are the cores that it may use; empty: all.
+    ``image`` is the name of the image (the store's, or ``benchmark``), not its tag. ``command`` is what follows the
+    image's own entry point; ``data`` are the directories that hold a member's data; ``tmpfs`` maps paths to mount
+    options; ``environment`` is set inside the container. ``cpuset`` are the cores that it may use; empty: all.
     """
 
     name: str
     role: HostRole
     ip: str
     prefix_length: int
-    image: HostRole
+    image: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
     data: tuple[str, ...]

@@ -53,6 +53,11 @@ def _requests(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
     return outcome.scheduled.scenario.requests if outcome.load is None else outcome.load.requests
 
 
+def _consistency(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
+    asked = outcome.scheduled.scenario.consistency
+    return None if asked is None else facts.consistency.get(asked, asked)
+
+
 def _written(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
     return _of_scenario(lambda scenario: get(scenario) if scenario.type != "read" else None)
 
@@ -129,8 +134,9 @@ SEED_TABLE = (
     _words(
         "Consistency",
         "configured",
-        "`l` linearizable, `s` serializable; not for writes and transactions",
-        _of_scenario(lambda scenario: scenario.consistency),
+        "`l` linearizable, `s` serializable; `sync+read` of ZooKeeper, which promises less than the former; `stale` of "
+        "Consul; `from N` of replicas, of which so many are asked; not for writes and transactions",
+        _consistency,
     ),
     Column(
         "Total", "s", "measured", "from the first request to the last answer", _of_load(lambda load: load.total_s), 6

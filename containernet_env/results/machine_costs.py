@@ -76,6 +76,7 @@ class CostSample(Part):
     limit: Limit = Field(description="what of CPU time kept the rate from being higher, as its findings say")
     config: str = Field(description="hash of everything configured but the load; the CSV's ConfigHash")
     clients: int = Field(ge=0, description="of a closed loop; 0 of an open one")
+    store: str = Field(default="etcd", description="the kind of store that was asked")
 
     @property
     def group(self) -> tuple[str, bool, int, int, int]:

@@ -28,7 +28,8 @@ def keep_costs(
         members = len(plan.topology.members)
         usual = [outcome for outcome in outcomes if outcome.disruptions is None]
         measured = [] if plan.options.profile is not None else usual
-        samples = [sample_of(outcome, members, facts.cores, config_hash(plan)) for outcome in measured]
+        which = config_hash(plan), plan.store.name
+        samples = [sample_of(outcome, members, facts.cores, *which) for outcome in measured]
         syncs = [
             SyncSample(
                 at=cluster.at,

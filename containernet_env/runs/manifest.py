@@ -61,7 +61,7 @@ def manifest_of(
         program=program_facts(),
         machine=machine.facts(),
         images={
-            "etcd": ImageFacts(tag=tags.etcd, digest=images.digest(tags.etcd)),
+            plan.store.name: ImageFacts(tag=tags.member, digest=images.digest(tags.member)),
             "benchmark": ImageFacts(tag=tags.benchmark, digest=images.digest(tags.benchmark)),
         },
         flags=flags_of(plan.options, tolerance, port),

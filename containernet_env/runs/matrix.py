@@ -332,7 +332,8 @@ class Matrix:
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                request = request_of(scenario, endpoints, timeout_s(scenario), outcome.scheduled.load_seed)
+                seed, terms = outcome.scheduled.load_seed, self._target.load_terms
+                request = request_of(scenario, endpoints, timeout_s(scenario), seed, terms)
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None
@@ -475,9 +476,9 @@ class Matrix:
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
-            answer = self._follower.follow(
-                *request_of(dataset.load, endpoints, timeout_s(dataset.load)), dataset.load, told=False
-            )
+            terms = self._target.load_terms
+            request = request_of(dataset.load, endpoints, timeout_s(dataset.load), terms=terms)
+            answer = self._follower.follow(*request, dataset.load, told=False)
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:
                 deaths = self._target.cluster.deaths().values()

@@ -174,7 +174,7 @@ class _Run:
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
-        images = ready_images()
+        images = ready_images(self._plan.store, self._progress)
         for name in clean.remove_leftovers().removed:
             self._progress.note(f"removed {name}, left behind by a killed run")
         tolerance, port = self._testbed_settings
@@ -362,6 +362,7 @@ class _Run:
             hosts=testbed.net.hosts_kind,
             links=testbed.net.links_kind,
             store=plan.store.name,
+            consistency=plan.store.consistency,
             store_version=store_version,
             timing=plan.timing.values(),
             congestion_control=plan.options.tcp_congestion_control,

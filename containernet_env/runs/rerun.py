@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from containernet_env.base import sources
 from containernet_env.base.clock import Moment
 from containernet_env.base.errors import UsageError
 from containernet_env.base.stop import Stop
@@ -142,14 +141,14 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     # Under the id that it had: it is in what members are started with.
     same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))
     now = manifest_of(
-        same, required_images(), tolerance, was.flags.port, run_id=was.run_id, began=Moment.now(), command=()
+        same, required_images(plan.store), tolerance, was.flags.port, run_id=was.run_id, began=Moment.now(), command=()
     )
     return now.model_copy(
         update={
             # As it will be in the file.
             "plan": json.loads(json.dumps(now.plan, default=str)),
             "links": select.foreseen(plan),
-            "store": StoreFacts(kind=plan.store.name, version=sources.etcd_version(), leader_at_start=None),
+            "store": StoreFacts(kind=plan.store.name, version=plan.store.version, leader_at_start=None),
         }
     )
 

@@ -9,7 +9,7 @@ from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.machine_findings import Capacity
 from containernet_env.model.scenario import Scenario
 from containernet_env.runs.faults import Faults
-from containernet_env.stores.protocol import Cluster
+from containernet_env.stores.protocol import Cluster, LoadTerms
 
 
 class MeasuredNetwork(Protocol):
@@ -44,6 +44,10 @@ class Target(Protocol):
     @property
     def leader_at_start(self) -> str | None:
         """Who led when it came up."""
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """How loads speak with its store."""
 
     @property
     def member_timeout_s(self) -> float:

@@ -41,7 +41,7 @@ from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import Broken, Cluster, MemberPlace, Trust
+from containernet_env.stores.protocol import Broken, Cluster, LoadTerms, MemberPlace, Trust
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
@@ -89,7 +89,7 @@ class Testbed:
         stop: Stop | None = None,
     ) -> None:
         self.plan = plan
-        self.images = {"etcd": images.etcd, "benchmark": images.benchmark}
+        self.images = {"member": images.member, "benchmark": images.benchmark}
         self._progress = progress
         self._port = port
         self.net = select.create(plan)
@@ -179,6 +179,11 @@ class Testbed:
         return self._floor.median_s(scenario, leader, living)
 
     @property
+    def load_terms(self) -> LoadTerms:
+        """See ``runs.target.Target``."""
+        return self.plan.store.load_terms
+
+    @property
     def member_timeout_s(self) -> float:
         """See ``runs.target.Target``."""
         return self.plan.timing.member_timeout_s
@@ -255,7 +260,7 @@ class Testbed:
         for plan in self.plan.hosts:
             entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
             command = [entry_point, *plan.command]
-            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.image], command)
+            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], command)
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
             self._stop.check()

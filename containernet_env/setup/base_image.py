@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,22 @@ LABEL_ORIGIN = "containernet-env.origin"
 # ping's file carries a capability that hosts do not have, and the kernel then refuses to run it at all. A plain copy
 # uses the ICMP sockets that the engine allows everybody (net.ipv4.ping_group_range).
 PLAIN_PING = "cp /usr/bin/ping /usr/bin/ping.plain && mv /usr/bin/ping.plain /usr/bin/ping"
-DOCKERFILE = f"""ARG BASE_IMAGE={OFFICIAL}
+# Alternatives have pages of the manual, and a package that cannot link its own there is not installed.
+_MAN = "mkdir -p /usr/share/man/man1 && "
+_MAN_HOOK = 'mkdir -p "$1/usr/share/man/man1"'
+
+
+def dockerfile(packages: Sequence[str] = ()) -> str:
+    """How the base image is made of the official one; with ``packages`` besides its own tools."""
+    return f"""ARG BASE_IMAGE={OFFICIAL}
 FROM ${{BASE_IMAGE}}
-RUN apt-get update \\
- && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {" ".join(TOOLS)} \\
+RUN {_MAN if packages else ""}apt-get update \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {" ".join((*TOOLS, *packages))} \\
  && rm -rf /var/lib/apt/lists/* \\
  && {PLAIN_PING}
 CMD ["/bin/sh"]
 """
+
 
 _ANSWER_S = 5
 _PULL_DEADLINE_S = 180.0
@@ -55,22 +63,25 @@ _KEYRINGS = {
 }
 
 
-def source_hash() -> str:
-    """Hash of what the base image has to be."""
-    return sources.combine("base", DOCKERFILE, *_NO_DOCUMENTATION)
+def source_hash(packages: Sequence[str] = ()) -> str:
+    """Hash of what the base image has to be, with ``packages`` besides its own tools."""
+    return sources.combine("base", dockerfile(packages), *_NO_DOCUMENTATION)
 
 
-def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None]) -> str:
-    """Make the base image as ``tag``; says how. Raises ``MissingRequirementError`` when neither way works."""
+def make(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str] = ()) -> str:
+    """Make the base image as ``tag``, with the packages ``more`` besides its own tools; says how.
+
+    Raises ``MissingRequirementError`` when neither way works.
+    """
     reason = registry_problem()
     if reason is None:
         try:
-            return _from_official(tag, commands)
+            return _from_official(tag, commands, more)
         except (image_build.BuildError, *engine.UNREACHABLE) as error:
             reason = str(error)
     with log.open("a", encoding="utf-8") as file:
         file.write(f"{OFFICIAL} is not used: {reason}\n")
-    return _from_packages(tag, commands, log, note)
+    return _from_packages(tag, commands, log, note, more)
 
 
 def registry_problem() -> str | None:
@@ -84,7 +95,7 @@ def registry_problem() -> str | None:
     return None
 
 
-def _from_official(tag: str, commands: Commands) -> str:
+def _from_official(tag: str, commands: Commands, more: Sequence[str]) -> str:
     client = image_build.patient_client()
     try:
         if not client.api.images(name=OFFICIAL):
@@ -93,8 +104,8 @@ def _from_official(tag: str, commands: Commands) -> str:
         image_build.build(
             client,
             tag,
-            image_build.context({"Dockerfile": DOCKERFILE.encode()}, {}),
-            labels=image_labels(OFFICIAL),
+            image_build.context({"Dockerfile": dockerfile(more).encode()}, {}),
+            labels=image_labels(OFFICIAL, more),
             network="host",
             base=OFFICIAL,
             stopping=commands.stopping,
@@ -116,7 +127,7 @@ def _pull(client: docker.DockerClient, commands: Commands) -> None:
             raise TimeoutError(f"the pull took longer than {_PULL_DEADLINE_S:.0f} s")
 
 
-def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None]) -> str:
+def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str], None], more: Sequence[str]) -> str:
     if system_path.find(packages.IMAGE_BUILDER) is None:
         packages.install([packages.IMAGE_BUILDER], commands, log, note)
     remove_leftovers()
@@ -126,7 +137,7 @@ def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str]
         archive = work / "root.tar"
         try:
             commands.run(
-                bootstrap_command(suite, archive, lines),
+                bootstrap_command(suite, archive, lines, more),
                 log,
                 timeout_s=_BOOTSTRAP_TIMEOUT_S,
                 env={**packages.environment(), "TMPDIR": str(work)},
@@ -138,20 +149,22 @@ def _from_packages(tag: str, commands: Commands, log: Path, note: Callable[[str]
                 f"Check the network, or load {OFFICIAL} by hand (docker load). Details: {log}",
             ) from error
         origin = f"{distribution} {suite}, mmdebstrap"
-        _import(archive, tag, image_labels(origin))
+        _import(archive, tag, image_labels(origin, more))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return f"made with mmdebstrap from {distribution} {suite}"
 
 
-def bootstrap_command(suite: str, archive: Path, lines: list[str]) -> list[str]:
-    """mmdebstrap's command line for a root file system with our tools, from the package sources ``lines``."""
+def bootstrap_command(suite: str, archive: Path, lines: list[str], more: Sequence[str] = ()) -> list[str]:
+    """mmdebstrap's command line for a root file system with our tools and ``more``, from the sources ``lines``."""
+    hooks = [f"--essential-hook={_MAN_HOOK}"] if more else []
     without = [f"--dpkgopt=path-exclude={pattern}" for pattern in _NO_DOCUMENTATION]
     return [
         packages.IMAGE_BUILDER,
         "--mode=root",
         "--variant=minbase",
-        f"--include={','.join(TOOLS)}",
+        f"--include={','.join((*TOOLS, *more))}",
+        *hooks,
         f"--customize-hook=chroot \"$1\" sh -c '{PLAIN_PING}'",
         *without,
         suite,
@@ -213,9 +226,9 @@ def remove_leftovers() -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def image_labels(origin: str) -> dict[str, str]:
+def image_labels(origin: str, more: Sequence[str] = ()) -> dict[str, str]:
     """The labels of the base image; ``origin`` says what it was made from."""
-    return {**image_build.image_labels(source_hash()), LABEL_ORIGIN: origin}
+    return {**image_build.image_labels(source_hash(more)), LABEL_ORIGIN: origin}
 
 
 def _import(archive: Path, tag: str, labels: Mapping[str, str]) -> None:

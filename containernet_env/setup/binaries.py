@@ -22,6 +22,7 @@ KEPT = 2
 # What was built or used in this time stays: somebody may be about to start it, or still be building it.
 KEPT_S = 86400.0
 _BUILD_TIMEOUT_S = 1800.0
+_FETCH_TIMEOUT_S = 600.0
 _PARTIAL = ".partial-"
 _NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
 
@@ -42,22 +43,55 @@ def build(module: GoModule, toolchain: go.Go, commands: Commands, log: Path) -> 
     home.mkdir(mode=0o755, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=home))
     try:
+        folder = module.folder if module.version is None else _resolve(module, partial, toolchain, commands, log)
         built = {}
-        for name, package in module.packages.items():
-            _compile(module, name, package, partial, source, toolchain, commands, log)
+        for name in module.packages:
+            _compile(module, folder, name, partial, source, toolchain, commands, log)
             built[name] = Program.of(partial / name)
-        Stamp(module.name, source, toolchain.version, built).write(partial)
+        Stamp(module.label, source, toolchain.version, built).write(partial)
         partial.chmod(0o755)
         return _land(partial, home / programs.folder_name(source), module, toolchain.version)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        remove_older(home, module.name)
+        remove_older(home, module.label)
+
+
+def _resolve(module: GoModule, folder: Path, toolchain: go.Go, commands: Commands, log: Path) -> Path:
+    """A folder in ``folder`` with go.mod and go.sum for the version of a module that is wanted.
+
+    What these modules require is what they say themselves, and none of what the pinned version requires. Go checks all
+    that it fetches by its checksum database, as configured. Both files stay beside the programs that are made of them.
+    """
+    home = folder / "module"
+    home.mkdir(mode=0o755)
+    own = (module.folder / "go.mod").read_text(encoding="utf-8")
+    kept = [line for line in own.splitlines() if line.startswith(("module ", "go "))]
+    (home / "go.mod").write_text("\n".join([*kept, ""]), encoding="utf-8")
+    wanted = [f"{package}@v{module.version}" for package in module.packages.values()]
+    environment = _environment(module)
+    environment["GOFLAGS"] = environment["GOFLAGS"].replace("-mod=readonly", "-mod=mod")
+    try:
+        commands.run(
+            [toolchain.path, "get", "-tool", *wanted], log, timeout_s=_FETCH_TIMEOUT_S, cwd=home, env=environment
+        )
+    except CommandError as error:
+        raise _not_built(module.label, error) from error
+    return home
+
+
+def _environment(module: GoModule) -> dict[str, str]:
+    """That of every build; the checksum database is not asked for what it does not have."""
+    environment = go.environment()
+    if module.unsummed:
+        unsummed = filter(None, (environment.get("GONOSUMDB"), module.unsummed))
+        environment["GONOSUMDB"] = ",".join(unsummed)
+    return environment
 
 
 def _compile(
     module: GoModule,
+    sources_at: Path,
     name: str,
-    package: str,
     folder: Path,
     source: str,
     toolchain: go.Go,
@@ -65,9 +99,9 @@ def _compile(
     log: Path,
 ) -> None:
     linker = sources.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
-    argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), package]
+    argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), module.packages[name]]
     try:
-        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=module.folder, env=go.environment())
+        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module))
     except CommandError as error:
         raise _not_built(name, error) from error
     # Whatever the umask: users run what root has built.

@@ -19,10 +19,23 @@ PACKAGES = {"docker.io": 400 * MB, "mininet": 60 * MB, "mmdebstrap": 30 * MB}
 OTHER_PACKAGE = 20 * MB
 GO_TOOLCHAIN = 350 * MB
 # Fetched modules, the build cache and the programs of each Go module, where nothing of them is cached.
-GO_MODULES = {"etcd": 700 * MB, "benchmark": 150 * MB, "emulator": 80 * MB}
+GO_MODULES = {
+    "etcd": 700 * MB,
+    "consul": 2500 * MB,
+    "replicas": 80 * MB,
+    "benchmark": 150 * MB,
+    "emulator": 80 * MB,
+}
 # The root file system and its archive while the base image is made; the image itself is the engine's.
 BASE_WORK = 350 * MB
-IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "benchmark": 40 * MB}
+IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "consul": 145 * MB, "replicas": 15 * MB, "benchmark": 40 * MB}
+# ZooKeeper's, of the distribution: 399 MB, of which Java is the half.
+OTHER_IMAGE = 480 * MB
+
+
+def image_size(name: str) -> int:
+    """Bytes that an image takes in the engine: ``etcd``, ``etcd-3.6.8``, ``base of zookeeper``."""
+    return IMAGES.get(name) or IMAGES.get(name.partition("-")[0], OTHER_IMAGE)
 
 
 @dataclass(frozen=True)

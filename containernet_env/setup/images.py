@@ -15,12 +15,14 @@ from docker.errors import APIError, ImageNotFound
 
 from containernet_env.base import assets, programs, sources
 from containernet_env.base.errors import MissingRequirementError
-from containernet_env.base.sources import GoModule
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, binaries, image_build
+from containernet_env.setup import base_image, binaries, downloads, image_build
+from containernet_env.stores.kinds import DEFAULT
+from containernet_env.stores.protocol import ImageParts, Store
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
+_BASE = f"{NAMESPACE}/base"
 _TAG_DIGITS = 12
 _DOCKERFILE = "Dockerfile"
 # What our Dockerfiles run needs no network, and an engine may have none to give.
@@ -29,23 +31,32 @@ _NETWORK = "none"
 
 @dataclass(frozen=True)
 class Images:
-    """The tags of the images that the sources now demand."""
+    """The tags of the images that the sources now demand for a run: of its store, and of the load."""
 
-    etcd: str
+    member: str
     benchmark: str
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image is made on the base: ``files`` maps names in the build context to files of the project."""
+    """How an image is made on the base: ``files`` maps names in the build context to files of the project.
+
+    ``packages`` of the distribution are in a base image of its own.
+    """
 
     name: str
     source: str
     files: Mapping[str, Path]
+    packages: tuple[str, ...] = ()
 
     @property
     def tag(self) -> str:
         return tag_of(self.name, self.source)
+
+    @property
+    def base(self) -> str:
+        """The tag of the image that it is made on."""
+        return base_tag(self.packages)
 
 
 def tag_of(name: str, source: str) -> str:
@@ -53,42 +64,50 @@ def tag_of(name: str, source: str) -> str:
     return f"{NAMESPACE}/{name}:{source[:_TAG_DIGITS]}"
 
 
-def base_tag() -> str:
-    """The tag of the base image that is demanded now."""
-    return tag_of("base", base_image.source_hash())
+def base_tag(packages: tuple[str, ...] = ()) -> str:
+    """The tag of the base image that is demanded now, or of the one with these packages."""
+    return tag_of("base-with" if packages else "base", base_image.source_hash(packages))
 
 
-def recipe(module: GoModule, scripts: tuple[str, ...], go_version: str) -> Recipe:
-    """The image that holds ``module``'s programs, where they are built, and ``scripts`` from its folder."""
-    own = {name: module.folder / name for name in (_DOCKERFILE, *scripts)}
+def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
+    """The image that is made of these parts; without the programs that are not built yet."""
+    module, scripts = parts.module, parts.scripts
+    folder = module.folder if module is not None else root / f"{parts.name}_image"
+    own = {name: folder / name for name in (_DOCKERFILE, *scripts)}
     try:
-        files_hash = sources.hash_files(module.folder, own.values())
+        files_hash = sources.hash_files(folder, own.values())
     except FileNotFoundError as error:
         raise MissingRequirementError(
             f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
         ) from error
-    source = sources.combine(module.name, base_image.source_hash(), module.source_hash(go_version), files_hash)
-    folder = programs.find(module, go_version)
-    built = {name: folder / name for name in module.packages} if folder is not None else {}
-    return Recipe(module.name, source, {**own, **built})
+    programs_hash = module.source_hash(go_version) if module is not None else ""
+    fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256 or "")]
+    base = base_image.source_hash(parts.packages)
+    source = sources.combine(parts.name, base, programs_hash, files_hash, *fetched)
+    found = programs.find(module, go_version) if module is not None else None
+    built = {name: found / name for name in module.packages} if module is not None and found is not None else {}
+    there = {file.name: path for file in parts.files if (path := downloads.find(file)) is not None}
+    return Recipe(parts.label, source, {**own, **built, **there}, parts.packages)
 
 
-def recipes(go_version: str, root: Path = assets.ROOT) -> tuple[Recipe, Recipe]:
-    """The recipes of the etcd and the benchmark image; ``go_version`` as in the hashes of their programs."""
+def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:
+    """The recipes of the store's image and of the benchmark's, and of the default store's where that is another one.
+
+    ``go_version`` as in the hashes of their programs.
+    """
     by_name = {module.name: module for module in sources.modules(root)}
-    return (
-        recipe(by_name["etcd"], ("start-etcd",), go_version),
-        recipe(by_name["benchmark"], (), go_version),
-    )
+    benchmark = recipe(ImageParts("benchmark", (), by_name["benchmark"]), go_version, root)
+    member, default = (recipe(kind.image, go_version, root) for kind in (store, DEFAULT))
+    return (member, benchmark) if member.tag == default.tag else (member, benchmark, default)
 
 
-def required_images() -> Images:
+def required_images(store: Store = DEFAULT) -> Images:
     """The tags that a run has to use. Raises ``MissingRequirementError`` before anything was ever built."""
     go_version = binaries.go_version()
     if go_version is None:
         raise MissingRequirementError("nothing has been built yet", assets.set_up_hint())
-    etcd, benchmark = recipes(go_version)
-    return Images(etcd=etcd.tag, benchmark=benchmark.tag)
+    member, benchmark = recipes(go_version, store)[:2]
+    return Images(member=member.tag, benchmark=benchmark.tag)
 
 
 def present() -> set[str]:
@@ -125,7 +144,7 @@ def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
             build_context,
             labels=labels,
             network=_NETWORK,
-            base=base_tag(),
+            base=wanted.base,
             stopping=stopping,
         )
     except (image_build.BuildError, *engine.UNREACHABLE) as error:
@@ -141,6 +160,8 @@ def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
 def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     """Remove images of ours that are none of ``keep`` and that no container uses; returns their tags.
 
+    Those of stores that none of ``keep`` is of stay.
+
     Ours are those made by the clone or install at ``root``, and those whose own is gone.
     Only tags of our repositories on images with our label are touched: a user's image that was made from one
     of ours inherits the label, but not the name.
@@ -150,7 +171,10 @@ def remove_older(keep: set[str], root: Path = assets.ROOT) -> list[str]:
     rows = [row for row in _labelled() if row["Id"] not in in_use and not _belongs_to_another(row, root)]
     tags = [tag for row in rows for tag in row.get("RepoTags") or () if tag not in keep]
     # Images made on the base go before it, as it cannot go while they stand.
-    ordered = [tag for name in REPOSITORIES for tag in tags if tag.rpartition(":")[0] == name]
+    kept = sorted(tag.rpartition(":")[0] for tag in keep)
+    members = [name for name in kept if not name.startswith(_BASE)]
+    repositories = dict.fromkeys((*members, *REPOSITORIES, *kept))
+    ordered = [tag for name in repositories for tag in tags if tag.rpartition(":")[0] == name]
     return [tag for tag in ordered if _remove(tag)]
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from containernet_env.base import cache, programs, sources
 from containernet_env.base.sources import GoModule
 from containernet_env.hosts import engine
-from containernet_env.setup import base_image, binaries, disk, go, images, packages
+from containernet_env.setup import base_image, binaries, disk, downloads, go, images, packages
 from containernet_env.setup.disk import Need
 from containernet_env.setup.images import Images
+from containernet_env.stores.kinds import DEFAULT
+from containernet_env.stores.protocol import Download, Store
 
 # Where the engine keeps images unless told otherwise; only asked for free space before there is an engine.
 _ENGINE_DATA = Path("/var/lib/docker")
@@ -25,6 +27,8 @@ class Missing:
     modules: tuple[GoModule, ...] = ()
     images: tuple[str, ...] = ()
     required: Images | None = field(default=None, compare=False)
+    store: Store = field(default=DEFAULT, compare=False)
+    files: tuple[Download, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.packages or self.engine or self.modules or self.images)
@@ -48,16 +52,18 @@ class Missing:
             if go.find() is None:
                 needs.append(Need(cache.own(), disk.GO_TOOLCHAIN))
         if self.images:
-            needs.append(Need(engine_data(), sum(disk.IMAGES[name] for name in self.images)))
-        if "base" in self.images:
+            needs.append(Need(engine_data(), sum(map(disk.image_size, self.images))))
+        if any(name.startswith("base") for name in self.images):
             needs.append(Need(base_image.WORK, disk.BASE_WORK))
         return needs
 
 
-def look() -> Missing:
-    """What is missing now. Starts and changes nothing."""
+def look(store: Store = DEFAULT) -> Missing:
+    """What is missing now for runs of a store, and of the default one. Starts and changes nothing."""
     version = binaries.go_version()
     modules = sources.modules()
+    if (own := store.image.module) is not None and own not in modules:
+        modules = (own, *modules)
     if version is None:
         stale = modules
     else:
@@ -66,15 +72,18 @@ def look() -> Missing:
     present = images.present() if running else set()
     required = None
     absent: list[str] = []
+    bases: dict[str, str] = {}
     if version is None:
-        absent = ["etcd", "benchmark"]
+        absent = list(dict.fromkeys((store.image.name, "etcd", "benchmark")))
+        bases[images.base_tag()] = "base"
     else:
-        recipes = images.recipes(version)
-        required = Images(*(recipe.tag for recipe in recipes))
-        absent = [recipe.name for recipe in recipes if recipe.tag not in present]
-    if absent and images.base_tag() not in present:
-        absent.insert(0, "base")
-    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required)
+        lacking = [recipe for recipe in images.recipes(version, store) if recipe.tag not in present]
+        required = images.required_images(store)
+        absent = [recipe.name for recipe in lacking]
+        bases = {recipe.base: f"base of {recipe.name}" if recipe.packages else "base" for recipe in lacking}
+    absent = [name for tag, name in bases.items() if tag not in present] + absent
+    fetched = [file for file in store.image.files if absent and downloads.find(file) is None]
+    return Missing(tuple(packages.missing()), not running, stale, tuple(absent), required, store, tuple(fetched))
 
 
 def engine_data() -> Path:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from containernet_env.model.config import Config
-from containernet_env.stores.etcd.store import ETCD
-from containernet_env.stores.protocol import Store
+from collections.abc import Mapping
+
+from containernet_env.model.config import Config, StoreChoice
+from containernet_env.stores.consul.store import KIND as CONSUL
+from containernet_env.stores.etcd.store import KIND as ETCD
+from containernet_env.stores.protocol import Store, StoreKind
+from containernet_env.stores.replicas.store import KIND as REPLICAS
+from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
+
+KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS)}
+"""By the name that topologies have for them; the first one is the default."""
+
+DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())
+"""The store of a topology that names none; each set-up makes the machine ready for it."""
 
 
 def store_of(config: Config) -> Store:
     """The store that a config configures."""
-    return ETCD
+    return KINDS[config.store.kind].make(config.store)

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from containernet_env.base.endings import LastWords, last_words
+from containernet_env.base.sources import GoModule
 from containernet_env.model.choices import ProfileKind
-from containernet_env.model.config import Config, Node
+from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.features import Lacking
+from containernet_env.stores.flags import Flag
 
 Broken = Callable[[], str | None]
 """Why waiting any longer is pointless; ``None`` while it is not."""
@@ -38,6 +41,54 @@ class MemberStart:
     data: tuple[str, ...] = ()
     secrets: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTerms:
+    """How loads speak with a store: fields of requests to the benchmark server (docs/http-api.md).
+
+    ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: what a scenario
+    sends to the leader goes to the first living member, since no member tells who leads.
+    """
+
+    always: Mapping[str, Any] = field(default_factory=dict)
+    puts: Mapping[str, Any] = field(default_factory=dict)
+    gets: Mapping[str, Any] = field(default_factory=dict)
+    leaderless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that is fetched; ``name`` is what it is called in an image.
+
+    ``sha256`` in hex; ``None``: what lies beside it at ``url`` with ``.sha1`` after its name is compared.
+    """
+
+    name: str
+    url: str
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageParts:
+    """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``NAME_image``.
+
+    ``module``: whose programs it gets. ``packages``: those of the distribution that are installed on the base image.
+    ``files`` are put beside the scripts. ``version`` is that of what is not pinned.
+    """
+
+    name: str
+    scripts: tuple[str, ...]
+    module: GoModule | None = None
+    packages: tuple[str, ...] = ()
+    files: tuple[Download, ...] = ()
+    version: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name; images of versions that are not pinned stay beside the others."""
+        version = self.version or (self.module.version if self.module is not None else None)
+        return self.name if version is None else f"{self.name}-{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +317,39 @@ class Cluster(Protocol):
 
 
 class Store(Protocol):
-    """One kind of store. Everything that only it knows (flags, ports, API) is behind this."""
+    """One kind of store in one version. Everything that only it knows (flags, ports, API) is behind this."""
 
     @property
     def name(self) -> str:
-        """Its name in topologies and rows."""
+        """Its kind, as in topologies and rows."""
+
+    @property
+    def title(self) -> str:
+        """What its makers call it, for sentences."""
+
+    @property
+    def version(self) -> str:
+        """The version that is going to run. Raises ``MissingRequirementError`` where the program is not complete."""
+
+    @property
+    def image(self) -> ImageParts:
+        """What its members' image is made of."""
+
+    @property
+    def lacks(self) -> Lacking:
+        """What it cannot do, and why."""
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """How loads speak with it."""
+
+    @property
+    def largest_value_bytes(self) -> int | None:
+        """The largest value that it takes as it is set up here; ``None`` where no scenario can have a larger one."""
+
+    @property
+    def consistency(self) -> Mapping[str, str]:
+        """What its reads are called in rows, by ``l`` and ``s``, where they are not what these stand for."""
 
     @property
     def entry_point(self) -> str:
@@ -280,7 +359,10 @@ class Store(Protocol):
         """The timing for the network; values in the config take precedence. Raises ``ConfigError``."""
 
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
-        """How the member of ``node`` is started; ``profiled``: so that profiles of it can be taken."""
+        """How the member of ``node`` is started; ``profiled``: so that profiles of it can be taken.
+
+        ``node.memory_bytes`` is the limit as the kernel keeps it.
+        """
 
     def endpoint(self, ip: str) -> str:
         """``ip:port`` at which the member with that address serves clients."""
@@ -306,3 +388,18 @@ class Store(Protocol):
 
     def cluster(self, places: Sequence[MemberPlace]) -> Cluster:
         """The cluster of these members, not yet started."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreKind:
+    """A kind of store, for topology files: what may be said of it, and the store that is meant then.
+
+    ``version`` reads a version, ``flags`` a flag each. ``clash`` says what is wrong with several flags together, if
+    anything: the flag, what is wrong with it, and what is allowed.
+    """
+
+    name: str
+    make: Callable[[StoreChoice], Store]
+    version: Flag
+    flags: Mapping[str, Flag]
+    clash: Callable[[Mapping[str, int | str]], tuple[str, str, str] | None] = lambda flags: None

@@ -15,6 +15,7 @@ from containernet_env.config.reader import Finding, document_of, json_path, rend
 from containernet_env.config.scenarios import scenarios_of
 from containernet_env.config.sweep_axes import (
     MEMBERS,
+    STORE,
     Axis,
     Level,
     NotThereError,
@@ -138,7 +139,7 @@ class _Expander:
         document = self._topology if level == "topology" else copy_of(self._documents[index or 0])
         if level == "topology":
             # Members that are added are like the last one as it was, and get what all get; one alone comes last.
-            plain.sort(key=lambda item: (item[0].key != MEMBERS, item[0].host is not None))
+            plain.sort(key=lambda item: (item[0].key not in (MEMBERS, STORE), item[0].host is not None))
             document = copy_of(document)
         if level == "scenario":  # one without such a key is as it is
             plain = [item for item in plain if self._has(document, item[0])]

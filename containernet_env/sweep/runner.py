@@ -104,7 +104,7 @@ class Sweep:
         self._placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
-        self.made_by = made_by(design.beds[0].plan.store.name, request.tolerance)
+        self.made_by = made_by((bed.plan.store for bed in design.beds), request.tolerance)
         self.ledger = Ledger(design.cells)
         if out is not None and out.is_file():
             self.ledger.take(rows_after(out), self._kept, self.made_by, request.other_versions)

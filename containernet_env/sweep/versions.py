@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from containernet_env.base import sources
 from containernet_env.fidelity.rtt import Tolerance
+from containernet_env.model.config import StoreChoice
 from containernet_env.runs import manifest
+from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.protocol import Store
 
 _DIGITS = 12
 _NOT_COMPARED = "program"
 
 
-def made_by(store: str, tolerance: Tolerance | None) -> dict[str, str]:
+def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, str]:
     """By name, as text: what measures now. All but the commit is compared: it says for people which sources these are.
 
     The machine is not part of it: rows name theirs.
     """
+    # Of several versions of one store each cell names its own.
+    versions = {store.name: KINDS[store.name].make(StoreChoice(store.name)).version for store in stores}
     program = manifest.program_facts()
     commit = (program.commit or "unknown")[:_DIGITS] + ("-dirty" if program.dirty else "")
     return {
         _NOT_COMPARED: f"{program.version} (commit {commit})",
         "sources": program.sources[:_DIGITS],
         "Go": program.go or "unknown",
-        store: sources.etcd_version(),
+        **{name: versions[name] for name in sorted(versions)},
         "RTT tolerance": _text(tolerance),
     }
 

@@ -69,7 +69,7 @@ def ended(container: Any) -> bool:
 
 
 def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: Start) -> None:
-    image = setup.ready_images().etcd
+    image = setup.ready_images().member
     first, second = start(image, "--version"), start(image, "--version")
     open_gate(first)
     wait_until(lambda: ended(first), "etcd --version ends")
@@ -82,7 +82,7 @@ def test_each_container_has_a_gate_of_its_own_and_etcd_starts_behind_it(start: S
 
 def test_images_carry_the_hash_of_their_sources(start: Start) -> None:
     required = setup.ready_images()
-    for tag in (required.etcd, required.benchmark, images.base_tag()):
+    for tag in (required.member, required.benchmark, images.base_tag()):
         labels = engine.client().images.get(tag).labels
         assert labels[engine.LABEL] == "1"
         assert labels[engine.LABEL_SOURCE].startswith(tag.partition(":")[2])

@@ -196,7 +196,7 @@ class OwnEngine:
     def _load_images(self) -> None:
         needed, client = images.required_images(), self.client()
         try:
-            for tag in (needed.etcd, needed.benchmark):
+            for tag in (needed.member, needed.benchmark):
                 client.api.load_image(engine.client().api.get_image(tag))
         finally:
             client.close()

@@ -38,7 +38,7 @@ def below(pid: int) -> list[int]:
 
 def test_programs_in_containers_end_with_a_killed_driver(own_engine: OwnEngine) -> None:
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, images.required_images().etcd],
+        [sys.executable, "-c", DRIVER, images.required_images().member],
         stdout=subprocess.PIPE,
         text=True,
         env=own_engine.environment,

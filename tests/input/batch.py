@@ -291,7 +291,7 @@ def _fake_machine() -> None:
     from containernet_env.runs import manifest, rerun
 
     rerun.require_root = lambda: None  # type: ignore[attr-defined]
-    rerun.required_images = lambda: Images(etcd="e", benchmark="b")  # type: ignore[attr-defined]
+    rerun.required_images = lambda *of: Images(member="e", benchmark="b")  # type: ignore[attr-defined]
     rerun.select.foreseen = lambda plan: manifests.LINKS
     manifest.machine.facts = lambda: manifests.MACHINE
     manifest.images.digest = lambda tag: f"sha256:{tag}"

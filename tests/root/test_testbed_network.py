@@ -59,7 +59,7 @@ def config_of(hosts: int, link: LinkSpec) -> Config:
 def bed_of(config: Config, **kinds: Any) -> Iterator[PlainHosts]:
     """A testbed with its hosts, before its network."""
     plan = build_plan(config, None, PlanOptions(machine_cores=2, run_id="tstbed", **kinds))
-    images = Images(etcd="none", benchmark="none")
+    images = Images(member="none", benchmark="none")
     testbed = PlainHosts(plan, images, Silent(), port=0)
     try:
         testbed._start_hosts()

@@ -27,6 +27,7 @@ from containernet_env.plan.plan import PlannedScenario
 from containernet_env.results.columns import row_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.progress import Silent
+from containernet_env.stores.protocol import LoadTerms
 from tests.unit.answers import closed_loop
 
 MEMBERS = ("etcd1", "etcd2", "etcd3")
@@ -292,6 +293,7 @@ class Bench:
             failure=None,
             settled_failure=lambda: self.target.failure,
             member_timeout_s=1.0,
+            load_terms=LoadTerms(),
             leader_at_start="etcd1",
             leader_wanted=None,
             capacity=Capacity(2),

@@ -25,6 +25,7 @@ from containernet_env.runs import measure as measure_module
 from containernet_env.runs.change import Change
 from containernet_env.runs.measure import measure
 from containernet_env.setup.images import Images
+from containernet_env.stores.protocol import LoadTerms
 from containernet_env.usage.consumers import Pids
 from tests.unit.manifests import LINKS, MACHINE, PROGRAM
 from tests.unit.matrix_fakes import FakeCluster, FakeNet, FakeServer
@@ -54,7 +55,7 @@ class FakeTestbed:
         self.network = FakeNet()
         self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
         self.settled_failure = lambda: self.failure
-        self.member_timeout_s = 1.0
+        self.member_timeout_s, self.load_terms = 1.0, LoadTerms()
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
         self.server, self.cluster = FakeServer(), FakeCluster()
         self.cluster.version = lambda: "3.7.3"  # type: ignore[attr-defined]
@@ -120,7 +121,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
 
     monkeypatch.setattr(measure_module, "require_root", lambda: None)
     monkeypatch.setattr(measure_module, "RunLock", nullcontext)
-    monkeypatch.setattr(measure_module, "ready_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)
     monkeypatch.setattr(measure_module, "keep_costs", lambda *_: None)  # this machine's own file stays as it is

@@ -16,6 +16,7 @@ from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import Span
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.model.scenario import Dataset, Scenario, ScheduledScenario, Warmup
+from containernet_env.stores.protocol import LoadTerms
 from tests.unit.answers import benchmarks, check, check_request, closed_loop, examples, open_loop, results, schema
 
 ENDPOINTS = {"etcd1": "10.0.0.1:2379", "etcd2": "10.0.0.2:2379"}
@@ -44,6 +45,24 @@ def test_a_closed_loop_asks_for_what_it_always_did() -> None:
     assert asked(replace(WRITE, target="cluster")) == written | {"targetLeader": False}
     read = {"total": 500, "keySpace": 10_000, "consistency": "s", "requireFound": True}
     assert request_of(READ, ENDPOINTS, 1800.0) == ("/benchmark/read", common | read)
+
+
+def test_a_store_adds_its_terms_and_may_have_no_leader() -> None:
+    path, body = request_of(WRITE, ENDPOINTS, 1800.0, terms=LoadTerms({"store": "consul"}))
+    check_request(path, body)
+    assert body == request_of(WRITE, ENDPOINTS, 1800.0)[1] | {"store": "consul"}
+    puts, gets = {"putPath": "/v0/entity?id={key}&ack=2"}, {"getPath": "/v0/entity?id={key}&from=2"}
+    terms = LoadTerms({"store": "http"}, puts, gets, leaderless=True)
+    for scenario, added in (
+        (WRITE, puts),
+        (replace(READ, consistency="l"), gets),
+        (replace(READ, type="mixed", put_ratio=Decimal("0.5"), consistency="l"), puts | gets),
+    ):
+        path, body = request_of(scenario, ENDPOINTS, 1800.0, terms=terms)
+        check_request(path, body)
+        assert added.items() <= body.items() and not {"putPath", "getPath"} & (body.keys() - added.keys())
+        assert "targetLeader" not in body
+        assert body.get("targetMember") == ("10.0.0.1:2379" if scenario.target == "leader" else None)
 
 
 def test_an_open_loop_has_a_rate_and_an_arrival() -> None:

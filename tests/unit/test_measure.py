@@ -191,7 +191,7 @@ def test_every_step_of_a_tear_down_is_taken_whatever_the_one_before_it_raised(mo
     )
     monkeypatch.setattr(testbed_module.select, "create", lambda plan: net)
     plan = prepare(CONFIG, QUICK)
-    bed: Any = Testbed(plan, Images(etcd="e", benchmark="b"), Silent(), port=0)
+    bed: Any = Testbed(plan, Images(member="e", benchmark="b"), Silent(), port=0)
 
     def fail() -> None:
         raise RuntimeError("cannot join thread before it is started")
@@ -273,7 +273,7 @@ def test_a_network_that_could_not_be_proved_has_its_network_file(
     proofs: list[Any] = []
     bed: Any = Testbed(
         prepare(CONFIG, QUICK),
-        Images(etcd="e", benchmark="b"),
+        Images(member="e", benchmark="b"),
         Silent(),
         port=0,
         on_proof=proofs.append,

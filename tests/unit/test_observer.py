@@ -252,7 +252,7 @@ def test_a_core_for_an_emulator_that_carries_no_links_is_refused(choice: dict[st
 
 def test_members_that_are_profiled_are_started_for_it_and_are_another_experiment() -> None:
     plain, profiled = plan_with(), plan_with(profile=ProfileChoice(("cpu",)))
-    assert all("--enable-pprof" in host.command for host in profiled.hosts if host.role == "etcd")
+    assert all("--enable-pprof" in host.command for host in profiled.hosts if host.role == "member")
     assert not any("--enable-pprof" in host.command for host in (*plain.hosts, profiled.hosts[-1]))
     hashes = {
         config_hash(plan)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from containernet_env.base import sources
 from containernet_env.base.errors import ConfigError, ContainernetEnvError, UsageError
 from containernet_env.cli import group
 from containernet_env.fidelity.rtt import Tolerance
@@ -40,9 +41,9 @@ README = Path(__file__).resolve().parents[2] / "results" / "README.md"
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     """Runs and what is compared have fakes; gives the testbeds that are made."""
     monkeypatch.setattr(rerun_module, "require_root", lambda: None)
-    monkeypatch.setattr(rerun_module, "required_images", lambda: Images(etcd="e", benchmark="b"))
+    monkeypatch.setattr(rerun_module, "required_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(rerun_module.select, "foreseen", lambda plan: LINKS)
-    monkeypatch.setattr(rerun_module.sources, "etcd_version", lambda: "3.7.3")
+    monkeypatch.setattr(sources, "etcd_version", lambda: "3.7.3")
     monkeypatch.setattr(rerun_module.preflight, "check", lambda plan, out: "")
     return on_fakes(monkeypatch)
 
@@ -287,7 +288,7 @@ def test_other_images_links_and_versions_are_refused(
     monkeypatch.setattr(
         rerun_module.select, "foreseen", lambda plan: LINKS.model_copy(update={"links": "netem", "switches": "ovs"})
     )
-    monkeypatch.setattr(rerun_module.sources, "etcd_version", lambda: "3.8.0")
+    monkeypatch.setattr(sources, "etcd_version", lambda: "3.8.0")
     with pytest.raises(UsageError) as refused:
         rerun(first)
     for words in (

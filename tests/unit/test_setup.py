@@ -26,7 +26,7 @@ IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
 
 
 def lacking(monkeypatch: pytest.MonkeyPatch, found: Missing) -> None:
-    monkeypatch.setattr(missing, "look", lambda: found)
+    monkeypatch.setattr(missing, "look", lambda *of: found)
 
 
 def test_nothing_missing_is_ready_and_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,35 @@ def test_program_that_runs_is_never_removed(tmp_path: Path, home: Path, module: 
         finally:
             running.kill()
     assert binaries.remove_older(home, "example") == [first]
+
+
+RESOLVES = """#!/bin/sh
+# Stands in for `go get -tool PACKAGE@VERSION ...` and for `go build`, which says what it is built from.
+if [ "$1" = get ]; then
+    case $GOFLAGS in *-mod=mod*) ;; *) exit 1 ;; esac
+    shift 2
+    echo "tools: $*" >> go.mod
+    exit 0
+fi
+case $GOFLAGS in *-mod=readonly*) ;; *) exit 1 ;; esac
+while [ "$1" != -o ]; do shift; done
+cp go.mod "$2"
+chmod 755 "$2"
+"""
+
+
+def test_another_version_has_a_go_mod_of_its_own_and_stays_beside_the_pinned_one(
+    tmp_path: Path, home: Path, module: GoModule
+) -> None:
+    (module.folder / "go.mod").write_text("module example\n\ngo 1.26.0\n\nrequire other v1.2.3\n")
+    pinned, other = build(tmp_path, module), replace(module, version="3.6.8")
+    assert programs.find(other, VERSION) is None
+    folder = build(tmp_path, other, RESOLVES)
+    assert (programs.find(other, VERSION), programs.find(module, VERSION)) == (folder, pinned)
+    # Nothing that the pinned version requires is left.
+    resolved = "module example\ngo 1.26.0\ntools: ./one@v3.6.8 ./two@v3.6.8\n"
+    assert (folder / "one").read_text() == (folder / "module" / "go.mod").read_text() == resolved
+    assert programs.read_stamp(folder).module == "example-3.6.8"  # type: ignore[union-attr]
+    with pytest.raises(MissingRequirementError, match="Check the network"):
+        build(tmp_path, replace(module, version="3.6.9"), NO_NETWORK)
+    assert sorted(home.iterdir()) == sorted([folder, pinned])

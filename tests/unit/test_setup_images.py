@@ -15,6 +15,7 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
 from containernet_env.setup import base_image, image_build, images
 from containernet_env.setup.commands import CommandError, Commands
+from containernet_env.stores.protocol import ImageParts
 
 LISTED = """\
 http://mirror.example/debian/ bookworm main Debian
@@ -134,11 +135,11 @@ def module(tmp_path: Path) -> GoModule:
 
 
 def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule) -> None:
-    tags = [images.recipe(module, ("start-etcd",), "go1.26.1").tag]
-    tags.append(images.recipe(module, ("start-etcd",), "go1.26.2").tag)
+    tags = [images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.1").tag]
+    tags.append(images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.2").tag)
     for name in ("go.mod", "Dockerfile", "start-etcd"):
         (module.folder / name).write_text(f"{name} changed")
-        tags.append(images.recipe(module, ("start-etcd",), "go1.26.1").tag)
+        tags.append(images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.1").tag)
     assert len(set(tags)) == 5
     assert all(tag.startswith("containernet-env/etcd:") and len(tag.partition(":")[2]) == 12 for tag in tags)
 
@@ -146,7 +147,7 @@ def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule) -> None
 def test_missing_dockerfile_is_named(module: GoModule) -> None:
     (module.folder / "Dockerfile").unlink()
     with pytest.raises(MissingRequirementError, match="Dockerfile is missing"):
-        images.recipe(module, (), "go1.26.1")
+        images.recipe(ImageParts("etcd", (), module), "go1.26.1")
 
 
 def test_build_failure_names_the_image_and_the_reason(

@@ -202,7 +202,7 @@ def test_an_error_that_ends_the_sweep_leaves_nothing_standing(
         raise ValueError("a fault of ours")
 
     images = measure_module.ready_images()
-    monkeypatch.setattr(measure_module, "ready_images", lambda: gone() if beds else images)
+    monkeypatch.setattr(measure_module, "ready_images", lambda *of: gone() if beds else images)
     with pytest.raises(ValueError, match="a fault of ours"):
         swept(tmp_path / "out.csv", *AXES)
     assert [(bed.ups, bed.downs, bed.rests) for bed in beds] == [(1, 1, 1)]

@@ -16,7 +16,7 @@ DIRECTIONS = st.builds(DirectionSpec, DELAYS_NS, RATES_BPS)
 SPECS = st.builds(LinkSpec, DIRECTIONS, DIRECTIONS)
 
 
-def host(number, role="etcd"):
+def host(number, role="member"):
     return Host(f"h{number}", role, IPv4Address(f"10.0.0.{number + 1}"), 24)
 
 

@@ -60,7 +60,7 @@ def make_bed(monkeypatch: pytest.MonkeyPatch) -> Any:
     proofs: list[Proof] = []
     made: Any = Testbed(
         plan,
-        Images(etcd="e", benchmark="b"),
+        Images(member="e", benchmark="b"),
         Notes(),
         port=0,
         on_proof=proofs.append,

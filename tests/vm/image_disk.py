@@ -29,7 +29,7 @@ _CALL_TIMEOUT_S = 300
 def get() -> Path:
     """The file system image with the images that the sources demand now; they must be in this machine's engine."""
     required = images.required_images()
-    tags = (images.base_tag(), required.etcd, required.benchmark)
+    tags = (images.base_tag(), required.member, required.benchmark)
     ids = [str(engine.client().images.get(tag).id) for tag in tags]
     digest = sources.combine("vm images", Path(__file__).read_text(), *tags, *ids)[:12]
     return cache.entry("images", digest, lambda folder: _make(folder, tags)) / "docker.img"

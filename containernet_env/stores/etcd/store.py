@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from containernet_env.model.config import Config, Node
+from containernet_env.base import sources
+from containernet_env.model.config import DEFAULT_STORE, Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
 from containernet_env.stores.etcd.flags import DATA_DIR, TLS_DIR, client_endpoint, etcd_flags, etcdctl_environment
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
-from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing, Trust
+from containernet_env.stores.etcd.tuning import FLAGS, VERSION, arguments, clash
+from containernet_env.stores.features import Lacking
+from containernet_env.stores.memory import go_environment
+from containernet_env.stores.protocol import (
+    ImageParts,
+    LeastLatencies,
+    LoadTerms,
+    MemberPlace,
+    MemberStart,
+    OneWayTimes,
+    StoreKind,
+    Timing,
+    Trust,
+)
 
 
+@dataclass(frozen=True, slots=True)
 class Etcd:
     """See ``stores.protocol.Store``."""
 
-    name = "etcd"
-    entry_point = "start-etcd"
+    choice: StoreChoice = DEFAULT_STORE
+    name: ClassVar[str] = "etcd"
+    title: ClassVar[str] = "etcd"
+    entry_point: ClassVar[str] = "start-etcd"
+    lacks: ClassVar[Lacking] = {}
+    load_terms: ClassVar[LoadTerms] = LoadTerms()
+    largest_value_bytes: ClassVar[int | None] = None
+    consistency: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def version(self) -> str:
+        """See ``Store``."""
+        return self.choice.version or sources.etcd_version()
+
+    @property
+    def image(self) -> ImageParts:
+        """See ``Store``."""
+        # The pinned one, however it is named.
+        other = None if self.version == sources.etcd_version() else self.version
+        return ImageParts("etcd", ("start-etcd",), sources.etcd_module(version=other))
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
         """See ``Store``."""
@@ -27,11 +62,12 @@ class Etcd:
     def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
         """See ``Store``."""
         assert isinstance(timing, EtcdTiming)
-        flags = etcd_flags(node, config, timing, run_id)
+        flags = (*etcd_flags(node, config, timing, run_id), *arguments(self.choice.flags))
         # It then also samples contended mutexes, all the time: such a member is another one.
         command = (*flags, "--enable-pprof") if profiled else flags
         secrets = TLS_DIR if config.etcd.tls else None
-        return MemberStart(command, (DATA_DIR,), secrets, etcdctl_environment(config))
+        environment = {**go_environment(node.memory_bytes), **etcdctl_environment(config)}
+        return MemberStart(command, (DATA_DIR,), secrets, environment)
 
     def endpoint(self, ip: str) -> str:
         """See ``Store``."""
@@ -67,3 +103,4 @@ class Etcd:
 
 
 ETCD = Etcd()
+KIND = StoreKind("etcd", Etcd, VERSION, FLAGS, clash)

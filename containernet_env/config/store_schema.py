@@ -1,0 +1,126 @@
+"""The key ``store`` of a topology: which store is measured, in which version, with which flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+
+from containernet_env.config import hints
+from containernet_env.config.fields import checked, choice
+from containernet_env.config.positions import Location
+from containernet_env.config.reader import Finding, render
+from containernet_env.config.validation import StrictModel
+from containernet_env.model.config import StoreChoice
+from containernet_env.stores.flags import Flag
+from containernet_env.stores.kinds import KINDS
+from containernet_env.stores.protocol import StoreKind
+
+DEFAULT_KIND = next(iter(KINDS))
+_NAME, _OBJECT = "name", "object"
+_VERSION_FORM = "a version, as a text"
+_FLAGS_FORM = "an object of flags, each with its value"
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("is not a text")
+    return value
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("is not an object of flags")
+    return value
+
+
+def _flags_schema() -> JsonSchemaValue:
+    flags = {name: flag.allowed for kind in KINDS.values() for name, flag in kind.flags.items()}
+    properties = {name: {"description": allowed} for name, allowed in flags.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False, "description": _FLAGS_FORM}
+
+
+_KIND = choice(*KINDS)
+
+
+class RawStore(StrictModel):
+    """The store in detail; `store_findings` has what is allowed of its kind."""
+
+    model_config = ConfigDict(title="Store")
+
+    kind: Annotated[str, *_KIND]
+    version: Annotated[
+        str | None, checked(_text, _VERSION_FORM), WithJsonSchema({"type": "string", "description": _VERSION_FORM})
+    ] = None
+    flags: Annotated[dict[str, Any], checked(_object, _FLAGS_FORM), WithJsonSchema(_flags_schema())] = Field(default={})
+
+
+def _tag(value: object) -> str:
+    return _OBJECT if isinstance(value, (dict, RawStore)) else _NAME
+
+
+StoreValue = Annotated[
+    Annotated[str, *_KIND, Tag(_NAME)] | Annotated[RawStore, Tag(_OBJECT)],
+    Discriminator(_tag),
+]
+_STORE: TypeAdapter[str | RawStore] = TypeAdapter(StoreValue)
+
+
+def kind_of(top: Mapping[str, Any]) -> str | None:
+    """The kind of store that the raw value of a topology names; ``None`` where that is none of ours."""
+    value = top.get("store", DEFAULT_KIND)
+    kind = value.get("kind") if isinstance(value, dict) else value
+    return kind if isinstance(kind, str) and kind in KINDS else None
+
+
+def store_choice(raw: str | RawStore | None) -> StoreChoice:
+    """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none."""
+    if raw is None or isinstance(raw, str):
+        return StoreChoice(raw or DEFAULT_KIND)
+    kind = KINDS[raw.kind]
+    version = None if raw.version is None else str(kind.version.parse(raw.version))
+    return StoreChoice(
+        raw.kind, version, tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
+    )
+
+
+def store_findings(top: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with version and flags for the kind of store, in the raw value of a topology."""
+    value, name = top.get("store"), kind_of(top)
+    if not isinstance(value, dict) or name is None:
+        return  # what is wrong then is told where the value itself is validated
+    kind = KINDS[name]
+    if isinstance(version := value.get("version"), str):
+        yield from _refused(kind.version, version, ("store", "version"))
+    flags = value.get("flags")
+    if not isinstance(flags, dict):
+        return
+    good: dict[str, int | str] = {}
+    for key, given in flags.items():
+        place = ("store", "flags", key)
+        if key not in kind.flags:
+            yield _unknown(kind, key, place)
+            continue
+        wrong = [*_refused(kind.flags[key], given, place)]
+        yield from wrong
+        if not wrong:
+            good[key] = kind.flags[key].parse(given)
+    if len(good) == len(flags) and (clash := kind.clash(good)) is not None:
+        key, message, allowed = clash
+        yield Finding(("store", "flags", key), message, render(flags[key]), allowed)
+
+
+def _refused(flag: Flag, value: object, place: Location) -> Iterator[Finding]:
+    try:
+        flag.parse(value)
+    except ValueError as error:
+        yield Finding(place, str(error), render(value), flag.allowed)
+
+
+def _unknown(kind: StoreKind, key: str, place: Location) -> Finding:
+    near = hints.closest(key, list(kind.flags))
+    meant = f", did you mean {near}?" if near is not None else ""
+    message = f"is not a flag that {kind.name} may be given{meant}"
+    return Finding(place, message, render(key), ", ".join(kind.flags) or "none", at_key=True)

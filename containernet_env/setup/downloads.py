@@ -1,0 +1,89 @@
+"""Files that images are made of and that are fetched by their address, each checked by its checksum, into the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+from containernet_env.base import cache, sources
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.setup.commands import Stopped
+from containernet_env.stores.protocol import Download
+
+_FOLDER = "downloads"
+_SILENCE_S = 30.0
+_MOST_BYTES = 200 << 20
+_CHECKSUM_BYTES = 4096
+_PIECE_BYTES = 1 << 16
+
+
+def find(download: Download) -> Path | None:
+    """The file in the cache, where it is there."""
+    for cached in cache.trusted():
+        path = cached / _FOLDER / _name(download)
+        if path.is_file() and (download.sha256 is None or sources.hash_file(path) == download.sha256):
+            return path
+    return None
+
+
+def fetch(download: Download, stopping: threading.Event) -> Path:
+    """Fetch a file into the cache. What has no checksum of its own is compared with the one that lies beside it there.
+
+    Raises ``MissingRequirementError`` where it cannot be had or is another one, and ``Stopped`` once ``stopping`` is
+    set; nothing is left of it then.
+    """
+    if (found := find(download)) is not None:
+        return found
+    home = cache.make() / _FOLDER
+    home.mkdir(mode=0o755, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=".partial-", dir=home)
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _receive(download.url, file, stopping)
+        _check(download, partial)
+        partial.chmod(0o644)
+        return partial.rename(home / _name(download))
+    except (OSError, ValueError) as error:
+        raise MissingRequirementError(
+            f"{download.url} could not be fetched: {error}",
+            "Check the network (a proxy is taken from HTTPS_PROXY), and that there is such a version.",
+        ) from error
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def _name(download: Download) -> str:
+    return f"{hashlib.sha256(download.url.encode()).hexdigest()[:16]}-{download.name}"
+
+
+def _receive(url: str, file: object, stopping: threading.Event) -> None:
+    received = 0
+    with urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
+        while piece := answer.read(_PIECE_BYTES):
+            if stopping.is_set():
+                raise Stopped
+            received += len(piece)
+            if received > _MOST_BYTES:
+                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+            file.write(piece)  # type: ignore[attr-defined]
+
+
+def _check(download: Download, path: Path) -> None:
+    """Raises ``ValueError`` where the file is not the one that is wanted."""
+    if download.sha256 is not None:
+        wanted, found = download.sha256, sources.hash_file(path)
+    else:
+        with urllib.request.urlopen(f"{download.url}.sha1", timeout=_SILENCE_S) as answer:
+            wanted = answer.read(_CHECKSUM_BYTES).decode(errors="replace").split()[0].lower()
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha1").hexdigest()
+    if wanted != found:
+        raise ValueError(f"its checksum is {found[:16]}..., not {wanted[:16]}...")

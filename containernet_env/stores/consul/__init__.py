@@ -1,0 +1,1 @@
+"""Consul: everything that only it knows."""

@@ -1,0 +1,103 @@
+"""A running Consul cluster, seen from the driver; agents are queried over their HTTP API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from containernet_env.base.errors import RunError
+from containernet_env.stores import members
+from containernet_env.stores.consul.log import last_words
+from containernet_env.stores.consul.observation import ConsulObservation
+from containernet_env.stores.consul.settings import HTTP_PORT, client_endpoint, server_address
+from containernet_env.stores.members import MemberCluster, MemberStatus
+from containernet_env.stores.protocol import MemberPlace, Ping
+
+# What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that.
+_SELF = "/v1/agent/self"
+# The addresses of all servers that its Raft has; empty before they have found each other.
+_PEERS = "/v1/status/peers"
+# A key that no load writes: the consistent read that proves that a quorum answers.
+_PROBE = "/v1/kv/containernet-env/probe?consistent"
+_MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
+# Answered by the agent from memory: no quorum, no disk.
+_PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_ASK_S = 2.0
+
+
+class Member(members.Member):
+    """One server agent and the host it runs on."""
+
+    def __init__(self, place: MemberPlace) -> None:
+        super().__init__(place, last_words)
+        self.node_id = ""
+
+    @property
+    def endpoint(self) -> str:
+        """See ``members.Member``."""
+        return client_endpoint(self.place.ip)
+
+    @property
+    def ping(self) -> Ping:
+        """See ``members.Member``."""
+        return Ping(self.connection, HTTP_PORT, _PING)
+
+    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+        """See ``members.Member``: its id is the address that other servers have of it."""
+        answer = self.connection.request_json(HTTP_PORT, "GET", _SELF, timeout_s=timeout_s)
+        try:
+            leader, raft = answer["Stats"]["consul"]["leader_addr"], answer["Stats"]["raft"]
+            self.node_id = str(answer["Config"]["NodeID"])
+            return MemberStatus(
+                member_id=server_address(self.place.ip),
+                leader_id=leader or None,
+                raft_term=int(raft["term"]),
+                version=str(answer["Config"]["Version"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.name} does not say who leads: is it a server of Consul?") from error
+
+    def peers(self) -> int:
+        """How many servers this one knows, itself among them. Raises RunError."""
+        return len(self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=_ASK_S) or ())
+
+    def read(self, timeout_s: float) -> None:
+        """See ``members.Member``."""
+        try:
+            self.connection.request_json(HTTP_PORT, "GET", _PROBE, timeout_s=timeout_s)
+        except RunError as error:
+            # What tells that there is no such key has gone through a quorum.
+            if getattr(error, "status", None) != 404:
+                raise
+
+    def knows_a_leader(self) -> bool:
+        """See ``members.Member``: Raft may know a leader that the gossip between servers has not found yet."""
+        try:
+            self.read(_ASK_S)
+        except RunError:
+            return False
+        return super().knows_a_leader()
+
+    def hand_over(self, member_id: str, timeout_s: float) -> None:
+        """See ``members.Member``; servers are chosen by the ids of their nodes."""
+        self.connection.request_json(HTTP_PORT, "POST", _MOVE_LEADER + member_id, timeout_s=max(timeout_s, 0.1))
+
+
+class ConsulCluster(MemberCluster[Member]):
+    """See ``stores.protocol.Cluster``."""
+
+    def _is_ready(self, statuses: Mapping[Member, MemberStatus | None]) -> bool:
+        """Every server knows all of them, and answers consistent reads."""
+        try:
+            known = list(self._pool.map(Member.peers, self.members))
+        except RunError:
+            return False
+        return all(count == len(self.members) for count in known) and self.answers(_ASK_S)
+
+    @staticmethod
+    def _id_of(member: Member, statuses: Mapping[Member, MemberStatus | None]) -> str:
+        MemberCluster._id_of(member, statuses)
+        return member.node_id
+
+    def observe(self) -> ConsulObservation:
+        """See ``stores.protocol.Cluster``."""
+        return ConsulObservation([member.place for member in self.living()])

@@ -1,0 +1,343 @@
+"""What clusters of all stores have in common: members behind gates, who leads by what most of them say, who is dead.
+
+Members are asked through connections that cross no emulated link and add nothing to what is measured.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from containernet_env.base.endings import LastWords
+from containernet_env.base.errors import RunError
+from containernet_env.base.side_by_side import answers_within
+from containernet_env.model.choices import ProfileKind
+from containernet_env.model.leadership import Leadership
+from containernet_env.stores.protocol import Broken, MemberPlace, Ping, Profiling, Written
+
+# PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/start-etcd).
+GATE = "run/gate"
+POLL_S = 0.05
+# A host that was started again has its gate within a moment.
+_GATE_S = 20.0
+# The leader answers when the other one leads; one that takes longer is looked after and asked again.
+_HAND_OVER_S = 2.0
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """One member's own view. ``member_id`` is what members call it; ``leader_id`` is ``None`` while it knows none."""
+
+    member_id: str
+    leader_id: str | None
+    raft_term: int
+    version: str
+
+
+class Member(ABC):
+    """One member and the host it runs on; ``last_words`` reads its log."""
+
+    def __init__(self, place: MemberPlace, last_words: LastWords) -> None:
+        self.place = place
+        self.last_words = last_words
+        self.host = place.host
+        self.name = place.host.name
+        self.connection = place.connection
+        self._lock = threading.Lock()
+        self._death: str | None = None
+        self.expected = False
+
+    @property
+    @abstractmethod
+    def endpoint(self) -> str:
+        """``ip:port`` at which it serves clients."""
+
+    @property
+    @abstractmethod
+    def ping(self) -> Ping:
+        """See ``stores.protocol.Cluster.pings``."""
+
+    @abstractmethod
+    def status(self, timeout_s: float = 2.0) -> MemberStatus:
+        """Query this member's state. Raises RunError where it does not answer."""
+
+    @abstractmethod
+    def read(self, timeout_s: float) -> None:
+        """A consistent read of a key that is never written. Raises RunError where that fails."""
+
+    def hand_over(self, member_id: str, timeout_s: float) -> None:
+        """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
+        raise RunError("no leader can be chosen")
+
+    def expect_death(self) -> None:
+        """It is killed next, as configured; it counts as dead from now on."""
+        with self._lock:
+            self._death, self.expected = f"{self.name} was killed, as configured", True
+
+    def move(self, place: MemberPlace) -> None:
+        """Its host was started again: it is reached there from now on. It still counts as dead."""
+        self.place, self.connection = place, place.connection
+
+    def revive(self) -> None:
+        """It lives again."""
+        with self._lock:
+            self._death, self.expected = None, False
+
+    def start(self, deadline: float) -> None:
+        """Open the gate: PID 1 of the host then becomes the store. `deadline` is on the monotonic clock, seconds."""
+        path = Path("/proc", str(self.host.pid), "root", GATE)
+        while True:
+            if not self.expected and (death := self.death()) is not None:
+                raise RunError(f"the cluster did not start: {death}")
+            try:
+                gate = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:
+                # ENXIO: nobody reads yet; ENOENT: the script has not made the FIFO yet.
+                if error.errno not in (errno.ENXIO, errno.ENOENT) or time.monotonic() > deadline:
+                    raise RunError(f"{self.name} did not wait at its gate: {error.strerror}\n{self.tail()}") from error
+                time.sleep(POLL_S / 5)
+                continue
+            os.write(gate, b"go\n")
+            os.close(gate)
+            return
+
+    def knows_a_leader(self) -> bool:
+        """Whether this member answers, and knows who leads."""
+        try:
+            return self.status().leader_id is not None
+        except RunError:
+            return False
+
+    def death(self) -> str | None:
+        """Why this member is dead, in one line; None while it lives. The first answer is kept."""
+        if self._death is None and (ending := self.host.ending(self.last_words)) is not None:
+            with self._lock:
+                # The engine may take a second to tell; meanwhile it may have been expected, or live again.
+                if self._death is None and not self.host.alive:
+                    self._death = f"{self.name} ended: {ending}"
+        return self._death
+
+    def tail(self, lines: int = 8) -> str:
+        """The member's last log lines, for a message; says so where they cannot be read."""
+        try:
+            return self.host.logs(tail=lines)
+        except RunError as error:
+            return f"(no log of {self.name}: {error})"
+
+
+M = TypeVar("M", bound=Member)
+
+
+class MemberCluster(Generic[M]):
+    """The members of one run, in config order; most of ``stores.protocol.Cluster``."""
+
+    def __init__(self, members: Sequence[M]) -> None:
+        self.members = tuple(members)
+        self.quorum = len(self.members) // 2 + 1
+        self._pool = ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="members")
+
+    def close(self) -> None:
+        """End the helper threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def start(self, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
+        """Start every member, wait until all answer and agree on a leader; return who leads.
+
+        Raises RunError after `timeout_s`, or as soon as a member dies, with that member's last log lines; also as soon
+        as `broken` gives a reason why the members cannot form a cluster, with that reason.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._open_gates(deadline, broken)
+        while True:
+            self._check_start(self.members, broken)
+            statuses = self.statuses()
+            leadership = self._leadership(statuses, required=len(self.members))
+            if leadership is not None and self._is_ready(statuses):
+                return leadership
+            if time.monotonic() > deadline:
+                raise RunError(self._not_ready(timeout_s))
+            time.sleep(POLL_S)
+
+    def _open_gates(self, deadline: float, broken: Broken) -> None:
+        """Have every member become the store. Raises RunError."""
+        list(self._pool.map(lambda member: member.start(deadline), self.members))
+
+    def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
+        """What is needed of a new cluster beside a leader that all members name."""
+        return True
+
+    @staticmethod
+    def _check_start(members: Sequence[M], broken: Broken) -> None:
+        """Raise RunError for a reason why a cluster of which these were started cannot form."""
+        if (reason := broken()) is not None:
+            raise RunError(reason)
+        for member in members:
+            if (death := member.death()) is not None:
+                raise RunError(f"the cluster did not start: {death}")
+
+    def _not_ready(self, timeout_s: float) -> str:
+        silent = [member for member, status in self.statuses().items() if status is None]
+        worst = silent[0] if silent else self.members[0]
+        what = f"no answer from {', '.join(m.name for m in silent)}" if silent else "no leader that all members know"
+        return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
+
+    def statuses(self) -> dict[M, MemberStatus | None]:
+        """Every member's state, queried in parallel; None where a member does not answer."""
+
+        def ask(member: M) -> MemberStatus | None:
+            try:
+                return member.status()
+            except RunError:
+                return None
+
+        return dict(zip(self.members, self._pool.map(ask, self.members), strict=True))
+
+    def leadership(self) -> Leadership | None:
+        """See ``stores.protocol.Cluster``."""
+        return self._leadership(self.statuses(), required=self.quorum)
+
+    def leader_now(self, timeout_s: float, without: Collection[str]) -> str | None:
+        """See ``stores.protocol.Cluster``."""
+        asked = [member for member in self.living() if member.name not in without]
+        answers = answers_within(timeout_s, lambda member: member.status(timeout_s), asked)
+        found = self._leadership(answers, required=1)
+        return found.leader if found is not None else None
+
+    def expect_death(self, name: str) -> None:
+        """See ``stores.protocol.Cluster``."""
+        self._member(name).expect_death()
+
+    def rejoin(self, place: MemberPlace, broken: Broken = lambda: None) -> None:
+        """See ``stores.protocol.Cluster``."""
+        member = self._member(place.host.name)
+        member.move(place)
+        member.start(time.monotonic() + _GATE_S)
+        while not member.knows_a_leader():
+            reason = broken() or member.host.ending(member.last_words)
+            if reason is not None:
+                raise RunError(f"{member.name} did not rejoin: {reason}")
+            time.sleep(POLL_S)
+        member.revive()
+
+    def move_leader(self, name: str, timeout_s: float, broken: Broken = lambda: None) -> Leadership:
+        """See ``stores.protocol.Cluster``."""
+        wanted = self._member(name)
+        deadline = time.monotonic() + timeout_s
+        problem, moved = "no leader that all members know", False
+        while (left := deadline - time.monotonic()) > 0:
+            reason = broken() or wanted.death()
+            if reason is not None:
+                raise RunError(f"{name} could not be made the leader: {reason}")
+            statuses = self.statuses()
+            found = self._leadership(statuses, required=max(self.quorum, len(self.living())))
+            if found is not None and found.leader == name:
+                # A leader that is new serves reads once it has committed an entry of its own term.
+                if not moved or self.answers(left):
+                    return found
+                problem = "not every member answers under it"
+            elif found is not None:
+                problem, moved = f"{found.leader} still leads", True
+                try:
+                    self._member(found.leader).hand_over(self._id_of(wanted, statuses), min(left, _HAND_OVER_S))
+                    continue
+                except RunError as error:
+                    problem = f"{found.leader} did not hand over: {error}"
+            time.sleep(POLL_S)
+        raise RunError(f"{name} could not be made the leader within {timeout_s:g} s: {problem}")
+
+    def _member(self, name: str) -> M:
+        return next(member for member in self.members if member.name == name)
+
+    @staticmethod
+    def _id_of(member: M, statuses: Mapping[M, MemberStatus | None]) -> str:
+        """Its id. Raises RunError where it did not answer."""
+        if (status := statuses[member]) is None:
+            raise RunError(f"{member.name} answers nothing")
+        return status.member_id
+
+    @property
+    def size(self) -> int:
+        """See ``stores.protocol.Cluster``."""
+        return len(self.members)
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """See ``stores.protocol.Cluster``."""
+        return {member.name: member.endpoint for member in self.living()}
+
+    def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
+        """Who leads in the newest term, as so many members say at least."""
+        answers = {member: status for member, status in statuses.items() if status is not None}
+        if not answers:
+            return None
+        newest = max(status.raft_term for status in answers.values())
+        named = [status.leader_id for status in answers.values() if status.raft_term == newest]
+        by_id = {status.member_id: member for member, status in answers.items()}
+        leader_id = max(set(named), key=named.count)
+        if leader_id is None or leader_id not in by_id or named.count(leader_id) < required:
+            return None
+        return Leadership(by_id[leader_id].name, newest)
+
+    def version(self) -> str:
+        """The version the first living member reports. Raises RunError where none answers."""
+        for status in self.statuses().values():
+            if status is not None:
+                return status.version
+        raise RunError("no member answers")
+
+    def deaths(self) -> dict[str, str]:
+        """Dead members: name -> why, in config order."""
+        return {
+            member.name: reason
+            for member in self.members
+            if (reason := member.death()) is not None and not member.expected
+        }
+
+    def living(self) -> tuple[M, ...]:
+        """The members whose process still runs, in config order."""
+        return tuple(member for member in self.members if member.death() is None)
+
+    def has_quorum(self) -> bool:
+        """Whether enough processes live for the cluster to be able to answer."""
+        return len(self.living()) >= self.quorum
+
+    def pings(self) -> dict[str, Ping]:
+        """See ``stores.protocol.Cluster``."""
+        return {member.name: member.ping for member in self.living()}
+
+    def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
+        """See ``stores.protocol.Cluster``; ``None`` where the store lacks it."""
+        return None
+
+    def revision(self) -> int:
+        """See ``stores.protocol.Cluster``."""
+        raise RunError("the store keeps no history")
+
+    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+        """See ``stores.protocol.Cluster``."""
+        raise RunError("the store keeps no history")
+
+    def answers(self, timeout_s: float) -> bool:
+        """Whether a consistent read succeeds on every living member within `timeout_s`."""
+        if not self.has_quorum():
+            return False
+        deadline = time.monotonic() + timeout_s
+
+        def read(member: M) -> bool:
+            while (left := deadline - time.monotonic()) > 0:
+                try:
+                    member.read(max(left, 0.1))
+                    return True
+                except RunError:
+                    time.sleep(POLL_S)
+            return False
+
+        return all(self._pool.map(read, self.living()))

@@ -1,0 +1,83 @@
+"""Running replicas, seen from the driver; they are queried over their HTTP interface (replicas_image/replica.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from containernet_env.base.endings import last_words
+from containernet_env.base.errors import RunError
+from containernet_env.base.sources import replicas_version
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.store_activity import MemberActivity, StoreActivity
+from containernet_env.stores import members
+from containernet_env.stores.members import MemberCluster, MemberStatus
+from containernet_env.stores.protocol import MemberPlace, Ping
+from containernet_env.stores.replicas.settings import PORT, client_endpoint
+
+_STATUS = "/status"
+# A key that no load writes.
+_PROBE = "/v0/entity?id=%00containernet-env&from="
+_PING = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_ASK_S = 2.0
+
+
+class Member(members.Member):
+    """One replica and the host it runs on; ``read_quorum`` is how many a read asks."""
+
+    def __init__(self, place: MemberPlace, read_quorum: int) -> None:
+        super().__init__(place, last_words)
+        self._read_quorum = read_quorum
+        self._version = replicas_version()
+
+    @property
+    def endpoint(self) -> str:
+        """See ``members.Member``."""
+        return client_endpoint(self.place.ip)
+
+    @property
+    def ping(self) -> Ping:
+        """See ``members.Member``."""
+        return Ping(self.connection, PORT, _PING)
+
+    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+        """See ``members.Member``; a replica follows nobody."""
+        answer = self.connection.request_json(PORT, "GET", _STATUS, timeout_s=timeout_s)
+        number = str(answer["id"])
+        return MemberStatus(number, number, 0, self._version)
+
+    def read(self, timeout_s: float) -> None:
+        """See ``members.Member``."""
+        try:
+            self.connection.request_bytes(PORT, f"{_PROBE}{self._read_quorum}", timeout_s=timeout_s)
+        except RunError as error:
+            # So many replicas have told that there is no such key.
+            if getattr(error, "status", None) != 404:
+                raise
+
+
+class ReplicasObservation:
+    """See ``stores.protocol.Observation``: replicas count nothing."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def end(self) -> StoreActivity:
+        """See ``Observation``."""
+        return StoreActivity({name: MemberActivity() for name in self._names})
+
+
+class ReplicasCluster(MemberCluster[Member]):
+    """See ``stores.protocol.Cluster``. Nobody leads: the first replica that answers is the one called the leader."""
+
+    def __init__(self, members: Sequence[Member], quorum: int) -> None:
+        super().__init__(members)
+        self.quorum = quorum
+
+    def _leadership(self, statuses: Mapping[Member, MemberStatus | None], required: int) -> Leadership | None:
+        # In the topology's order, whoever answered first.
+        answering = [member for member in self.members if statuses.get(member) is not None]
+        return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
+
+    def observe(self) -> ReplicasObservation:
+        """See ``stores.protocol.Cluster``."""
+        return ReplicasObservation([member.name for member in self.living()])

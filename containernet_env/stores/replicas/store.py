@@ -1,0 +1,134 @@
+"""The replicas as a store: see ``stores.protocol.Store``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from containernet_env.base import sources
+from containernet_env.base.endings import last_words
+from containernet_env.model.config import Config, Node, StoreChoice
+from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.features import Lacking
+from containernet_env.stores.memory import go_environment
+from containernet_env.stores.protocol import (
+    ImageParts,
+    LeastLatencies,
+    LoadTerms,
+    MemberPlace,
+    MemberStart,
+    OneWayTimes,
+    StoreKind,
+    Timing,
+    Trust,
+)
+from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
+from containernet_env.stores.replicas.critical_path import CriticalPath
+from containernet_env.stores.replicas.settings import (
+    DATA_DIR,
+    FLAGS,
+    VERSION,
+    Quorums,
+    arguments,
+    check,
+    client_endpoint,
+)
+from containernet_env.stores.replicas.timing import ReplicasTiming
+
+_NAME = "replicas"
+_OWN = StoreChoice(_NAME)
+_NO_ELECTIONS = "have neither heartbeats nor elections"
+_ONE_KEY = "know single keys alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """See ``stores.protocol.Store``."""
+
+    choice: StoreChoice = _OWN
+    name: ClassVar[str] = _NAME
+    title: ClassVar[str] = "the replicas"
+    entry_point: ClassVar[str] = "start-replicas"
+    # maxValue in replicas_image/table.go.
+    largest_value_bytes: ClassVar[int | None] = 4 << 20
+    lacks: ClassVar[Lacking] = {
+        "heartbeat_interval": _NO_ELECTIONS,
+        "election_timeout": _NO_ELECTIONS,
+        "leader": "have no leader that could be chosen",
+        "tls": "speak plain HTTP",
+        "profile": "are not profiled",
+        "txn": "have no transactions",
+        "serializable": "know no consistency but the flags ack and from",
+        "span": _ONE_KEY,
+        "limit": _ONE_KEY,
+        "keysOnly": _ONE_KEY,
+        "countOnly": _ONE_KEY,
+    }
+
+    @property
+    def _quorums(self) -> Quorums:
+        return Quorums.of(self.choice)
+
+    @property
+    def version(self) -> str:
+        """See ``Store``: a hash of its sources."""
+        return sources.replicas_version()
+
+    @property
+    def consistency(self) -> Mapping[str, str]:
+        """See ``Store``."""
+        return {"l": f"from {self._quorums.read or 'majority'}"}
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """See ``Store``."""
+        return self._quorums.terms
+
+    @property
+    def image(self) -> ImageParts:
+        """See ``Store``."""
+        return ImageParts(_NAME, ("start-replicas",), sources.replicas_module())
+
+    def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ReplicasTiming:
+        """See ``Store``."""
+        check(config)
+        return ReplicasTiming.for_rtt(largest_member_rtt)
+
+    def start(self, node: Node, config: Config, timing: Timing, run_id: str, *, profiled: bool = False) -> MemberStart:
+        """See ``Store``."""
+        assert isinstance(timing, ReplicasTiming)
+        environment = go_environment(node.memory_bytes)
+        return MemberStart(arguments(node, config, timing.timeout_ms), (DATA_DIR,), environment=environment)
+
+    def endpoint(self, ip: str) -> str:
+        """See ``Store``."""
+        return client_endpoint(ip)
+
+    def last_words(self, log: str, killed: bool) -> str:
+        """See ``Store``."""
+        return last_words(log, killed)
+
+    def least_latencies(
+        self,
+        members: Sequence[str],
+        living: Sequence[str],
+        client: str,
+        network: OneWayTimes,
+        sync_ns: Mapping[str, float],
+    ) -> LeastLatencies:
+        """See ``Store``."""
+        return CriticalPath(living, client, network, sync_ns, *self._quorums.among(len(members))).shares
+
+    def trust(self, config: Config) -> Trust | None:
+        """See ``Store``."""
+        return None
+
+    def cluster(self, places: Sequence[MemberPlace]) -> ReplicasCluster:
+        """See ``Store``."""
+        ack, read = self._quorums.among(len(places))
+        return ReplicasCluster([Member(place, read) for place in places], max(ack, read))
+
+
+KIND = StoreKind(_NAME, Replicas, VERSION, FLAGS)
+"""What a topology may choose of the replicas: how many of them writes and reads wait for."""

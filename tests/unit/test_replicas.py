@@ -1,0 +1,200 @@
+"""The replicas without any: their arguments, quorums, who stands for a leader, the floor, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.analysis.floor import Floor
+from containernet_env.base import sources
+from containernet_env.base.errors import ConfigError
+from containernet_env.config.scenarios import load_scenarios
+from containernet_env.config.topologies import load_config
+from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.scenario import Scenario
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
+from tests.unit.test_etcd import FakeHost
+
+OPTIONS = PlanOptions(machine_cores=2)
+SYNC_NS = {"etcd1": 1e6, "etcd2": 2e6, "etcd3": 3e6}
+
+
+def topology(folder: Path, ack: int | None = None, read: int | None = None, **more: Any) -> Path:
+    flags = {name: value for name, value in (("ack", ack), ("from", read)) if value is not None}
+    nodes = [
+        {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": delay}
+        for number, delay in enumerate(("1ms", "2ms", "4ms"), 1)
+    ]
+    path = folder / "topology.json"
+    path.write_text(json.dumps({"store": {"kind": "replicas", "flags": flags}, "nodes": nodes, **more}))
+    return path
+
+
+def planned(folder: Path, ack: int | None = None, read: int | None = None, **more: Any) -> Plan:
+    return build_plan(load_config(topology(folder, ack, read, **more)), None, OPTIONS)
+
+
+def test_replicas_know_each_other_in_one_order(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    peers = "--peers=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080"
+    for number in (0, 1, 2):
+        command = plan.hosts[number].command
+        assert peers in command and f"--id={number}" in command and "--timeout=1000ms" in command
+    assert plan.hosts[0].environment["GOMEMLIMIT"] and plan.hosts[0].image == "replicas"
+    assert plan.store.version == sources.replicas_version() and len(plan.store.version) == 12
+    assert len({config_hash(planned(tmp_path, *quorums)) for quorums in ((), (1, 1), (2, 2), (2, 1))}) == 4
+
+
+def test_a_long_way_has_a_longer_timeout(tmp_path: Path) -> None:
+    nodes = [
+        {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": "100ms"}
+        for number in (1, 2)
+    ]
+    assert planned(tmp_path, nodes=nodes).timing.member_timeout_s == pytest.approx(4.01, abs=0.01)
+
+
+def test_loads_ask_for_the_quorums_that_are_chosen(tmp_path: Path) -> None:
+    terms = planned(tmp_path, 2, 1).store.load_terms
+    assert terms.always == {"store": "http"} and terms.leaderless
+    assert terms.puts == {"putPath": "/v0/entity?id={key}&ack=2"}
+    assert terms.gets == {"getPath": "/v0/entity?id={key}&from=1"}
+    without = planned(tmp_path).store
+    assert without.load_terms.puts == {"putPath": "/v0/entity?id={key}"}
+    assert without.consistency == {"l": "from majority"}
+    assert planned(tmp_path, 2, 1).store.consistency == {"l": "from 1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "path", "reason"),
+    [
+        ({"ack": 0}, "$.store.flags.ack", "range"),
+        ({"replicas": {"leader": "etcd1"}}, "$.replicas.leader", "no leader"),
+        ({"replicas": {"tls": True}}, "$.replicas.tls", "plain HTTP"),
+        ({"store": {"kind": "replicas", "version": "2"}}, "$.store.version", "own sources"),
+    ],
+)
+def test_what_replicas_lack_is_refused(tmp_path: Path, more: dict[str, Any], path: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(topology(tmp_path, **more))
+    (problem,) = caught.value.problems
+    assert problem.path == path and reason in f"{problem.message} {problem.allowed}"
+
+
+def test_no_more_replicas_answer_than_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        planned(tmp_path, 4, 4)
+    assert [problem.path for problem in caught.value.problems] == ["$.store.flags.ack", "$.store.flags.from"]
+    assert "at most 3" in str(caught.value)
+
+
+LOAD = {"total": 10, "clients": 1, "conns": 1}
+READ = {"type": "read", "load": LOAD, "consistency": ["l"]}
+
+
+@pytest.mark.parametrize(
+    ("block", "key", "reason"),
+    [
+        ({"type": "txn", "load": LOAD}, "type", "no transactions"),
+        ({**READ, "consistency": ["l", "s"]}, "consistency", "the flags ack and from"),
+        ({**READ, "spanKeys": [10]}, "spanKeys", "single keys"),
+        ({**READ, "prefix": "0", "keysOnly": True}, "prefix", "single keys"),
+    ],
+)
+def test_what_a_load_cannot_do_is_refused(tmp_path: Path, block: dict[str, Any], key: str, reason: str) -> None:
+    path = tmp_path / "scenarios.json"
+    path.write_text(json.dumps({"dataset": {"keySize": 8, "valSize": 64, "keys": 100}, "scenarios": [block]}))
+    with pytest.raises(ConfigError) as caught:
+        build_plan(load_config(topology(tmp_path)), load_scenarios(path), OPTIONS)
+    assert any(problem.path == f"$.scenarios[0].{key}" for problem in caught.value.problems)
+    assert reason in str(caught.value)
+
+
+class FakeConnection:
+    """Answers in place of one replica, which asks as many others as live."""
+
+    def __init__(self, living: set[int], number: int) -> None:
+        self.living, self.number = living, number
+
+    def _check(self, port: int) -> None:
+        assert port == 8080
+        if self.number not in self.living:
+            raise NoAnswerError("refused")
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        self._check(port)
+        return {"id": self.number - 1, "replicas": 3, "keys": 5}
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        self._check(port)
+        wanted = int(path.rpartition("=")[2])
+        raise HttpError(404 if len(self.living) >= wanted else 504, None, "")
+
+
+def cluster_of(living: set[int], ack: int, read: int) -> tuple[ReplicasCluster, list[FakeHost]]:
+    hosts = [FakeHost(f"etcd{number}", number) for number in (1, 2, 3)]
+    places: list[Any] = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(living, host.pid)) for host in hosts]
+    return ReplicasCluster([Member(place, read) for place in places], max(ack, read)), hosts
+
+
+def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
+    living = {1, 2, 3}
+    cluster, hosts = cluster_of(living, 1, 1)
+    assert cluster.leadership() == Leadership("etcd1", 0)
+    assert cluster.version() == sources.replicas_version()
+    # However soon each of them answers.
+    statuses = dict(reversed(cluster.statuses().items()))
+    assert cluster._leadership(statuses, required=1) == Leadership("etcd1", 0)
+    cluster.expect_death("etcd1")
+    living.discard(1)
+    hosts[0].ended = "killed by SIGKILL"
+    assert cluster.leadership() == Leadership("etcd2", 0)
+    assert cluster.leader_now(1.0, {"etcd2"}) == "etcd3"
+    assert cluster.deaths() == {} and list(cluster.endpoints) == ["etcd2", "etcd3"]
+    assert set(cluster.observe().end().members) == {"etcd2", "etcd3"}
+
+
+@pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])
+def test_one_of_three_answers_where_one_is_enough(quorum: int, answers: bool) -> None:
+    cluster, hosts = cluster_of({3}, quorum, quorum)
+    for host in hosts[:2]:
+        host.ended = "killed by SIGKILL"
+    assert cluster.answers(0.1) is answers
+    assert (cluster.leadership() is not None) is answers
+
+
+def scenario(**given: Any) -> Scenario:
+    return Scenario(name="s", total=10, clients=1, conns=1, key_size=8, val_size=64, key_space=10, **given)
+
+
+@pytest.mark.parametrize(
+    ("quorums", "kind", "asked", "expected_ms"),
+    [
+        # Client: 2, 4, 8 ms to etcd1, 2, 3; between them 6 ms (1-2), 10 ms (1-3), 12 ms (2-3). Syncs of 1, 2, 3 ms.
+        ((1, 1), "write", "etcd1", 2 + 1),
+        ((2, 2), "write", "etcd1", 2 + 6 + 2),
+        ((3, 3), "write", "etcd1", 2 + 10 + 3),
+        ((None, None), "write", "etcd2", 4 + 6 + 1),
+        # A write needs as many as are the fastest, a read those that come next.
+        ((1, 1), "read", "etcd3", 8),
+        ((2, 2), "read", "etcd1", 2 + 6),
+        ((2, 2), "read", "etcd2", 4 + 12),
+        ((3, 3), "read", "etcd3", 8 + 12),
+    ],
+)
+def test_the_floor_is_what_quorums_wait_for(
+    tmp_path: Path, quorums: tuple[int | None, int | None], kind: Any, asked: str, expected_ms: float
+) -> None:
+    plan = planned(tmp_path, *quorums)
+    floor = Floor(plan.store, plan.topology, SYNC_NS)
+    consistency: Any = "l" if kind == "read" else None
+    wanted = scenario(type=kind, target=asked, consistency=consistency)
+    found_s = floor.median_s(wanted, "etcd1", ["etcd1", "etcd2", "etcd3"])
+    assert found_s is not None and found_s * 1e3 == pytest.approx(expected_ms, abs=0.01)

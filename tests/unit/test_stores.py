@@ -1,0 +1,146 @@
+"""The key ``store``: kinds, versions, flags; what is refused, and what it changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.base import sources
+from containernet_env.base.errors import ConfigError
+from containernet_env.config.sweep_axes import AXES, set_value, value_of
+from containernet_env.config.topologies import load_config
+from containernet_env.config.writer import topology_text, topology_values
+from containernet_env.model.config import Config, StoreChoice
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
+
+NODE = {"ip": "10.0.0.1", "mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
+OPTIONS = PlanOptions(machine_cores=2)
+
+
+def read(folder: Path, store: Any = None, **more: Any) -> Config:
+    path = folder / "topology.json"
+    value = {"nodes": [NODE], **more} | ({} if store is None else {"store": store})
+    path.write_text(json.dumps(value))
+    return load_config(path)
+
+
+def planned(folder: Path, store: Any = None, **more: Any) -> Plan:
+    return build_plan(read(folder, store, **more), None, OPTIONS)
+
+
+def flags(plan: Plan) -> list[str]:
+    return list(plan.hosts[0].command)
+
+
+@pytest.mark.parametrize("store", [None, "etcd", {"kind": "etcd"}, {"kind": "etcd", "flags": {}}])
+def test_the_default_store_is_etcd_and_changes_no_hash(tmp_path: Path, store: Any) -> None:
+    config = read(tmp_path, store)
+    assert config.store == StoreChoice() and store_of(config) == DEFAULT
+    assert config_hash(planned(tmp_path, store)) == config_hash(planned(tmp_path))
+    assert "store" not in json.loads(topology_text(config))
+
+
+def test_version_and_flags_reach_image_members_and_hash(tmp_path: Path) -> None:
+    given = {"snapshot-count": 1000, "quota-backend-bytes": "4g", "backend-batch-interval": "0.2s"}
+    store = {"kind": "etcd", "version": "3.6.8", "flags": given}
+    plan = planned(tmp_path, store)
+    expected = ["--backend-batch-interval=200ms", "--quota-backend-bytes=4294967296", "--snapshot-count=1000"]
+    assert flags(plan)[-3:] == expected and flags(planned(tmp_path)) == flags(plan)[:-3]
+    assert plan.store.version == "3.6.8"
+    module, pinned = plan.store.image.module, DEFAULT.image.module
+    assert module is not None and pinned is not None and module.label == "etcd-3.6.8" and pinned.label == "etcd"
+    assert module.source_hash("go1.26.8") != pinned.source_hash("go1.26.8")
+    same = planned(tmp_path, {**store, "flags": {**given, "quota-backend-bytes": "4096m"}})
+    assert config_hash(same) == config_hash(plan)
+    others = [{"kind": "etcd", "flags": given}, {**store, "version": "3.6.9"}, {**store, "flags": {}}]
+    assert len({config_hash(planned(tmp_path, other)) for other in (None, store, *others)}) == 5
+
+
+def test_the_pinned_version_by_its_number_needs_no_image_of_its_own(tmp_path: Path) -> None:
+    named = store_of(read(tmp_path, {"kind": "etcd", "version": sources.etcd_version()}))
+    assert named.image == DEFAULT.image
+
+
+@pytest.mark.parametrize(
+    ("store", "path", "got", "allowed"),
+    [
+        ("etdc", "$.store", '"etdc"', '"etcd"'),
+        (3, "$.store", "3", '"etcd"'),
+        ({}, "$.store.kind", None, '"etcd"'),
+        ({"kind": "redis"}, "$.store.kind", '"redis"', '"etcd"'),
+        ({"kind": "etcd", "versoin": "3.6.8"}, "$.store.versoin", '"3.6.8"', "the keys kind, version, flags"),
+        ({"kind": "etcd", "version": 3.6}, "$.store.version", "3.6", "as a text"),
+        ({"kind": "etcd", "version": "latest"}, "$.store.version", '"latest"', '"3.6.8"'),
+        ({"kind": "etcd", "version": "3.5.9"}, "$.store.version", '"3.5.9"', "3.6.0"),
+        ({"kind": "etcd", "version": "3.6.8/../x"}, "$.store.version", '"3.6.8/../x"', "3.6.0"),
+        ({"kind": "etcd", "flags": ["x"]}, "$.store.flags", '["x"]', "an object"),
+        ({"kind": "etcd", "flags": {"data-dir": "/"}}, '$.store.flags["data-dir"]', '"data-dir"', "snapshot-count"),
+        ({"kind": "etcd", "flags": {"snapshot-count": 0}}, '$.store.flags["snapshot-count"]', "0", "from 1 to"),
+        ({"kind": "etcd", "flags": {"snapshot-count": "5"}}, '$.store.flags["snapshot-count"]', '"5"', "a whole"),
+        ({"kind": "etcd", "flags": {"snapshot-count": True}}, '$.store.flags["snapshot-count"]', "true", "a whole"),
+        ({"kind": "etcd", "flags": {"quota-backend-bytes": 1}}, '$.store.flags["quota-backend-bytes"]', "1", '"4g"'),
+        (
+            {"kind": "etcd", "flags": {"auto-compaction-mode": "revision"}},
+            '$.store.flags["auto-compaction-mode"]',
+            '"revision"',
+            "auto-compaction-retention",
+        ),
+        (
+            {"kind": "etcd", "flags": {"auto-compaction-mode": "revision", "auto-compaction-retention": "1s"}},
+            '$.store.flags["auto-compaction-retention"]',
+            '"1s"',
+            "a whole number",
+        ),
+    ],
+)
+def test_a_wrong_store_is_refused_with_what_is_allowed(
+    tmp_path: Path, store: Any, path: str, got: str | None, allowed: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, store)
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.got) == (path, got) and allowed in str(problem.allowed)
+    assert problem.line == 1
+
+
+def test_every_wrong_flag_is_told_and_a_near_one_named(tmp_path: Path) -> None:
+    wrong = {"snapshot_count": 5, "backend-batch-limit": -1}
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, {"kind": "etcd", "flags": wrong})
+    assert [problem.path for problem in caught.value.problems] == [
+        "$.store.flags.snapshot_count",
+        '$.store.flags["backend-batch-limit"]',
+    ]
+    assert "did you mean snapshot-count?" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flag_reads_again_what_it_has_read(kind: str) -> None:
+    samples = (1, 5, 1000, "1000ms", "5s", "1h", "3600s", "4g", "64m", "periodic", "revision", "yes", "no", "wal")
+    for name, flag in KINDS[kind].flags.items():
+        taken = 0
+        for sample in samples:
+            try:
+                found = flag.parse(sample)
+            except ValueError:
+                continue
+            taken += 1
+            assert flag.parse(found) == found and flag.argument(found), (name, sample)
+        assert taken, f"none of the samples is a value of {name}"
+
+
+def test_stores_versions_and_flags_are_an_axis(tmp_path: Path) -> None:
+    document = topology_values(read(tmp_path, etcd={"data": "tmpfs"}))
+    axis = AXES["store"]
+    assert value_of(document, axis) == "etcd"
+    wanted = {"kind": "etcd", "version": "3.6.8"}
+    assert set_value(document, axis, wanted) == [("store",)]
+    set_value(document, AXES["leader"], "etcd1")
+    assert value_of(document, axis) == wanted
+    assert document["etcd"] == {"data": "tmpfs", "leader": "etcd1"}
