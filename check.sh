@@ -167,6 +167,10 @@ if asked unit; then
     # Some tests run the real server.
     ETCD_BINARY=$(.venv/bin/python -c 'from containernet_env.base import programs; print(programs.path("etcd"))') || exit 3
     export ETCD_BINARY
+    # And ZooKeeper's, where Debian's package is installed (apt-get install zookeeper) or the variable names another one.
+    if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then
+        export ZOOKEEPER_CLASSPATH=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar
+    fi
     for module in "${GO_MODULES[@]}"; do
         step "go test $module" go_in "$module" test ./...
     done
@@ -178,6 +182,10 @@ if asked input; then
     fuzz benchmark_image ./internal/api FuzzHost 2
     fuzz benchmark_image ./internal/spec FuzzParseBody 2
     fuzz benchmark_image ./internal/allow FuzzParse 2
+    fuzz benchmark_image ./internal/store/zookeeper FuzzConn 2
+    fuzz benchmark_image ./internal/store/zookeeper FuzzPieces 2
+    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzAnswer 2
+    fuzz benchmark_image ./internal/store/zookeeper/jute FuzzPath 2
     fuzz link_emulator ./control FuzzServe 1 # its emulator keeps a core busy
 fi
 if asked vm; then

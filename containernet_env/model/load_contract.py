@@ -132,6 +132,9 @@ class LoadBody(TypedDict, total=False):
     # writes only with a `valSize` of 20 or more, of reads only together with `verify`
     history: bool
 
+    # kind of store that the members are of
+    store: Literal["etcd", "zookeeper"]
+
 
 class WriteBody(LoadBody, total=False):
     """The body of POST /benchmark/write."""

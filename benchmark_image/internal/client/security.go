@@ -9,7 +9,6 @@ import (
 
 	"containernet-env/benchmark_image/internal/spec"
 	"containernet-env/benchmark_image/internal/store"
-	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // Securer gives what the connections of a load are secured with: it reads the files that s names. alpn is what members
@@ -30,25 +29,6 @@ func execWithTLS(args []string) error {
 	err = syscall.Exec(other, append([]string{other}, args...), os.Environ())
 	return fmt.Errorf("TLS is in a program of its own, %s: %w; put it there: ./build.sh builds it with benchmark-client",
 		other, err)
-}
-
-// protocol is how the members that s names are spoken to: with the certificates and as the user that it asks for.
-func protocol(s *spec.Spec, secure Securer) (etcd.Protocol, error) {
-	var p etcd.Protocol
-	var err error
-	if s.Secured() {
-		if p.Secured, err = secure(s, etcd.ALPN); err != nil {
-			return p, err
-		}
-	}
-	if s.User != "" {
-		password, err := password(s)
-		if err != nil {
-			return p, err
-		}
-		p.User = &etcd.User{Name: s.User, Password: password}
-	}
-	return p, nil
 }
 
 // password is the first line of the file that s names, or what the environment has.

@@ -64,7 +64,7 @@ func (p *Promises) take(r *Request, now time.Duration, written bool) error {
 		seen = p.seen.Load()
 	}
 	switch {
-	case r.Kind == Range && !r.Serializable && r.revision < r.floor:
+	case r.Kind == Range && !r.Serializable && r.revision > 0 && r.revision < r.floor:
 		return errBehind
 	case r.Kind == Range || !written || !r.unique:
 		return nil

@@ -61,6 +61,7 @@ type Run struct {
 	done    atomic.Int64
 	failed  atomic.Int64
 	empty   atomic.Int64
+	second  atomic.Int64                // second tries
 	warm    [Abandoned + 1]atomic.Int64 // requests of the warm-up, by outcome
 	lastOK  atomic.Int64                // ns since epoch
 	streaks [Kinds]streak
@@ -89,6 +90,7 @@ type Result struct {
 	Took    time.Duration // from the start to the last outcome, or to the early end
 	Failed  int           // requests with another outcome than OK, abandoned ones not counted
 	Empty   int
+	Second  int           // writes that took a second round trip, because of whether their key existed
 	Due     int           // requests whose intended start was in the run; 0 where starts are not planned
 	LastDue time.Duration // intended start of the last of those
 	Errors  map[string]int
@@ -188,6 +190,7 @@ func (r *Run) result(ended time.Duration, after account) Result {
 		result.Records = *r.records
 	}
 	result.Failed, result.Empty, result.Errors = int(r.failed.Load()), int(r.empty.Load()), r.tally.counts()
+	result.Second = int(r.second.Load())
 	if result.Due > 0 {
 		result.LastDue, _ = r.options.Pacer.Pace(result.Due-1, 0)
 	}
@@ -372,6 +375,13 @@ func (r *Run) Ask(client int, wake func(client int)) (request *Request, more boo
 		request.actual = r.elapsed()
 	}
 	return request, true
+}
+
+// NoteSecondTry notes that a write that has succeeded took a second round trip, because of whether its key existed.
+func (r *Run) NoteSecondTry(request *Request) {
+	if !request.warmup {
+		r.second.Add(1)
+	}
 }
 
 // Done records the outcome of a request. found is the number of keys that a range found.

@@ -10,13 +10,16 @@ import (
 // Figures are what was measured. The latency fields are response times, over the requests that succeeded, and null in
 // JSON when none did.
 type Figures struct {
-	Requests  int      `json:"requests"` // configured
-	Done      int      `json:"done"`     // ok + failed
-	OK        int      `json:"ok"`
-	Failed    int      `json:"failed"`    // every other outcome, also of requests that may have happened
-	Empty     int      `json:"empty"`     // answers to reads that held no key
-	Abandoned int      `json:"abandoned"` // in flight when the run ended early
-	Outcomes  Outcomes `json:"outcomes"`
+	Requests  int `json:"requests"` // configured
+	Done      int `json:"done"`     // ok + failed
+	OK        int `json:"ok"`
+	Failed    int `json:"failed"`    // every other outcome, also of requests that may have happened
+	Empty     int `json:"empty"`     // answers to reads that held no key
+	Abandoned int `json:"abandoned"` // in flight when the run ended early
+	// SecondTries are writes that were answered after a second round trip, because of whether their key existed; absent
+	// where there are none, as with a store that has a write for both.
+	SecondTries int      `json:"second_tries,omitempty"`
+	Outcomes    Outcomes `json:"outcomes"`
 
 	TotalS        float64  `json:"total_s"`          // from the first start to the last outcome
 	DrainS        *float64 `json:"drain_s"`          // of that, after the end of the configured duration; null: there was none
@@ -101,6 +104,7 @@ func newFigures(run *load.Result, recorded *Recorder, setting *Setting) Figures 
 		Requests:    setting.Requests,
 		Failed:      run.Failed,
 		Empty:       run.Empty,
+		SecondTries: run.Second,
 		Abandoned:   abandoned,
 		TotalS:      run.Took.Seconds(),
 		PauseS:      run.Pauses.Longest.Seconds(),

@@ -55,6 +55,9 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 		}
 	}
 	r.writeLeftOut(b)
+	if r.SecondTries > 0 {
+		fmt.Fprintf(b, "\nSecond tries: %d writes took two round trips, because of whether their key existed\n", r.SecondTries)
+	}
 	if len(r.Errors) > 0 {
 		r.writeErrors(b)
 	}

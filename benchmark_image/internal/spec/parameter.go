@@ -202,6 +202,8 @@ func (p *Parameter) Bounds() string {
 	switch {
 	case p.Form != "":
 		return p.Form
+	case len(p.Choices) == 1:
+		return `"` + p.Choices[0] + `"`
 	case p.Choices != nil:
 		last := len(p.Choices) - 1
 		return `"` + strings.Join(p.Choices[:last], `", "`) + `" or "` + p.Choices[last] + `"`

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"containernet-env/benchmark_image/internal/keys"
-	"containernet-env/benchmark_image/internal/store/etcd"
 )
 
 // The two consistencies of a range, named as in etcd's benchmark tool.
@@ -32,6 +31,7 @@ const (
 // the table of parameters.
 type Spec struct {
 	Operation Operation
+	Store     string
 	Endpoints []string
 	Conns     int
 	Clients   int
@@ -100,7 +100,8 @@ const DurationKeySpace = 10_000_000
 func Default(operation Operation) Spec {
 	s := Spec{
 		Operation:      operation,
-		Endpoints:      []string{etcd.DefaultEndpoint},
+		Store:          Etcd,
+		Endpoints:      []string{defaultEndpoints[Etcd]},
 		Conns:          1,
 		Clients:        1,
 		Total:          DefaultTotal,
@@ -171,6 +172,10 @@ var (
 		Name: "endpoints", Flag: "endpoints", Required: true,
 		Form: "1..100 members, host:port, comma-separated, none twice", Usage: "members of the cluster, in member order",
 		at: func(s *Spec) any { return &s.Endpoints },
+	})
+	_ = parameter(Parameter{
+		Name: "store", Flag: "store", Choices: storeNames, Usage: "kind of store that the members are of",
+		at: func(s *Spec) any { return &s.Store },
 	})
 	_ = parameter(Parameter{
 		Name: "clients", Flag: "clients", Unit: "clients", Min: 1, Max: 10_000,
@@ -322,17 +327,17 @@ var (
 		Usage: "end of the range scan, exclusive",
 		at:    func(s *Spec) any { return &s.End },
 	})
-	_ = parameter(Parameter{
+	paramPrefix = parameter(Parameter{
 		Name: "prefix", Flag: "prefix", Operations: []Operation{Range},
 		Usage: "read all keys that start with the key, which may then be empty",
 		at:    func(s *Spec) any { return &s.KeyIsPrefix },
 	})
-	_ = parameter(Parameter{
+	paramLimit = parameter(Parameter{
 		Name: "limit", Flag: "limit", Unit: "keys", Operations: []Operation{Range}, Zero: "no limit",
 		Usage: "largest number of keys in an answer",
 		at:    func(s *Spec) any { return &s.Limit },
 	})
-	_ = parameter(Parameter{
+	paramCountOnly = parameter(Parameter{
 		Name: "countOnly", Flag: "count-only", Operations: []Operation{Range},
 		Usage: "request only the number of keys",
 		at:    func(s *Spec) any { return &s.CountOnly },

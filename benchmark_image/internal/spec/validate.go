@@ -21,7 +21,7 @@ func (s *Spec) Validate() *Problem {
 			}
 		}
 	}
-	rules := []func() *Problem{s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity, s.validatePrefix,
+	rules := []func() *Problem{s.validateStore, s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity, s.validatePrefix,
 		s.validateKeyOrder, s.validateKeySpace}
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // Protocol speaks with the members of one kind of store. Any number of goroutines may use it: of state it has at most
@@ -18,6 +19,14 @@ type Protocol interface {
 	NewConn(member string) Conn
 	// NewCall makes room for one request at a time, on any connection of this protocol. owner is told how each ends.
 	NewCall(owner Owner) Call
+}
+
+// StatusAsker is a Protocol whose connections cannot tell who leads, which a member tells on a connection of its own. Its
+// calls have no Status.
+type StatusAsker interface {
+	// Status asks a member, of which host:port is given, over a connection that was just opened and has a deadline. It is
+	// closed afterwards.
+	Status(connection net.Conn, member string) (Answer, error)
 }
 
 // Security secures connections, such as with TLS. It is in no program that does not need it. Any number of goroutines
@@ -97,4 +106,12 @@ type Conn interface {
 	Leave(err error)
 	// Lost fails all that is under way as Unavailable: nothing can be read or written any more.
 	Lost(reason string)
+}
+
+// Beater is a Conn of which the member wants to hear something from time to time.
+type Beater interface {
+	// Interval is how often Beat must be called at least, once the connection is ready.
+	Interval() time.Duration
+	// Beat adds to the output what the member needs if nothing else was sent for a while.
+	Beat()
 }

@@ -14,48 +14,74 @@ import (
 )
 
 const (
-	module   = "containernet-env/benchmark_image/"
-	etcd     = module + "internal/store/etcd"
-	root     = "../.."
-	etcdPath = "internal/store/etcd/"
+	module = "containernet-env/benchmark_image/"
+	folder = "internal/store/"
+	root   = "../.."
 )
 
-// marksOfEtcd are what a source that knows etcd's API or its port has in it.
-var marksOfEtcd = []string{"etcdserverpb", "mvccpb", "protowire", "2379"}
+// kind is a store that loads can be for.
+type kind struct {
+	name    string
+	marks   []string // that a source which knows its API or its port has in it
+	imports []string // of what only it needs, by how their paths begin
+}
+
+// kinds are all of them. What only tests need is imported by none.
+var kinds = []kind{
+	{"etcd", []string{"etcdserverpb", "mvccpb", "protowire", "2379"},
+		[]string{"go.etcd.io/", "google.golang.org/", module + "internal/h2"}},
+	{"zookeeper", []string{"getData", "setData", "GetData", "zxid", "srvr", "2181"}, nil},
+}
+
+// forTests are modules that no program has in it.
+var forTests = []string{"github.com/go-zookeeper/"}
 
 // choosers are the packages that say which store a load is for.
 var choosers = []string{"internal/client", "internal/spec"}
 
-// breaks tells how a source, named by its path in the module, breaks the rule that etcd is known in its own package
+// breaks tells how a source, named by its path in the module, breaks the rule that each store is known in its own package
 // only.
 func breaks(path string, source []byte) (problems []string) {
 	path = filepath.ToSlash(path)
-	if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, etcdPath) {
+	if strings.HasSuffix(path, "_test.go") {
 		return nil
 	}
-	for _, mark := range marksOfEtcd {
+	for _, k := range kinds {
+		if own := folder + k.name + "/"; !strings.HasPrefix(path, own) {
+			for _, problem := range k.brokenBy(path, source) {
+				problems = append(problems, problem+": only "+own+" may")
+			}
+		}
+	}
+	return problems
+}
+
+// brokenBy tells what a source outside of a store's package knows of it.
+func (k *kind) brokenBy(path string, source []byte) (problems []string) {
+	for _, mark := range k.marks {
 		if strings.Contains(string(source), mark) {
 			problems = append(problems, "has "+mark+" in it")
 		}
 	}
+	own := module + folder + k.name
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ImportsOnly)
 	if err != nil {
 		return append(problems, err.Error())
 	}
-	folder := path[:max(strings.LastIndexByte(path, '/'), 0)]
+	chooses := slices.Contains(choosers, path[:max(strings.LastIndexByte(path, '/'), 0)])
 	for _, spec := range file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
-		ofEtcd := imported == etcd && !slices.Contains(choosers, folder) || strings.HasPrefix(imported, etcd+"/")
-		foreign := strings.HasPrefix(imported, "go.etcd.io/") || strings.HasPrefix(imported, "google.golang.org/")
-		if ofEtcd || foreign || imported == module+"internal/h2" {
+		begins := func(with string) bool { return strings.HasPrefix(imported, with) }
+		if imported == own && !chooses || begins(own+"/") || slices.ContainsFunc(k.imports, begins) ||
+			slices.ContainsFunc(forTests, begins) {
 			problems = append(problems, "imports "+imported)
 		}
 	}
 	return problems
 }
 
-// TestNothingElseKnowsEtcd holds the rule over the sources of the module.
-func TestNothingElseKnowsEtcd(t *testing.T) {
+// TestNothingElseKnowsAStore holds the rule over the sources of the module.
+func TestNothingElseKnowsAStore(t *testing.T) {
 	files := 0
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") {
@@ -64,7 +90,7 @@ func TestNothingElseKnowsEtcd(t *testing.T) {
 		source, err := os.ReadFile(filepath.Join(root, path))
 		files++
 		for _, problem := range breaks(path, source) {
-			t.Errorf("%s %s: only %s may", path, problem, etcdPath)
+			t.Errorf("%s %s", path, problem)
 		}
 		return err
 	})
@@ -75,10 +101,18 @@ func TestNothingElseKnowsEtcd(t *testing.T) {
 
 // TestTheRuleCanBeBroken names sources that break it, and some that do not.
 func TestTheRuleCanBeBroken(t *testing.T) {
+	etcd, zookeeper := module+folder+"etcd", module+folder+"zookeeper"
 	for _, c := range []struct {
 		path, source string
 		want         bool
 	}{
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"" + zookeeper + "/jute\"", true},
+		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"" + module + "internal/h2\"", true},
+		{"internal/store/zookeeper/x.go", "package x\n\nimport _ \"" + zookeeper + "/jute\"", false},
+		{"internal/transport/x.go", "package x\n\nimport _ \"" + zookeeper + "\"", true},
+		{"internal/spec/x.go", "package x\n\nimport _ \"" + zookeeper + "\"", false},
+		{"internal/spec/x.go", "package x\n\nconst word = \"srvr\"", true},
+		{"internal/store/etcd/x.go", "package x\n\nimport _ \"github.com/go-zookeeper/zk\"", true},
 		{"internal/transport/x.go", "package x\n\nconst path = \"/etcdserverpb.KV/Put\"", true},
 		{"internal/transport/x.go", "package x\n\nimport _ \"" + etcd + "\"", true},
 		{"internal/client/x.go", "package x\n\nimport _ \"" + etcd + "\"", false},
@@ -114,6 +148,11 @@ func TestTheProgramsAreSmall(t *testing.T) {
 	if slices.ContainsFunc(client, grpc) || slices.ContainsFunc(server, grpc) {
 		t.Error("grpc-go is linked into a program")
 	}
+	for _, name := range append(slices.Clone(client), server...) {
+		if slices.ContainsFunc(forTests, func(module string) bool { return strings.HasPrefix(name, module) }) {
+			t.Errorf("%s is linked into a program", name)
+		}
+	}
 	for _, unwanted := range []string{"google.golang.org/protobuf/proto", "net/http"} {
 		if slices.Contains(client, unwanted) {
 			t.Errorf("%s is linked into the client", unwanted)
@@ -126,7 +165,7 @@ func TestTheProgramsAreSmall(t *testing.T) {
 		"crypto/tls") || slices.ContainsFunc(secured, grpc) {
 		t.Error("the client with TLS has no crypto/tls, or has grpc-go")
 	}
-	if reference := dependencies("./" + etcdPath + "grpcref"); !slices.ContainsFunc(reference, grpc) {
+	if reference := dependencies("./" + folder + "etcd/grpcref"); !slices.ContainsFunc(reference, grpc) {
 		t.Error("grpc-go is not found where it is")
 	}
 }

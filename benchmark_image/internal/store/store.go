@@ -53,6 +53,7 @@ type Answer struct {
 	Count     int64 // of Get and Scan: how many keys there are, with those that Limit or CountOnly leaves out
 	More      bool  // of Scan: Limit left out keys
 	Succeeded bool  // of Transaction: Key existed
+	SecondTry bool  // of Put: it took a second round trip, because of whether Key existed
 
 	Revision int64  // of the store, when it answered
 	Term     uint64 // of the leader's election

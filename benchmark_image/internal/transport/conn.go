@@ -178,6 +178,7 @@ func (c *conn) becameReady() {
 	c.failing = false
 	c.isReady.Store(true)
 	c.loop.readyConns++
+	c.loop.keepBeating(c.link)
 	if !c.wasReady {
 		c.wasReady = true
 		close(c.opened) // who waits for it asks isReady next

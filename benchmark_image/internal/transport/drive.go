@@ -152,6 +152,9 @@ func (c *client) Finished(answer *store.Answer, failure *store.Failure) {
 		}
 		return
 	}
+	if answer.SecondTry {
+		c.drive.run.NoteSecondTry(c.current)
+	}
 	c.drive.run.Done(c.current, answer.Count, c.judge(answer))
 	c.next()
 }

@@ -32,7 +32,8 @@ type sighting struct {
 }
 
 // watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so
-// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile.
+// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile, unless the protocol asks
+// over connections of its own.
 func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (seen <-chan sighting, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	all := make(chan sighting)
@@ -42,12 +43,9 @@ func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (s
 			ticker := time.NewTicker(interval)
 			defer ticker.Stop()
 			for ctx.Err() == nil {
-				if c.isReady.Load() {
+				if c.isReady.Load() || c.loop.asksBeside() {
 					s := sighting{from: c}
-					var status *single
-					if status, s.err = c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout); s.err == nil {
-						s.answer = status.answer
-					}
+					s.answer, s.err = c.status(ctx)
 					select {
 					case all <- s:
 					case <-ctx.Done():
@@ -149,8 +147,45 @@ func (l *loop) probes(members []string) (probes []*conn) {
 	for _, member := range members {
 		probes = append(probes, l.newConn(member))
 	}
-	l.connectAll(probes)
+	if !l.asksBeside() {
+		l.connectAll(probes)
+	}
 	return probes
+}
+
+// asksBeside tells whether the protocol asks for a member's status over connections of its own.
+func (l *loop) asksBeside() bool {
+	_, beside := l.protocol.(store.StatusAsker)
+	return beside
+}
+
+// status asks a member who leads.
+func (c *conn) status(ctx context.Context) (store.Answer, error) {
+	asker, beside := c.loop.protocol.(store.StatusAsker)
+	if !beside {
+		one, err := c.ask(ctx, store.Request{Operation: store.Status}, statusTimeout)
+		if err != nil {
+			return store.Answer{}, err
+		}
+		return one.answer, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	connection, err := dialerOf(c.loop.dialer, c.member, c.loop.permit).DialContext(ctx, "tcp", c.member)
+	if err != nil {
+		return store.Answer{}, fmt.Errorf("%s: %w", c.member, cause(err))
+	}
+	defer func() {
+		_ = connection.Close() // all was read
+	}()
+	defer context.AfterFunc(ctx, func() {
+		_ = connection.SetDeadline(time.Now()) // it ends what goes on, and cannot fail on a TCP connection
+	})()
+	answer, err := asker.Status(connection, c.member)
+	if err != nil {
+		return store.Answer{}, fmt.Errorf("%s: %w", c.member, err)
+	}
+	return answer, nil
 }
 
 // findLeader asks the members who leads until enough of them have answered. Unless it is patient, it gives up when each

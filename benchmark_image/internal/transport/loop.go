@@ -51,9 +51,10 @@ type loop struct {
 	dirty      []*link
 	again      []*link
 	toOpen     []opening
-	expected   []*link // in the order of readyBy; some are ready or lost already
-	waiting    []*link // whose output waits, or did when the list was looked through last
-	releases   int     // how often it was, and 1
+	expected   []*link       // in the order of readyBy; some are ready or lost already
+	waiting    []*link       // whose output waits, or did when the list was looked through last
+	releases   int           // how often it was, and 1
+	beat       time.Duration // between two beats of connections that need them; 0: none does
 	buffer     []byte
 	opened     []byte // for what sessions open
 	scratch    []byte

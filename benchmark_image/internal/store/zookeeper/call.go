@@ -1,0 +1,125 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+
+	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
+)
+
+// call implements store.Call.
+type call struct {
+	owner  store.Owner
+	answer store.Answer
+
+	at      uint64 // number of its last request on the connection
+	key     []byte // as are the next two, of the request
+	head    []byte
+	value   []byte
+	visitor store.Visitor // of a read
+
+	hash      uint64 // of the key, of a write
+	operation jute.Operation
+	second    bool // the first operation was for a znode that is there, or is not
+}
+
+// Endpoint implements store.Call: members tell who leads, and not where others are.
+func (c *call) Endpoint() (string, error) {
+	return "", errors.New("a member of ZooKeeper does not tell where the others are")
+}
+
+// read reads the body of a good answer. A transaction has its error there.
+func read(w *waiter, body []byte, hole int) (jute.Code, error) {
+	switch w.step {
+	case stepPut:
+		operation := jute.Sync // of a cancelled one it is not known
+		if w.call != nil {
+			operation = w.call.operation
+		} else if len(body) == jute.StatSize {
+			operation = jute.SetData
+		}
+		return jute.OK, jute.CheckWritten(body, operation)
+	case stepTransaction:
+		return jute.ReadMulti(body)
+	case stepSync, stepRefuse:
+		return jute.OK, jute.CheckWritten(body, jute.Sync)
+	case stepGet:
+		data, mzxid, err := jute.ReadData(body, hole)
+		if err == nil && w.call != nil && w.call.visitor != nil {
+			w.call.visitor.Visit(w.call.key, data, mzxid)
+		}
+		return jute.OK, err
+	}
+	return jute.OK, nil
+}
+
+// answer takes the answer to a request of a call.
+func (c *conn) answer(w *waiter, h *jute.Header, code jute.Code) {
+	to := w.call
+	a := &to.answer
+	switch {
+	case w.step == stepSync && code == jute.OK:
+		return // the read follows
+	case w.step == stepSync:
+		c.waiter(to.at).call = nil
+	case w.step == stepRefuse:
+		c.over(to)
+		to.owner.Finished(nil, &store.Failure{Code: store.Unimplemented, Text: "ZooKeeper has no such request"})
+		return
+	case w.step == stepGet && (code == jute.OK || code == jute.NoNode):
+		if code == jute.OK {
+			a.Keys, a.Count = 1, 1
+		}
+		c.succeed(to)
+		return
+	case w.step == stepTransaction && (code == jute.OK || code == jute.NoNode):
+		a.Succeeded, a.Revision, a.Term = code == jute.OK, h.Zxid, termOf(h.Zxid)
+		if a.Succeeded {
+			c.protocol.guesses.wrote(to.hash, true)
+		}
+		c.succeed(to)
+		return
+	case w.step == stepPut && code == jute.OK:
+		a.Revision, a.Term, a.SecondTry = h.Zxid, termOf(h.Zxid), to.second
+		c.protocol.guesses.wrote(to.hash, to.operation == jute.SetData)
+		c.succeed(to)
+		return
+	case w.step == stepPut && !to.second && (code == jute.NodeExists || code == jute.NoNode):
+		to.second, to.operation = true, jute.Create
+		if code == jute.NodeExists {
+			to.operation = jute.SetData
+		}
+		c.write(to, stepPut)
+		return
+	}
+	c.over(to)
+	to.owner.Finished(nil, &store.Failure{Code: codeOf(code), Text: fmt.Sprintf("ZooKeeper: %v", code),
+		Unknown: !code.DidNotHappen()})
+}
+
+func (c *conn) succeed(to *call) {
+	c.over(to)
+	to.owner.Finished(&to.answer, nil)
+}
+
+// termOf is the number of the leader's election, which the upper half of each zxid has.
+func termOf(zxid int64) uint64 { return uint64(zxid) >> 32 }
+
+var codes = map[jute.Code]store.Code{
+	jute.SystemError: store.Internal, jute.RuntimeInconsistency: store.Internal, jute.DataInconsistency: store.DataLoss,
+	jute.ConnectionLoss: store.Unavailable, jute.Unimplemented: store.Unimplemented,
+	jute.OperationTimeout: store.DeadlineExceeded, jute.BadArguments: store.InvalidArgument,
+	jute.NoNode: store.NotFound, jute.NoAuth: store.PermissionDenied, jute.BadVersion: store.Aborted,
+	jute.NodeExists: store.AlreadyExists, jute.SessionExpired: store.Unavailable, jute.InvalidACL: store.InvalidArgument,
+	jute.AuthFailed: store.Unauthenticated, jute.SessionMoved: store.Unavailable, jute.NotReadOnly: store.Unavailable,
+	jute.RequestTimeout: store.DeadlineExceeded, jute.QuotaExceeded: store.ResourceExhausted,
+	jute.Throttled: store.ResourceExhausted,
+}
+
+func codeOf(code jute.Code) store.Code {
+	if known, ok := codes[code]; ok {
+		return known
+	}
+	return store.Unknown
+}

@@ -1,0 +1,310 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
+)
+
+// step is what an answer that is waited for belongs to.
+type step uint8
+
+const (
+	stepPut step = iota
+	stepTransaction
+	stepSync // ahead of stepGet, by the same call
+	stepGet
+	stepRefuse // a Sync in the place of what a load cannot ask of ZooKeeper
+	stepClose
+)
+
+// waiter is an answer that is waited for. Answers come in the order of the requests.
+type waiter struct {
+	call *call  // nil: cancelled
+	end  uint64 // of the request, in bytes of output since the connection began
+	xid  int32
+	step step
+}
+
+// tail is a value that is sent from where it is.
+type tail struct {
+	before int    // bytes of conn.out that leave ahead of it
+	value  []byte // what is left of it
+	at     uint64 // the request that it belongs to
+	copied bool   // it was cancelled since: the connection cannot go on without it
+}
+
+const (
+	// largeValue is the number of bytes from which on a value is sent from where it is, and not copied: then the copy
+	// costs more than a system call of its own.
+	largeValue = 16 << 10
+	// enoughOutput is the number of bytes waiting to be written from which on no more requests are taken.
+	enoughOutput = 256 << 10
+	// maxAnswer bounds an answer, in bytes: a member has jute.maxbuffer for what it takes, and that is 1 MiB.
+	maxAnswer = 16 << 20
+	// maxKept bounds what a connection holds on to between two answers, in bytes.
+	maxKept = 64 << 10
+	// beatsPerTimeout is how often in the timeout of a session the connection looks whether it has to ping. Idle ones
+	// ping after two of these intervals at the latest.
+	beatsPerTimeout = 6
+)
+
+// conn implements store.Conn and store.Beater.
+type conn struct {
+	protocol *Protocol
+	id       uint64
+	interval time.Duration // between two beats; 0: the session is yet to be opened
+	broken   bool
+	answered bool
+	active   int
+
+	xid     int32    // of the next request
+	queue   []waiter // a ring, of a length that is a power of two
+	first   uint64   // number of the request that is answered next
+	next    uint64   // number of the next request
+	pings   int      // without an answer
+	talking bool     // something was sent since the last beat
+
+	out     []byte
+	tails   []tail
+	copied  int    // bytes in tails that were cancelled
+	queued  uint64 // bytes of output so far
+	written uint64 // of these, those that were written
+
+	in   []byte // the beginning of a packet whose rest has not been read yet, but for the hole
+	size int    // of the packet with its length; 0: the length is not complete
+	got  int    // bytes of it that were read
+	hole int    // bytes of data that are not kept
+}
+
+func newConn(p *Protocol, member string) *conn {
+	c := &conn{protocol: p, id: idOf(member), xid: max(p.FirstXid, 1), queue: make([]waiter, 16)}
+	timeout := p.Timeout
+	if timeout == 0 {
+		timeout = sessionTimeout
+	}
+	c.out = jute.AppendConnect(nil, int32(min(timeout.Milliseconds(), math.MaxInt32)))
+	c.queued = uint64(len(c.out))
+	return c
+}
+
+// Ready implements store.Conn.
+func (c *conn) Ready() bool { return c.interval > 0 && !c.broken }
+
+// Active implements store.Conn.
+func (c *conn) Active() int { return c.active }
+
+// Answered implements store.Conn.
+func (c *conn) Answered() bool { return c.answered }
+
+// Closing implements store.Conn: a session ends with its connection.
+func (c *conn) Closing() bool { return false }
+
+// Waits implements store.Conn.
+func (c *conn) Waits() bool { return false }
+
+// Interval implements store.Beater.
+func (c *conn) Interval() time.Duration { return c.interval }
+
+// Beat implements store.Beater.
+func (c *conn) Beat() {
+	if c.Ready() && !c.talking {
+		c.pings++
+		c.append(jute.AppendPing(c.out))
+	}
+	c.talking = false
+}
+
+// append takes the output with more at its end.
+func (c *conn) append(out []byte) {
+	c.queued += uint64(len(out) - len(c.out))
+	c.out = out
+	c.talking = true
+}
+
+// Output implements store.Conn.
+func (c *conn) Output() []byte {
+	if len(c.tails) == 0 {
+		return c.out
+	}
+	if t := &c.tails[0]; t.before == 0 {
+		return t.value
+	}
+	return c.out[:c.tails[0].before]
+}
+
+// Wrote implements store.Conn.
+func (c *conn) Wrote(n int) {
+	c.written += uint64(n)
+	if len(c.tails) > 0 && c.tails[0].before == 0 {
+		t := &c.tails[0]
+		if t.copied {
+			c.copied -= n
+		}
+		if t.value = t.value[n:]; len(t.value) == 0 {
+			copy(c.tails, c.tails[1:])
+			c.tails[len(c.tails)-1] = tail{}
+			c.tails = c.tails[:len(c.tails)-1]
+		}
+		return
+	}
+	for i := range c.tails {
+		c.tails[i].before -= n
+	}
+	if n == len(c.out) {
+		c.out = c.out[:0]
+		if cap(c.out) > 4*enoughOutput {
+			c.out = nil
+		}
+		return
+	}
+	c.out = append(c.out[:0], c.out[n:]...)
+}
+
+// Leave implements store.Conn.
+func (c *conn) Leave(err error) {
+	if err == nil && c.Ready() {
+		c.append(jute.AppendClose(c.out, c.wait(nil, stepClose)))
+		c.sent()
+		c.broken = true
+	}
+}
+
+// Start implements store.Conn.
+func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
+	if !c.Ready() || len(c.out)+c.copied >= enoughOutput {
+		return false
+	}
+	to := room.(*call)
+	to.answer = store.Answer{Member: c.id}
+	to.second, to.visitor = false, nil
+	c.active++
+	switch r.Operation {
+	case store.Put:
+		to.key, to.head, to.value, to.hash = r.Key, r.Head, r.Value, hash(r.Key)
+		to.operation = jute.Create
+		if c.protocol.guesses.exists(to.hash) {
+			to.operation = jute.SetData
+		}
+		c.write(to, stepPut)
+	case store.Transaction:
+		to.key, to.head, to.value, to.hash = r.Key, r.Head, r.Value, hash(r.Key)
+		to.operation = jute.SetIfExists
+		c.write(to, stepTransaction)
+	case store.Get:
+		to.key, to.visitor = r.Key, r.Visitor
+		if !r.Serializable {
+			c.append(jute.AppendSync(c.out, c.wait(to, stepSync)))
+			c.sent()
+		}
+		c.append(jute.AppendGet(c.out, c.wait(to, stepGet), r.Key))
+		c.sent()
+	default:
+		c.append(jute.AppendSync(c.out, c.wait(to, stepRefuse)))
+		c.sent()
+	}
+	return true
+}
+
+// write sends a call's write.
+func (c *conn) write(to *call, step step) {
+	xid := c.wait(to, step)
+	out := jute.AppendWrite(c.out, xid, to.operation, to.key, len(to.head)+len(to.value))
+	out = append(out, to.head...)
+	if len(to.value) < largeValue {
+		out = append(out, to.value...)
+	} else {
+		c.tails = append(c.tails, tail{before: len(out), value: to.value, at: c.next - 1})
+		c.queued += uint64(len(to.value))
+	}
+	c.append(jute.AppendWriteEnd(out, to.operation))
+	c.sent()
+}
+
+// wait adds an answer to those that are waited for, and gives the number of the request.
+func (c *conn) wait(to *call, step step) (xid int32) {
+	if c.next-c.first == uint64(len(c.queue)) {
+		larger := make([]waiter, 2*len(c.queue))
+		for at := c.first; at < c.next; at++ {
+			larger[at%uint64(len(larger))] = *c.waiter(at)
+		}
+		c.queue = larger
+	}
+	xid = c.xid
+	if c.xid++; c.xid <= 0 {
+		c.xid = 1
+	}
+	if to != nil {
+		to.at = c.next
+	}
+	w := c.waiter(c.next)
+	w.call, w.xid, w.step = to, xid, step
+	c.next++
+	return xid
+}
+
+// sent notes where the last request ends.
+func (c *conn) sent() { c.waiter(c.next - 1).end = c.queued }
+
+func (c *conn) waiter(at uint64) *waiter { return &c.queue[at&uint64(len(c.queue)-1)] }
+
+// Cancel implements store.Conn. The answer is still waited for.
+func (c *conn) Cancel(room store.Call) (unknown bool) {
+	to := room.(*call)
+	c.waiter(to.at).call = nil
+	if to.at > c.first {
+		if w := c.waiter(to.at - 1); w.call == to { // the sync ahead of a read
+			w.call = nil
+		}
+	}
+	for i := range c.tails {
+		if t := &c.tails[i]; t.at == to.at && !t.copied {
+			t.value, t.copied = append([]byte(nil), t.value...), true // the caller may use its own for something else now
+			c.copied += len(t.value)
+		}
+	}
+	c.over(to)
+	return true
+}
+
+// over ends what the connection knows of a call.
+func (c *conn) over(to *call) {
+	c.active--
+	to.key, to.head, to.value, to.visitor = nil, nil, nil, nil
+}
+
+// Lost implements store.Conn. A request that had not been written completely did not happen.
+func (c *conn) Lost(reason string) {
+	c.broken = true
+	for ; c.first < c.next; c.first++ {
+		w := *c.waiter(c.first)
+		c.waiter(c.first).call = nil
+		if to := w.call; to != nil && to.at == c.first {
+			c.over(to)
+			to.owner.Finished(nil, &store.Failure{Code: store.Unavailable, Text: reason, Unknown: w.end <= c.written})
+		}
+	}
+	c.tails = nil
+}
+
+// EOF implements store.Conn.
+func (c *conn) EOF() error {
+	switch {
+	case c.broken:
+		return nil
+	case c.interval == 0:
+		return errors.New("the member closed the connection instead of opening a session: it has no quorum, or too many " +
+			"connections from this address (maxClientCnxns)")
+	case c.got > 0:
+		return errors.New("the member closed the connection within an answer")
+	}
+	return errors.New("the member closed the connection, and with it the session")
+}
+
+func breaks(format string, arguments ...any) error {
+	return fmt.Errorf("the member breaks ZooKeeper's protocol: "+format, arguments...)
+}

@@ -1,0 +1,453 @@
+package zookeeper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/store"
+	"containernet-env/benchmark_image/internal/store/zookeeper/jute"
+	"containernet-env/benchmark_image/internal/store/zookeeper/zookeepertest"
+)
+
+// owner keeps the outcomes of a call.
+type owner struct {
+	answers  []store.Answer
+	failures []store.Failure
+	again    func()
+}
+
+// Finished implements store.Owner.
+func (o *owner) Finished(answer *store.Answer, failure *store.Failure) {
+	if failure != nil {
+		o.failures = append(o.failures, *failure)
+	} else {
+		o.answers = append(o.answers, *answer)
+	}
+	if o.again != nil {
+		o.again()
+	}
+}
+
+// client is a connection without a network, and a call on it.
+type client struct {
+	t        testing.TB
+	protocol *Protocol
+	conn     store.Conn
+	owner    owner
+	call     store.Call
+	scratch  []byte
+}
+
+func newClient(t testing.TB, p *Protocol) *client {
+	c := &client{t: t, protocol: p, conn: p.NewConn("m:1")}
+	c.call = p.NewCall(&c.owner)
+	if c.conn.Ready() {
+		t.Error("a connection is ready before it has a session")
+	}
+	c.conn.Wrote(len(c.conn.Output()))
+	c.feed(zookeepertest.Opened(6000))
+	if !c.conn.Ready() {
+		t.Fatal("a connection with a session is not ready")
+	}
+	return c
+}
+
+func (c *client) feed(b []byte) {
+	c.t.Helper()
+	if err := c.conn.Feed(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) start(call store.Call, r *store.Request) {
+	c.t.Helper()
+	if !c.conn.Start(call, r, &c.scratch) {
+		c.t.Fatal("the connection takes no request")
+	}
+}
+
+// requests takes all output.
+func (c *client) requests() (all []*zookeepertest.Request) {
+	c.t.Helper()
+	var out bytes.Buffer
+	for len(c.conn.Output()) > 0 {
+		n, _ := out.Write(c.conn.Output())
+		c.conn.Wrote(n)
+	}
+	for out.Len() > 0 {
+		r, err := zookeepertest.ReadRequest(&out)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// types are those of requests, as text.
+func types(requests []*zookeepertest.Request) string {
+	var all []string
+	for _, r := range requests {
+		all = append(all, fmt.Sprint(r.Type))
+	}
+	return strings.Join(all, " ")
+}
+
+const (
+	zxid     = 3<<32 | 7
+	noNode   = zookeepertest.NoNode
+	nodeHere = zookeepertest.NodeExists
+)
+
+func (c *client) refuse(r *zookeepertest.Request, code int32) {
+	c.t.Helper()
+	c.feed(zookeepertest.Answer(r.Xid, zxid, code, nil))
+}
+
+func TestAPutIsACreateOrASet(t *testing.T) {
+	c := newClient(t, New())
+	put := func(key string, refusals ...int32) (sent string) {
+		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte(key), Head: []byte("h"), Value: []byte("v")})
+		for _, code := range append(refusals, 0) {
+			all := c.requests()
+			sent += types(all) + " "
+			if code != 0 {
+				c.refuse(all[0], code)
+			} else {
+				c.feed(all[0].Written(zxid))
+			}
+		}
+		return strings.TrimSpace(sent)
+	}
+	for _, step := range []struct {
+		key      string
+		refusals []int32
+		want     string
+	}{
+		{"a", nil, "1"},
+		{"a", nil, "5"},                  // this run wrote it
+		{"b", []int32{nodeHere}, "1 5"},  // as before, but it is there
+		{"c", nil, "5"},                  // like the last unknown one
+		{"d", []int32{noNode}, "5 1"},    // that changes
+		{"e", nil, "1"},                  // and again like the last one
+		{"c", nil, "5"}, {"d", nil, "5"}, // all were written
+		{"e", []int32{noNode}, "5 1"}, // it was deleted
+		{"f", []int32{nodeHere}, "1 5"},
+	} {
+		before := len(c.owner.answers)
+		if got := put(step.key, step.refusals...); got != step.want {
+			t.Errorf("%s: %s, want %s", step.key, got, step.want)
+		}
+		want := store.Answer{Revision: zxid, Term: 3, Member: idOf("m:1"), SecondTry: len(step.refusals) > 0}
+		if len(c.owner.answers) != before+1 || c.owner.answers[before] != want {
+			t.Errorf("%s: %+v, %v, want %+v", step.key, c.owner.answers[before:], c.owner.failures, want)
+		}
+	}
+	// There, and not there: somebody else writes and deletes.
+	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
+	c.refuse(c.requests()[0], noNode)
+	c.refuse(c.requests()[0], nodeHere)
+	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.AlreadyExists || c.owner.failures[0].Unknown {
+		t.Errorf("%+v", c.owner.failures)
+	}
+}
+
+func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
+	g := newGuesses()
+	const total = 4_000_000
+	wrong := 0
+	for i := range total {
+		h := hash(fmt.Appendf(nil, "%08d", i))
+		if g.exists(h) {
+			wrong++
+		}
+		g.wrote(h, false)
+	}
+	if wrong > 10 {
+		t.Errorf("of %d new keys %d were thought to exist", total, wrong)
+	}
+}
+
+func TestReads(t *testing.T) {
+	c := newClient(t, New())
+	var seen []string
+	visitor := visit(func(key, value []byte, revision int64) {
+		seen = append(seen, fmt.Sprintf("%s=%s@%d", key, value, revision))
+	})
+	get := &store.Request{Operation: store.Get, Key: []byte("k"), Visitor: visitor}
+	c.start(c.call, get)
+	all := c.requests()
+	if types(all) != "9 4" {
+		t.Fatalf("a linearizable read is %s", types(all))
+	}
+	c.feed(all[0].Written(zxid))
+	if len(c.owner.answers) > 0 {
+		t.Error("an answer before the read")
+	}
+	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("value"), 5))
+	get.Serializable = true
+	c.start(c.call, get)
+	if all = c.requests(); types(all) != "4" {
+		t.Fatalf("a serializable read is %s", types(all))
+	}
+	c.refuse(all[0], noNode)
+	id := idOf("m:1")
+	if want := []store.Answer{{Keys: 1, Count: 1, Member: id}, {Member: id}}; !slices.Equal(c.owner.answers, want) ||
+		!slices.Equal(seen, []string{"k=value@5"}) || len(c.owner.failures) > 0 {
+		t.Errorf("%+v, %v, %v", c.owner.answers, seen, c.owner.failures)
+	}
+	// A sync that fails leaves an answer that nobody waits for.
+	get.Serializable = false
+	c.start(c.call, get)
+	all = c.requests()
+	c.refuse(all[0], zookeepertest.Throttled)
+	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("value"), 5))
+	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.ResourceExhausted || len(seen) != 1 ||
+		c.conn.Active() != 0 {
+		t.Errorf("%+v, %v", c.owner.failures, seen)
+	}
+}
+
+type visit func(key, value []byte, revision int64)
+
+// Visit implements store.Visitor.
+func (v visit) Visit(key, value []byte, revision int64) { v(key, value, revision) }
+
+func TestWhatZooKeeperHasNot(t *testing.T) {
+	c := newClient(t, New())
+	for _, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
+		c.start(c.call, &store.Request{Operation: operation})
+		c.feed(c.requests()[0].Written(zxid))
+	}
+	for _, failure := range c.owner.failures {
+		if failure.Code != store.Unimplemented || failure.Unknown {
+			t.Errorf("%+v", failure)
+		}
+	}
+	if len(c.owner.failures) != 4 || len(c.owner.answers) > 0 {
+		t.Errorf("%+v, %+v", c.owner.failures, c.owner.answers)
+	}
+}
+
+// TestLargeValuesAreSentFromWhereTheyAre also cancels one half-way: its memory may be used for something else then.
+func TestLargeValuesAreSentFromWhereTheyAre(t *testing.T) {
+	c := newClient(t, New())
+	value := bytes.Repeat([]byte("x"), 3*largeValue)
+	calls := []store.Call{c.protocol.NewCall(&c.owner), c.protocol.NewCall(&c.owner), c.protocol.NewCall(&c.owner)}
+	for i, call := range calls {
+		c.start(call, &store.Request{Operation: store.Put, Key: []byte{byte('a' + i)}, Head: []byte("h"), Value: value})
+	}
+	var out bytes.Buffer
+	take := func(n int) {
+		n, _ = out.Write(c.conn.Output()[:min(n, len(c.conn.Output()))])
+		c.conn.Wrote(n)
+	}
+	for out.Len() < 100 {
+		take(7)
+	}
+	if now := c.conn.Output(); &now[len(now)-1] != &value[len(value)-1] {
+		t.Error("a large value is not sent from where it is")
+	}
+	if !c.conn.Cancel(calls[0]) || !c.conn.Cancel(calls[2]) {
+		t.Error("they may be carried out")
+	}
+	own := slices.Clone(value)
+	for len(c.conn.Output()) > 0 {
+		take(5000)
+		if out.Len() > 4*largeValue {
+			copy(value[:largeValue], own) // of the second it must stay as it is
+		}
+	}
+	for i := range calls {
+		r, err := zookeepertest.ReadRequest(&out)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		c.feed(r.Written(zxid))
+	}
+	if len(c.owner.answers) != 1 || c.conn.Active() != 0 || out.Len() > 0 {
+		t.Errorf("%+v, %d under way, %d bytes more", c.owner.answers, c.conn.Active(), out.Len())
+	}
+}
+
+func TestAConnectionTakesSoMuch(t *testing.T) {
+	c := newClient(t, New())
+	r := &store.Request{Operation: store.Put, Key: []byte("k"), Value: make([]byte, largeValue-1)}
+	taken := 0
+	for c.conn.Start(c.protocol.NewCall(&c.owner), r, &c.scratch) {
+		taken++
+	}
+	if taken < 16 || taken > 17 {
+		t.Errorf("%d requests of 16 KiB were taken", taken)
+	}
+	for _, r := range c.requests() {
+		c.feed(r.Written(zxid))
+	}
+	if !c.conn.Start(c.call, r, &c.scratch) {
+		t.Error("the connection takes no request once all was written")
+	}
+}
+
+func TestBeats(t *testing.T) {
+	c := newClient(t, New())
+	beater := c.conn.(store.Beater)
+	if beater.Interval() != time.Second {
+		t.Errorf("an interval of %v for a timeout of 6 s", beater.Interval())
+	}
+	beater.Beat()
+	beater.Beat()
+	if all := c.requests(); types(all) != "11 11" && types(all) != "11" {
+		t.Errorf("an idle connection sends %q", types(all))
+	}
+	c = newClient(t, New())
+	beater = c.conn.(store.Beater)
+	for range 5 {
+		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("k")})
+		c.feed(c.requests()[0].Written(zxid))
+		if beater.Beat(); len(c.conn.Output()) > 0 {
+			t.Error("a busy connection sends a ping")
+		}
+	}
+	beater.Beat()
+	all := c.requests()
+	if types(all) != "11" || all[0].Xid != jute.PingXid {
+		t.Errorf("an idle connection sends %q", types(all))
+	}
+	c.feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil))
+	if err := c.conn.Feed(zookeepertest.Answer(jute.PingXid, zxid, 0, nil)); err == nil {
+		t.Error("an answer to no ping is taken")
+	}
+}
+
+func TestTheSessionIsClosed(t *testing.T) {
+	c := newClient(t, New())
+	c.conn.Leave(nil)
+	if all := c.requests(); len(all) != 1 || !all[0].Closes() || c.conn.Start(c.call, &store.Request{}, &c.scratch) {
+		t.Errorf("at the end: %q", types(all))
+	}
+	c = newClient(t, New())
+	c.conn.Leave(errors.New("it breaks the protocol"))
+	if len(c.conn.Output()) > 0 {
+		t.Error("a broken connection has something to say")
+	}
+}
+
+func TestNumbersOfRequestsGoRound(t *testing.T) {
+	p := New()
+	p.FirstXid = math.MaxInt32 - 1
+	c := newClient(t, p)
+	var got []int32
+	for range 4 {
+		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("k")})
+		r := c.requests()[0]
+		got = append(got, r.Xid)
+		c.feed(r.Written(zxid))
+	}
+	if want := []int32{math.MaxInt32 - 1, math.MaxInt32, 1, 2}; !slices.Equal(got, want) || len(c.owner.answers) != 4 {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestBrokenAnswers says which outcome two puts have, of which one was written, when an answer breaks the protocol.
+func TestBrokenAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(r *zookeepertest.Request) []byte
+		want   string
+	}{
+		"wrong xid": {func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid+1, zxid, 0, nil) },
+			"an answer with xid 2 instead of 1"},
+		"watch":     {func(*zookeepertest.Request) []byte { return zookeepertest.Answer(-1, zxid, 0, nil) }, "xid -1"},
+		"too long":  {func(*zookeepertest.Request) []byte { return []byte{1, 0, 0, 1} }, "a packet of 16777217 bytes"},
+		"no length": {func(*zookeepertest.Request) []byte { return []byte{0, 0, 0, 0} }, "a packet of 0 bytes"},
+		"negative":  {func(*zookeepertest.Request) []byte { return []byte{0x80, 0, 0, 0} }, "a packet of -2147483648 bytes"},
+		"short":     {func(*zookeepertest.Request) []byte { return []byte{0, 0, 0, 1, 7} }, "form"},
+		"no body":   {func(r *zookeepertest.Request) []byte { return zookeepertest.Answer(r.Xid, zxid, 0, nil) }, "form"},
+		"more": {func(r *zookeepertest.Request) []byte {
+			return zookeepertest.Answer(r.Xid, zxid, 0, []byte{0, 0, 0, 1, '/', 'x'})
+		}, "form"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c2 := newClient(t, New())
+			other := c2.protocol.NewCall(&c2.owner)
+			c2.start(c2.call, &store.Request{Operation: store.Put, Key: []byte("a")})
+			r := c2.requests()[0]
+			c2.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
+			err := c2.conn.Feed(c.answer(r))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want something with %q", err, c.want)
+				return
+			}
+			c2.conn.Lost(err.Error())
+			if len(c2.owner.failures) != 2 || !c2.owner.failures[0].Unknown || c2.owner.failures[1].Unknown ||
+				c2.owner.failures[0].Code != store.Unavailable || c2.conn.Active() != 0 || c2.conn.Ready() {
+				t.Errorf("%+v", c2.owner.failures)
+			}
+		})
+	}
+}
+
+func TestAnEndOfTheSession(t *testing.T) {
+	c := newClient(t, New())
+	other := c.protocol.NewCall(&c.owner)
+	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
+	c.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
+	c.owner.again = func() {
+		if c.conn.Start(c.protocol.NewCall(&owner{}), &store.Request{Operation: store.Put, Key: []byte("c")}, &c.scratch) {
+			t.Error("a request is started in a session that has ended")
+		}
+	}
+	err := c.conn.Feed(zookeepertest.Answer(c.requests()[0].Xid, zxid, zookeepertest.SessionExpired, nil))
+	if err == nil || !strings.Contains(err.Error(), "session expired") {
+		t.Fatal(err)
+	}
+	c.conn.Leave(err)
+	c.conn.Lost(err.Error())
+	if f := c.owner.failures; len(f) != 2 || f[0].Code != store.Unavailable || f[0].Unknown || !f[1].Unknown {
+		t.Errorf("%+v", f)
+	}
+	refused := New().NewConn("m:1")
+	if err := refused.Feed(zookeepertest.Opened(0)); err == nil || refused.Ready() {
+		t.Errorf("a session that is refused: %v", err)
+	}
+	if err := New().NewConn("m:1").EOF(); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
+		t.Errorf("a member that closes the connection at once: %v", err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	id := idOf("m:1")
+	for text, want := range map[string]store.Answer{
+		"Zxid: 0x300000007\nMode: leader\nNode count: 5\n":            {Member: id, Leader: id, Revision: zxid, Term: 3},
+		"Zxid: 0x5\nMode: standalone\n":                               {Member: id, Leader: id, Revision: 5},
+		"Zxid: 0x300000007\nMode: follower\n":                         {Member: id, Revision: zxid, Term: 3},
+		"This ZooKeeper instance is not currently serving requests\n": {Member: id},
+	} {
+		if got, err := parseStatus(text, id); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"": `answered ""`, "srvr is not executed because it is not in the whitelist.\n": "not in the whitelist",
+		"Zxid: x\nMode: leader\n": `zxid is "x"`, "Mode: king\n": "Mode: king",
+	} {
+		if got, err := parseStatus(text, id); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	ours, theirs := net.Pipe()
+	go func() {
+		_, _ = io.ReadFull(theirs, make([]byte, 4))
+		_ = theirs.Close()
+	}()
+	if _, err := New().Status(ours, "m:1"); err == nil {
+		t.Error("a member that says nothing has a status")
+	}
+}

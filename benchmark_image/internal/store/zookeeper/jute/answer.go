@@ -1,0 +1,128 @@
+package jute
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// ErrFormat is a packet that does not hold what it must.
+var ErrFormat = errors.New("an answer does not have the form that its request asks for")
+
+// Header is in front of every answer but that to the opening of a session.
+type Header struct {
+	Xid  int32
+	Zxid int64 // of the last change that the member had made when it answered; of a write: its own
+	Code Code
+}
+
+// Sizes of what answers consist of, in bytes.
+const (
+	HeaderSize = 4 + 8 + 4
+	StatSize   = 6*8 + 5*4
+	LengthSize = 4 // of a text, a buffer or a packet
+
+	mzxidAt   = 8 // in a stat
+	lengthAt  = 52
+	passwords = 64 // the longest that a member may give a session
+)
+
+// ReadHeader reads the header of an answer, and gives what follows it.
+func ReadHeader(b []byte) (h Header, body []byte, err error) {
+	if len(b) < HeaderSize {
+		return h, nil, ErrFormat
+	}
+	h.Xid = int32(binary.BigEndian.Uint32(b))
+	h.Zxid = int64(binary.BigEndian.Uint64(b[4:]))
+	h.Code = Code(binary.BigEndian.Uint32(b[12:]))
+	return h, b[HeaderSize:], nil
+}
+
+// ReadConnect reads the answer to the opening of a session, and gives the timeout of the session in ms. It is 0 if the
+// member refuses the session.
+func ReadConnect(b []byte) (timeout int32, err error) {
+	const password = 4 + 4 + 8
+	if len(b) < password+LengthSize {
+		return 0, ErrFormat
+	}
+	version, timeout := int32(binary.BigEndian.Uint32(b)), int32(binary.BigEndian.Uint32(b[4:]))
+	left := len(b) - password - LengthSize
+	length := int(int32(binary.BigEndian.Uint32(b[password:])))
+	// Members since 3.4 add whether they are read-only.
+	if version != 0 || length < 0 || length > passwords || left != length && left != length+1 {
+		return 0, ErrFormat
+	}
+	return max(timeout, 0), nil
+}
+
+// ReadData reads the body of an answer to GetData: the data and the zxid of the last change of the znode. hole is how
+// many bytes of the data, from its first on, were left out of b.
+func ReadData(b []byte, hole int) (data []byte, mzxid int64, err error) {
+	if len(b) < LengthSize+StatSize {
+		return nil, 0, ErrFormat
+	}
+	length := int(int32(binary.BigEndian.Uint32(b)))
+	if length == -1 { // null: a znode that was made without data
+		length = 0
+	}
+	stat := b[len(b)-StatSize:]
+	if length < 0 || length-hole != len(b)-LengthSize-StatSize ||
+		length != int(int32(binary.BigEndian.Uint32(stat[lengthAt:]))) {
+		return nil, 0, ErrFormat
+	}
+	return b[LengthSize : LengthSize+length-hole], int64(binary.BigEndian.Uint64(stat[mzxidAt:])), nil
+}
+
+// CheckWritten checks the body of an answer to Create, SetData or Sync.
+func CheckWritten(b []byte, operation Operation) error {
+	if operation == SetData {
+		if len(b) != StatSize {
+			return ErrFormat
+		}
+		return nil
+	}
+	if len(b) < LengthSize || len(b)-LengthSize != int(int32(binary.BigEndian.Uint32(b))) { // the path again
+		return ErrFormat
+	}
+	return nil
+}
+
+// ReadMulti reads the body of an answer to SetIfExists: OK, or why nothing was carried out.
+func ReadMulti(b []byte) (Code, error) {
+	const header = 4 + 1 + 4
+	var found Code
+	for parts := 0; ; parts++ {
+		if len(b) < header {
+			return 0, ErrFormat
+		}
+		operation, done := Operation(binary.BigEndian.Uint32(b)), b[4]
+		b = b[header:]
+		size := 0
+		switch {
+		case done > 1 || parts > 2:
+			return 0, ErrFormat
+		case done == 1:
+			if len(b) > 0 || parts != 2 {
+				return 0, ErrFormat
+			}
+			return found, nil
+		case operation == -1:
+			size = 4
+		case operation == SetData && parts == 1:
+			size = StatSize
+		case operation == check && parts == 0:
+		default:
+			return 0, ErrFormat
+		}
+		if len(b) < size {
+			return 0, ErrFormat
+		}
+		if operation == -1 {
+			// Each part has an error then. One that is not the reason has OK or 'runtime inconsistency'.
+			code := Code(binary.BigEndian.Uint32(b))
+			if found == OK || found == RuntimeInconsistency {
+				found = code
+			}
+		}
+		b = b[size:]
+	}
+}

@@ -1,0 +1,136 @@
+package jute
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// TestKnownBytes compares requests with what ZooKeeper's own client sends.
+func TestKnownBytes(t *testing.T) {
+	write := func(operation Operation) []byte {
+		b := AppendWrite([]byte("before"), 7, operation, []byte("k"), 3)
+		return AppendWriteEnd(append(b, "val"...), operation)[len("before"):]
+	}
+	for name, c := range map[string]struct {
+		got  []byte
+		want string
+	}{
+		"connect": {AppendConnect(nil, 10_000), "0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010" +
+			"00000000000000000000000000000000 00"},
+		"ping":    {AppendPing(nil), "00000008 fffffffe 0000000b"},
+		"close":   {AppendClose(nil, 9), "00000008 00000009 fffffff5"},
+		"sync":    {AppendSync(nil, 9), "0000000d 00000009 00000009 00000001 2f"},
+		"getData": {AppendGet(nil, 9, []byte("k")), "0000000f 00000009 00000004 00000002 2f6b 00"},
+		"create": {write(Create), "00000034 00000007 00000001 00000002 2f6b 00000003 76616c" +
+			"00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000"},
+		"setData": {write(SetData), "00000019 00000007 00000005 00000002 2f6b 00000003 76616c ffffffff"},
+		"multi": {write(SetIfExists), "0000003e 00000007 0000000e" +
+			"0000000d 00 ffffffff 00000002 2f6b ffffffff" +
+			"00000005 00 ffffffff 00000002 2f6b 00000003 76616c ffffffff" +
+			"ffffffff 01 ffffffff"},
+	} {
+		want, err := hex.DecodeString(strings.ReplaceAll(c.want, " ", ""))
+		if err != nil || !bytes.Equal(c.got, want) {
+			t.Errorf("%s: %x, want %s (%v)", name, c.got, c.want, err)
+		}
+	}
+}
+
+func TestTheLargestValueFits(t *testing.T) {
+	const largest = 1_000_000
+	key := bytes.Repeat([]byte{0xff}, 4096+1024) // the longest prefix and key
+	for _, operation := range []Operation{Create, SetData, SetIfExists} {
+		b := AppendWriteEnd(AppendWrite(nil, 1, operation, key, largest), operation)
+		if size := len(b) - LengthSize + largest; size > MaxPacket {
+			t.Errorf("operation %d: a packet of %d bytes", operation, size)
+		}
+	}
+}
+
+func TestPathsOfKeys(t *testing.T) {
+	for key, want := range map[string]string{
+		"k": "/k", "a b": "/a b", "a/b": "/a%2Fb", "50%": "/50%25", "\x00\x1f\x7f": "/%00%1F%7F", ".": "/%2E", "..": "/%2E.",
+		"...": "/...", ".a": "/.a", "ü": "/%C3%BC", "\xff": "/%FF", "zookeeper": "/%7Aookeeper", "zookeepers": "/zookeepers",
+		"": "/",
+	} {
+		if got := Path([]byte(key)); got != want {
+			t.Errorf("%q: %s, want %s", key, got, want)
+		}
+		if back, ok := Key(want); !ok || string(back) != key {
+			t.Errorf("%s: %q, %v", want, back, ok)
+		}
+	}
+	for _, path := range []string{"", "k", "/a/b", "/%", "/%4", "/%4g", "/%41", "/.", "/..", "/zookeeper", "/ü", "/%2f", "/%+1"} {
+		if key, ok := Key(path); ok {
+			t.Errorf("%s is the path of %q", path, key)
+		}
+	}
+}
+
+func FuzzPath(f *testing.F) {
+	for _, key := range []string{"", "key", "..", "zookeeper", "a/%\x00ü\xff"} {
+		f.Add([]byte(key))
+	}
+	f.Fuzz(func(t *testing.T, key []byte) {
+		path := Path(key)
+		if back, ok := Key(path); !ok || !bytes.Equal(back, key) {
+			t.Errorf("%q: %s, and back %q, %v", key, path, back, ok)
+		}
+		for _, c := range path[1:] {
+			if c < ' ' || c > '~' || c == '/' {
+				t.Errorf("%q: %s has %q in it", key, path, c)
+			}
+		}
+		if again, ok := Key(string(key)); ok && Path(again) != string(key) {
+			t.Errorf("%q is the path of %q, which has %s", key, again, Path(again))
+		}
+	})
+}
+
+// FuzzAnswer reads what no member sends. What is read must have been there.
+func FuzzAnswer(f *testing.F) {
+	stat := bytes.Repeat([]byte{0}, StatSize)
+	data := append(append([]byte{0, 0, 0, 3}, "val"...), stat...)
+	data[len(data)-13] = 3
+	f.Add(data, 0)
+	f.Add(append([]byte{0xff, 0xff, 0xff, 0xff}, stat...), 0)
+	f.Add(append(append([]byte{0, 0, 0, 13, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 5, 0, 0xff, 0xff, 0xff, 0xff}, stat...),
+		0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff), 0)
+	f.Add(append(make([]byte, 19), 16), 0)
+	f.Fuzz(func(t *testing.T, b []byte, hole int) {
+		if _, body, err := ReadHeader(b); err == nil && len(body)+HeaderSize != len(b) {
+			t.Errorf("a body of %d bytes in %d", len(body), len(b))
+		}
+		if timeout, err := ReadConnect(b); err == nil && timeout < 0 {
+			t.Errorf("a timeout of %d", timeout)
+		}
+		if hole = max(hole, 0) % (1 << 20); hole >= 0 {
+			if value, _, err := ReadData(b, hole); err == nil && len(value)+LengthSize+StatSize != len(b) {
+				t.Errorf("data of %d bytes in %d", len(value), len(b))
+			}
+		}
+		for _, operation := range []Operation{Create, SetData, Sync} {
+			if err := CheckWritten(b, operation); err == nil && len(b) < LengthSize {
+				t.Errorf("%d bytes are the answer to operation %d", len(b), operation)
+			}
+		}
+		if _, err := ReadMulti(b); err == nil && len(b) < 3*9+2*4 {
+			t.Errorf("%d bytes are the answer to two parts", len(b))
+		}
+	})
+}
+
+func TestCodes(t *testing.T) {
+	for code, want := range map[Code]bool{OK: false, SystemError: false, ConnectionLoss: false, OperationTimeout: false,
+		Unimplemented: true, BadArguments: true, NoNode: true, NoAuth: true, NodeExists: true, SessionExpired: true,
+		SessionMoved: true, RequestTimeout: false, QuotaExceeded: true, Throttled: true} {
+		if code.DidNotHappen() != want || code != OK && strings.HasPrefix(code.String(), "error ") {
+			t.Errorf("%v: did not happen: %v", code, !want)
+		}
+	}
+	if got := Code(-999).String(); got != "error -999" {
+		t.Error(got)
+	}
+}

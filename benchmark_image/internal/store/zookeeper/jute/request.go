@@ -1,0 +1,123 @@
+// Package jute writes the few requests of ZooKeeper's wire protocol that a load consists of, and reads from the answers
+// what a load has to know. Numbers are those of ZooKeeper's zookeeper.jute and ZooDefs.java: integers are big-endian,
+// and a text or a buffer has its length in front.
+package jute
+
+import "encoding/binary"
+
+// Operation is the type of a request.
+type Operation int32
+
+// The operations that are known here.
+const (
+	Create       Operation = 1
+	GetData      Operation = 4
+	SetData      Operation = 5
+	Sync         Operation = 9
+	ping         Operation = 11
+	check        Operation = 13
+	multi        Operation = 14
+	closeSession Operation = -11
+
+	// SetIfExists is a multi of two: a check that the znode exists, and SetData.
+	SetIfExists = multi
+)
+
+// PingXid is the number of every ping and of its answer.
+const PingXid = -2
+
+// MaxPacket is the most that a member takes as one packet unless it was told otherwise (jute.maxbuffer), in bytes
+// without its length. One that is longer ends the connection.
+const MaxPacket = 1<<20 - 1
+
+// anyVersion lets a write or a check be for whatever version the znode has.
+const anyVersion = -1
+
+// all permits everything to everybody: a list of one entry.
+var all = appendText(appendText(append32(append32(nil, 1), 31), "world"), "anyone")
+
+// end of a multi: the header behind its last part.
+var end = append32(append(append32(nil, -1), 1), -1)
+
+// Ends of requests, behind the data that they write.
+var (
+	endOfCreate = append32(all, 0) // a znode that stays, without a number
+	endOfSet    = append32(nil, anyVersion)
+	endOfMulti  = append(append32(nil, anyVersion), end...)
+)
+
+// AppendConnect appends the packet that opens a new session, which is to end when the member has heard nothing for
+// timeout, in ms.
+func AppendConnect(b []byte, timeout int32) []byte {
+	const password = 16
+	start := len(b)
+	b = append32(append64(append32(begin(b), 0), 0), timeout) // protocol version and the last zxid that was seen
+	b = append32(append64(b, 0), password)
+	b = append(b, make([]byte, password)...)
+	return finish(append(b, 0), start, 0) // not read-only
+}
+
+// AppendPing appends a ping.
+func AppendPing(b []byte) []byte { return finish(header(b, PingXid, ping), len(b), 0) }
+
+// AppendClose appends the request that ends the session.
+func AppendClose(b []byte, xid int32) []byte { return finish(header(b, xid, closeSession), len(b), 0) }
+
+// AppendSync appends a request that is answered once the member has all that the leader had committed when it got it.
+func AppendSync(b []byte, xid int32) []byte {
+	return finish(appendText(header(b, xid, Sync), "/"), len(b), 0)
+}
+
+// AppendGet appends a request for the data of a key's znode, without a watch.
+func AppendGet(b []byte, xid int32, key []byte) []byte {
+	return finish(append(appendPath(header(b, xid, GetData), key), 0), len(b), 0)
+}
+
+// AppendWrite appends a Create, SetData or SetIfExists up to where its data begins, of which there are size bytes:
+// these must follow, and then AppendWriteEnd.
+func AppendWrite(b []byte, xid int32, operation Operation, key []byte, size int) []byte {
+	start := len(b)
+	b = header(b, xid, operation)
+	if operation == SetIfExists {
+		b = append32(appendPath(part(b, check), key), anyVersion)
+		b = part(b, SetData)
+	}
+	b = append32(appendPath(b, key), int32(size))
+	return finish(b, start, size+len(endOf(operation)))
+}
+
+// AppendWriteEnd appends what follows the data of an AppendWrite.
+func AppendWriteEnd(b []byte, operation Operation) []byte { return append(b, endOf(operation)...) }
+
+func endOf(operation Operation) []byte {
+	switch operation {
+	case Create:
+		return endOfCreate
+	case SetIfExists:
+		return endOfMulti
+	}
+	return endOfSet
+}
+
+// part appends the header of a part of a multi.
+func part(b []byte, operation Operation) []byte {
+	return append32(append(append32(b, int32(operation)), 0), -1)
+}
+
+// header appends the length of a packet, which finish fills in, and the header of a request.
+func header(b []byte, xid int32, operation Operation) []byte {
+	return append32(append32(begin(b), xid), int32(operation))
+}
+
+func begin(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+
+// finish fills in the length of the packet that begins at start, of which the last rest bytes are yet to follow.
+func finish(b []byte, start, rest int) []byte {
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4+rest))
+	return b
+}
+
+func append32(b []byte, n int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(n)) }
+func append64(b []byte, n int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(n)) }
+
+func appendText(b []byte, text string) []byte { return append(append32(b, int32(len(text))), text...) }

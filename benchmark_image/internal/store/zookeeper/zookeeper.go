@@ -1,0 +1,58 @@
+// Package zookeeper speaks with ZooKeeper for a load: its wire protocol, over connections of which each is a session. No
+// other package knows it, but for tests.
+package zookeeper
+
+import (
+	"hash/fnv"
+	"time"
+
+	"containernet-env/benchmark_image/internal/store"
+)
+
+// DefaultEndpoint is where a member on this machine serves clients unless it was told otherwise.
+const DefaultEndpoint = "127.0.0.1:2181"
+
+// MaxValue is the largest value that fits into a packet with the longest key, in bytes: a member ends the connection on
+// which it is sent a larger packet (jute.maxbuffer).
+const MaxValue = 1_000_000
+
+// sessionTimeout is after which silence members end a session. They hold it to between 2 and 20 of their ticks: with
+// the default tick of 2 s that is at most 40 s.
+const sessionTimeout = 30 * time.Second
+
+// Protocol implements store.Protocol and store.StatusAsker.
+type Protocol struct {
+	// Timeout is after which silence members are to end a session; 0: 30 s. They may choose another one.
+	Timeout time.Duration
+	// FirstXid is the number of the first request of each connection; 0: 1. It is for tests.
+	FirstXid int32
+
+	guesses guesses
+}
+
+// New makes a protocol. What it learns of keys serves all its connections.
+func New() *Protocol {
+	return &Protocol{Timeout: sessionTimeout, guesses: newGuesses()}
+}
+
+// Name implements store.Protocol.
+func (*Protocol) Name() string { return "ZooKeeper's protocol" }
+
+// Security implements store.Protocol.
+func (*Protocol) Security() store.Security { return nil }
+
+// NeedsLogin implements store.Protocol.
+func (*Protocol) NeedsLogin() bool { return false }
+
+// NewConn implements store.Protocol.
+func (p *Protocol) NewConn(member string) store.Conn { return newConn(p, member) }
+
+// NewCall implements store.Protocol.
+func (p *Protocol) NewCall(owner store.Owner) store.Call { return &call{owner: owner} }
+
+// idOf gives a member a number that is the same for the same address, and never 0.
+func idOf(member string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(member)) // it never fails
+	return max(h.Sum64(), 1)
+}

@@ -1,0 +1,225 @@
+package zookeepertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// listen serves each connection with a function, until the test ends or stop is called.
+func listen(t testing.TB, serve func(net.Conn)) (endpoint string, stop func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	var mu sync.Mutex
+	open, over := make(map[net.Conn]bool), false
+	serving.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[connection] = true
+			if over {
+				_ = connection.Close() // it came too late
+			}
+			mu.Unlock()
+			serving.Go(func() {
+				serve(connection)
+				mu.Lock()
+				delete(open, connection)
+				mu.Unlock()
+				_ = connection.Close() // the client may have gone already
+			})
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		if err := listener.Close(); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		over = true
+		for connection := range open {
+			_ = connection.Close()
+		}
+		mu.Unlock()
+		serving.Wait()
+	})
+	t.Cleanup(stop)
+	return listener.Addr().String(), stop
+}
+
+// RawMember serves each connection with a function, until the test ends.
+func RawMember(t testing.TB, serve func(net.Conn)) (endpoint string) {
+	endpoint, _ = listen(t, serve)
+	return endpoint
+}
+
+// Request is what a member reads of a request.
+type Request struct {
+	Xid, Type int32
+	body      []byte
+}
+
+// Types of requests.
+const (
+	create       = 1
+	getData      = 4
+	setData      = 5
+	syncData     = 9
+	ping         = 11
+	check        = 13
+	multi        = 14
+	closeSession = -11
+)
+
+// Ping tells whether it is one.
+func (r *Request) Ping() bool { return r.Type == ping }
+
+// Closes tells whether it ends the session.
+func (r *Request) Closes() bool { return r.Type == closeSession }
+
+var errRequest = errors.New("a request that does not have the form that it must have")
+
+// ReadPacket reads a packet without its length.
+func ReadPacket(c io.Reader) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > 1<<20-1 { // jute.maxbuffer
+		return nil, errRequest
+	}
+	packet := make([]byte, n)
+	_, err := io.ReadFull(c, packet)
+	return packet, err
+}
+
+// ReadRequest reads a request.
+func ReadRequest(c io.Reader) (*Request, error) {
+	packet, err := ReadPacket(c)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{b: packet}
+	request := &Request{Xid: r.int32(), Type: r.int32()}
+	request.body = r.b
+	return request, r.err
+}
+
+// Packet gives a packet with its length.
+func Packet(content ...[]byte) []byte {
+	b := make([]byte, 4)
+	for _, part := range content {
+		b = append(b, part...)
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+// Opened is the answer to the opening of a session with a timeout in ms.
+func Opened(timeout int32) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 4), uint32(timeout))
+	b = binary.BigEndian.AppendUint64(b, 0x1234)
+	b = binary.BigEndian.AppendUint32(b, 16)
+	return Packet(b, make([]byte, 16), []byte{0})
+}
+
+// Answer is an answer with a body.
+func Answer(xid int32, zxid int64, code int32, body []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
+	b = binary.BigEndian.AppendUint64(b, uint64(zxid))
+	return Packet(binary.BigEndian.AppendUint32(b, uint32(code)), body)
+}
+
+// Written is the good answer to a request to create, set or sync. Znodes keep nothing.
+func (r *Request) Written(zxid int64) []byte {
+	if r.Type == setData {
+		return Answer(r.Xid, zxid, 0, stat(zxid, 0))
+	}
+	read := &reader{b: r.body}
+	return Answer(r.Xid, zxid, 0, text(read.text()))
+}
+
+// Greet takes the opening of a session and answers it.
+func Greet(c net.Conn) error {
+	if _, err := ReadPacket(c); err != nil {
+		return err
+	}
+	_, err := c.Write(Opened(6000))
+	return err
+}
+
+// RawRequests serves each request of a session with a function, until it says that this was enough.
+func RawRequests(serve func(c net.Conn, r *Request) bool) func(net.Conn) {
+	return func(c net.Conn) {
+		err := Greet(c)
+		for err == nil {
+			var r *Request
+			if r, err = ReadRequest(c); err == nil && !serve(c, r) {
+				return
+			}
+		}
+	}
+}
+
+// reader reads the fields of a request.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.b, r.err = nil, errRequest
+		return make([]byte, max(n, 0))
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+func (r *reader) int32() int32 { return int32(binary.BigEndian.Uint32(r.take(4))) }
+func (r *reader) bool() bool   { return r.take(1)[0] != 0 }
+
+func (r *reader) buffer() []byte {
+	n := int(r.int32())
+	if n < 0 || n > len(r.b) {
+		r.b, r.err = nil, errRequest
+		return nil
+	}
+	return append([]byte(nil), r.take(n)...)
+}
+
+func (r *reader) text() string { return string(r.buffer()) }
+
+// end tells what is wrong with what was read.
+func (r *reader) end() error {
+	if r.err == nil && len(r.b) > 0 {
+		r.err = errRequest
+	}
+	return r.err
+}
+
+func text(s string) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }
+
+// stat is that of a znode with so much data.
+func stat(mzxid int64, length int) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(mzxid))
+	b = append(b, make([]byte, 36)...)
+	b = binary.BigEndian.AppendUint32(b, uint32(length))
+	return append(b, make([]byte, 12)...)
+}
+
+// Data is the good answer to a read.
+func Data(xid int32, zxid int64, data []byte, mzxid int64) []byte {
+	return Answer(xid, zxid, 0, append(text(string(data)), stat(mzxid, len(data))...))
+}

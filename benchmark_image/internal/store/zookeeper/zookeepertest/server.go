@@ -1,0 +1,312 @@
+// Package zookeepertest has an in-process stand-in for the members of a ZooKeeper ensemble, for tests.
+package zookeepertest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// The errors that a Cluster answers with.
+const (
+	NoNode         = -101
+	NoAuth         = -102
+	NodeExists     = -110
+	SessionExpired = -112
+	Throttled      = -127
+)
+
+// Cluster is an ensemble. Member i has the id i+1.
+type Cluster struct {
+	Members []*Member
+	Timeout int32 // of sessions, in ms
+
+	mu     sync.Mutex
+	nodes  map[string]*node
+	zxid   int64
+	leader int
+	errors []error
+}
+
+type node struct {
+	data  []byte
+	mzxid int64
+}
+
+// Member is one server of a cluster.
+type Member struct {
+	Endpoint string
+	Requests atomic.Int64 // without pings, syncs and what ends sessions
+	Syncs    atomic.Int64
+	Pings    atomic.Int64
+	Sessions atomic.Int64 // that were opened
+	Closed   atomic.Int64 // that were ended by their clients
+	Words    atomic.Int64 // questions for the status
+	Fail     atomic.Int32 // the error that each of Requests is answered with
+
+	cluster *Cluster
+	id      int
+	stop    func()
+	hang    atomic.Pointer[chan struct{}]
+}
+
+// Start starts a cluster of n members on loopback, led by the first, that ends with the test.
+func Start(t testing.TB, n int) *Cluster {
+	t.Helper()
+	c := &Cluster{nodes: make(map[string]*node), Timeout: 6000}
+	c.Elect(1)
+	for i := range n {
+		m := &Member{cluster: c, id: i + 1}
+		m.Endpoint, m.stop = listen(t, m.serve)
+		t.Cleanup(m.Release) // before its end
+		c.Members = append(c.Members, m)
+	}
+	t.Cleanup(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, err := range c.errors {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// Endpoints lists the members' addresses in member order.
+func (c *Cluster) Endpoints() (endpoints []string) {
+	for _, m := range c.Members {
+		endpoints = append(endpoints, m.Endpoint)
+	}
+	return endpoints
+}
+
+// Elect makes the member with the id the leader of a new epoch; 0: there is none.
+func (c *Cluster) Elect(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leader, c.zxid = id, (c.zxid>>32+1)<<32
+}
+
+// Paths returns those of all znodes, sorted.
+func (c *Cluster) Paths() (paths []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for path := range c.nodes {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// Data returns that of a znode.
+func (c *Cluster) Data(path string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := c.nodes[path]; n != nil {
+		return n.data
+	}
+	return nil
+}
+
+// Delete removes a znode.
+func (c *Cluster) Delete(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.nodes, path)
+}
+
+// Stop ends the member: its connections are cut and new ones refused.
+func (m *Member) Stop() {
+	m.Release()
+	m.stop()
+}
+
+// Hang makes the member answer nothing until Release.
+func (m *Member) Hang() {
+	over := make(chan struct{})
+	m.hang.Store(&over)
+}
+
+// Release undoes Hang.
+func (m *Member) Release() {
+	if over := m.hang.Swap(nil); over != nil {
+		close(*over)
+	}
+}
+
+func (m *Member) pass() {
+	if over := m.hang.Load(); over != nil {
+		<-*over
+	}
+}
+
+func (m *Member) serve(connection net.Conn) {
+	var first [4]byte
+	if _, err := io.ReadFull(connection, first[:]); err != nil {
+		return
+	}
+	if string(first[:]) == "srvr" {
+		m.Words.Add(1)
+		m.pass()
+		_, _ = io.WriteString(connection, m.status())
+		return
+	}
+	const opening = 45
+	if _, err := io.CopyN(io.Discard, connection, opening); err != nil || binary.BigEndian.Uint32(first[:]) != opening {
+		m.cluster.wrong(fmt.Errorf("the opening of a session has %d bytes (%v)", binary.BigEndian.Uint32(first[:]), err))
+		return
+	}
+	m.pass()
+	m.Sessions.Add(1)
+	if _, err := connection.Write(Opened(m.cluster.Timeout)); err != nil {
+		return
+	}
+	for {
+		r, err := ReadRequest(connection)
+		if err != nil {
+			return
+		}
+		m.pass()
+		answer, err := m.answer(r)
+		if err != nil {
+			m.cluster.wrong(fmt.Errorf("request of type %d: %w", r.Type, err))
+			return
+		}
+		if _, err := connection.Write(answer); err != nil || r.Closes() {
+			return
+		}
+	}
+}
+
+func (c *Cluster) wrong(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errors = append(c.errors, err)
+}
+
+func (m *Member) status() string {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mode := "follower"
+	switch c.leader {
+	case 0:
+		return "This ZooKeeper instance is not currently serving requests\n"
+	case m.id:
+		mode = "leader"
+	}
+	return fmt.Sprintf("Zookeeper version: 3.8.0\nLatency min/avg/max: 0/0.5/12\nReceived: 9\nSent: 8\nConnections: 1\n"+
+		"Outstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n", c.zxid, mode, len(c.nodes))
+}
+
+func (m *Member) answer(r *Request) ([]byte, error) {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch r.Type {
+	case ping:
+		m.Pings.Add(1)
+		return Answer(r.Xid, c.zxid, 0, nil), nil
+	case closeSession:
+		m.Closed.Add(1)
+		return Answer(r.Xid, c.zxid, 0, nil), nil
+	case syncData:
+		m.Syncs.Add(1)
+		read := &reader{b: r.body}
+		path := read.text()
+		return Answer(r.Xid, c.zxid, 0, text(path)), read.end()
+	}
+	m.Requests.Add(1)
+	if code := m.Fail.Load(); code != 0 {
+		return Answer(r.Xid, c.zxid, code, nil), nil
+	}
+	body, code, err := c.carryOut(r.Type, &reader{b: r.body})
+	if code != 0 {
+		body = nil
+	}
+	return Answer(r.Xid, c.zxid, code, body), err
+}
+
+// carryOut does what a request asks for. The caller holds the lock.
+func (c *Cluster) carryOut(kind int32, r *reader) (body []byte, code int32, err error) {
+	if kind == multi {
+		return c.multi(r)
+	}
+	path := r.text()
+	if path == "" || path[0] != '/' {
+		return nil, 0, errRequest
+	}
+	found := c.nodes[path]
+	switch kind {
+	case getData:
+		_ = r.bool()
+		if found == nil {
+			return nil, NoNode, r.end()
+		}
+		return append(text(string(found.data)), stat(found.mzxid, len(found.data))...), 0, r.end()
+	case create:
+		data, acls := r.buffer(), r.int32()
+		perms, scheme, id, flags := r.int32(), r.text(), r.text(), r.int32()
+		if acls != 1 || perms != 31 || scheme != "world" || id != "anyone" || flags != 0 {
+			return nil, 0, errRequest
+		}
+		c.zxid++
+		if found != nil {
+			return nil, NodeExists, r.end()
+		}
+		c.nodes[path] = &node{data, c.zxid}
+		return text(path), 0, r.end()
+	case setData:
+		data, version := r.buffer(), r.int32()
+		if version != -1 {
+			return nil, 0, errRequest
+		}
+		c.zxid++
+		if found == nil {
+			return nil, NoNode, r.end()
+		}
+		found.data, found.mzxid = data, c.zxid
+		return stat(c.zxid, len(data)), 0, r.end()
+	}
+	return nil, 0, errRequest
+}
+
+// multi takes a check and a write.
+func (c *Cluster) multi(r *reader) (body []byte, code int32, err error) {
+	header := func(kind int32, done bool) bool {
+		k, d, e := r.int32(), r.bool(), r.int32()
+		return k == kind && d == done && e == -1
+	}
+	if !header(check, false) {
+		return nil, 0, errRequest
+	}
+	path, version := r.text(), r.int32()
+	if version != -1 || !header(setData, false) || r.text() != path {
+		return nil, 0, errRequest
+	}
+	data, version := r.buffer(), r.int32()
+	if version != -1 || !header(-1, true) {
+		return nil, 0, errRequest
+	}
+	part := func(kind int32, done byte, content []byte) {
+		body = binary.BigEndian.AppendUint32(body, uint32(kind))
+		body = append(body, done, 0xff, 0xff, 0xff, 0xff)
+		body = append(body, content...)
+	}
+	c.zxid++
+	if found := c.nodes[path]; found != nil {
+		found.data, found.mzxid = data, c.zxid
+		part(check, 0, nil)
+		part(setData, 0, stat(c.zxid, len(data)))
+	} else {
+		for _, code := range []int32{NoNode, -2} {
+			part(-1, 0, binary.BigEndian.AppendUint32(nil, uint32(code)))
+		}
+	}
+	part(-1, 1, nil)
+	return body, 0, r.end()
+}
