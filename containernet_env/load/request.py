@@ -11,23 +11,31 @@ from containernet_env.model import load_contract as contract
 from containernet_env.model.keys import Span
 from containernet_env.model.scenario import Load, Scenario
 
+DEFAULT_KIND = "etcd"
+"""The kind of store that the benchmark server takes members for unless a request says otherwise."""
 TIMELINE_STEP_S = 0.1
 """The step of the timeline of a scenario with events: they show in it."""
 
 
 def request_of(
-    scenario: Scenario, endpoints: Mapping[str, str], run_timeout_s: float, load_seed: int = 0
+    scenario: Scenario,
+    endpoints: Mapping[str, str],
+    run_timeout_s: float,
+    load_seed: int = 0,
+    store: str = DEFAULT_KIND,
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
-    `load_seed`: what everything but values is drawn from; 0 is the server's default.
+    `load_seed`: what everything but values is drawn from; 0 is the server's default. `store`: the members' kind.
     """
     body: dict[str, Any] = {
         "endpoints": ",".join(endpoints.values()),
         "runTimeout": run_timeout_s,
         **_load_fields(scenario),
     }
+    if store != DEFAULT_KIND:
+        body["store"] = store
     if load_seed:
         body["loadSeed"] = load_seed
     if scenario.events:

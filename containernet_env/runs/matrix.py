@@ -86,7 +86,9 @@ class Matrix:
         retries: int = 0,
         keep_probe: KeepProbe = lambda probe, outcome: None,
         seed: int = 0,
+        store: str = "etcd",
     ) -> None:
+        self._store = store
         self._planned = tuple(scenarios)
         self._dataset = dataset
         self._leave = leave
@@ -332,7 +334,8 @@ class Matrix:
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                request = request_of(scenario, endpoints, timeout_s(scenario), outcome.scheduled.load_seed)
+                load_seed = outcome.scheduled.load_seed
+                request = request_of(scenario, endpoints, timeout_s(scenario), load_seed, self._store)
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None
@@ -476,7 +479,9 @@ class Matrix:
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
             answer = self._follower.follow(
-                *request_of(dataset.load, endpoints, timeout_s(dataset.load)), dataset.load, told=False
+                *request_of(dataset.load, endpoints, timeout_s(dataset.load), store=self._store),
+                dataset.load,
+                told=False,
             )
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:

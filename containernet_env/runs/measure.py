@@ -321,6 +321,7 @@ class _Run:
                 plan.options.retry_invalid,
                 self._keeper.probe,
                 plan.options.seed,
+                plan.store.name,
             )
             self._matrix.reused, self._matrix.loaded = testbed.reused, testbed.loaded
         else:

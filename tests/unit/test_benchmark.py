@@ -68,6 +68,7 @@ def test_a_seed_of_the_load_leaves_the_values_alone() -> None:
     path, body = request_of(WRITE, ENDPOINTS, 1800.0, 7)
     check_request(path, body)
     assert body == request_of(WRITE, ENDPOINTS, 1800.0)[1] | {"loadSeed": 7}
+    assert request_of(WRITE, ENDPOINTS, 1800.0, 7, "zookeeper")[1] == body | {"store": "zookeeper"}
     again = [ScheduledScenario(replace(WRITE, seed=seed), repetition) for seed in (0, 5) for repetition in (1, 2)]
     assert [item.load_seed for item in again] == [0, 1, 5, 6]
 
