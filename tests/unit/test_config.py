@@ -207,7 +207,7 @@ def test_a_typo_in_a_key_is_named_with_what_was_meant(tmp_path):
 @pytest.mark.parametrize(
     ("value", "path", "allowed"),
     [
-        ({"nodes": [node()], "node": 1}, "$.node", "subnet, nodes, client, store, etcd, scenarios"),
+        ({"nodes": [node()], "node": 1}, "$.node", "subnet, nodes, client, store, etcd, zookeeper, scenarios"),
         ({"nodes": [node()], "client": {"speed": 1}}, "$.client.speed", "ip, mem, cpus"),
         ({"nodes": [node()], "etcd": {"heartbeat": "1ms"}}, "$.etcd.heartbeat", "heartbeat_interval"),
         ([node(name="a")], "$[0].name", "ip, mem"),
