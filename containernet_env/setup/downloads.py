@@ -51,6 +51,8 @@ def fetch(download: Download, stopping: threading.Event) -> Path:
         partial.chmod(0o644)
         return partial.rename(home / _name(download))
     except (OSError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise MissingRequirementError(
             f"{download.url} could not be fetched: {error}",
             "Check the network (a proxy is taken from HTTPS_PROXY), and that there is such a version.",

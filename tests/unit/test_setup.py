@@ -16,10 +16,13 @@ from containernet_env import setup
 from containernet_env.base import assets, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.cli import setup as cli_setup
+from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
 from containernet_env.setup import missing
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
+from containernet_env.stores.kinds import DEFAULT, KINDS
+from containernet_env.stores.protocol import Store
 
 ROOT = assets.ROOT
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
@@ -154,3 +157,31 @@ def test_what_is_built_is_ignored_by_git() -> None:
         check=False,
     )
     assert done.stdout.split() == names
+
+
+def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who measures etcd waits for it, and nobody has to set it up by a command of its own."""
+    zookeeper = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
+    there: list[Store] = []
+    lacks = Missing(images=("zookeeper",), required=IMAGES, store=zookeeper)
+
+    def look(store: Store = DEFAULT) -> Missing:
+        return lacks if store == zookeeper and not there else Missing(required=IMAGES)
+
+    def set_up(report: object, store: Store) -> bool:
+        there.append(store)
+        return True
+
+    monkeypatch.setattr(missing, "look", look)
+    monkeypatch.setattr(setup, "set_up", set_up)
+    assert setup.is_ready() and setup.ready_images(DEFAULT, Silent()) == IMAGES and there == []
+    with pytest.raises(MissingRequirementError, match="the zookeeper image"):
+        setup.ready_images(zookeeper)
+    assert setup.ready_images(zookeeper, Silent()) == IMAGES and there == [zookeeper]
+
+
+def test_a_run_that_lacks_more_than_its_store_is_not_set_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking(monkeypatch, Missing(("mininet",), images=("zookeeper",)))
+    monkeypatch.setattr(setup, "set_up", None)
+    with pytest.raises(MissingRequirementError, match="mininet"):
+        setup.ready_images(KINDS["zookeeper"].make(StoreChoice("zookeeper")), Silent())

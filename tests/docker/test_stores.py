@@ -1,0 +1,44 @@
+"""Stores other than etcd, on a real network. Each is left out where nobody has set it up yet: that takes minutes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from containernet_env.model.config import StoreChoice
+from containernet_env.setup import missing
+from containernet_env.stores.kinds import KINDS
+from tests.docker.test_endings import unchanged_machine
+from tests.docker.test_failures import rows, run
+
+pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("unchanged_machine")]
+__all__ = ["unchanged_machine"]
+
+NODE = {"mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
+
+
+def topology(folder: Path, kind: str) -> Path:
+    if lacking := missing.look(KINDS[kind].make(StoreChoice(kind))):
+        pytest.skip(f"{kind} is not set up here: {lacking}")
+    path = folder / f"{kind}.json"
+    nodes = [{"name": f"m{number}", "ip": f"10.0.0.{number}", **NODE} for number in (1, 2, 3)]
+    path.write_text(json.dumps({"store": kind, "nodes": nodes}))
+    return path
+
+
+def test_requests_to_zookeeper_wait_for_what_its_protocol_waits_for(tiny: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    done = run(topology(tmp_path, "zookeeper"), out, "--scenarios", str(tiny))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {row["Scenario"].rsplit("-", 1)[0]: row for row in rows(out)}
+    assert {(row["Store"], row["StoreVersion"]) for row in found.values()} == {("zookeeper", "3.8.0")}
+    # There and back in ms: the client 6, a member 12. Two of three requests of a cluster meet a follower.
+    least_ms = {"write-leader": 6 + 12, "write-cluster": 6 + 12 + 12, "read-linear": 6 + 12, "read-serial": 6}
+    for name, row in found.items():
+        (expected,) = (ms for beginning, ms in least_ms.items() if name.startswith(beginning))
+        floor, above = float(row["Floor_50%_s"]) * 1000, float(row["AboveFloor_50%_s"]) * 1000
+        assert expected <= floor < expected + 5 and 0 < above < 10, (name, floor, above)
+        assert row["Consistency"] == {"read-linear": "sync+read", "read-serial": "s"}.get(name[:11], "-")
+        assert row["Error"] == "-" and row["Leader"] in ("m1", "m2", "m3") and row["TermAtEnd"] == "1"
