@@ -154,8 +154,9 @@ class Member:
 class EtcdCluster:
     """The members of one run, in config order."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], probe_key: str = PROBE_KEY) -> None:
         self.members = tuple(members)
+        self._probe_key = probe_key
         self.quorum = len(self.members) // 2 + 1
         self._pool = ThreadPoolExecutor(max_workers=min(32, len(self.members)), thread_name_prefix="etcd")
 
@@ -367,7 +368,7 @@ class EtcdCluster:
             while (left := deadline - time.monotonic()) > 0:
                 try:
                     member.connection.request_json(
-                        CLIENT_PORT, "POST", _RANGE, {"key": PROBE_KEY}, timeout_s=max(left, 0.1)
+                        CLIENT_PORT, "POST", _RANGE, {"key": self._probe_key}, timeout_s=max(left, 0.1)
                     )
                     return True
                 except RunError:

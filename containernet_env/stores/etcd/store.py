@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from containernet_env.model.config import Config, Node
+from containernet_env.model.external import External
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
+from containernet_env.stores.etcd.external import ExternalEtcd
 from containernet_env.stores.etcd.flags import DATA_DIR, TLS_DIR, client_endpoint, etcd_flags, etcdctl_environment
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
+from containernet_env.stores.external import ExternalConnection, Login
 from containernet_env.stores.protocol import LeastLatencies, MemberPlace, MemberStart, OneWayTimes, Timing, Trust
 
 
@@ -64,6 +67,12 @@ class Etcd:
     def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
         """See ``Store``."""
         return EtcdCluster([Member(place) for place in places])
+
+    def external(
+        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, prefix: str
+    ) -> ExternalEtcd:
+        """See ``stores.external.ExternalStore``."""
+        return ExternalEtcd(external, connections, login, prefix)
 
 
 ETCD = Etcd()
