@@ -20,8 +20,8 @@ def streamed(
 ) -> Iterator[http.client.HTTPResponse]:
     """Send one request over a connection, which is closed at the end, and give the answer to read.
 
-    ``body`` is sent as JSON, ``headers`` besides. Raises RunError for any status other than 2xx, and where reading fails
-    within.
+    ``body`` is sent as JSON, ``headers`` besides. Raises RunError for any status other than 2xx, and where reading
+    fails within.
     """
     http_connection = http.client.HTTPConnection("localhost")
     http_connection.sock = connection

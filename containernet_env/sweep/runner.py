@@ -19,9 +19,10 @@ from containernet_env.results.csv_file import rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import preflight
+from containernet_env.runs.demands import check_port, require_root
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
 from containernet_env.runs.lock import RunLock
-from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
+from containernet_env.runs.measure import DEFAULT_PORT, carry_out
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.standing import Standing
 from containernet_env.sweep.design import Design, link_seed

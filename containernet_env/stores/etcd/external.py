@@ -161,6 +161,8 @@ class ExternalEtcd(EtcdCluster):
     def _no_etcd(self, connection: ExternalConnection, error: HttpError, timeout_s: float) -> str:
         if self._external.tls is None and connection.speaks_tls(timeout_s):
             return _SPEAKS_TLS
+        if "CommonName" in str(error):
+            return _COMMON_NAME
         text = str(error).partition("\n")[0][:80]
         if error.status == 404:
             return f"is no etcd, or one without its JSON gateway (--enable-grpc-gateway): {text}"
@@ -275,6 +277,12 @@ class ExternalEtcd(EtcdCluster):
 
 
 _SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
+
+# accessController of server/embed/serve.go.
+_COMMON_NAME = (
+    "has users, and refuses its JSON gateway to clients whose certificate has a CommonName: "
+    'give "tls" a client\'s certificate without one'
+)
 
 
 @dataclass(frozen=True, slots=True)
