@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -31,14 +31,14 @@ def consent_option(command: _Command) -> _Command:
     return click.option(CONSENT, "consent", is_flag=True, help=text)(command)
 
 
-def refuse_options(config: Config) -> None:
-    """Raise ``UsageError`` where an option was given that such a cluster cannot have."""
+def refuse_options(config: Config, taken: Collection[str] = ()) -> None:
+    """Raise ``UsageError`` where an option was given that such a cluster cannot have; those ``taken`` mean more."""
     if config.external is None:
         return
     context = click.get_current_context()
     for name, reason in _REFUSED.items():
         given = name in context.params and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given:
+        if given and name not in taken:
             option = next(item for item in context.command.params if item.name == name)
             raise click.UsageError(f"{option.opts[0]}: {config.path}: somebody else runs this cluster: {reason}")
 

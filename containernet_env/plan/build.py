@@ -15,7 +15,7 @@ from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScena
 from containernet_env.model.topology import HostRole, Link, star
 from containernet_env.plan.estimate import Estimator
 from containernet_env.plan.event_rules import check_events
-from containernet_env.plan.external import check_external
+from containernet_env.plan.external import UNSEEN_NOTE, check_external
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
 from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions, ProfileChoice
@@ -85,7 +85,7 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=() if is_external else tuple(notes_of(config, options, topology, timing, largest)),
+        notes=(UNSEEN_NOTE,) if is_external else tuple(notes_of(config, options, topology, timing, largest)),
     )
 
 

@@ -10,6 +10,7 @@ from containernet_env.model.config import Config
 from containernet_env.model.scenario import ScenarioSet
 from containernet_env.plan.plan import PlanOptions
 
+UNSEEN_NOTE = "somebody else runs this cluster: its cores, disks and network are not seen, so no row is certainly valid"
 _LINKS = "there are no hosts and no links of ours"
 
 

@@ -56,7 +56,6 @@ class ExternalTestbed:
     hosts_kind = HOSTS_KIND
     links_kind = "external"
     loaded = False
-    goes = "the load and its keys"
     why_unfit = "nothing of it stands between two runs"
 
     def __init__(

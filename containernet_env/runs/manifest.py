@@ -63,7 +63,7 @@ def manifest_of(
         began_ns=began.at_ns,
         command=list(command),
         program=program_facts(),
-        machine=machine.facts(with_engine=tags is not None),
+        machine=machine.facts() if tags is not None else machine.facts(with_engine=False),
         images={role: ImageFacts(tag=tag, digest=images.digest(tag)) for role, tag in roles.items()},
         flags=flags_of(plan.options, tolerance, port),
         inputs=Inputs(topology=topology, scenarios=scenarios),

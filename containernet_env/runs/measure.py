@@ -307,10 +307,10 @@ class _Run:
 
     def _leave_standing(self, testbed: AnyTestbed, number: int) -> bool:
         """Leave the testbed to the next run, if that wants it and nothing went wrong on it; whether it was left."""
-        wanted = self._standing.is_wanted and isinstance(testbed, StandingTestbed)
-        if not wanted or self._error() is not None or self._matrix is None:
+        if isinstance(testbed, ExternalTestbed):
             return False
-        assert isinstance(testbed, StandingTestbed)
+        if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
+            return False
         failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
         if (reason := failed or testbed.why_unfit) is not None:
             self._event("testbed_not_left", reason)
@@ -449,7 +449,8 @@ class _Run:
         try:
             self._keeper.logs(lambda: _numbered(testbed.logs(), number))
         finally:
-            self._event("tear_down_began", f"{testbed.goes} are taken down")
+            goes = "the load and its keys" if isinstance(testbed, ExternalTestbed) else "hosts, links and cluster"
+            self._event("tear_down_began", f"{goes} are taken down")
             try:
                 take_down(testbed, self._progress)
             except BaseException as problem:

@@ -77,7 +77,6 @@ class Testbed:
     key_prefix = ""
     unseen: str | None = None
     after_down = "nothing of this run is left"
-    goes = "hosts, links and cluster"
 
     def __init__(
         self,
