@@ -14,7 +14,15 @@ from typing import Any
 from containernet_env.base.http_answer import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, exchange
 
 # OpenSSL's words (ssl.SSLError.reason) for a peer that answers something that is no TLS.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+_NO_TLS = frozenset(
+    {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "UNEXPECTED_EOF_WHILE_READING",  # a server of Go that takes the greeting for bad HTTP
+    }
+)
 _ASKS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HANDSHAKE_FAILURE")
 
 

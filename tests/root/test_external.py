@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from bench.load.cluster import Cluster, free_ports, text64
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError, RunError
-from containernet_env.model.scenario import Scenario
 from containernet_env.runs.external_left import records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
@@ -42,17 +42,13 @@ from tests.root.etcd_processes import (
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 COMMAND = [sys.executable, "-c", "import sys; from containernet_env.cli.entry import main; sys.exit(main())"]
+TEN = {"total": 200, "clients": 10, "conns": 2}
 TINY = {
-    "dataset": {"keySize": 4, "valSize": 64, "keys": 100},
+    "dataset": {"keyPrefix": "data/", "keySize": 4, "valSize": 64, "keys": 100},
     "scenarios": [
-        {
-            "type": "write",
-            "load": {"total": 200, "clients": 10, "conns": 2},
-            "data": {"keySize": 4, "valSize": 64},
-            "target": ["leader", "cluster"],
-        },
-        {"type": "mixed", "load": {"total": 200, "clients": 10, "conns": 2}, "ratio": 0.5, "history": True},
-        {"type": "read", "load": {"total": 50, "clients": 5, "conns": 2}, "target": "etcd2", "prefix": "00"},
+        {"type": "write", "load": TEN, "data": {"keySize": 4, "valSize": 64}, "target": ["leader", "cluster"]},
+        {"type": "mixed", "load": TEN, "ratio": 0.5, "consistency": "l", "history": True},
+        {"type": "read", "load": TEN, "target": "etcd2", "consistency": "l", "prefix": "data/00"},
     ],
 }
 LONG = {
@@ -87,10 +83,18 @@ def started(kind: type[Cluster], folder: Path) -> Cluster:
     return kind(program, 3, folder, tls=kind is Secured)
 
 
+def kill(cluster: Cluster, first: int = 0) -> None:
+    """End its members, from number ``first`` on, at once: nobody wants their data."""
+    for process in cluster._processes[first:]:
+        process.kill()
+        process.wait()
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with started(Cluster, tmp_path_factory.mktemp("plain")) as cluster:
         yield cluster
+        kill(cluster)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         assert isinstance(cluster, Secured)
         cluster.add_users()
         yield cluster
+        kill(cluster)
 
 
 def scenarios(folder: Path, value: Any) -> Path:
@@ -156,7 +161,7 @@ def test_rows_say_what_was_seen_and_no_key_is_left(plain: Cluster, tmp_path: Pat
     manifest = json.loads((result.directory / "manifest.json").read_text())
     assert manifest["images"] == {} and manifest["machine"]["engine"] is None
     assert manifest["hosts"]["etcd2"]["member"] == "m1"
-    assert len(list((result.directory / "histories").iterdir())) == 2
+    assert len(list((result.directory / "history").iterdir())) == 2
     assert not [record for _, record in records() if record.run_id in result.run_id]
 
 
@@ -235,7 +240,7 @@ def greeter() -> Iterator[int]:
 
 def refused(config: Path, folder: Path) -> str:
     with pytest.raises(RunError) as raised:
-        run(config, folder)
+        measure(config, None, folder / "out.csv", quick=True, yes_load_this_cluster=True)
     return str(raised.value)
 
 
@@ -247,7 +252,7 @@ def test_what_is_wrong_with_an_endpoint_is_one_line_and_nothing_is_written(plain
         for other, told in (
             (nobody, "answers nothing: connection refused"),
             (web, "is no etcd: HTTP 501"),
-            (greeting, "answers something that is no HTTP: 220 mail.example ESMTP"),
+            (greeting, "answers something that is no HTTP: '220 mail.example ESMTP'"),
         ):
             config = endpoints_file(tmp_path, plain, endpoints=[*urls[:2], f"http://127.0.0.1:{other}"])
             lines = refused(config, tmp_path).splitlines()
@@ -300,9 +305,7 @@ def test_a_cluster_without_a_quorum_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     with started(Cluster, folder) as cluster:
-        for process in cluster._processes[1:]:
-            process.kill()
-            process.wait()
+        kill(cluster, first=1)
         told = refused(endpoints_file(tmp_path, cluster), tmp_path)
         assert "connection refused" in told
         alone = [f"http://127.0.0.1:{cluster.ports[0]}"]
@@ -397,30 +400,36 @@ def test_a_sweep_varies_loads(plain: Cluster, tmp_path: Path) -> None:
     assert status == 2 and "somebody else runs those" in said, said
 
 
-def test_a_user_without_rights_measures(plain: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    setpriv = shutil.which("setpriv")
-    assert setpriv is not None, "setpriv is not installed: it is in the package util-linux"
-    as_nobody = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
-    readable = subprocess.run(
-        [*as_nobody, sys.executable, "-c", "import containernet_env.cli"],
-        cwd="/",
-        env={"PYTHONPATH": str(PROJECT)},
-        check=False,
-        capture_output=True,
-    )
-    if readable.returncode:
-        pytest.skip("this clone is not readable to others")
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+
+
+def interpreter_for_all() -> tuple[str, str] | None:
+    """A Python that every user can run, with this clone and what it needs, and its PYTHONPATH."""
+    packages = Path(click.__file__).resolve().parents[1]
+    path = f"{PROJECT}{os.pathsep}{packages}"
+    program = "import subprocess, sys, containernet_env.cli; subprocess.run([sys.executable, '-c', ''], check=True)"
+    for python in (sys.executable, "/usr/bin/python3"):
+        argv = [*AS_NOBODY, python, "-c", program]
+        if not subprocess.run(argv, cwd="/", env={"PYTHONPATH": path}, check=False, capture_output=True).returncode:
+            return python, path
+    return None
+
+
+def test_a_user_without_rights_measures(plain: Cluster) -> None:
+    if (found := interpreter_for_all()) is None:
+        pytest.skip("this clone, or its Python, is not readable to others")
+    python, path = found
     folder = Path("/var/tmp") / f"cnenv-test-{os.getpid()}"
     folder.mkdir(mode=0o700)
     try:
         config, wanted = endpoints_file(folder, plain), scenarios(folder, TINY)
-        for path in (folder, config, wanted):
-            os.chown(path, NOBODY, NOBODY)
+        for made in (folder, config, wanted):
+            os.chown(made, NOBODY, NOBODY)
         words = ["run", config, folder / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster"]
         done = subprocess.run(
-            [*as_nobody, *COMMAND, *map(str, words)],
+            [*AS_NOBODY, python, *COMMAND[1:], *map(str, words)],
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), "XDG_CACHE_HOME": str(folder / "cache")},
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")},
             check=False,
             capture_output=True,
             text=True,
@@ -428,17 +437,8 @@ def test_a_user_without_rights_measures(plain: Cluster, tmp_path_factory: pytest
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(rows(folder / "out.csv")) == 4
-        made = {path for path in (folder / "cache").rglob("*") if path.is_file()}
-        assert {path.stat().st_uid for path in made} == {NOBODY}
+        kept = {path for path in (folder / "cache").rglob("*") if path.is_file()}
+        assert {path.stat().st_uid for path in kept} == {NOBODY}
     finally:
         shutil.rmtree(folder)
     assert keys_below(plain) == []
-
-
-def test_names_of_the_scenarios_are_those_of_any_other_run(plain: Cluster, tmp_path: Path) -> None:
-    """So that rows can be compared by their names."""
-    planned: list[Scenario] = [
-        item.scheduled.scenario
-        for item in prepare(endpoints_file(tmp_path, plain), scenarios(tmp_path, TINY)).scenarios
-    ]
-    assert all(PREFIX not in scenario.name + scenario.key_prefix for scenario in planned)

@@ -123,8 +123,11 @@ class ExternalEtcd(EtcdCluster):
         numbers = range(len(self.members))
         answers = side_by_side(lambda number: self._look_at(number, timeout_s), numbers, len(self.members))
         looks = tuple(look for look, _ in answers)
-        statuses = [status for _, status in answers if status is not None]
+        statuses = [status for _, status in answers if isinstance(status, _Status)]
         found = ClusterLook(looks)
+        refusals = [error for _, error in answers if isinstance(error, RunError)]
+        if refusals and not found.problems:
+            return self._refused(found, refusals[0])
         if not statuses:
             return found
         identities = {status.cluster for status in statuses}
@@ -139,34 +142,40 @@ class ExternalEtcd(EtcdCluster):
             return replace(found, problem=f"the cluster has no quorum: {told}")
         if found.problems:
             return found
-        return self._look_inside(found, [status for status in statuses if status.leader != "0"], timeout_s)
+        return self._look_inside(found, statuses, timeout_s)
 
-    def _look_at(self, number: int, timeout_s: float) -> tuple[MemberLook, _Status | None]:
+    def _look_at(self, number: int, timeout_s: float) -> tuple[MemberLook, _Status | RunError | None]:
+        """What one endpoint says; an error where it is etcd, and does not say more to this user."""
         look = MemberLook(self.members[number].name, self._external.urls[number])
-        connection = self._plain[number]
+        plain, connection = self._plain[number], self._known[number]
         try:
-            told = connection.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
+            told = plain.request_json(CLIENT_PORT, "GET", "/version", timeout_s=timeout_s)
             if not isinstance(told, dict) or "etcdserver" not in told:
                 return replace(look, problem="is no etcd: GET /version answers something else"), None
+        except HttpError as error:
+            return replace(look, problem=self._no_etcd(plain, error, timeout_s)), None
+        except NoAnswerError as error:
+            return replace(look, problem=self._why(plain, error, timeout_s)), None
+        look = replace(look, version=str(told["etcdserver"]))
+        try:
+            # Who it is may be told to users alone.
             status = _Status.of(connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s))
         except HttpError as error:
-            return replace(look, problem=self._no_etcd(connection, error, timeout_s)), None
-        except NoAnswerError as error:
-            return replace(look, problem=self._why(connection, error, timeout_s)), None
-        except (RunError, KeyError, TypeError, ValueError, AttributeError):
+            if "CommonName" in str(error):
+                return replace(look, problem=_COMMON_NAME), None
+            if error.status == 404:
+                return replace(look, problem="has no JSON gateway (--enable-grpc-gateway)"), None
+            return look, error
+        except RunError as error:
+            return look, error
+        except (KeyError, TypeError, ValueError, AttributeError):
             return replace(look, problem="is no etcd whose JSON gateway can be read"), None
-        leads = status.leader == status.member
-        return replace(look, version=status.version, leads=leads, data_bytes=status.data_bytes), status
+        return replace(look, leads=status.leader == status.member, data_bytes=status.data_bytes), status
 
     def _no_etcd(self, connection: ExternalConnection, error: HttpError, timeout_s: float) -> str:
         if self._external.tls is None and connection.speaks_tls(timeout_s):
             return _SPEAKS_TLS
-        if "CommonName" in str(error):
-            return _COMMON_NAME
-        text = str(error).partition("\n")[0][:80]
-        if error.status == 404:
-            return f"is no etcd, or one without its JSON gateway (--enable-grpc-gateway): {text}"
-        return f"is no etcd: {text}"
+        return f"is no etcd: {_first_line(error)[:80]}"
 
     def _why(self, connection: ExternalConnection, error: NoAnswerError, timeout_s: float) -> str:
         if self._external.tls is None and connection.speaks_tls(timeout_s):
@@ -178,12 +187,11 @@ class ExternalEtcd(EtcdCluster):
     def _look_inside(self, found: ClusterLook, statuses: Sequence[_Status], timeout_s: float) -> ClusterLook:
         """What only a quorum, and only who is let in, is told."""
         try:
-            for connection in self._known:
-                connection.log_in(timeout_s)
-            self._range({"count_only": True}, timeout_s)
+            for connection in self._known:  # each must answer, and let this user read
+                body = {**history.span(self._prefix), "count_only": True}
+                connection.request_json(CLIENT_PORT, "POST", _RANGE, body, timeout_s=timeout_s)
         except RunError as error:
-            users = _ASKS_USER in str(error) or _WRONG_PASSWORD in str(error) or _DENIED in str(error)
-            return replace(found, users=users or None, problem=self._refusal(error))
+            return self._refused(found, error)
         found = replace(found, users=self._user is not None)
         led = max(statuses, key=lambda status: status.term)
         named = {member["ID"]: str(member.get("name", "")) for member in self._listed(timeout_s)}
@@ -205,9 +213,13 @@ class ExternalEtcd(EtcdCluster):
         except (RunError, KeyError, TypeError):
             return []
 
+    def _refused(self, found: ClusterLook, error: RunError) -> ClusterLook:
+        """A cluster that answers, and cannot be measured."""
+        has_users = any(words in str(error) for words in (_ASKS_USER, _WRONG_PASSWORD, _DENIED))
+        return replace(found, users=has_users or None, problem=self._refusal(error))
+
     def _refusal(self, error: RunError) -> str:
-        """Why a cluster that answers cannot be measured."""
-        text = str(error).partition("\n")[0]
+        text = _first_line(error)
         user = self._user
         if _ASKS_USER in text:
             return 'the cluster has users: name one with "user"'
@@ -233,7 +245,7 @@ class ExternalEtcd(EtcdCluster):
             except RunError as error:
                 if _DENIED in str(error):
                     return f"{self._user} may not {verb} keys under {self._prefix}: permission denied"
-                return f"keys under {self._prefix} cannot be written: {str(error).partition(chr(10))[0]}"
+                return f"keys under {self._prefix} cannot be written: {_first_line(error)}"
         return None
 
     def keys(self) -> int:
@@ -307,6 +319,10 @@ class _Status:
             version=str(answer["version"]),
             data_bytes=None if size is None else int(size),
         )
+
+
+def _first_line(error: RunError) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _text64(text: str) -> str:
