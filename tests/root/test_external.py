@@ -23,21 +23,14 @@ import click
 import pytest
 
 from bench.load.cluster import Cluster, free_ports, text64
+from bench.load.secured import PASSWORD, PREFIX, USER, Secured
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError, RunError
 from containernet_env.runs.external_left import records
 from containernet_env.runs.measure import carry_out, measure
 from containernet_env.runs.prepare import prepare
 from containernet_env.runs.progress import Silent
-from tests.root.etcd_processes import (
-    PASSWORD,
-    PREFIX,
-    USER,
-    Secured,
-    endpoints_file,
-    keys_below,
-    other_authority,
-)
+from tests.root.etcd_processes import endpoints_file, keys_below, other_authority
 
 PROJECT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
