@@ -91,6 +91,8 @@ class Carried:
 
 def capacity_of(plan: Plan) -> Capacity:
     """The cores of the machine, and the limits of all hosts with a core for the link emulator."""
+    if plan.config.external is not None:
+        return Capacity(plan.options.machine_cores, members_here=False)
     limits = [host.cpus for host in plan.hosts]
     known = [float(limit) for limit in limits if limit is not None]
     links = 1.0 if by_emulator(plan) else 0.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from containernet_env.analysis import differences, statistics
-from containernet_env.analysis.repetitions import kept_apart
+from containernet_env.analysis.repetitions import are_used, kept_apart
 from containernet_env.base.errors import UsageError
 from containernet_env.results.columns import BY_NAME
 from containernet_env.results.csv_file import load
@@ -228,8 +228,9 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
         valid = used["Valid"].fillna("unknown")
         left_out["failed"] = int(failed.sum())
         left_out["not valid"] = int((~failed & (valid == "no")).sum())
-        left_out["of unknown validity"] = int((~failed & ~valid.isin(("yes", "no"))).sum())
-        used = used[~failed & (valid == "yes")]
+        taken = are_used(used)
+        left_out["of unknown validity"] = int((~failed & (valid != "no") & ~taken).sum())
+        used = used[~failed & taken]
     left_out = +left_out
     if used.empty:
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items()) or "it has no rows"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.base.errors import UsageError
+from containernet_env.model.verdict import counts
 from containernet_env.results.columns import BY_NAME
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
         group["rows"] = len(rows)
         good = rows[rows["Error"].isna()] if "Error" in rows.columns else rows
         group["failed"] = len(rows) - len(good)
-        valid = good[good["Valid"] == "yes"] if "Valid" in good.columns else good
+        valid = good[are_used(good)] if "Valid" in good.columns else good
         group["invalid"] = len(good) - len(valid)
         good = good if every else valid
         for name in FIGURES:
@@ -130,3 +131,11 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
         group["bimodal"] = bimodal(good)
         groups.append(group)
     return pandas.DataFrame(groups, columns=[*shown, "rows", "failed", "invalid", *figures, "bimodal"])
+
+
+def are_used(rows: pandas.DataFrame) -> pandas.Series[bool]:
+    """Which rows have figures that are used; see ``model.verdict.counts``. Needs the column ``Valid``."""
+    reasons = rows["Reasons"] if "Reasons" in rows.columns else rows["Valid"].map(lambda _: None)
+    import pandas
+
+    return pandas.Series(list(map(counts, rows["Valid"], reasons)), index=rows.index, dtype=bool)

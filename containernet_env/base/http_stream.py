@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,16 +15,21 @@ _ERROR_BYTES = 200
 
 
 @contextmanager
-def streamed(connection: socket.socket, method: str, path: str, body: Any = None) -> Iterator[http.client.HTTPResponse]:
+def streamed(
+    connection: socket.socket, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+) -> Iterator[http.client.HTTPResponse]:
     """Send one request over a connection, which is closed at the end, and give the answer to read.
 
-    ``body`` is sent as JSON. Raises RunError for any status other than 2xx, and where reading fails within.
+    ``body`` is sent as JSON, ``headers`` besides. Raises RunError for any status other than 2xx, and where reading
+    fails within.
     """
     http_connection = http.client.HTTPConnection("localhost")
     http_connection.sock = connection
     try:
         payload = None if body is None else json.dumps(body).encode()
-        http_connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
+        http_connection.request(
+            method, path, body=payload, headers={"Content-Type": "application/json", **(headers or {})}
+        )
         answer = http_connection.getresponse()
         if not 200 <= answer.status < 300:
             text = answer.read(_ERROR_BYTES).decode(errors="replace").strip()

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
-from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.errors import MissingRequirementError, UsageError
+from containernet_env.cli.files import CONFIG
+from containernet_env.config import load_config
 from containernet_env.hosts import engine
 from containernet_env.network.leftovers import remove_bridges
 from containernet_env.runs import clean
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> None:
-    """Remove what killed runs left behind: only what carries our label and whose run is over."""
+@click.argument("endpoints", type=CONFIG, required=False)
+def command(endpoints: Path | None) -> None:
+    """Remove what killed runs left behind: only what carries our label and whose run is over.
+
+    With ENDPOINTS, a file that names those of a cluster that somebody else runs: the keys of this user's killed runs
+    there. That needs no root.
+    """
+    if endpoints is not None:
+        _clean_cluster(endpoints)
+        return
     if os.geteuid() != 0:
         raise MissingRequirementError("clean must be run as root", "Run it again with sudo, or as root.")
     if engine.is_reachable():
@@ -27,4 +38,23 @@ def command() -> None:
     for name in found.in_use:
         click.echo(f"kept {name}: its run is still on")
     if not found.removed and not found.in_use:
+        click.echo("nothing was left behind")
+
+
+def _clean_cluster(path: Path) -> None:
+    from containernet_env.runs.external_left import CleanedUp
+    from containernet_env.runs.external_left import clean as clean_keys
+
+    config = load_config(path)
+    if config.external is None:
+        raise UsageError(f"{path} names no endpoints\n  Without a file, clean removes what is left on this machine.")
+    found: list[CleanedUp] = []
+
+    def tell(run: CleanedUp) -> None:
+        found.append(run)
+        prefix = run.record.prefix
+        click.echo(f"kept {prefix}: its run is still on" if run.keys is None else f"removed {run.keys:,} keys {prefix}")
+
+    clean_keys(config, tell)
+    if not found:
         click.echo("nothing was left behind")

@@ -95,9 +95,9 @@ def write_output(path: Path, content: bytes) -> int:
     return len(content)
 
 
-CONFIG = ShippedFile("configs")
+CONFIG = ShippedFile("configs", "configs/endpoints")
 SCENARIOS = ShippedFile("configs/scenarios")
-SWEEP = ShippedFile("configs", "configs/sweeps")
+SWEEP = ShippedFile("configs", "configs/endpoints", "configs/sweeps")
 
 
 def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -221,7 +221,7 @@ class TerminalProgress:
                 (f"  {doubt}" if (doubt := doubt_text(outcome)) else "", "bold yellow"),
             )
         self._console.print(line, soft_wrap=True)
-        for finding in outcome.findings:
+        for finding in (item for item in outcome.findings if item.kind != "unseen"):  # told once, at the begin
             self.note(f"{name}: {finding.text}")
 
     def close(self) -> None:

@@ -70,6 +70,11 @@ def render_plan(plan: Plan, console: Console) -> None:
     _section(console, f"{plan.store.name} flags")
     for line in _flag_lines([host for host in plan.hosts if host.role == "member"]):
         _say(console, line, indent=_INDENT)
+    render_scenarios(plan, console)
+
+
+def render_scenarios(plan: Plan, console: Console) -> None:
+    """Print what is measured, where anything is."""
     if plan.scenario_set is not None:
         _section(console, f"Scenarios ({_shown(plan.scenario_set.path)})")
         console.print(_indented(_scenarios_table(plan)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from containernet_env.cli.external import consent_option, refuse_options
 from containernet_env.cli.run import carried_out
 
 
@@ -16,8 +17,9 @@ from containernet_env.cli.run import carried_out
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option("--anyway", is_flag=True, help="Also where something that matters differs: the new manifest says what.")
 @click.option("--strict", is_flag=True, help="Exit status 1 also where the figures of a row are not certainly valid.")
+@consent_option
 @click.option("--dry-run", is_flag=True, help="Say what differs and create nothing.")
-def command(run: Path, out: Path | None, anyway: bool, strict: bool, dry_run: bool) -> int:
+def command(run: Path, out: Path | None, anyway: bool, strict: bool, consent: bool, dry_run: bool) -> int:
     """Repeat RUN: the same topology, scenarios, repetitions, seeds and options, with its rows in OUT.
 
     RUN is a run directory (OUT.runs/RUN), or a results file, whose newest run is repeated. OUT is the results file that
@@ -35,4 +37,7 @@ def command(run: Path, out: Path | None, anyway: bool, strict: bool, dry_run: bo
             console.print(f"{item}{mark}: {item.why}", soft_wrap=True)
         console.print(f"{found.repeats.run_id} would be repeated, its rows in {found.out}", soft_wrap=True)
         return 0
-    return carried_out(found.plan, found.out, found.tolerance, found.port, console, began, found.repeats, strict)
+    refuse_options(found.plan.config)
+    return carried_out(
+        found.plan, found.out, found.tolerance, found.port, console, began, found.repeats, strict, consent
+    )

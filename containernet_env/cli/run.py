@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
+from containernet_env.cli.external import consent_option, refuse_options, render_external_plan
 from containernet_env.cli.files import CONFIG, SCENARIOS, complete_scenarios
 from containernet_env.cli.options import KindsType, testbed_options
 from containernet_env.cli.output import unblocked
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 )
 @click.option("--profile-member", metavar="NAME", help="The member that --profile is about.  [default: the leader]")
 @testbed_options
+@consent_option
 @click.option("--dry-run", is_flag=True, help="Print the whole plan and create nothing.")
 def command(
     config: Path,
@@ -85,11 +87,13 @@ def command(
     rtt_tolerance: Tolerance | None,
     tcp_congestion_control: str,
     port: int,
+    consent: bool,
     dry_run: bool,
 ) -> int:
     """Bring the topology of CONFIG up, run the scenario matrix on it, append a row per scenario to OUT, tear down.
 
-    CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`.
+    CONFIG is a topology file, or the name of a shipped one: `containernet-env run 3node-3ms out.csv`. Where it names
+    endpoints of a cluster that somebody else runs, nothing is brought up, and no root is needed.
     """
     from containernet_env.runs import preflight
     from containernet_env.runs.prepare import prepare
@@ -113,19 +117,23 @@ def command(
         congestion_control=tcp_congestion_control,
         seed=seed,
     )
+    refuse_options(plan.config)
     left_open = preflight.check(plan, out)
     if dry_run:
         from containernet_env.cli.capacity import render_machine
         from containernet_env.cli.render import render_plan, render_summary
 
-        render_plan(plan, console)
-        render_machine(plan, console)
-        render_summary(plan, console)
+        if plan.config.external is not None:
+            render_external_plan(plan, console)
+        else:
+            render_plan(plan, console)
+            render_machine(plan, console)
+            render_summary(plan, console)
         console.print(left_open, soft_wrap=True)
         return 0
     if out is None:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
-    return carried_out(plan, out, rtt_tolerance, port, console, began, strict=strict)
+    return carried_out(plan, out, rtt_tolerance, port, console, began, strict=strict, consent=consent)
 
 
 def carried_out(
@@ -137,10 +145,12 @@ def carried_out(
     began: float,
     repeats: Repeats | None = None,
     strict: bool = False,
+    consent: bool = False,
 ) -> int:
     """Carry a plan out in front of the user, who called at ``began`` (monotonic, s); the exit status.
 
-    ``strict``: it is 1 also where a row is not certainly valid.
+    ``strict``: it is 1 also where a row is not certainly valid. ``consent``: a cluster that somebody else runs may be
+    loaded.
     """
     from containernet_env.runs.measure import WRONG_AFTER, carry_out
 
@@ -150,7 +160,16 @@ def carried_out(
         StopSignals(on_ignored=lambda _: console.print("  already tearing down, a moment please")) as stop,
     ):
         try:
-            result = carry_out(plan, out, tolerance=tolerance, port=port, progress=progress, stop=stop, repeats=repeats)
+            result = carry_out(
+                plan,
+                out,
+                tolerance=tolerance,
+                port=port,
+                progress=progress,
+                stop=stop,
+                repeats=repeats,
+                yes_load_this_cluster=consent,
+            )
         finally:
             progress.close()
     console.print()

@@ -45,8 +45,8 @@ def command(
     """
     from containernet_env.containernet import select
     from containernet_env.runs import clean
+    from containernet_env.runs.demands import require_root
     from containernet_env.runs.lock import refuse_while_measured
-    from containernet_env.runs.measure import require_root
     from containernet_env.runs.prepare import prepare_shell
     from containernet_env.runs.testbed import Testbed, take_down
     from containernet_env.setup import ready_images

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from containernet_env.cli.external import consent_option, refuse_options
 from containernet_env.cli.files import SCENARIOS, SWEEP
 from containernet_env.cli.options import testbed_options, tls_options
 from containernet_env.cli.output import unblocked
@@ -93,6 +94,7 @@ class PercentType(click.ParamType[float]):
     "--dask", metavar="ADDRESS", help="Measure on the workers of a Dask cluster: its scheduler, as 127.0.0.1:8786."
 )
 @tls_options
+@consent_option
 @click.option("--json", "as_json", is_flag=True, help="Tell the course as lines of JSON, for programs.")
 @click.option("--dry-run", is_flag=True, help="Print the cells, the time that they take, and create nothing.")
 def command(
@@ -121,14 +123,16 @@ def command(
     tls_ca_file: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    consent: bool,
     as_json: bool,
     dry_run: bool,
 ) -> int:
     """Measure every cell of SWEEP that OUT does not have yet: each combination of values, with each scenario.
 
     SWEEP is a sweep file, the name of a preset (put-clients, etcd-matrix, latency-bandwidth, dbtester-writes,
-    constant-rates), or a topology whose axes are given by --set. The same command goes on where one that was ended or
-    killed left off: `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
+    constant-rates), or a topology, or endpoints of a cluster that somebody else runs, whose axes are given by --set.
+    The same command goes on where one that was ended or killed left off:
+    `containernet-env sweep 3node-3ms out.csv --set link_delay=1ms,3ms --only 'write-*'`.
     """
     from containernet_env.setup import extras
     from containernet_env.sweep.design import design
@@ -153,7 +157,8 @@ def command(
         links_cpu=links_cpu,
     )
     until = None if until_ci is None else Until(until_ci, ci_of, max_repeat)
-    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, port)
+    refuse_options(made.beds[0].config, taken=("seed",))
+    request = Request(made.repeat or 1, until, tries, retry_failed, other_versions, rtt_tolerance, port, consent)
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': the CSV file that rows are appended to.")
     progress = JsonLines() if as_json else SweepLines(console)

@@ -49,6 +49,8 @@ def render_sweep(sweep: Sweep, console: Console) -> None:
 
 def _short(sweep: Sweep) -> list[str]:
     """The cells that this machine cannot carry, as its last runs let tell, in the words of `check`."""
+    if sweep.design.largest.config.external is not None:
+        return []  # what members take, they take elsewhere
     known, note = machine_costs.read(machine.key())
     lines, unknown, fit = [], 0, 0
     for bed in sweep.design.beds:

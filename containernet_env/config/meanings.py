@@ -50,6 +50,17 @@ MEANINGS = {
     "overhead": "bytes that each frame takes at the bandwidth besides its own (24 for preamble, checksum and gap)",
     "uplink": "where the host's frames wait: at the host, as behind a real network card, or in the network",
     "seed": "fixes what is drawn (drawn for each run, and recorded)",
+    # endpoints
+    "endpoints": "members of a cluster that somebody else runs, by where they serve clients",
+    "RawEndpoints.store": "what they run",
+    "RawEndpoints.tls": "the files by which members and client know each other, for endpoints with https://",
+    "ca": "certificates of the CAs that sign those of the members (PEM)",
+    "cert": "the client's own certificate, where members ask for one (PEM)",
+    "RawTls.key": "its private key (PEM)",
+    "user": "the user to log in as",
+    "password_file": "file with the user's password on its first line (the environment variable BENCHMARK_PASSWORD)",
+    "RawEndpoints.prefix": "what every key that is written starts with, before the run's id",
+    "RawEndpoints.scenarios": "scenario file",
     # scenarios
     "RawLoad.seed": "what schedule, order of keys and kinds of requests are drawn from (0)",
     "dataset": "the data set that all but writes use",

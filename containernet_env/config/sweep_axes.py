@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from containernet_env.base.units import format_duration, format_number, format_size, parse_duration, parse_size
+from containernet_env.config.endpoints import KEY as ENDPOINTS
 from containernet_env.config.fields import NAME_PATTERN
 from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH
 from containernet_env.config.positions import Location
@@ -131,6 +132,7 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
     """
     if axis.level == "scenario":
         return _set_in_scenario(document, axis, value)
+    _refuse_endpoints(document, axis)
     if axis.key == MEMBERS:
         return _set_members(document, value)
     if axis.key == STORE:
@@ -153,6 +155,7 @@ def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
     if axis.level == "scenario":
         place = _place_in_scenario(document, axis)[0]
         return _get(document, place)
+    _refuse_endpoints(document, axis)
     if axis.key == MEMBERS:
         return len(document["nodes"])
     if axis.key == STORE:
@@ -164,6 +167,12 @@ def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
     first = found[0]
     first = first.get("value") if axis.key == "jitter" and isinstance(first, dict) else first
     return first if all(item == found[0] for item in found) else None
+
+
+def _refuse_endpoints(document: Mapping[str, Any], axis: Axis) -> None:
+    """Raise ``NotThereError`` where hosts, links and their store are somebody else's."""
+    if ENDPOINTS in document:
+        raise NotThereError("is of hosts, links or the store, and somebody else runs those")
 
 
 def _hosts(document: Mapping[str, Any], name: str | None) -> Iterator[Location]:

@@ -68,7 +68,7 @@ class SweepFile:
 
 def is_sweep(document: Document) -> bool:
     """Whether a document is meant as a sweep, and not as a topology."""
-    return isinstance(document.value, dict) and "nodes" not in document.value and "subnet" not in document.value
+    return isinstance(document.value, dict) and not {"nodes", "subnet", "endpoints"} & document.value.keys()
 
 
 def load_sweep(path: Path | str, settings: Sequence[str] = (), quick: bool = False) -> SweepFile:

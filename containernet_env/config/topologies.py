@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from containernet_env.base.errors import ConfigError
 from containernet_env.config import hints
+from containernet_env.config.endpoints import config_of_endpoints, is_endpoints
 from containernet_env.config.fields import SUBNET_FORM, parse_ip, parse_name, parse_subnet
 from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
@@ -49,6 +50,8 @@ def load_config(path: Path | str) -> Config:
 def config_of(document: Document) -> Config:
     """The config in a document. Raises ``ConfigError`` with every problem of it."""
     path, value = document.path, document.value
+    if is_endpoints(value):
+        return config_of_endpoints(document)
     raw: RawConfig | None = None
     if isinstance(value, list):
         listed = validate(LIST_FORM, document, _model_in_list)
@@ -64,7 +67,7 @@ def config_of(document: Document) -> Config:
         findings.extend(_timing_findings(value, raw))
         findings.extend(_lack_findings(value))
     else:
-        allowed = "a list of nodes, or an object with the key nodes"
+        allowed = "a list of nodes, or an object with the key nodes or endpoints"
         findings = [Finding((), "is not a config", render(value), allowed)]
     addresses = _Addresses.of(value)
     findings.extend(addresses.findings())

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from containernet_env.config.endpoints import RawEndpoints
 from containernet_env.config.fields import (
     UNLIMITED,
     Bandwidth,
@@ -170,4 +171,4 @@ class RawConfig(StrictModel):
 NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)
 LIST_FORM: TypeAdapter[list[RawNode]] = TypeAdapter(PlainNodeList)
 OBJECT_FORM: TypeAdapter[RawConfig] = TypeAdapter(RawConfig)
-EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig)
+EITHER_FORM: TypeAdapter[Any] = TypeAdapter(PlainNodeList | RawConfig | RawEndpoints)

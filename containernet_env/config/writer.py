@@ -5,8 +5,10 @@ What follows from the values (an etcd timing from the RTTs, a default queue) is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from containernet_env.base.units import format_duration, format_mbps, format_size
@@ -16,6 +18,7 @@ from containernet_env.config.reader import json_text
 from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
+from containernet_env.model.external import External
 from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
@@ -29,6 +32,8 @@ def topology_text(config: Config) -> str:
 
 def topology_values(config: Config) -> dict[str, Any]:
     """The same as the value of a document: every host with a ``link`` that has each direction apart."""
+    if config.external is not None:
+        return _endpoints(config.external)
     return {
         "subnet": str(config.subnet),
         "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
@@ -36,6 +41,25 @@ def topology_values(config: Config) -> dict[str, Any]:
         **_store(config.store),
         config.store.kind: _settings(config.etcd),
     }
+
+
+def _endpoints(external: External) -> dict[str, Any]:
+    """Paths are absolute: the file may be written elsewhere."""
+
+    def path(file: Path | None) -> str | None:
+        return None if file is None else os.path.abspath(file)
+
+    tls = external.tls
+    return _given(
+        {
+            "endpoints": list(external.urls),
+            "store": external.store,
+            "tls": tls and _given({"ca": path(tls.ca), "cert": path(tls.cert), "key": path(tls.key)}),
+            "user": external.user,
+            "password_file": path(external.password_file),
+            "prefix": external.prefix,
+        }
+    )
 
 
 def scenarios_text(dataset: Dataset, scenarios: Iterable[Scenario]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import socket
 import ssl
 from collections.abc import Iterator
@@ -11,24 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.base.errors import RunError
+from containernet_env.base.http_answer import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, exchange
 from containernet_env.hosts import netns
-
-# No answer of a member or of the benchmark server is anywhere near this; more is refused, not read.
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
-
-
-class HttpError(RunError):
-    """An answer with a status other than 2xx; `status` and the decoded JSON `body` (or None) are kept."""
-
-    def __init__(self, status: int, body: Any, text: str) -> None:
-        self.status = status
-        self.body = body
-        super().__init__(f"HTTP {status}: {text}")
-
-
-class NoAnswerError(RunError):
-    """The connection was refused, broken, or silent past its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +74,7 @@ def request_json(
     2xx and NoAnswerError where there is no whole answer.
     """
     status, data = _request(pid, port, method, path, body, timeout_s, host, tls)
-    try:
-        answer = json.loads(data) if data else None
-    except ValueError:
-        answer = None
-    if not 200 <= status < 300:
-        text = answer["error"] if isinstance(answer, dict) and isinstance(answer.get("error"), str) else None
-        raise HttpError(status, answer, text or data[:200].decode(errors="replace").strip())
-    if data and answer is None:
-        raise NoAnswerError(f"{method} {path} on port {port}: the answer is not JSON: {data[:80]!r}")
-    return answer
+    return decoded(status, data, f"{method} {path} on port {port}")
 
 
 def _request(
@@ -108,20 +82,15 @@ def _request(
 ) -> tuple[int, bytes]:
     """One request; the status and the whole answer."""
     try:
-        connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
-        connection.sock = netns.socket_in(pid, socket.AF_INET, socket.SOCK_STREAM)
+        connected = netns.socket_in(pid, socket.AF_INET, socket.SOCK_STREAM)
         try:
-            connection.sock.settimeout(timeout_s)
-            connection.sock.connect((host, port))
+            connected.settimeout(timeout_s)
+            connected.connect((host, port))
             if tls is not None:
-                connection.sock = tls.wrap_socket(connection.sock, server_hostname=host)
-            payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, body=payload, headers={"Content-Type": "application/json"})
-            response = connection.getresponse()
-            data = response.read(MAX_ANSWER_BYTES + 1)
-            status = response.status
+                connected = tls.wrap_socket(connected, server_hostname=host)
+            status, data = exchange(connected, method, path, body, f"{host}:{port}")
         finally:
-            connection.close()
+            connected.close()
     except (OSError, http.client.HTTPException) as error:
         reason = str(error) or type(error).__name__
         raise NoAnswerError(f"{method} {path} on port {port}: {reason}") from error

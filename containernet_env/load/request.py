@@ -22,12 +22,13 @@ def request_of(
     run_timeout_s: float,
     load_seed: int = 0,
     terms: LoadTerms | None = None,
+    prefix: str = "",
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
     `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
-    is not the server's default one.
+    is not the server's default one. `prefix`: what every key starts with, before a prefix of the scenario's own.
     """
     terms = terms or LoadTerms()
     body: dict[str, Any] = {
@@ -45,7 +46,7 @@ def request_of(
     if scenario.events:
         body["timelineInterval"] = TIMELINE_STEP_S
     if scenario.verify or not scenario.span.named:
-        body |= _key_fields(scenario)
+        body |= _key_fields(scenario, prefix)
     if scenario.history:
         body["history"] = True
     if scenario.member is not None:
@@ -65,7 +66,7 @@ def request_of(
         return contract.WRITE_PATH, body | order | {"valSize": scenario.val_size}
     if scenario.type == "txn":
         return contract.TXN_PATH, body | {"valSize": scenario.val_size}
-    body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span)}
+    body |= {"consistency": scenario.consistency, "requireFound": True, **_span_fields(scenario.span, prefix)}
     if scenario.verify:
         body["verify"] = True
     # What a read must find follows from the size of the values and from the seed, which is the server's default, as it
@@ -77,22 +78,22 @@ def request_of(
     return contract.MIXED_PATH, body | {"ratio": float(scenario.put_ratio)}
 
 
-def _key_fields(scenario: Scenario) -> dict[str, Any]:
+def _key_fields(scenario: Scenario, prefix: str) -> dict[str, Any]:
     """The fields that define the generated keys."""
     keys: dict[str, Any] = {"keySize": scenario.key_size}
     if scenario.key_space is not None:
         keys["keySpace"] = scenario.key_space
-    if scenario.key_prefix:
-        keys["keyPrefix"] = scenario.key_prefix
+    if prefix or scenario.key_prefix:
+        keys["keyPrefix"] = prefix + scenario.key_prefix
     return keys
 
 
-def _span_fields(span: Span) -> dict[str, Any]:
+def _span_fields(span: Span, prefix: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if span.prefix is not None:
-        fields |= {"key": span.prefix, "prefix": True}
+        fields |= {"key": prefix + span.prefix, "prefix": True}
     if span.start is not None:
-        fields |= {"key": span.start, "endRange": span.end}
+        fields |= {"key": prefix + span.start, "endRange": f"{prefix}{span.end}"}
     if span.keys is not None:
         fields["spanKeys"] = span.keys
     if span.limit is not None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from containernet_env.base import assets
 from containernet_env.base.errors import RunError
+from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.base.http_stream import streamed
-from containernet_env.hosts.netns_http import HttpError, NoAnswerError
 from containernet_env.model import load_contract as contract
 from containernet_env.model.load_result import SCHEMA, LoadResult
 from containernet_env.stores.protocol import Broken, Connection

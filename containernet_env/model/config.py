@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Literal
 
+from containernet_env.model.external import External
 from containernet_env.model.link import LinkSpec
 
 CLIENT_NAME = "benchmark"
@@ -74,7 +75,8 @@ class Config:
 
     ``nodes`` are the members in the file's order, 1 to 100. ``scenarios`` is the scenario file the config
     names, resolved against the config's own directory; it has not been opened. ``sha256`` is of the file's
-    bytes, in hex.
+    bytes, in hex. ``external``: somebody else runs the cluster; nodes then stand for its members, with placeholders for
+    addresses and links.
     """
 
     path: Path
@@ -85,6 +87,7 @@ class Config:
     etcd: EtcdSettings
     scenarios: Path | None
     store: StoreChoice = DEFAULT_STORE
+    external: External | None = None
 
     @property
     def hosts(self) -> tuple[Node, ...]:

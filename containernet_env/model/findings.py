@@ -49,6 +49,7 @@ Kind = Literal[
     "search",
     "event",
     "event_missed",
+    "unseen",
 ]
 PAUSE_NS = 100_000_000
 """A pause of the link emulator or of the load generator that is longer is told. It is etcd's default heartbeat, so that

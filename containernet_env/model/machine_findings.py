@@ -39,12 +39,14 @@ class Capacity:
     """What the machine has, and what everything configured may take of it, in cores.
 
     ``limits_cores`` is the sum of all hosts' CPU limits and one core for the link emulator; ``None`` where a host has
-    no limit. ``links_core``: one of the ``cores`` is kept for the link emulator.
+    no limit. ``links_core``: one of the ``cores`` is kept for the link emulator. Without ``members_here`` the load
+    alone is this run's, and the members are elsewhere: whether it had its core, it says itself.
     """
 
     cores: int
     limits_cores: float | None = None
     links_core: bool = False
+    members_here: bool = True
 
     @property
     def suffices(self) -> bool:
@@ -73,7 +75,8 @@ def machine_findings(usage: Usage | None, load: LoadResult | None, capacity: Cap
     if stolen > STOLEN_SHARE + STOLEN_STEP_NS / (usage.window_ns * capacity.cores):
         text = f"a hypervisor took {stolen:.1%} of this machine's time"
         yield Finding("machine_stolen", "invalid", text, round(stolen, 4), STOLEN_SHARE)
-    yield from _machine_load(usage, capacity)
+    if capacity.members_here:
+        yield from _machine_load(usage, capacity)
 
 
 def store_findings(store: StoreActivity | None) -> Iterator[Finding]:

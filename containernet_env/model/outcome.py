@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +22,14 @@ links or both were changed just before it."""
 
 
 @dataclass(frozen=True, slots=True)
+class ClientRtt:
+    """The RTT from the client to one member, measured right before and after a scenario."""
+
+    median_ns: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioOutcome:
     """One scenario of a run, ended.
 
@@ -35,6 +44,7 @@ class ScenarioOutcome:
     what a saturation search found; the figures are then those of one of its probes. ``disruptions`` is what events did;
     ``None`` where none is configured. ``reused`` is what was there before; ``None`` where it was not run.
     ``testbed_failed``: it failed because nothing could be measured any more, and not because of the store.
+    ``client_rtts``, by member, are known of a cluster that somebody else runs alone.
     """
 
     scheduled: ScheduledScenario
@@ -57,6 +67,7 @@ class ScenarioOutcome:
     disruptions: Disruptions | None = None
     reused: Reused | None = None
     testbed_failed: bool = False
+    client_rtts: Mapping[str, ClientRtt] | None = None
 
     @property
     def requests_per_s(self) -> float | None:

@@ -209,6 +209,12 @@ RULES: Mapping[Kind, Rule] = {
         "told where both are known; else the figures are those of a rate that may not be the highest",
     ),
     "event": Rule(("told",), "events that were carried out on members and links", "0", "they are what was configured"),
+    "unseen": Rule(
+        ("unknown",),
+        "-",
+        "-",
+        "somebody else runs the cluster: its members' cores and disks and the network are not seen",
+    ),
     "event_missed": Rule(
         ("invalid",),
         "-",
@@ -262,6 +268,14 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
     invalid, unknown = by_effect["invalid"], by_effect["unknown"]
     reasons = (*invalid, *(kind for kind in unknown if kind not in invalid))
     return Verdict("no" if invalid else "unknown" if unknown else "yes", reasons)
+
+
+def counts(valid: object, reasons: object) -> bool:
+    """Whether a row's figures are used, by its columns ``Valid`` and ``Reasons``.
+
+    Of a cluster that somebody else runs nobody can say more than that nothing was seen to be wrong.
+    """
+    return valid == "yes" or (valid == "unknown" and reasons == "unseen")
 
 
 def as_markdown() -> str:

@@ -15,11 +15,13 @@ from containernet_env.model.scenario import Dataset, ScenarioSet, ScheduledScena
 from containernet_env.model.topology import HostRole, Link, star
 from containernet_env.plan.estimate import Estimator
 from containernet_env.plan.event_rules import check_events
+from containernet_env.plan.external import UNSEEN_NOTE, check_external
 from containernet_env.plan.identity import scenario_hash
 from containernet_env.plan.notes import notes_of
 from containernet_env.plan.plan import CPU_PERIOD_US, HostPlan, Plan, PlannedScenario, PlanOptions
 from containernet_env.plan.selection import select
 from containernet_env.plan.store_rules import check_profile, check_scenarios
+from containernet_env.stores.external import UnknownTiming
 from containernet_env.stores.kinds import store_of
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import CLIENT_SECRETS, MemberStart, Store, Timing
@@ -39,6 +41,9 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
     or the original Containernet was chosen and cannot carry out the links.
     """
     check_choices(options.links, options.switches, options.engine)
+    is_external = config.external is not None
+    if is_external:
+        check_external(config, scenario_set, options)
     topology = star(config)
     if options.engine == "containernet":
         containernet_rules.check(topology.links, options.links)
@@ -46,10 +51,10 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         _check_netem(config, topology.links)
     if options.links_core is not None:
         _check_kept_core(options)
-    largest = topology.largest_member_rtt()
+    largest = None if is_external else topology.largest_member_rtt()
     store = store_of(config)
     check_profile(config, options.profile, store)
-    timing = store.timing(config, largest)
+    timing: Timing = UnknownTiming() if is_external else store.timing(config, largest)
     if scenario_set is not None:
         _check_targets(config, scenario_set)
         check_scenarios(config, scenario_set, store)
@@ -71,17 +76,17 @@ def build_plan(config: Config, scenario_set: ScenarioSet | None, options: PlanOp
         scenario_set=scenario_set,
         options=options,
         topology=topology,
-        hosts=tuple(_plan_host(node, config, store, timing, options) for node in config.hosts),
-        switches=topology.switches,
-        links=topology.links,
-        rtt=topology.rtt_pairs(),
+        hosts=() if is_external else tuple(_plan_host(node, config, store, timing, options) for node in config.hosts),
+        switches=() if is_external else topology.switches,
+        links=() if is_external else topology.links,
+        rtt=() if is_external else topology.rtt_pairs(),
         largest_member_rtt=largest,
         store=store,
         timing=timing,
         dataset=dataset,
         scenarios=scenarios,
         estimated_s=around_s + sum(planned.estimated_s for planned in scenarios),
-        notes=tuple(notes_of(config, options, topology, timing, largest)),
+        notes=(UNSEEN_NOTE,) if is_external else tuple(notes_of(config, options, topology, timing, largest)),
     )
 
 

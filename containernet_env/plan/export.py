@@ -14,7 +14,6 @@ from containernet_env.plan.plan import HostPlan, Plan, PlannedScenario
 
 def plan_values(plan: Plan) -> dict[str, Any]:
     """The plan as JSON values, units in the keys: for the run's record and the golden files."""
-    choice = plan.config.store
     return {
         "run_id": plan.run_id,
         "config": {"path": str(plan.config.path), "sha256": plan.config.sha256},
@@ -28,14 +27,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "links": [link_values(link) for link in plan.links],
         "rtt": [_rtt_dict(pair) for pair in plan.rtt],
         "largest_member_rtt": plan.largest_member_rtt and _rtt_dict(plan.largest_member_rtt),
-        plan.store.name: {
-            **plan.timing.values(),
-            "data": plan.config.etcd.data,
-            "leader": plan.config.etcd.leader,
-            **({"tls": True} if plan.config.etcd.tls else {}),
-            **({"version": choice.version} if choice.version is not None else {}),
-            **({"flags": dict(choice.flags)} if choice.flags else {}),
-        },
+        plan.store.name: _store_dict(plan),
         "dataset": {
             "key_size_bytes": plan.dataset.key_size,
             "val_size_bytes": plan.dataset.val_size,
@@ -45,6 +37,27 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "scenarios": [_scenario_dict(planned) for planned in plan.scenarios],
         "estimated_s": round(plan.estimated_s, 1),
         "notes": list(plan.notes),
+    }
+
+
+def _store_dict(plan: Plan) -> dict[str, Any]:
+    external = plan.config.external
+    if external is not None:
+        # Never a password: there is none in a plan. Where files lie is in the inputs of the run.
+        return {
+            "endpoints": list(external.urls),
+            "user": external.user,
+            "client_certificate": external.tls is not None and external.tls.cert is not None,
+            "prefix": external.prefix,
+        }
+    choice = plan.config.store
+    return {
+        **plan.timing.values(),
+        "data": plan.config.etcd.data,
+        "leader": plan.config.etcd.leader,
+        **({"tls": True} if plan.config.etcd.tls else {}),
+        **({"version": choice.version} if choice.version is not None else {}),
+        **({"flags": dict(choice.flags)} if choice.flags else {}),
     }
 
 

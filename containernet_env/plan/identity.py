@@ -24,6 +24,9 @@ def config_hash(plan: Plan) -> str:
     12 hexadecimal digits. Names of files, the run's id and the machine are not part of it, nor is what carries the
     links: ``auto`` leaves that to the machine, so a row has it in a column of its own (``Links``).
     """
+    if (external := plan.config.external) is not None:
+        # Which CA signs and how long the prefix is makes no other load.
+        return _digest([plan.store.name, "external", list(external.urls), external.user is not None])
     hosts = [
         {
             "name": host.name,

@@ -112,7 +112,8 @@ class Plan:
 
     ``scenario_set`` is ``None`` and ``scenarios`` empty where nothing is measured (the shell). ``hosts``
     and ``links`` are in config order, the client last; a direction of theirs that has a rate and no queue limit has a
-    default for it. ``rtt`` has one entry per pair of hosts. ``notes`` are sentences that the user should read once.
+    default for it. Of a cluster that somebody else runs there are none. ``rtt`` has one entry per pair of hosts.
+    ``notes`` are sentences that the user should read once.
     ``store`` is what is measured and ``timing`` its timing.
     """
 

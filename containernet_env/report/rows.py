@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from containernet_env.analysis.repetitions import MEASURED_WITH
+from containernet_env.model.verdict import counts
 from containernet_env.report.names import text
 from containernet_env.results.columns import BY_NAME, SEED_COLUMNS
 from containernet_env.results.csv_file import load
@@ -191,7 +192,7 @@ def _why(frame: pandas.DataFrame) -> list[str]:
 def _reason(error: Any, valid: Any, reasons: Any, of_seed: bool) -> str:
     if isinstance(error, str):
         return f"failed: {error}"
-    if valid == "yes" or (of_seed and not isinstance(valid, str)):
+    if counts(valid, reasons) or (of_seed and not isinstance(valid, str)):
         return ""
     why = f": {reasons.replace(';', ', ')}" if isinstance(reasons, str) else ""
     return f"not valid{why}" if valid == "no" else f"not known to be valid{why}"

@@ -26,6 +26,7 @@ from containernet_env.results.link_text import (
     plain,
 )
 from containernet_env.results.repetition_columns import REPETITION_COLUMNS
+from containernet_env.results.rtt_columns import RTT_COLUMNS
 from containernet_env.results.search_columns import SEARCH_COLUMNS
 from containernet_env.results.usage_columns import USAGE_COLUMNS
 
@@ -38,15 +39,20 @@ def _of_load(get: Callable[[LoadResult], Value]) -> Callable[[RunFacts, Scenario
     return lambda facts, outcome: get(outcome.load) if outcome.load is not None else None
 
 
+def _ours(derive: Callable[[RunFacts, ScenarioOutcome], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
+    """What is configured of hosts and links; nothing where somebody else runs the cluster."""
+    return lambda facts, outcome: None if facts.config.external is not None else derive(facts, outcome)
+
+
 def _of_links(text: Callable[[LinkSpec], str]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
-    return lambda facts, outcome: each_or_one([text(node.link) for node in facts.config.nodes])
+    return _ours(lambda facts, outcome: each_or_one([text(node.link) for node in facts.config.nodes]))
 
 
 def _of_nodes(get: Callable[[RunFacts], list[int | Decimal | None]]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
     def derive(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
         return each_or_one(["unlimited" if value is None else plain(value) for value in get(facts)])
 
-    return derive
+    return _ours(derive)
 
 
 def _requests(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
@@ -336,7 +342,7 @@ OUR_TABLE = (
         "ClientLink",
         "configured",
         "the client's link: delay in ms, bandwidth in Mbit/s, jitter and loss where it has them",
-        lambda facts, outcome: impairments(facts.config.client.link),
+        _ours(lambda facts, outcome: impairments(facts.config.client.link)),
     ),
     _words(
         "ClientCpus",
@@ -356,7 +362,7 @@ OUR_TABLE = (
         "Data",
         "configured",
         "where the members keep their data: `disk` or `tmpfs`",
-        lambda facts, outcome: facts.config.etcd.data,
+        _ours(lambda facts, outcome: facts.config.etcd.data),
     ),
     _words(
         "CongestionControl",
@@ -364,29 +370,7 @@ OUR_TABLE = (
         "TCP congestion control of every host, read back from a socket",
         lambda facts, outcome: facts.congestion_control,
     ),
-    Column(
-        "RttExpected_ms",
-        "ms",
-        "configured",
-        "of the member pair with the largest expected RTT: what the links make of it",
-        lambda facts, outcome: facts.rtt.expected_ns / 1e6 if facts.rtt else None,
-        3,
-    ),
-    Column(
-        "RttMeasured_ms",
-        "ms",
-        "measured",
-        "of the same pair: the medians of both ways, measured before the cluster started, together",
-        lambda facts, outcome: None if facts.rtt_measured_ns is None else facts.rtt_measured_ns / 1e6,
-        3,
-    ),
-    _words(
-        "NetworkProof",
-        "run",
-        "what was measured of the network before the scenario ([how](../docs/fidelity.md)): `proved`, all as "
-        "configured; `unproved: loss of etcd1>s1 (0.1 %)`, the rest is: the samples cannot tell what is named",
-        lambda facts, outcome: facts.network.text if facts.network is not None else None,
-    ),
+    *RTT_COLUMNS,
     _words(
         "Realtime",
         "run",
@@ -430,14 +414,15 @@ OUR_TABLE = (
     _words(
         "Hosts",
         "configured",
-        "`docker`; `containernet`: those of the original Containernet",
+        "`docker`; `containernet`: those of the original Containernet; `external`: [somebody else's](../docs/real-"
+        "clusters.md)",
         lambda facts, outcome: facts.hosts,
     ),
     _words(
         "Links",
         "configured",
         "what carries the links: `emulator`, `netem`; `tclink`: HTB and netem as the original sets them",
-        lambda facts, outcome: facts.links,
+        _ours(lambda facts, outcome: facts.links),
     ),
     _words("Store", "configured", "what is measured", lambda facts, outcome: facts.store),
     _words("StoreVersion", "configured", "the members' own version", lambda facts, outcome: facts.store_version),

@@ -267,6 +267,7 @@ def scenario_line(outcome: ScenarioOutcome) -> ScenarioLine:
         store=outcome.store,
         search=outcome.search.values() if outcome.search is not None else None,
         history=outcome.scheduled.scenario.history,
+        client_rtts=None if outcome.client_rtts is None else dict(outcome.client_rtts),
     )
 
 

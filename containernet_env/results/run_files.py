@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from containernet_env.model.disruption import Cause, Verb
+from containernet_env.model.outcome import ClientRtt
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Consumption, Usage
 from containernet_env.results.provenance import (
@@ -145,6 +146,11 @@ class ScenarioLine(RunFile):
         default=None, description="what a saturation search found; the figures are those of one of its probes"
     )
     history: bool = Field(default=False, description="whether it was to keep a history (docs/verify.md)")
+    client_rtts: dict[str, ClientRtt] | None = Field(
+        default=None,
+        description="of a cluster that somebody else runs: how long TCP connections to each member took to open, right "
+        "before and after the scenario",
+    )
 
 
 class ProbeLine(ScenarioLine):

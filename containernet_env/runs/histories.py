@@ -58,9 +58,9 @@ class Histories:
 
     def _store(self, scenario: Scenario) -> Iterator[str]:
         """Lines of JSON; the last one says whether nothing is missing."""
-        whole = True
+        whole, prefix = True, self._target.key_prefix + scenario.key_prefix
         try:
-            for event in self._target.cluster.written(scenario.key_prefix, self._since, STORE_TIMEOUT_S):
+            for event in self._target.cluster.written(prefix, self._since, STORE_TIMEOUT_S):
                 yield json.dumps(asdict(event), separators=(",", ":"))
         except RunError as error:
             whole = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from containernet_env.base import system_path
 from containernet_env.base.mounts import unescape
@@ -21,11 +23,13 @@ def cpu_model(root: Path = _ROOT) -> str:
     return _cpu(root).get("model name") or platform.machine()
 
 
-def facts() -> MachineFacts:
+def facts(with_engine: bool = True) -> MachineFacts:
     """The machine, its kernel and its Docker engine, now. Raises what asking the engine raises."""
-    from containernet_env.hosts import engine  # with Docker's SDK, which `check` does not wait for
+    info: Mapping[str, Any] = {}
+    if with_engine:
+        from containernet_env.hosts import engine  # with Docker's SDK, which `check` does not wait for
 
-    info = engine.facts()
+        info = engine.facts()
     return MachineFacts(
         cpu_model=cpu_model(),
         cores=os.cpu_count() or 1,

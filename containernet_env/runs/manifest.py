@@ -40,7 +40,7 @@ def inputs_of(plan: Plan) -> dict[str, str]:
 
 def manifest_of(
     plan: Plan,
-    tags: images.Images,
+    tags: images.Images | None,
     tolerance: Tolerance | None,
     port: int,
     *,
@@ -49,7 +49,11 @@ def manifest_of(
     command: Sequence[str],
     repeats: Repeats | None = None,
 ) -> Manifest:
-    """What is known of a run of ``plan`` when it begins. Raises what asking the engine raises."""
+    """What is known of a run of ``plan`` when it begins; ``tags`` ``None`` where no engine has a part in it.
+
+    Raises what asking the engine raises.
+    """
+    roles = {} if tags is None else {plan.store.name: tags.member, "benchmark": tags.benchmark}
     topology, scenarios = (
         InputFile(file=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in inputs_of(plan).items()
     )
@@ -59,11 +63,8 @@ def manifest_of(
         began_ns=began.at_ns,
         command=list(command),
         program=program_facts(),
-        machine=machine.facts(),
-        images={
-            plan.store.name: ImageFacts(tag=tags.member, digest=images.digest(tags.member)),
-            "benchmark": ImageFacts(tag=tags.benchmark, digest=images.digest(tags.benchmark)),
-        },
+        machine=machine.facts() if tags is not None else machine.facts(with_engine=False),
+        images={role: ImageFacts(tag=tag, digest=images.digest(tag)) for role, tag in roles.items()},
         flags=flags_of(plan.options, tolerance, port),
         inputs=Inputs(topology=topology, scenarios=scenarios),
         config_hash=config_hash(plan),

@@ -304,6 +304,8 @@ class Matrix:
         latency_s = outcome.floor_s or (load.median_s if load is not None else None)
         done = outcome.disruptions
         killed, stopped = (done.killed, done.stopped) if done is not None else ((), ())
+        if self._target.unseen is not None:
+            yield Finding("unseen", "unknown", self._target.unseen)
         yield from event_findings(done)
         yield from death_findings(deaths)
         yield from load_findings(load)
@@ -332,8 +334,11 @@ class Matrix:
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                seed, terms = outcome.scheduled.load_seed, self._target.load_terms
-                request = request_of(scenario, endpoints, timeout_s(scenario), seed, terms)
+                target = self._target
+                seed = outcome.scheduled.load_seed
+                request = request_of(
+                    scenario, endpoints, timeout_s(scenario), seed, target.load_terms, target.key_prefix
+                )
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None
@@ -476,8 +481,8 @@ class Matrix:
         dataset = self._dataset
         with self._progress.stage("data set") as stage:
             endpoints = dict(self._target.cluster.endpoints)
-            terms = self._target.load_terms
-            request = request_of(dataset.load, endpoints, timeout_s(dataset.load), terms=terms)
+            terms, prefix = self._target.load_terms, self._target.key_prefix
+            request = request_of(dataset.load, endpoints, timeout_s(dataset.load), terms=terms, prefix=prefix)
             answer = self._follower.follow(*request, dataset.load, told=False)
             failure = self._target.failure if answer.error is None else self._target.settled_failure()
             if failure is not None or answer.error is not None:

@@ -6,7 +6,6 @@ Nothing here knows terminals or installs signal handlers, and it works on any th
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +19,7 @@ from containernet_env.base.clock import Moment
 from containernet_env.base.errors import (
     ContainernetEnvError,
     Interrupted,
-    MissingRequirementError,
     RunError,
-    UsageError,
     text_of,
 )
 from containernet_env.base.exhausted import told
@@ -46,8 +43,10 @@ from containernet_env.runs import clean, labs, preflight, version
 from containernet_env.runs.change import change_between
 from containernet_env.runs.cores import kept_off
 from containernet_env.runs.costs import keep_costs
+from containernet_env.runs.demands import check_port, lock_for, require_root
+from containernet_env.runs.external import ExternalTestbed
+from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import Keeper, was_measured
-from containernet_env.runs.lock import RunLock
 from containernet_env.runs.manifest import inputs_of, manifest_of
 from containernet_env.runs.matrix import Matrix
 from containernet_env.runs.observer import Observer
@@ -59,6 +58,8 @@ from containernet_env.setup import ready_images
 from containernet_env.setup.images import Images
 from containernet_env.usage.consumers import AllUse
 from containernet_env.usage.sampler import Sampler
+
+AnyTestbed = StandingTestbed | ExternalTestbed
 
 DEFAULT_PORT = 8080
 WRONG_AFTER = "after the last scenario the network was not the one that was configured"
@@ -73,6 +74,7 @@ def measure(
     port: int = DEFAULT_PORT,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
+    yes_load_this_cluster: bool = False,
     **choices: Unpack[RunChoices],
 ) -> RunResult:
     """Bring ``topology`` up, run ``scenarios`` on it, append a row for each to the CSV ``out``, tear down.
@@ -83,13 +85,22 @@ def measure(
     ``congestion_control``, ``links_cpu``, ``profile``, ``profile_member``. Raises
     ``ConfigError`` and ``UsageError`` before anything is created, ``MissingRequirementError`` where the machine lacks
     something, ``RunError`` where the run could not be carried out, and ``Interrupted`` where ``stop`` asked it to end.
-    Needs root.
+    Needs root; not where the topology names endpoints of a cluster that somebody else runs, which is loaded with
+    ``yes_load_this_cluster`` alone.
     """
     check_port(port)
     plan = prepare(topology, scenarios, **choices)
     preflight.check(plan, Path(out))
     tolerance = Tolerance.parse(rtt_tolerance) if isinstance(rtt_tolerance, str) else rtt_tolerance
-    return carry_out(plan, Path(out), tolerance=tolerance, port=port, progress=progress, stop=stop)
+    return carry_out(
+        plan,
+        Path(out),
+        tolerance=tolerance,
+        port=port,
+        progress=progress,
+        stop=stop,
+        yes_load_this_cluster=yes_load_this_cluster,
+    )
 
 
 def carry_out(
@@ -104,6 +115,7 @@ def carry_out(
     repeats: Repeats | None = None,
     in_sweep: bool = False,
     standing: Standing | None = None,
+    yes_load_this_cluster: bool = False,
 ) -> RunResult:
     """Carry a plan out. ``command`` and ``repeats`` are what the manifest says of the caller. See ``measure``.
 
@@ -114,11 +126,14 @@ def carry_out(
     and loses nothing of what was measured where it is interrupted: the network is measured once more before the end.
     """
     guarded, stop = Guarded(progress or Silent()), stop or Stop()
-    require_root()
-    select.require(plan)
+    if plan.config.external is not None:
+        require_consent(plan, yes_load_this_cluster)
+    else:
+        require_root()
+        select.require(plan)
     stop.check()
     try:
-        with told(), nullcontext() if in_sweep else RunLock(), kept_off(plan.options.links_core):
+        with told(), nullcontext() if in_sweep else lock_for(plan), kept_off(plan.options.links_core):
             results = ResultsFile(out)
             for note in results.open().notes:
                 guarded.note(note)
@@ -174,9 +189,11 @@ class _Run:
 
     def carry_out(self) -> RunResult:
         """Everything from the images to the tear-down."""
-        images = ready_images(self._plan.store, self._progress)
-        for name in clean.remove_leftovers().removed:
-            self._progress.note(f"removed {name}, left behind by a killed run")
+        images = None
+        if self._plan.config.external is None:
+            images = ready_images(self._plan.store, self._progress)
+            for name in clean.remove_leftovers().removed:
+                self._progress.note(f"removed {name}, left behind by a killed run")
         tolerance, port = self._testbed_settings
         command, repeats = self._caller
         for note in (*self._plan.notes, *(repeats.notes if repeats is not None else ())):
@@ -193,7 +210,7 @@ class _Run:
         )
         self._keeper.manifest(self._manifest, inputs_of(self._plan))
         self._event("run_began", f"run {self._run_id}")
-        self._labs = labs.others_up()
+        self._labs = 0 if images is None else labs.others_up()
         if self._labs:
             count = f"{self._labs} lab{'s are' if self._labs > 1 else ' is'}"
             self._progress.note(f"{count} up on this machine: what is done there disturbs what is measured here")
@@ -216,7 +233,7 @@ class _Run:
             self._network_after,
         )
 
-    def _measure_on_cluster(self, images: Images, number: int, until: int) -> bool:
+    def _measure_on_cluster(self, images: Images | None, number: int, until: int) -> bool:
         """Run the scenarios up to number ``until`` on a testbed of their own; whether there are others to run."""
         changed = self._changed()
         self._is_reused = changed is not None
@@ -238,7 +255,7 @@ class _Run:
                 raise
             finally:
                 self._stop.shield()
-                if number not in self._judged:
+                if number not in self._judged and testbed.network is not None:
                     self._add_finding(network_finding(None), number)
         finally:
             self._stop.shield()
@@ -251,7 +268,9 @@ class _Run:
             if self._error() is None:
                 self._stop.unshield()
 
-    def _new_testbed(self, images: Images) -> StandingTestbed:
+    def _new_testbed(self, images: Images | None) -> AnyTestbed:
+        if images is None:
+            return ExternalTestbed(self._plan, self._progress, on_event=self._event, stop=self._stop)
         tolerance, port = self._testbed_settings
         return StandingTestbed(
             self._plan,
@@ -286,8 +305,10 @@ class _Run:
         self._event("testbed_reused", f"hosts and members stand since run {came_from} or before: {testbed.reused}")
         return testbed
 
-    def _leave_standing(self, testbed: StandingTestbed, number: int) -> bool:
+    def _leave_standing(self, testbed: AnyTestbed, number: int) -> bool:
         """Leave the testbed to the next run, if that wants it and nothing went wrong on it; whether it was left."""
+        if isinstance(testbed, ExternalTestbed):
+            return False
         if not self._standing.is_wanted or self._error() is not None or self._matrix is None:
             return False
         failed = next((outcome.error for outcome in self._keeper.outcomes if outcome.error is not None), None)
@@ -299,13 +320,13 @@ class _Run:
         self._standing.leave(testbed, self._matrix.loaded)
         return True
 
-    def _observer(self, testbed: StandingTestbed) -> Observer:
+    def _observer(self, testbed: AnyTestbed) -> Observer:
         keeper = self._keeper
         sampler = Sampler(AllUse(testbed.pids(), lambda: testbed.pids().members), keeper.usage)
         choice = self._plan.options.profile
         return Observer(testbed, self._progress, self._event, sampler, choice, keeper.profile, keeper.history)
 
-    def _run_matrix(self, testbed: StandingTestbed, until: int) -> bool:
+    def _run_matrix(self, testbed: AnyTestbed, until: int) -> bool:
         plan = self._plan
         if self._matrix is None:
             self._event("matrix_began", f"{len(plan.scenarios)} scenarios")
@@ -327,7 +348,7 @@ class _Run:
             self._matrix.move_to(testbed, self._observer(testbed))
         return self._matrix.run(until)
 
-    def _describe(self, testbed: StandingTestbed, number: int) -> None:
+    def _describe(self, testbed: AnyTestbed, number: int) -> None:
         """Write down what was brought up, before the load."""
         plan, led, store_version = self._plan, testbed.led_at_start, testbed.cluster.version()
         largest = plan.largest_member_rtt
@@ -359,15 +380,15 @@ class _Run:
             rtt=largest,
             rtt_measured_ns=testbed.gate.rtt_ns(largest.a, largest.b) if testbed.gate and largest else None,
             network=testbed.gate.proof if testbed.gate else None,
-            hosts=testbed.net.hosts_kind,
-            links=testbed.net.links_kind,
+            hosts=testbed.hosts_kind,
+            links=testbed.links_kind,
             store=plan.store.name,
             consistency=plan.store.consistency,
             store_version=store_version,
             timing=plan.timing.values(),
-            congestion_control=plan.options.tcp_congestion_control,
+            congestion_control=None if plan.config.external else plan.options.tcp_congestion_control,
             realtime=testbed.realtime,
-            seed=plan.options.seed if testbed.net.links_kind == "emulator" else None,
+            seed=plan.options.seed if testbed.links_kind == "emulator" else None,
             config_hash=self._manifest.config_hash,
             commit=version.commit_text(),
             machine=platform.node() or None,
@@ -378,9 +399,9 @@ class _Run:
             links_cpu=plan.options.links_cpu,
         )
 
-    def _prove_after(self, testbed: StandingTestbed, number: int) -> None:
+    def _prove_after(self, testbed: AnyTestbed, number: int) -> None:
         """Say whether the network is still the one that was configured, also in the rows, all of which are on disk."""
-        if testbed.failure is not None:
+        if testbed.failure is not None or isinstance(testbed, ExternalTestbed):
             return
         try:
             proof = testbed.prove_again("after")
@@ -423,13 +444,14 @@ class _Run:
         error = sys.exception()
         return None if error is self._handled else error
 
-    def _take_down(self, testbed: StandingTestbed, number: int) -> None:
+    def _take_down(self, testbed: AnyTestbed, number: int) -> None:
         """Keep the logs, take everything down, and tell of it; each whatever becomes of the one before it."""
         self._tell_reason(self._error())
         try:
             self._keeper.logs(lambda: _numbered(testbed.logs(), number))
         finally:
-            self._event("tear_down_began", "hosts, links and cluster are taken down")
+            goes = "the load and its keys" if isinstance(testbed, ExternalTestbed) else "hosts, links and cluster"
+            self._event("tear_down_began", f"{goes} are taken down")
             try:
                 take_down(testbed, self._progress)
             except BaseException as problem:
@@ -463,25 +485,16 @@ class _Run:
                 self._keeper.settle(self._error())
             finally:
                 self._keeper.seal()
-                new = [] if self._is_reused else self._clusters  # the others' disks were measured once
-                if (note := keep_costs(self._plan, self._manifest.machine, new, outcomes)) is not None:
-                    self._progress.note(note)
+                self._keep_costs()
+
+    def _keep_costs(self) -> None:
+        if self._plan.config.external is not None:
+            return  # what members cost is elsewhere
+        new = [] if self._is_reused else self._clusters  # the others' disks were measured once
+        if (note := keep_costs(self._plan, self._manifest.machine, new, self._keeper.outcomes)) is not None:
+            self._progress.note(note)
 
 
 def _numbered(logs: Iterable[tuple[str, str]], number: int) -> Iterator[tuple[str, str]]:
     """Logs under the names that they have for the cluster of that number; no node's name has a point in it."""
     yield from ((name if number == 1 else f"{name}.{number}", text) for name, text in logs)
-
-
-def check_port(port: int) -> None:
-    """Raises UsageError for what is no port."""
-    if not 1 <= port <= 65_535:
-        raise UsageError(f"port={port}; allowed: 1 to 65535")
-
-
-def require_root() -> None:
-    """Raises MissingRequirementError unless this is root."""
-    if os.geteuid() != 0:
-        raise MissingRequirementError(
-            "containers, namespaces and links need root", "Run it again with sudo, or as root."
-        )

@@ -5,11 +5,12 @@ Nothing of it can fail a scenario or hold it up: what cannot be observed is miss
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from statistics import median
 
-from containernet_env.model.outcome import ScenarioOutcome
+from containernet_env.model.outcome import ClientRtt, ScenarioOutcome
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.usage import Usage
@@ -53,6 +54,7 @@ class Observer:
         self._profiling: Profiling | None = None
         self._profiled = ""
         self._usage: Usage | None = None
+        self._rtts: Mapping[str, Sequence[int]] = {}
         self._number = 0
 
     @property
@@ -77,6 +79,7 @@ class Observer:
         self._end_profiling()
         self._histories.prepare(scenario)
         self._usage = None
+        self._rtts = self._target.client_rtts_ns()
         self._store = self._target.cluster.observe()
         if self._profile is not None:
             self._profiled = self._profile.member or leader or ""
@@ -99,7 +102,9 @@ class Observer:
     def finish(self, outcome: ScenarioOutcome) -> ScenarioOutcome:
         """Add what was observed; members are asked unless the target has failed as a whole."""
         store: StoreActivity | None = None
+        rtts: Mapping[str, ClientRtt] | None = None
         if self._target.failure is None:
+            rtts = self._client_rtts()
             store = self._store.end() if self._store is not None else None
             name = history_name(self._number, outcome.scheduled.scenario.name, outcome.scheduled.repetition)
             if self._profile is not None:
@@ -107,7 +112,13 @@ class Observer:
             self._histories.keep(outcome, name)
         self._end_profiling()
         self._store = None
-        return replace(outcome, machine=self._usage, store=store)
+        return replace(outcome, machine=self._usage, store=store, client_rtts=rtts)
+
+    def _client_rtts(self) -> Mapping[str, ClientRtt] | None:
+        """Those before and those after, together."""
+        after = self._target.client_rtts_ns()
+        both = {name: [*before, *after.get(name, ())] for name, before in self._rtts.items()}
+        return {name: ClientRtt(round(median(all_ns)), len(all_ns)) for name, all_ns in both.items() if all_ns} or None
 
     def _keep(self, outcome: ScenarioOutcome, folder: str) -> None:
         name = outcome.scheduled.scenario.name

@@ -36,8 +36,9 @@ from containernet_env.results.run_result import RunResult
 from containernet_env.results.run_shown import ShownManifest
 from containernet_env.results.whole_lines import reason
 from containernet_env.runs import preflight
+from containernet_env.runs.demands import check_port, require_root
 from containernet_env.runs.manifest import manifest_of
-from containernet_env.runs.measure import carry_out, check_port, require_root
+from containernet_env.runs.measure import carry_out
 from containernet_env.runs.prepare import RunChoices, prepare
 from containernet_env.runs.progress import RunProgress
 from containernet_env.setup.images import required_images
@@ -63,6 +64,7 @@ def rerun(
     anyway: bool = False,
     progress: RunProgress | None = None,
     stop: Stop | None = None,
+    yes_load_this_cluster: bool = False,
 ) -> RunResult:
     """Repeat ``run``, a run directory or a results file, whose newest run is repeated; see ``measure.measure``.
 
@@ -79,6 +81,7 @@ def rerun(
         progress=progress,
         stop=stop,
         repeats=found.repeats,
+        yes_load_this_cluster=yes_load_this_cluster,
     )
 
 
@@ -97,7 +100,8 @@ def prepare_rerun(place: Path, out: Path | None = None, *, anyway: bool = False)
             "  Name OUT, the CSV file that rows are appended to."
         )
     preflight.check(plan, wanted)
-    require_root()
+    if plan.config.external is None:
+        require_root()
     allowed = was.flags.rtt_tolerance
     tolerance = None if allowed is None else Tolerance(allowed.absolute_ns, allowed.ratio)
     found = [*_edited(run, was), *differences(was, _now(plan, was, tolerance)), *_testbed(run)]
@@ -140,15 +144,17 @@ def _now(plan: Plan, was: Manifest, tolerance: Tolerance | None) -> Manifest:
     """The manifest that the run would have now, as far as that can be told before anything is brought up."""
     # Under the id that it had: it is in what members are started with.
     same = build_plan(plan.config, plan.scenario_set, replace(plan.options, run_id=str(was.plan.get("run_id"))))
-    now = manifest_of(
-        same, required_images(plan.store), tolerance, was.flags.port, run_id=was.run_id, began=Moment.now(), command=()
-    )
+    is_external = plan.config.external is not None
+    tags = None if is_external else required_images(plan.store)
+    now = manifest_of(same, tags, tolerance, was.flags.port, run_id=was.run_id, began=Moment.now(), command=())
+    told = was.store.version if was.store is not None else None  # where only the members tell
+    version = told if is_external else plan.store.version
     return now.model_copy(
         update={
             # As it will be in the file.
             "plan": json.loads(json.dumps(now.plan, default=str)),
-            "links": select.foreseen(plan),
-            "store": StoreFacts(kind=plan.store.name, version=plan.store.version, leader_at_start=None),
+            "links": None if is_external else select.foreseen(plan),
+            "store": StoreFacts(kind=plan.store.name, version=version, leader_at_start=None),
         }
     )
 

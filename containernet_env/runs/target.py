@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from containernet_env.load.server import BenchmarkServer
@@ -35,6 +35,10 @@ class Target(Protocol):
     failure: str | None
     """Why nothing can be measured any more: the links have ended, the benchmark host, or the engine; ``None`` while all
     stand."""
+    key_prefix: str
+    """What every key of a load starts with, before the prefix of its scenario."""
+    unseen: str | None
+    """What nobody here can see of it, in one line, so that figures are never certainly valid; ``None`` for ours."""
     leader_wanted: str | None
     """Who is to lead in every scenario; ``None`` leaves that to elections."""
 
@@ -58,6 +62,9 @@ class Target(Protocol):
 
         Where something is silent right now, once it has answered or has been given up.
         """
+
+    def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
+        """RTTs to each member, measured now; none where nobody has to. Takes some RTTs, and never raises."""
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         """The floor of a scenario; see ``analysis.floor.Floor``."""

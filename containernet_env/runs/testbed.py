@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from containernet_env.analysis.capacity import capacity_of
 from containernet_env.analysis.floor import Floor
@@ -74,6 +74,9 @@ class Testbed:
     """
 
     __test__ = False  # not a test class, whatever its name begins with
+    key_prefix = ""
+    unseen: str | None = None
+    after_down = "nothing of this run is left"
 
     def __init__(
         self,
@@ -146,6 +149,17 @@ class Testbed:
         return self.net
 
     @property
+    def hosts_kind(self) -> str:
+        """The CSV's `Hosts`."""
+        return self.net.hosts_kind
+
+    @property
+    def links_kind(self) -> str:
+        """The CSV's `Links`."""
+        kind: str = self.net.links_kind
+        return kind
+
+    @property
     def faults(self) -> TestbedFaults:
         """See ``runs.target.Target``."""
         members = {host.name for host in self.plan.topology.members}
@@ -173,6 +187,10 @@ class Testbed:
     def leader_at_start(self) -> str | None:
         """See ``runs.target.Target``."""
         return self.led_at_start.leader if self.led_at_start is not None else None
+
+    def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
+        """See ``runs.target.Target``: the network is proved instead."""
+        return {}
 
     def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
         """See ``runs.target.Target``."""
@@ -460,9 +478,18 @@ class Testbed:
             yield "link-emulator", said
 
 
-def take_down(testbed: Testbed, progress: Progress) -> None:
-    """``Testbed.down``, then told as a stage: a terminal that is stopped must not keep containers up."""
+class Removable(Protocol):
+    """Something that is taken down as a whole; ``after_down`` says what is left of it."""
+
+    @property
+    def after_down(self) -> str: ...
+
+    def down(self) -> None: ...
+
+
+def take_down(testbed: Removable, progress: Progress) -> None:
+    """``down``, then told as a stage: a terminal that is stopped must not keep containers up."""
     began = time.monotonic()
     testbed.down()
     with progress.stage("tear-down", time.monotonic() - began) as stage:
-        stage.done("nothing of this run is left")
+        stage.done(testbed.after_down)

@@ -106,10 +106,8 @@ class Commands:
                 found = shutil.which(argv[0], path=system_path.search_path((env or os.environ).get("PATH", "")))
                 if found is None:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-                how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
-                guard = [sys.executable, "-I", "-S", str(_GUARD), str(life.descriptor()), *map(str, how)]
                 process = subprocess.Popen(
-                    [*guard, found, *argv[1:]],
+                    guarded([found, *argv[1:]], ending),
                     stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -132,6 +130,15 @@ class Commands:
             _signal(process, ending.signum, ending.leader_only)
         for process, ending in running:
             _end(process, ending, already_asked=True)
+
+
+def guarded(argv: Sequence[str], ending: Ending) -> list[str]:
+    """What runs ``argv`` and ends it when this process has ended, however that did.
+
+    It is to be started in a session of its own, and has to be given ``life.descriptor()``.
+    """
+    how = (int(ending.signum), int(ending.leader_only), ending.grace_s)
+    return [sys.executable, "-I", "-S", str(_GUARD), str(life.descriptor()), *map(str, how), *argv]
 
 
 def _end(process: subprocess.Popen[bytes], ending: Ending, already_asked: bool = False) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from containernet_env.model.config import Config, StoreChoice
 from containernet_env.stores.consul.store import KIND as CONSUL
+from containernet_env.stores.etcd.store import ETCD as PINNED_ETCD
 from containernet_env.stores.etcd.store import KIND as ETCD
+from containernet_env.stores.external import ExternalStore
 from containernet_env.stores.protocol import Store, StoreKind
 from containernet_env.stores.replicas.store import KIND as REPLICAS
 from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
@@ -16,6 +18,9 @@ KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, 
 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())
 """The store of a topology that names none; each set-up makes the machine ready for it."""
+
+EXTERNAL: Mapping[str, ExternalStore] = {"etcd": PINNED_ETCD}
+"""Those that can be measured where somebody else runs them, by the word for them in a file with endpoints."""
 
 
 def store_of(config: Config) -> Store:

@@ -222,7 +222,10 @@ class _Expander:
                 self._unused.discard(axis.name)
             except NotThereError as error:
                 self._unused.discard(axis.name)
-                self._tell(axis, str(error), None, "a member of the topology, or client", point, at_axis=True)
+                allowed = "a member of the topology, or client"
+                if self._base.external is not None:
+                    allowed = "axes of loads, such as clients"
+                self._tell(axis, str(error), None, allowed, point, at_axis=True)
                 whole = False
             except ValueError as error:
                 self._unused.discard(axis.name)

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Literal
 
 from containernet_env.analysis.statistics import least_number, median_interval
-from containernet_env.model.verdict import OF_THE_MACHINE
+from containernet_env.model.verdict import OF_THE_MACHINE, counts
 from containernet_env.results.column import NOT_APPLICABLE
 from containernet_env.sweep.design import Cell
 from containernet_env.sweep.journal import Kept
@@ -156,7 +156,7 @@ def tried_of(row: Mapping[str, str], why: str | None = None) -> Tried:
     reasons = [] if row["Reasons"] == NOT_APPLICABLE else row["Reasons"].split(";")
     result, told = result_of(row["Error"], row["Valid"], reasons, why is not None)
     figures: dict[str, float] = {}
-    if result == "measured" and row["Valid"] == "yes":
+    if result == "measured" and counts(row["Valid"], row["Reasons"]):
         figures = {name: number for name in FIGURES.values() if (number := _number(row[name])) is not None}
     return Tried(result, why or told, figures)
 

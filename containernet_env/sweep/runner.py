@@ -19,9 +19,10 @@ from containernet_env.results.csv_file import rows_after
 from containernet_env.results.place import check_place, least_bytes
 from containernet_env.results.run_directory import runs_folder
 from containernet_env.runs import preflight
+from containernet_env.runs.demands import check_port, lock_for, require_root
+from containernet_env.runs.external_access import require_consent
 from containernet_env.runs.keeper import RowsNotWrittenError, was_measured
-from containernet_env.runs.lock import RunLock
-from containernet_env.runs.measure import DEFAULT_PORT, carry_out, check_port, require_root
+from containernet_env.runs.measure import DEFAULT_PORT, carry_out
 from containernet_env.runs.progress import Silent
 from containernet_env.runs.standing import Standing
 from containernet_env.sweep.design import Design, link_seed
@@ -61,7 +62,8 @@ class Until:
 class Request:
     """How a design is carried out; ``retry_failed`` measures again what failed because of the store.
 
-    ``other_versions`` counts rows of other versions, too (see ``versions``).
+    ``other_versions`` counts rows of other versions, too (see ``versions``). ``yes_load_this_cluster``: one that
+    somebody else runs may be loaded.
     """
 
     repeat: int = 1
@@ -71,6 +73,7 @@ class Request:
     other_versions: bool = False
     tolerance: Tolerance | None = None
     port: int = DEFAULT_PORT
+    yes_load_this_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,7 @@ class Sweep:
         Raises what ``runs.measure.carry_out`` raises; everything that was measured before is kept, and the same call
         goes on with the rest.
         """
+        require_consent(self.design.largest, self._request.yes_load_this_cluster)
         self.check()
         stop.check()
         with told(), self._placement.held(self.design):
@@ -270,9 +274,11 @@ class Here:
     @contextmanager
     def held(self, design: Design) -> Iterator[None]:
         """See ``Placement``."""
-        require_root()
-        select.require(design.beds[0].plan)
-        with RunLock():
+        plan = design.beds[0].plan
+        if plan.config.external is None:
+            require_root()
+            select.require(plan)
+        with lock_for(plan):
             yield
 
     def measure(
@@ -302,6 +308,7 @@ class Here:
                 command=terms.command,
                 in_sweep=True,
                 standing=standing,
+                yes_load_this_cluster=True,  # `Sweep.carry_out` has seen to it
             )
             if result.file != out:
                 raise _OutLostError(f"{out} was lost during the sweep: its rows are in {result.file}")

@@ -17,8 +17,8 @@ from distributed import Worker, WorkerPlugin, get_worker
 from containernet_env.base.errors import RunError
 from containernet_env.base.stop import Stop
 from containernet_env.runs import clean
+from containernet_env.runs.demands import require_root
 from containernet_env.runs.lock import RunLock
-from containernet_env.runs.measure import require_root
 from containernet_env.sweep import at_worker
 from containernet_env.sweep.at_worker import Returned, Task, Told
 from containernet_env.sweep.cluster import Scheduler, identity_of, reach, settle_dask

@@ -38,6 +38,8 @@ class FakeTestbed:
     """Comes up and goes down; ``downs`` counts the latter."""
 
     proved_again: NetworkProof | RunError = NetworkProof("after", ())
+    key_prefix, unseen, after_down = "", None, "nothing is left"
+    hosts_kind, links_kind = "docker", "emulator"
 
     def __init__(self, plan: Any, images: Any, progress: Any, **others: Any) -> None:
         self.plan, self.turned, self.rests = plan, list[Change](), 0
@@ -51,9 +53,9 @@ class FakeTestbed:
         self.leader_wanted = plan.config.etcd.leader
         self.capacity = Capacity(2)
         self.least_median_s = lambda scenario, leader, living: None
+        self.client_rtts_ns = dict
         self.failure: str | None = None
         self.network = FakeNet()
-        self.net = SimpleNamespace(hosts_kind="docker", links_kind="emulator")
         self.settled_failure = lambda: self.failure
         self.member_timeout_s, self.load_terms = 1.0, LoadTerms()
         self.client_host = SimpleNamespace(alive=True, ending=lambda: None)
@@ -120,7 +122,7 @@ def on_fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
         return beds[-1]
 
     monkeypatch.setattr(measure_module, "require_root", lambda: None)
-    monkeypatch.setattr(measure_module, "RunLock", nullcontext)
+    monkeypatch.setattr(measure_module, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(measure_module, "ready_images", lambda *of: Images(member="e", benchmark="b"))
     monkeypatch.setattr(measure_module.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     monkeypatch.setattr(measure_module.labs, "others_up", lambda: 0)

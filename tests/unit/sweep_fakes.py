@@ -73,7 +73,7 @@ class Answers:
 @pytest.fixture
 def beds(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     made = on_fakes(monkeypatch)
-    monkeypatch.setattr(runner, "RunLock", nullcontext)
+    monkeypatch.setattr(runner, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(runner, "require_root", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     monkeypatch.setattr(member_watch, "_CLOSE_S", 0.01)

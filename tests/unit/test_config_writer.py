@@ -166,6 +166,16 @@ RICH_SCENARIOS = {
 }
 
 
+RICH_ENDPOINTS = {
+    "endpoints": ["https://etcd-1.example:2379", "https://[fd00::2]:12379"],
+    "store": "etcd",
+    "tls": {"ca": "ca.pem", "cert": "/own/cert.pem", "key": "key.pem"},
+    "user": "bench",
+    "password_file": "password",
+    "prefix": "tests/containernet-env/",
+}
+
+
 def keys_in(value: object) -> set[str]:
     if isinstance(value, dict):
         return set(value).union(*map(keys_in, value.values()))
@@ -183,8 +193,11 @@ def test_every_key_of_a_topology_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
     (tmp_path / "first.json").write_text(json.dumps(RICH_TOPOLOGY))
     config = load_config(tmp_path / "first.json")
+    (tmp_path / "ends.json").write_text(json.dumps(RICH_ENDPOINTS))
+    ends = load_config(tmp_path / "ends.json")
+    written = keys_in(json.loads(topology_text(config))) | keys_in(json.loads(topology_text(ends)))
     # Said in the link, and the file that the scenarios came from.
-    assert keys_of("config") - keys_in(json.loads(topology_text(config))) == {
+    assert keys_of("config") - written == {
         "link_delay",
         "scenarios",
         # One store is measured at a time: see their own tests.
@@ -193,6 +206,7 @@ def test_every_key_of_a_topology_is_written(tmp_path):
         "replicas",
     }
     assert config_again(tmp_path, config) == config
+    assert config_again(tmp_path, ends).external == ends.external
 
 
 def test_every_key_of_a_scenario_file_is_written(tmp_path):

@@ -248,7 +248,7 @@ def test_the_testbed_is_down_before_that_is_told() -> None:
         time.sleep(0.05)
         told.append("down")
 
-    testbed_module.take_down(SimpleNamespace(down=down), Shown())  # type: ignore[arg-type]
+    testbed_module.take_down(SimpleNamespace(down=down, after_down=""), Shown())
     assert told == ["down", "tear-down True"]
 
 

@@ -84,7 +84,7 @@ class Store:
     @property
     def target(self) -> Any:
         cluster = SimpleNamespace(revision=lambda: 41, written=self.written)
-        return SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client))
+        return SimpleNamespace(cluster=cluster, server=SimpleNamespace(history=self.client), key_prefix="")
 
     def keep(self, name: str, content: Any) -> None:
         self.kept[name] = b"".join(content)

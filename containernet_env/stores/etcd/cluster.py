@@ -34,6 +34,8 @@ _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Member(members.Member):
     """One etcd member and the host it runs on."""
 
+    probe_key = PROBE_KEY
+
     def __init__(self, place: MemberPlace) -> None:
         super().__init__(place, last_words)
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
@@ -61,7 +63,7 @@ class Member(members.Member):
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""
-        self.connection.request_json(CLIENT_PORT, "POST", _RANGE, {"key": PROBE_KEY}, timeout_s=timeout_s)
+        self.connection.request_json(CLIENT_PORT, "POST", _RANGE, {"key": self.probe_key}, timeout_s=timeout_s)
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """See ``members.Member``."""

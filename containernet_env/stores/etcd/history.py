@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from containernet_env.base.errors import RunError
@@ -23,23 +23,25 @@ _VALUE_BYTES = 32
 _LINE_BYTES = 256 << 20
 
 
-def revision(connection: Connection) -> int:
-    """The revision of the store, by a linearizable read. Raises RunError."""
-    return _last_write(connection, "")[0]
+def revision(connection: Connection, prefix: str = "") -> int:
+    """The revision of the store, by a linearizable read of keys that start with ``prefix``. Raises RunError."""
+    return _last_write(connection, prefix)[0]
 
 
-def events(connection: Connection, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+def events(
+    connection: Connection, prefix: str, since: int, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> Iterator[Written]:
     """Every write of keys that start with ``prefix``, at revisions from ``since`` up to the present, in order.
 
-    Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
+    ``headers`` are sent besides. Raises RunError where some of them are compacted, and once ``timeout_s`` are over.
     """
     deadline = time.monotonic() + timeout_s
     _, last = _last_write(connection, prefix)
     if last < since:
         return
     made = connection.open(CLIENT_PORT, timeout_s=_SILENCE_S)
-    request = {"create_request": {**_span(prefix), "start_revision": str(since)}}
-    with streamed(made, "POST", _WATCH, request) as answer:
+    request = {"create_request": {**span(prefix), "start_revision": str(since)}}
+    with streamed(made, "POST", _WATCH, request, headers) as answer:
         while True:
             if time.monotonic() > deadline:
                 raise RunError(f"the store's history could not be read within {timeout_s:g} s")
@@ -78,12 +80,12 @@ def _text(raw: bytes) -> str:
 def _last_write(connection: Connection, prefix: str) -> tuple[int, int]:
     """The revision of the store, and that of the last write of these keys; 0 where there is none."""
     newest = {"sort_order": "DESCEND", "sort_target": "MOD", "limit": 1, "keys_only": True}
-    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**_span(prefix), **newest}, timeout_s=_ASK_S)
+    answer = connection.request_json(CLIENT_PORT, "POST", _RANGE, {**span(prefix), **newest}, timeout_s=_ASK_S)
     found = answer.get("kvs", ())
     return int(answer["header"]["revision"]), int(found[0]["mod_revision"]) if found else 0
 
 
-def _span(prefix: str) -> dict[str, Any]:
+def span(prefix: str) -> dict[str, Any]:
     """The keys that start with ``prefix``, whose last byte is below 0xff in every UTF-8 text."""
     raw = prefix.encode()
     first, end = (raw, raw[:-1] + bytes([raw[-1] + 1])) if raw else (b"\0", b"\0")

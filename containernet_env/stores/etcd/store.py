@@ -8,13 +8,16 @@ from typing import ClassVar
 
 from containernet_env.base import sources
 from containernet_env.model.config import DEFAULT_STORE, Config, Node, StoreChoice
+from containernet_env.model.external import External
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
+from containernet_env.stores.etcd.external import ExternalEtcd
 from containernet_env.stores.etcd.flags import DATA_DIR, TLS_DIR, client_endpoint, etcd_flags, etcdctl_environment
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
 from containernet_env.stores.etcd.tuning import FLAGS, VERSION, arguments, clash
+from containernet_env.stores.external import ExternalConnection, Login
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
@@ -100,6 +103,12 @@ class Etcd:
     def cluster(self, places: Sequence[MemberPlace]) -> EtcdCluster:
         """See ``Store``."""
         return EtcdCluster([Member(place) for place in places])
+
+    def external(
+        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, prefix: str
+    ) -> ExternalEtcd:
+        """See ``stores.external.ExternalStore``."""
+        return ExternalEtcd(external, connections, login, prefix)
 
 
 ETCD = Etcd()

@@ -1,0 +1,190 @@
+"""Files that name the endpoints of a cluster which somebody else runs, in the place of a topology."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, WithJsonSchema
+
+from containernet_env.config.fields import FILE_FORM, FilePath, checked, choice, refuse
+from containernet_env.config.reader import Document, Finding, render
+from containernet_env.config.validation import Length, StrictModel, rule, validate
+from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
+from containernet_env.model.external import DEFAULT_PREFIX, PLACES, Endpoint, External, TlsFiles
+from containernet_env.model.link import LinkSpec
+
+MAX_ENDPOINTS = 100
+MAX_PREFIX_BYTES = 200
+KEY = "endpoints"
+
+ENDPOINT_FORM = 'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"'
+USER_FORM = "the name of a user, 1 to 256 bytes without a colon"
+PREFIX_FORM = f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"'
+_HOST = r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])"
+_ENDPOINT = re.compile(rf"(https?)://({_HOST}):([0-9]{{1,5}})", re.ASCII)
+
+
+def parse_endpoint(value: object) -> tuple[str, Endpoint]:
+    """Scheme and endpoint. Raises ``ValueError`` with what is wrong with it."""
+    match = _ENDPOINT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("is not an endpoint")
+    host, port = match[2].strip("[]"), int(match[3])
+    if match[2].startswith("["):
+        try:
+            host = str(IPv6Address(host))
+        except ValueError as error:
+            raise ValueError("is not an endpoint") from error
+    if not 1 <= port <= 65_535:
+        raise ValueError("has a port out of range")
+    return match[1], Endpoint(host, port)
+
+
+def _parse_user(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 256 or ":" in value or not value.isprintable():
+        raise ValueError("is not the name of a user")
+    return value
+
+
+def _parse_prefix(value: object) -> str:
+    fits = isinstance(value, str) and 2 <= len(value.encode()) <= MAX_PREFIX_BYTES and value.isprintable()
+    if not fits or not str(value).endswith("/"):
+        raise ValueError("is not a prefix of keys")
+    return str(value)
+
+
+def _text(form: str, **more: Any) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "description": form, **more})
+
+
+EndpointText = Annotated[
+    tuple[str, Endpoint],
+    checked(parse_endpoint, ENDPOINT_FORM),
+    _text(ENDPOINT_FORM, pattern=f"^{_ENDPOINT.pattern}$"),
+]
+OptionalUser = Annotated[str | None, checked(_parse_user, USER_FORM), _text(USER_FORM, pattern="^[^:]{1,256}$")]
+Prefix = Annotated[str, checked(_parse_prefix, PREFIX_FORM), _text(PREFIX_FORM, pattern="^.+/$")]
+StoreChoice = Annotated[Literal["etcd"], *choice("etcd")]
+
+
+def _parse_path(value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("is not a path")
+    return value
+
+
+RequiredPath = Annotated[str, checked(_parse_path, FILE_FORM), _text(FILE_FORM, minLength=1)]
+
+
+class RawTls(StrictModel):
+    """The files by which members and client know each other."""
+
+    model_config = ConfigDict(title="TLS")
+
+    ca: RequiredPath
+    cert: FilePath = None
+    key: FilePath = None
+
+    @rule
+    def _certificate_and_key_are_given_together(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            given, lacking = ("cert", "key") if self.key is None else ("key", "cert")
+            refuse(f"has a {given} and no {lacking}", "both of cert and key, or none of them", key=given)
+
+
+class RawEndpoints(StrictModel):
+    """The form for a cluster that somebody else runs."""
+
+    model_config = ConfigDict(title="Endpoints")
+
+    endpoints: Annotated[list[EndpointText], Length(1, MAX_ENDPOINTS)]
+    store: StoreChoice = "etcd"
+    tls: RawTls | None = None
+    user: OptionalUser = None
+    password_file: FilePath = None
+    prefix: Prefix = DEFAULT_PREFIX
+    scenarios: FilePath = None
+
+    @rule
+    def _a_password_is_of_a_user(self) -> None:
+        if self.password_file is not None and self.user is None:
+            refuse("is the password of nobody", "only together with user", key="password_file")
+
+    @rule
+    def _tls_goes_with_https(self) -> None:
+        schemes = {scheme for scheme, _ in self.endpoints}
+        if len(schemes) > 1:
+            refuse("mix http and https", "all of them with http://, or all with https://", key=KEY)
+        if schemes == {"https"} and self.tls is None:
+            allowed = '"tls": {"ca": FILE}, with the certificate of the CA that signs those of the members'
+            refuse("speak TLS, and nobody says by which CA", allowed, key=KEY)
+        if schemes == {"http"} and self.tls is not None:
+            refuse("is for endpoints that speak TLS", "endpoints with https://, or no tls", key="tls")
+
+
+ENDPOINTS_FORM: TypeAdapter[RawEndpoints] = TypeAdapter(RawEndpoints)
+
+
+def is_endpoints(value: Any) -> bool:
+    """Whether a document is meant as endpoints, and not as a topology."""
+    return isinstance(value, dict) and KEY in value
+
+
+def config_of_endpoints(document: Document) -> Config:
+    """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
+    validated = validate(
+        ENDPOINTS_FORM, document, lambda location: RawTls if location[:1] == ("tls",) else RawEndpoints
+    )
+    document.refuse([*validated.findings, *_repeated(document.value[KEY])])
+    raw = validated.value
+    assert raw is not None  # refused otherwise
+    folder = document.path.parent
+    endpoints = tuple(endpoint for _, endpoint in raw.endpoints)
+    external = External(
+        endpoints,
+        raw.store,
+        None if raw.tls is None else _tls_files(folder, raw.tls),
+        raw.user,
+        _below(folder, raw.password_file),
+        raw.prefix,
+    )
+    nodes = tuple(_node(f"etcd{number + 1}", number) for number in range(len(endpoints)))
+    return Config(
+        path=document.path,
+        sha256=document.sha256,
+        subnet=PLACES,
+        nodes=nodes,
+        client=_node(CLIENT_NAME, len(nodes)),
+        etcd=EtcdSettings(),
+        scenarios=_below(folder, raw.scenarios),
+        external=external,
+    )
+
+
+def _tls_files(folder: Path, raw: RawTls) -> TlsFiles:
+    return TlsFiles(folder / raw.ca, _below(folder, raw.cert), _below(folder, raw.key))
+
+
+def _below(folder: Path, name: str | None) -> Path | None:
+    return None if name is None else folder / name
+
+
+def _node(name: str, number: int) -> Node:
+    return Node(name, External.place(number), memory_bytes=None, cpus=None, link=LinkSpec())
+
+
+def _repeated(listed: Any) -> Iterator[Finding]:
+    seen: dict[Endpoint, int] = {}
+    for index, value in enumerate(listed if isinstance(listed, list) else []):
+        try:
+            _, endpoint = parse_endpoint(value)
+        except ValueError:
+            continue  # reported where the value itself is validated
+        if endpoint in seen:
+            message = f"repeats the endpoint at $.{KEY}[{seen[endpoint]}]"
+            yield Finding((KEY, index), message, render(value), "each endpoint once")
+        seen.setdefault(endpoint, index)

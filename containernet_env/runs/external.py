@@ -1,0 +1,229 @@
+"""A cluster that somebody else runs, as something to measure: no hosts, no links, nothing of it is started or changed.
+
+See ``runs.target.Target``. The load comes from this machine; its keys are under a prefix of the run's own, and are
+removed when the run ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from containernet_env.analysis.capacity import capacity_of
+from containernet_env.base.errors import RunError, text_of
+from containernet_env.base.exhausted import told
+from containernet_env.base.progress import Progress
+from containernet_env.base.side_by_side import side_by_side
+from containernet_env.base.stop import Stop
+from containernet_env.fidelity.gate import Gate
+from containernet_env.hosts.data_sync import SyncTimes
+from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.load.server import BenchmarkServer
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.outcome import Reused
+from containernet_env.model.scenario import Scenario
+from containernet_env.plan.plan import Plan
+from containernet_env.runs import external_left
+from containernet_env.runs.external_access import cluster_of, connections_to, external_of, login_of, usable
+from containernet_env.runs.external_left import CleanedUp
+from containernet_env.runs.faults import Faults
+from containernet_env.runs.local_server import LocalServer
+from containernet_env.runs.progress import OnEvent, ignore_event
+from containernet_env.runs.target import MeasuredNetwork
+from containernet_env.setup.load_programs import ready_load_programs
+from containernet_env.stores.external import ClusterLook, ExternalCluster
+from containernet_env.stores.protocol import LoadTerms
+from containernet_env.usage.consumers import Pids
+
+UNSEEN = "somebody else runs the cluster: its members' cores and disks, and the network, cannot be seen"
+HOSTS_KIND = "external"
+_SERVER_TIMEOUT_S = 20.0
+# TCP connections that are opened to each endpoint before a scenario, and after it.
+RTT_SAMPLES = 10
+_RTT_TIMEOUT_S = 2.0
+
+
+class ExternalTestbed:
+    """Stands for ``runs.testbed.Testbed`` where the plan names endpoints: ``up``, a matrix, ``down``."""
+
+    network: MeasuredNetwork | None = None
+    faults: Faults | None = None
+    gate: Gate | None = None
+    realtime: bool | None = None
+    leader_wanted: str | None = None
+    hosts_kind = HOSTS_KIND
+    links_kind = "external"
+    loaded = False
+    why_unfit = "nothing of it stands between two runs"
+
+    def __init__(
+        self, plan: Plan, progress: Progress, *, on_event: OnEvent = ignore_event, stop: Stop | None = None
+    ) -> None:
+        self.plan = plan
+        self.failure: str | None = None
+        self.capacity = capacity_of(plan)
+        self.unseen: str | None = UNSEEN
+        self.reused: Reused = "nothing"
+        self.sync: dict[str, SyncTimes] = {}
+        self.led_at_start: Leadership | None = None
+        self.after_down = "nothing of this run is left"
+        self._progress = progress
+        self._on_event = on_event
+        self._stop = stop or Stop()
+        self._external = external_of(plan.config)
+        self.key_prefix = self._external.prefix_of(plan.run_id)
+        self._connections: Sequence[TcpConnection] = ()
+        self._cluster: ExternalCluster | None = None
+        self._look: ClusterLook | None = None
+        self._local: LocalServer | None = None
+        self._server: BenchmarkServer | None = None
+        self._folder: Path | None = None
+
+    @property
+    def cluster(self) -> ExternalCluster:
+        """The cluster; only after `up`."""
+        assert self._cluster is not None
+        return self._cluster
+
+    @property
+    def server(self) -> BenchmarkServer:
+        """The benchmark server; only after `up`."""
+        assert self._server is not None
+        return self._server
+
+    @property
+    def client_host(self) -> LocalServer:
+        """The process that makes the load; only after `up`."""
+        assert self._local is not None
+        return self._local
+
+    @property
+    def leader_at_start(self) -> str | None:
+        """See ``runs.target.Target``."""
+        return self.led_at_start.leader if self.led_at_start is not None else None
+
+    @property
+    def load_terms(self) -> LoadTerms:
+        """See ``Target``."""
+        return self.plan.store.load_terms
+
+    @property
+    def member_timeout_s(self) -> float:
+        """See ``runs.target.Target``."""
+        return self.plan.timing.member_timeout_s
+
+    def settled_failure(self) -> str | None:
+        """See ``runs.target.Target``."""
+        return self.failure
+
+    def least_median_s(self, scenario: Scenario, leader: str | None, living: Collection[str]) -> float | None:
+        """See ``runs.target.Target``: the RTTs between members and their disks are not known."""
+        return None
+
+    def client_rtts_ns(self) -> Mapping[str, Sequence[int]]:
+        """See ``runs.target.Target``."""
+        names = [node.name for node in self.plan.config.nodes]
+        return dict(zip(names, side_by_side(_rtts_ns, self._connections, len(names)), strict=True))
+
+    @contextmanager
+    def told_why(self) -> Iterator[None]:
+        """Within it, an error of a step before the first scenario says what has ended, where that is why."""
+        with told():
+            yield
+
+    def up(self) -> None:
+        """Look at the cluster, clean up what a killed run left, and start the benchmark server. Raises RunError."""
+        login = login_of(self._external)
+        programs = ready_load_programs(self._progress)
+        self._connections = connections_to(self._external)
+        self._cluster = cluster_of(self.plan.config, self.key_prefix)
+        with self._progress.stage("cluster") as stage:
+            look = self._look = usable(self._cluster, self.plan.config)
+            assert look.identity is not None
+            self.led_at_start = look.leadership
+            external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned)
+            self._refuse_foreign_keys()
+            if (reason := self._cluster.may_load()) is not None:
+                raise RunError(reason)
+            text = f"{len(look.members)} endpoints answer, leader {self.leader_at_start or 'not among them'}"
+            stage.done(text)
+            self._on_event("cluster_up", text)
+        self._stop.check()
+        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self.key_prefix)
+        self._local = LocalServer(programs, self._folder, self._external, None if login is None else login.password)
+        self._local.start()
+        self._server = BenchmarkServer(self._local.connection, self._local.request)
+        self._server.wait_ready(_SERVER_TIMEOUT_S, self._local.ending)
+
+    def _refuse_foreign_keys(self) -> None:
+        """Raise RunError where the prefix of this run holds keys: somebody else wrote them."""
+        if count := self.cluster.keys():
+            raise RunError(
+                f"{count:,} keys are under {self.key_prefix} already, which are not of this run\n"
+                '  Nothing was written. Remove them, or name another "prefix".'
+            )
+
+    def _tell_cleaned(self, found: CleanedUp) -> None:
+        if found.keys is not None:
+            text = f"removed {found.keys:,} keys under {found.record.prefix}, left behind by a killed run"
+        else:
+            text = f"another run loads this cluster now, under {found.record.prefix}: both measure each other"
+        self._progress.note(text)
+        self._on_event("leftovers", text)
+
+    def down(self) -> None:
+        """End the load, remove every key of the run, forget it. Idempotent. Raises RunError for keys that are left."""
+        if self._local is not None:
+            self._local.close()
+        try:
+            if self._folder is not None and self._cluster is not None:
+                removed = self._remove_keys(self._cluster)
+                external_left.end(self._folder)
+                self._folder = None
+                self.after_down = f"{removed:,} keys removed; nothing of this run is left"
+        finally:
+            if self._cluster is not None:
+                self._cluster.close()
+
+    def _remove_keys(self, cluster: ExternalCluster) -> int:
+        try:
+            return cluster.remove_keys()
+        except Exception as error:
+            raise RunError(
+                f"keys under {self.key_prefix} are left: {text_of(error)}\n"
+                f"  Once the cluster answers: containernet-env clean {self.plan.config.path}"
+            ) from error
+
+    def host_facts(self) -> dict[str, Any]:
+        """By member: where it is, and what it says of itself."""
+        looks = self._look.members if self._look is not None else ()
+        return {
+            look.name: {"endpoint": look.url, "member": look.member_name, "version": look.version} for look in looks
+        }
+
+    def link_facts(self) -> None:
+        """There are no links of ours."""
+        return
+
+    def pids(self) -> Pids:
+        """The processes by which it is told what is used: the load tells itself what it took."""
+        return Pids({}, None, None, os.getpid())
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """What the benchmark server has said."""
+        if self._local is not None:
+            yield "benchmark", self._local.logs()
+
+
+def _rtts_ns(connection: TcpConnection) -> list[int]:
+    """RTTs to one endpoint; those until the first that fails."""
+    found: list[int] = []
+    try:
+        while len(found) < RTT_SAMPLES:
+            found.append(connection.rtt_ns(_RTT_TIMEOUT_S))
+    except RunError:
+        pass
+    return found

@@ -1,0 +1,113 @@
+"""How a cluster that somebody else runs is reached: files, password, connections, and the user's own consent."""
+
+from __future__ import annotations
+
+import os
+import ssl
+
+from containernet_env.base.errors import RunError, UsageError
+from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.model.config import Config
+from containernet_env.model.external import PASSWORD_VARIABLE, External, TlsFiles
+from containernet_env.plan.plan import Plan
+from containernet_env.stores.external import ClusterLook, ExternalCluster, Login
+from containernet_env.stores.kinds import EXTERNAL
+
+LOOK_TIMEOUT_S = 5.0
+CONSENT = "--yes-load-this-cluster"
+_PASSWORD_BYTES = 4096
+
+
+def external_of(config: Config) -> External:
+    """What a config names; only of one that names endpoints."""
+    assert config.external is not None
+    return config.external
+
+
+def connections_to(external: External) -> list[TcpConnection]:
+    """A connection to each endpoint, in order; nothing is opened but the files. Raises ``UsageError``."""
+    context = None if external.tls is None else _context(external.tls)
+    return [TcpConnection(endpoint.host, endpoint.port, context) for endpoint in external.endpoints]
+
+
+def login_of(external: External) -> Login | None:
+    """The user and the password, from its file or the environment. Raises ``UsageError``."""
+    if external.user is None:
+        return None
+    if external.password_file is None:
+        password = os.environ.get(PASSWORD_VARIABLE, "")
+        if not password:
+            raise UsageError(
+                f"{external.user} has no password\n"
+                f'  Put it into the environment variable {PASSWORD_VARIABLE}, or name a file: "password_file".'
+            )
+        return Login(external.user, password)
+    try:
+        with external.password_file.open(encoding="utf-8") as file:
+            password = file.readline(_PASSWORD_BYTES).rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"the password file {external.password_file} cannot be read: {reason}") from error
+    if not password:
+        raise UsageError(f"the password file {external.password_file} has no password on its first line")
+    return Login(external.user, password)
+
+
+def cluster_of(config: Config, prefix: str) -> ExternalCluster:
+    """The cluster, asked about the keys under ``prefix`` alone; nothing is connected yet. Raises ``UsageError``."""
+    external = external_of(config)
+    store = EXTERNAL[external.store]
+    return store.external(external, connections_to(external), login_of(external), prefix)
+
+
+def usable(cluster: ExternalCluster, config: Config) -> ClusterLook:
+    """Look at a cluster that is to be measured. Raises ``RunError`` with everything that keeps it from that."""
+    look = cluster.look(LOOK_TIMEOUT_S)
+    if problems := look.problems:
+        raise RunError("\n  ".join((f"the cluster of {config.path} cannot be measured:", *problems)))
+    return look
+
+
+def require_consent(plan: Plan, consented: bool) -> None:
+    """Raise ``UsageError`` with what would be done, where nobody has said that this cluster may be loaded."""
+    external = plan.config.external
+    if external is None or consented:
+        return
+    scenarios = [planned.scheduled.scenario for planned in plan.scenarios]
+    requests = sum(scenario.total or 0 for scenario in scenarios)
+    clients = max((scenario.clients for scenario in scenarios), default=0)
+    raise UsageError(
+        f"{plan.config.path} names a cluster that somebody else runs: say {CONSENT} where it may be loaded\n"
+        f"  {len(scenarios)} scenarios, {requests:,} requests or more, up to {clients:,} clients at once, would go to "
+        f"{', '.join(external.urls)}.\n"
+        f"  Keys are written under {external.prefix_of('RUN')}, where there must be none, and removed afterwards.\n"
+        "  `containernet-env check` with the same file looks at the cluster without loading or writing anything."
+    )
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    """What members are checked by, as the load checks them (docs/tls.md)."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(cafile=files.ca)
+    except OSError as error:
+        raise UsageError(f"the CA file {files.ca} cannot be used: {_reason(error)}") from error
+    if files.cert is not None and files.key is not None:
+        try:
+            # A key with a passphrase is refused instead of asking for it on the terminal.
+            context.load_cert_chain(files.cert, files.key, password=_no_passphrase)
+        except OSError as error:
+            text = f"the certificate {files.cert} with the key {files.key} cannot be used: {_reason(error)}"
+            raise UsageError(text) from error
+    return context
+
+
+def _no_passphrase() -> str:
+    return ""
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "it is no PEM file").lower().replace("_", " ")
+    return error.strerror or str(error)

@@ -1,0 +1,114 @@
+"""What runs on clusters of others leave behind: a folder for each while it runs, from which the next one cleans up.
+
+The folder has the run's record and the benchmark server's files. It is made before the first key is written, and
+removed after the last one was: what is there of a process that has ended was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from containernet_env.base import cache
+from containernet_env.base.errors import RunError
+from containernet_env.hosts import owner
+from containernet_env.model.config import Config
+from containernet_env.runs.external_access import cluster_of, external_of, usable
+
+_RECORD = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
+
+    It names no user and no secret.
+    """
+
+    run_id: str
+    identity: str
+    endpoints: tuple[str, ...]
+    prefix: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """A run whose keys were removed, and how many there were; of one that still runs, ``None``."""
+
+    record: Record
+    keys: int | None
+
+
+def home() -> Path:
+    """Where the folders are: in the user's own cache."""
+    return cache.own() / "external"
+
+
+def begin(run_id: str, identity: str, endpoints: Sequence[str], prefix: str) -> Path:
+    """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
+    cache.make()
+    folder = home() / run_id
+    record = Record(run_id, identity, tuple(endpoints), prefix, owner.current())
+    try:
+        home().mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        partial = folder / f".{_RECORD}"
+        partial.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
+        partial.rename(folder / _RECORD)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be written: {error.strerror}\n  Nothing was sent to the cluster.") from error
+    return folder
+
+
+def end(folder: Path) -> None:
+    """Its keys are gone, and so is the folder. Idempotent."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def records() -> Iterator[tuple[Path, Record]]:
+    """Those of this user, whole ones."""
+    for path in sorted(home().glob(f"*/{_RECORD}")):
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+            record = Record(**{**held, "endpoints": tuple(held["endpoints"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            continue
+        if record.prefix.endswith(f"/{record.run_id}/") and owner.is_owner(record.owner):
+            yield path.parent, record
+
+
+def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None]) -> None:
+    """Remove the keys of this user's killed runs on the cluster of that identity; ``told`` hears of each run.
+
+    Raises RunError where keys cannot be removed; their record stays.
+    """
+    for folder, record in records():
+        if record.identity != identity:
+            continue
+        if owner.is_alive(record.owner):
+            told(CleanedUp(record, None))
+            continue
+        cluster = cluster_of(config, record.prefix)
+        try:
+            removed = cluster.remove_keys()
+        except RunError as error:
+            raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
+        finally:
+            cluster.close()
+        end(folder)
+        told(CleanedUp(record, removed))
+
+
+def clean(config: Config, told: Callable[[CleanedUp], None]) -> None:
+    """The same on the cluster that a config names. Raises RunError where that cannot be used."""
+    cluster = cluster_of(config, external_of(config).prefix)
+    try:
+        look = usable(cluster, config)
+    finally:
+        cluster.close()
+    assert look.identity is not None
+    clean_up(config, look.identity, told)

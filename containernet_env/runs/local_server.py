@@ -1,0 +1,134 @@
+"""The benchmark server as a process of this machine, for a cluster that somebody else runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from containernet_env.base import life
+from containernet_env.base.endings import LastWords, ending, last_words
+from containernet_env.base.errors import RunError
+from containernet_env.hosts.tcp_http import TcpConnection
+from containernet_env.load.server import SERVER_ENTRY_POINT
+from containernet_env.model.external import PASSWORD_VARIABLE, External
+from containernet_env.setup.commands import Ending, guarded
+
+LOOPBACK = "127.0.0.1"
+_START_TIMEOUT_S = 20.0
+_END_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_SERVING = re.compile(rf"serving on {re.escape(LOOPBACK)}:([0-9]+)$", re.MULTILINE)
+# The server gives its client 5 s (endGrace in benchmark_image/internal/api/runner.go).
+_ENDING = Ending(signal.SIGTERM, leader_only=False, grace_s=8.0)
+_NAMES = {"ca": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+
+
+class LocalServer:
+    """`benchmark-server` on a free port of 127.0.0.1; it ends when this process has ended, however that did.
+
+    ``programs`` is the folder of its programs, ``folder`` one of its own, where it keeps its log, results, and links to
+    the user's certificates. The password is in its environment alone.
+    """
+
+    name = "benchmark server"
+
+    def __init__(self, programs: Path, folder: Path, external: External, password: str | None) -> None:
+        self._programs = programs
+        self._folder = folder
+        self._external = external
+        self._password = password
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port: int | None = None
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "server.log"
+
+    @property
+    def request(self) -> dict[str, str]:
+        """The fields that let a load in (docs/tls.md)."""
+        files = self._external.tls
+        fields = {} if self._external.user is None else {"user": self._external.user}
+        if files is not None:
+            given = {"caFile": ("ca", files.ca), "certFile": ("cert", files.cert), "keyFile": ("key", files.key)}
+            fields |= {name: _NAMES[kind] for name, (kind, path) in given.items() if path is not None}
+        return fields
+
+    @property
+    def connection(self) -> TcpConnection:
+        """To the server; only after ``start``."""
+        assert self.port is not None
+        return TcpConnection(LOOPBACK, self.port)
+
+    def start(self) -> None:
+        """Start it, and return once it serves. Raises RunError."""
+        credentials = self._folder / "credentials"
+        credentials.mkdir(mode=0o700)
+        files = self._external.tls
+        for kind, path in {} if files is None else {"ca": files.ca, "cert": files.cert, "key": files.key}.items():
+            if path is not None:
+                (credentials / _NAMES[kind]).symlink_to(os.path.abspath(path))
+        allowed = ",".join(endpoint.address for endpoint in self._external.endpoints)
+        argv = [str(self._programs / SERVER_ENTRY_POINT), f"--listen={LOOPBACK}:0", f"--allow={allowed}"]
+        argv += [f"--credentials={credentials}", f"--results={self._folder / 'results'}"]
+        environment = {"PATH": os.defpath}
+        if self._password is not None:
+            environment[PASSWORD_VARIABLE] = self._password
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                guarded(argv, _ENDING),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                pass_fds=(life.descriptor(),),
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while (serving := _SERVING.search(self.logs())) is None:
+            if (ending := self.ending()) is not None:
+                raise RunError(f"the benchmark server did not start: {ending}")
+            if time.monotonic() > deadline:
+                raise RunError(f"the benchmark server did not start within {_START_TIMEOUT_S:g} s")
+            time.sleep(_POLL_S)
+        self.port = int(serving[1])
+
+    @property
+    def alive(self) -> bool:
+        """See ``runs.target.ClientHost``."""
+        return self._process is not None and self._process.poll() is None
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """See ``runs.target.ClientHost``."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        return ending(self._process.returncode, self.logs(), words)
+
+    def logs(self) -> str:
+        """What it has said; empty before it was started."""
+        try:
+            return self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """End it and its client. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            # Whatever is left in its session.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

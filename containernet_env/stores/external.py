@@ -1,0 +1,130 @@
+"""What a run needs of a store that somebody else runs: it is looked at, loaded under a prefix, and cleaned.
+
+Members are reached at their endpoints alone, over the same network as the load. Nothing here starts, stops or
+configures anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from containernet_env.model.external import External
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.protocol import Cluster, Connection
+
+MEMBER_TIMEOUT_S = 2.0
+"""For how long a member may be silent before it counts as such: its election timeout is not known, and a longer silence
+is none of one that lives (``model.findings.SILENCE_MAX_S``)."""
+
+
+class UnknownTiming:
+    """See ``stores.protocol.Timing``: that of a cluster which somebody else has configured."""
+
+    settle_s = 0.0
+    member_timeout_s = MEMBER_TIMEOUT_S
+    short = "timing not known"
+    long = "its timing is not known"
+
+    def values(self) -> Mapping[str, int | str]:
+        """None that is known."""
+        return {}
+
+    def notes(self, largest: RttExpectation) -> Iterator[str]:
+        """Nothing is known, so there is nothing to say."""
+        return iter(())
+
+
+class ExternalConnection(Connection, Protocol):
+    """A connection to one endpoint; there is one port, whichever a caller names.
+
+    Errors say what is wrong in a few words that can follow the endpoint.
+    """
+
+    def request_json(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """See ``Connection``; ``headers`` are sent besides."""
+
+    def speaks_tls(self, timeout_s: float) -> bool:
+        """Whether TLS is spoken there, whoever that is; nothing is sent over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who asks, where the store wants to know."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLook:
+    """What one endpoint said: who it is, or why it cannot be used (``problem``), in one line without its URL."""
+
+    name: str
+    url: str
+    problem: str | None = None
+    version: str | None = None
+    member_name: str | None = None
+    leads: bool = False
+    data_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLook:
+    """What the endpoints say together, read without writing anything.
+
+    ``identity`` tells the cluster from others. ``size`` is how many members it has itself. ``users``: whether the
+    store asks who somebody is; ``None`` where that is not known. ``problem``: why it cannot be measured, in one line.
+    """
+
+    members: tuple[MemberLook, ...]
+    identity: str | None = None
+    size: int | None = None
+    leadership: Leadership | None = None
+    users: bool | None = None
+    problem: str | None = None
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that keeps it from being measured, a line each."""
+        own = [f"{member.url} {member.problem}" for member in self.members if member.problem is not None]
+        return [*own, *([] if self.problem is None else [self.problem])]
+
+
+class ExternalCluster(Cluster, Protocol):
+    """A running cluster under one prefix of keys; what it is asked about keys is about these alone."""
+
+    def look(self, timeout_s: float) -> ClusterLook:
+        """What it is; writes nothing, and raises nothing."""
+
+    def may_load(self) -> str | None:
+        """Why this user may not read, write and remove keys under the prefix; ``None`` where it may. Writes nothing."""
+
+    def keys(self) -> int:
+        """How many keys there are under the prefix. Raises ``RunError``."""
+
+    def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
+        """Remove all keys under the prefix in batches, ``checked`` after each with how many that were so far.
+
+        How many they were. Raises ``RunError``.
+        """
+
+
+class ExternalStore(Protocol):
+    """A kind of store that can be measured where somebody else runs it."""
+
+    def external(
+        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, prefix: str
+    ) -> ExternalCluster:
+        """The cluster at these endpoints, each with the connection to it, in their order; nothing is sent yet."""
