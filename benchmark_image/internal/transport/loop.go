@@ -366,15 +366,14 @@ func (l *loop) lose(k *link, err error) {
 	l.links[k.token] = nil
 	l.free = append(l.free, k.token)
 	_ = unix.Close(k.fd) // what was not written is lost either way
-	orderly := err == nil
-	if orderly {
+	if err == nil {
 		err = errors.New("the member closed the connection")
 	}
 	if k.connecting {
 		k.conn.attemptFailed(err)
 		return
 	}
-	k.conn.leave(k, err, orderly)
+	k.conn.leave(k, err, false)
 	k.protocol.Lost(err.Error())
 }
 
