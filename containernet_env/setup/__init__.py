@@ -23,7 +23,7 @@ LOCK = Path("/run/containernet-env-setup.lock")
 _LOCK_DEADLINE_S = 3600.0
 _LOCK_POLL_S = 0.2
 _PINNED = {"etcd": sources.etcd_version, "consul": sources.consul_version}
-_TOLD = {"consul": "Consul is built from its Go modules: about 3 minutes on two cores, a program of 118 MB"}
+_TOLD = {"consul": "Consul is built from its Go modules: 3 to 6 minutes on two cores, a program of 118 MB"}
 
 
 def is_ready() -> bool:
