@@ -71,7 +71,7 @@ def _sync(carries: Carried, plan: Plan) -> Iterator[str]:
         yield f"an fdatasync takes {carries.sync_s * 1e3:.2f} ms ({plan.config.etcd.data})"
     if (slow := carries.slow_sync) is not None:
         yield f"  of the {slow.floor_s * 1e3:.2f} ms that {slow.scenario.name} takes at least;"
-        yield '  with a faster disk, or "data": "tmpfs" in "etcd", it measures less of the disk'
+        yield f'  with a faster disk, or "data": "tmpfs" in "{plan.store.name}", it measures less of the disk'
 
 
 def _forwarding(carries: Carried) -> Iterator[str]:

@@ -53,7 +53,8 @@ def _clean_cluster(path: Path) -> None:
     def tell(run: CleanedUp) -> None:
         found.append(run)
         prefix = run.record.prefix
-        click.echo(f"kept {prefix}: its run is still on" if run.keys is None else f"removed {run.keys:,} keys {prefix}")
+        kept = f"kept {prefix}: its run is still on"
+        click.echo(kept if run.keys is None else f"removed {run.keys:,} keys under {prefix}")
 
     clean_keys(config, tell)
     if not found:

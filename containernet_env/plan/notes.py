@@ -52,7 +52,7 @@ def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[st
         yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
     if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
         yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
-    if len(config.nodes) > _MEMBERS_ADVISED:
+    if config.store.kind == "etcd" and len(config.nodes) > _MEMBERS_ADVISED:
         yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
 
 

@@ -60,6 +60,7 @@ def begin(run_id: str, identity: str, endpoints: Sequence[str], prefix: str) -> 
         partial.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
         partial.rename(folder / _RECORD)
     except OSError as error:
+        end(folder)
         raise RunError(f"{folder} cannot be written: {error.strerror}\n  Nothing was sent to the cluster.") from error
     return folder
 

@@ -30,7 +30,7 @@ from containernet_env.sweep.journal import Journal, Kept, journal_of, read_journ
 from containernet_env.sweep.ledger import FIGURES, LEAST, Ledger, tried_of
 from containernet_env.sweep.placement import Begun, Ended, Job, Losses, Placement, Terms
 from containernet_env.sweep.progress import Clock, Course, SweepProgress
-from containernet_env.sweep.versions import made_by
+from containernet_env.sweep.versions import made_by, of_store
 
 TRIES = 3
 """How often a cell is measured before the machine is given up for it."""
@@ -107,7 +107,9 @@ class Sweep:
         self._placement: Placement = Here(design) if placement is None else placement
         self._kept = Kept() if out is None else read_journal(journal_of(out))
         self._cells = {cell.identity: cell for cell in design.cells}
-        self.made_by = made_by((bed.plan.store for bed in design.beds), request.tolerance)
+        # Which version somebody else's cluster is of, only its members tell.
+        ours = (bed.plan.store for bed in design.beds if bed.plan.config.external is None)
+        self.made_by = made_by(ours, request.tolerance)
         self.ledger = Ledger(design.cells)
         if out is not None and out.is_file():
             self.ledger.take(rows_after(out), self._kept, self.made_by, request.other_versions)
@@ -394,7 +396,7 @@ class _Blocks:
         sweep = self._sweep
         plan = job.bed.plan_of(job.cells, job.repetition, link_seed(sweep.seed, job.repetition), sweep.design.choices)
         run, repetition = plan.run_id, job.repetition
-        self._journal.run_began(run, repetition, plan.options.seed, job.cells, sweep.made_by)
+        self._journal.run_began(run, repetition, plan.options.seed, job.cells, of_store(sweep.made_by, plan.store))
         self._progress.bed_began(job.cells, repetition)
         course = Course(
             job.cells,

@@ -32,6 +32,11 @@ def made_by(stores: Iterable[Store], tolerance: Tolerance | None) -> dict[str, s
     }
 
 
+def of_store(made: Mapping[str, str], store: Store) -> dict[str, str]:
+    """What of ``made_by`` is about the rows of one store."""
+    return {name: value for name, value in made.items() if name not in KINDS or name == store.name}
+
+
 def _text(tolerance: Tolerance | None) -> str:
     if tolerance is None:
         return "by the kind of links"
@@ -40,7 +45,8 @@ def _text(tolerance: Tolerance | None) -> str:
 
 def other(was: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """In what they differ, in words, with both values; ``None`` where what is compared is the same."""
-    names = [name for name in now if was.get(name) != now[name]]
+    # Rows of one store say nothing of another one, which the sweep may have got since.
+    names = [name for name in now if was.get(name) != now[name] and (name in was or name not in KINDS)]
     if not [name for name in names if name != _NOT_COMPARED]:
         return None
     return ", ".join(f"{name} {was.get(name, 'unknown')}, now {now[name]}" for name in names)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from containernet_env.base.errors import ConfigError, UsageError
+from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.cli import run as run_command
 from containernet_env.config import load_config
 from containernet_env.load.request import request_of
@@ -25,7 +26,11 @@ from containernet_env.plan.identity import config_hash
 from containernet_env.results.columns import row_of
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.measure import measure
-from containernet_env.runs.prepare import prepare
+from containernet_env.runs.prepare import prepare, prepare_shell
+from containernet_env.stores.etcd.cluster import Member
+from containernet_env.stores.etcd.external import LoggedIn
+from containernet_env.stores.external import Login
+from containernet_env.stores.protocol import MemberPlace
 from containernet_env.sweep.design import design
 from tests.unit.test_columns import outcome
 
@@ -203,3 +208,28 @@ def test_figures_count_where_nothing_was_seen_to_be_wrong() -> None:
     assert counts("yes", None) and counts("unknown", "unseen")
     assert not counts("no", "generator_waited;unseen") and not counts("unknown", "unseen;few_answers")
     assert not counts("unknown", "usage") and not counts("-", "-")
+
+
+def test_there_is_nothing_to_bring_up(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to bring up"):
+        prepare_shell(written(tmp_path, PLAIN))
+
+
+class _Says:
+    """A connection on which every question has the same answer."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def request_json(self, *_: Any, **__: Any) -> Any:
+        return self._answer
+
+
+@pytest.mark.parametrize("answer", [{}, [], None, {"header": {}}, {"header": {"member_id": "1"}, "raftTerm": "x"}])
+def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> None:
+    host = SimpleNamespace(name="etcd1")
+    member = Member(MemberPlace(host, "10.0.0.1", _Says(answer)))  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="is it a member of etcd"):
+        member.status()
+    with pytest.raises(RunError, match="without a token"):
+        LoggedIn(_Says(answer), Login("bench", "secret")).log_in()  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
 from containernet_env.stores.kinds import DEFAULT, KINDS, store_of
+from containernet_env.sweep import versions
 
 NODE = {"ip": "10.0.0.1", "mem": "512m", "cpus": 1, "bandwidth": 1000, "link_delay": "3ms"}
 OPTIONS = PlanOptions(machine_cores=2)
@@ -144,3 +145,18 @@ def test_stores_versions_and_flags_are_an_axis(tmp_path: Path) -> None:
     set_value(document, AXES["leader"], "etcd1")
     assert value_of(document, axis) == wanted
     assert document["etcd"] == {"data": "tmpfs", "leader": "etcd1"}
+
+
+def test_rows_of_a_store_stay_when_a_sweep_gets_another_one() -> None:
+    etcd, both = {"sources": "a", "etcd": "3.7.3"}, {"sources": "a", "etcd": "3.7.3", "zookeeper": "3.8.0"}
+    assert versions.other(etcd, both) is None
+    assert versions.of_store(both, KINDS["etcd"].make(StoreChoice("etcd"))) == etcd
+    assert versions.other(etcd, both | {"etcd": "3.7.4"}) == "etcd 3.7.3, now 3.7.4"
+    assert versions.other({"etcd": "3.7.3"}, both) == "sources unknown, now a"
+
+
+@pytest.mark.parametrize(("kind", "advised"), [("etcd", True), ("zookeeper", False), ("consul", False)])
+def test_only_etcd_advises_a_number_of_members(tmp_path: Path, kind: str, advised: bool) -> None:
+    nodes = [NODE | {"ip": f"10.0.0.{number}"} for number in range(1, 10)]
+    plan = build_plan(read(tmp_path, kind, nodes=nodes), None, OPTIONS)
+    assert any("at most 7" in note for note in plan.notes) == advised

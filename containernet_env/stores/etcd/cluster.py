@@ -53,13 +53,16 @@ class Member(members.Member):
     def status(self, timeout_s: float = 2.0) -> MemberStatus:
         """See ``members.Member``."""
         answer = self.connection.request_json(CLIENT_PORT, "POST", _STATUS, {}, timeout_s=timeout_s)
-        leader_id = str(answer.get("leader", _NO_LEADER))
-        return MemberStatus(
-            member_id=str(answer["header"]["member_id"]),
-            leader_id=None if leader_id == _NO_LEADER else leader_id,
-            raft_term=int(answer.get("raftTerm", 0)),
-            version=str(answer["version"]),
-        )
+        try:
+            leader_id = str(answer.get("leader", _NO_LEADER))
+            return MemberStatus(
+                member_id=str(answer["header"]["member_id"]),
+                leader_id=None if leader_id == _NO_LEADER else leader_id,
+                raft_term=int(answer.get("raftTerm", 0)),
+                version=str(answer["version"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.name} does not say who leads: is it a member of etcd?") from error
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""

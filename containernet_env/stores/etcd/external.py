@@ -52,8 +52,12 @@ class LoggedIn:
             return
         body = {"name": self._login.user, "password": self._login.password}
         answer = self._connection.request_json(CLIENT_PORT, "POST", _LOGIN, body, timeout_s=timeout_s)
+        try:
+            token = str(answer["token"])
+        except (KeyError, TypeError) as error:
+            raise RunError("it answers a login without a token: is it a member of etcd?") from error
         with self._lock:
-            self._token = str(answer["token"])
+            self._token = token
 
     @property
     def headers(self) -> dict[str, str]:

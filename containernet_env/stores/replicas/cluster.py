@@ -42,7 +42,10 @@ class Member(members.Member):
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
         """See ``members.Member``; a replica follows nobody."""
         answer = self.connection.request_json(PORT, "GET", _STATUS, timeout_s=timeout_s)
-        number = str(answer["id"])
+        try:
+            number = str(answer["id"])
+        except (KeyError, TypeError) as error:
+            raise RunError(f"{self.name} does not say which replica it is") from error
         return MemberStatus(number, number, 0, self._version)
 
     def read(self, timeout_s: float) -> None:
