@@ -38,7 +38,7 @@ def compose(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]
     images = required_images()
     return subprocess.run(
         ["docker-compose", "--project-name", NAME, "--file", str(COMPOSE), *words],
-        env={**os.environ, "ETCD_IMAGE": images.etcd, "BENCHMARK_IMAGE": images.benchmark},
+        env={**os.environ, "ETCD_IMAGE": images.member, "BENCHMARK_IMAGE": images.benchmark},
         capture_output=True,
         text=True,
         timeout=60,
