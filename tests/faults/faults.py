@@ -382,6 +382,11 @@ def _second_run(run: Run) -> Fault:
 _NAMED_NAMESPACES = "/run/netns"
 
 
+def _is_mounted(place: str) -> bool:
+    """Whether anything is mounted there. ``os.path.ismount`` does not see a folder that is mounted on itself."""
+    return any(line.split()[4] == place for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+
 def _names_like_ours(run: Run) -> Fault:
     """Containers, a namespace, interfaces and a bridge of the user's; the driver is killed, so the next run cleans.
 
@@ -405,7 +410,7 @@ def _names_like_ours(run: Run) -> Fault:
         ["ip", "link", "delete", "cnenv-000000"],
     )
     made = []
-    mounted = os.path.ismount(_NAMED_NAMESPACES)
+    mounted = _is_mounted(_NAMED_NAMESPACES)
     try:
         for command, opposite in zip(commands, undo, strict=True):
             subprocess.run(command, check=True, timeout=20)
@@ -420,7 +425,7 @@ def _names_like_ours(run: Run) -> Fault:
         for container in theirs:
             with suppress(engine.NotFound):
                 container.remove()
-        if not mounted and os.path.ismount(_NAMED_NAMESPACES):  # `ip netns add` mounts it
+        if not mounted and _is_mounted(_NAMED_NAMESPACES):  # `ip netns add` mounts it
             subprocess.run(["umount", _NAMED_NAMESPACES], check=True, timeout=20)
     assert lost == [], "what was the user's has been removed"
 
