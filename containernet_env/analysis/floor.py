@@ -12,6 +12,7 @@ from random import Random
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.topology import Topology
 from containernet_env.model.transfer import UnloadedNetwork, has_jitter
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.protocol import Store
 
 DRAWS = 999
@@ -56,7 +57,7 @@ class Floor:
             return None
         rounds = -(-DRAWS // len(asked)) if has_jitter(self._topology) else 1
         network = UnloadedNetwork(self._topology, Random(_SEED) if rounds > 1 else None)
-        latencies = self._store.least_latencies(self._members, living, self._client, network, self._sync_ns)
+        latencies = self._store.least_latencies(Deployment(self._members, living, self._client, network, self._sync_ns))
         shares = []
         for name in asked:
             shares += [share for _ in range(rounds) for share in latencies(scenario, name, leader)]

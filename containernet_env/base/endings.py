@@ -51,12 +51,12 @@ def crash_line(text: str) -> str | None:
     return None if found is None else one_line(found.group().partition("\n")[0])
 
 
-def last_words(text: str, killed: bool = False) -> str:
+def last_words(log: str, killed: bool = False) -> str:
     """The words of any program (see ``LastWords``): the first line of a Go crash, else the last line it wrote."""
-    crash = crash_line(text)
+    crash = crash_line(log)
     if crash is not None or killed:
         return crash or ""
-    return one_line(text.strip().rpartition("\n")[2])
+    return one_line(log.strip().rpartition("\n")[2])
 
 
 def one_line(text: str) -> str:

@@ -183,7 +183,7 @@ def _plan_host(node: Node, config: Config, store: Store, timing: Timing, options
 
 def _server_flags(config: Config, store: Store, secrets: str | None) -> tuple[str, ...]:
     """The members, which alone the benchmark server may be made to connect to, and where its certificates are."""
-    allowed = "--allow=" + ",".join(store.endpoint(str(node.ip)) for node in config.nodes)
+    allowed = "--allow=" + ",".join(f"{node.ip}:{store.client_port}" for node in config.nodes)
     return (allowed, "--credentials", secrets) if secrets is not None else (allowed,)
 
 

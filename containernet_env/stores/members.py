@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-from containernet_env.base.endings import LastWords
 from containernet_env.base.errors import RunError
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
@@ -43,11 +42,17 @@ class MemberStatus:
 
 
 class Member(ABC):
-    """One member and the host it runs on; ``last_words`` reads its log."""
+    """One member and the host it runs on.
 
-    def __init__(self, place: MemberPlace, last_words: LastWords) -> None:
+    ``client_port`` is where members serve clients, and ``ping_request`` what that port answers with any bytes, whatever
+    other members do.
+    """
+
+    client_port: ClassVar[int]
+    ping_request: ClassVar[bytes]
+
+    def __init__(self, place: MemberPlace) -> None:
         self.place = place
-        self.last_words = last_words
         self.host = place.host
         self.name = place.host.name
         self.connection = place.connection
@@ -56,14 +61,19 @@ class Member(ABC):
         self.expected = False
 
     @property
-    @abstractmethod
     def endpoint(self) -> str:
         """``ip:port`` at which it serves clients."""
+        return f"{self.place.ip}:{self.client_port}"
 
     @property
-    @abstractmethod
     def ping(self) -> Ping:
         """See ``stores.protocol.Cluster.pings``."""
+        return Ping(self.connection, self.client_port, self.ping_request)
+
+    @staticmethod
+    @abstractmethod
+    def last_words(log: str, killed: bool) -> str:
+        """What its log tells of its end; see ``base.endings.LastWords``."""
 
     @abstractmethod
     def status(self, timeout_s: float = 2.0) -> MemberStatus:

@@ -19,6 +19,7 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
 from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.flags import Flag
 
@@ -102,16 +103,6 @@ class Trust:
     context: ssl.SSLContext
     files: Mapping[str, Mapping[str, bytes]] = field(repr=False)
     request: Mapping[str, str]
-
-
-class OneWayTimes(Protocol):
-    """What a message takes on the way between two hosts, in ns; ``model.transfer`` has the unloaded network's."""
-
-    def one_way_ns(self, a: str, b: str, payload_bytes: int) -> float:
-        """From ``a`` sending so many bytes of a TCP stream to ``b`` having them all."""
-
-    def sending_ns(self, a: str, b: str, payload_bytes: int) -> float:
-        """How long they occupy the first link on that way."""
 
 
 LeastLatencies = Callable[[Scenario, str, str | None], Iterable[tuple[float, float]]]
@@ -352,6 +343,10 @@ class Store(Protocol):
         """What its reads are called in rows, by ``l`` and ``s``, where they are not what these stand for."""
 
     @property
+    def client_port(self) -> int:
+        """Where its members serve clients."""
+
+    @property
     def entry_point(self) -> str:
         """The first process of its image, which waits at a gate until the network has been proved."""
 
@@ -364,24 +359,11 @@ class Store(Protocol):
         ``node.memory_bytes`` is the limit as the kernel keeps it.
         """
 
-    def endpoint(self, ip: str) -> str:
-        """``ip:port`` at which the member with that address serves clients."""
-
     def last_words(self, log: str, killed: bool) -> str:
         """What a member's log tells of its end; see ``base.endings.LastWords``."""
 
-    def least_latencies(
-        self,
-        members: Sequence[str],
-        living: Sequence[str],
-        client: str,
-        network: OneWayTimes,
-        sync_ns: Mapping[str, float],
-    ) -> LeastLatencies:
-        """What its protocol makes a request of ``client`` wait for, while the members in ``living`` answer.
-
-        ``sync_ns`` is how long each of them takes for an fdatasync; needed for writes alone.
-        """
+    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
+        """What its protocol makes a request wait for."""
 
     def trust(self, config: Config) -> Trust | None:
         """A new trust for one run; ``None`` where its hosts need none."""

@@ -29,6 +29,7 @@ from containernet_env.model.store_activity import StoreActivity
 from containernet_env.model.topology import star
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import MemberPlace
 from containernet_env.stores.zookeeper import messages
@@ -440,7 +441,8 @@ def test_the_floor_is_what_the_protocol_waits_for(
 def test_without_forced_syncs_none_is_waited_for() -> None:
     store = ZooKeeper(replace(ZooKeeper().choice, flags=(("forceSync", "no"),)))
     network: Any = SimpleNamespace(one_way_ns=lambda a, b, size: 3 * MS, sending_ns=lambda a, b, size: 0)
-    shares = store.least_latencies(["m1", "m2", "m3"], ["m1", "m2", "m3"], "c", network, dict.fromkeys("m1 m2 m3", 9e9))
+    members = ["m1", "m2", "m3"]
+    shares = store.least_latencies(Deployment(members, members, "c", network, dict.fromkeys(members, 9e9)))
     assert list(shares(WRITE, "m1", "m1")) == [(1.0, 12 * MS)]
 
 

@@ -8,9 +8,9 @@ from containernet_env.base.errors import RunError
 from containernet_env.stores import members
 from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.observation import ConsulObservation
-from containernet_env.stores.consul.settings import HTTP_PORT, client_endpoint, server_address
+from containernet_env.stores.consul.settings import HTTP_PORT, server_address
 from containernet_env.stores.members import MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Ping
+from containernet_env.stores.protocol import MemberPlace
 
 # What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that.
 _SELF = "/v1/agent/self"
@@ -27,19 +27,13 @@ _ASK_S = 2.0
 class Member(members.Member):
     """One server agent and the host it runs on."""
 
+    client_port = HTTP_PORT
+    ping_request = _PING
+    last_words = staticmethod(last_words)
+
     def __init__(self, place: MemberPlace) -> None:
-        super().__init__(place, last_words)
+        super().__init__(place)
         self.node_id = ""
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return client_endpoint(self.place.ip)
-
-    @property
-    def ping(self) -> Ping:
-        """See ``members.Member``."""
-        return Ping(self.connection, HTTP_PORT, _PING)
 
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
         """See ``members.Member``: its id is the address that other servers have of it."""

@@ -13,11 +13,6 @@ SERVER_PORT = 8300
 """Where servers reach each other; a leader is told by its address with this port."""
 
 
-def client_endpoint(ip: str) -> str:
-    """``ip:port`` at which the member with that address serves clients."""
-    return f"{ip}:{HTTP_PORT}"
-
-
 def server_address(ip: str) -> str:
     """How servers call the one with that address."""
     return f"{ip}:{SERVER_PORT}"

@@ -12,9 +12,10 @@ from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.consul.cluster import ConsulCluster, Member
 from containernet_env.stores.consul.critical_path import CriticalPath
 from containernet_env.stores.consul.log import last_words
-from containernet_env.stores.consul.settings import DATA_DIR, arguments, client_endpoint
+from containernet_env.stores.consul.settings import DATA_DIR, HTTP_PORT, arguments
 from containernet_env.stores.consul.timing import ConsulTiming, consul_timing
 from containernet_env.stores.consul.tuning import FLAGS, VERSION
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
@@ -23,7 +24,6 @@ from containernet_env.stores.protocol import (
     LoadTerms,
     MemberPlace,
     MemberStart,
-    OneWayTimes,
     StoreKind,
     Timing,
     Trust,
@@ -45,6 +45,8 @@ class Consul:
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "Consul"
     entry_point: ClassVar[str] = "start-consul"
+    client_port: ClassVar[int] = HTTP_PORT
+    last_words = staticmethod(last_words)
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "consul"})
     # Consul's own bound of a value, which limits.kv_max_value_size may change (docs: limits).
     largest_value_bytes: ClassVar[int | None] = 512 << 10
@@ -81,25 +83,10 @@ class Consul:
         assert isinstance(timing, ConsulTiming)
         return MemberStart(arguments(node, config, timing), (DATA_DIR,), environment=go_environment(node.memory_bytes))
 
-    def endpoint(self, ip: str) -> str:
-        """See ``Store``."""
-        return client_endpoint(ip)
-
-    def last_words(self, log: str, killed: bool) -> str:
-        """See ``Store``."""
-        return last_words(log, killed)
-
-    def least_latencies(
-        self,
-        members: Sequence[str],
-        living: Sequence[str],
-        client: str,
-        network: OneWayTimes,
-        sync_ns: Mapping[str, float],
-    ) -> LeastLatencies:
+    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
         """See ``Store``."""
         syncs = _SYNCS[str(dict(self.choice.flags).get("raft_logstore", "boltdb"))]
-        return CriticalPath(members, living, client, network, sync_ns, syncs).shares
+        return CriticalPath(deployment, syncs).shares
 
     def trust(self, config: Config) -> Trust | None:
         """See ``Store``."""

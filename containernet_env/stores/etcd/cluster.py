@@ -10,12 +10,12 @@ from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
 from containernet_env.stores import members
 from containernet_env.stores.etcd import history
-from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT, client_endpoint
+from containernet_env.stores.etcd.flags import CLIENT_PORT, PEER_PORT
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.members import POLL_S, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import Broken, MemberPlace, Ping, Written
+from containernet_env.stores.protocol import Broken, MemberPlace, Written
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
@@ -34,21 +34,15 @@ _PING = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Member(members.Member):
     """One etcd member and the host it runs on."""
 
+    client_port = CLIENT_PORT
+    ping_request = _PING
+    last_words = staticmethod(last_words)
+
     probe_key = PROBE_KEY
 
     def __init__(self, place: MemberPlace) -> None:
-        super().__init__(place, last_words)
+        super().__init__(place)
         self.peer_url = f"http://{place.ip}:{PEER_PORT}"
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return client_endpoint(self.place.ip)
-
-    @property
-    def ping(self) -> Ping:
-        """See ``members.Member``."""
-        return Ping(self.connection, CLIENT_PORT, _PING)
 
     def status(self, timeout_s: float = 2.0) -> MemberStatus:
         """See ``members.Member``."""

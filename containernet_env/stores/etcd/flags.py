@@ -19,11 +19,6 @@ TLS_DIR = "/run/tls"
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = (f"{TLS_DIR}/{name}" for name in ("ca.pem", "cert.pem", "key.pem"))
 
 
-def client_endpoint(ip: str) -> str:
-    """``ip:port`` at which the member with that address serves clients."""
-    return f"{ip}:{CLIENT_PORT}"
-
-
 def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> tuple[str, ...]:
     """The arguments of one member's etcd, static bootstrap."""
     scheme = "https" if config.etcd.tls else "http"
@@ -32,7 +27,7 @@ def etcd_flags(node: Node, config: Config, timing: EtcdTiming, run_id: str) -> t
         "name": node.name,
         "data-dir": DATA_DIR,
         "listen-client-urls": f"{scheme}://0.0.0.0:{CLIENT_PORT}",
-        "advertise-client-urls": f"{scheme}://{client_endpoint(str(node.ip))}",
+        "advertise-client-urls": f"{scheme}://{node.ip}:{CLIENT_PORT}",
         "listen-peer-urls": f"{scheme}://0.0.0.0:{PEER_PORT}",
         "initial-advertise-peer-urls": f"{scheme}://{node.ip}:{PEER_PORT}",
         "initial-cluster": cluster,

@@ -10,10 +10,11 @@ from containernet_env.base import sources
 from containernet_env.model.config import DEFAULT_STORE, Config, Node, StoreChoice
 from containernet_env.model.external import External
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.critical_path import CriticalPath
 from containernet_env.stores.etcd.external import ExternalEtcd
-from containernet_env.stores.etcd.flags import DATA_DIR, TLS_DIR, client_endpoint, etcd_flags, etcdctl_environment
+from containernet_env.stores.etcd.flags import CLIENT_PORT, DATA_DIR, TLS_DIR, etcd_flags, etcdctl_environment
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
 from containernet_env.stores.etcd.tuning import FLAGS, VERSION, arguments, clash
@@ -26,7 +27,6 @@ from containernet_env.stores.protocol import (
     LoadTerms,
     MemberPlace,
     MemberStart,
-    OneWayTimes,
     StoreKind,
     Timing,
     Trust,
@@ -41,6 +41,8 @@ class Etcd:
     name: ClassVar[str] = "etcd"
     title: ClassVar[str] = "etcd"
     entry_point: ClassVar[str] = "start-etcd"
+    client_port: ClassVar[int] = CLIENT_PORT
+    last_words = staticmethod(last_words)
     lacks: ClassVar[Lacking] = {}
     load_terms: ClassVar[LoadTerms] = LoadTerms()
     largest_value_bytes: ClassVar[int | None] = None
@@ -72,24 +74,9 @@ class Etcd:
         environment = {**go_environment(node.memory_bytes), **etcdctl_environment(config)}
         return MemberStart(command, (DATA_DIR,), secrets, environment)
 
-    def endpoint(self, ip: str) -> str:
+    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
         """See ``Store``."""
-        return client_endpoint(ip)
-
-    def last_words(self, log: str, killed: bool) -> str:
-        """See ``Store``."""
-        return last_words(log, killed)
-
-    def least_latencies(
-        self,
-        members: Sequence[str],
-        living: Sequence[str],
-        client: str,
-        network: OneWayTimes,
-        sync_ns: Mapping[str, float],
-    ) -> LeastLatencies:
-        """See ``Store``."""
-        return CriticalPath(members, living, client, network, sync_ns).shares
+        return CriticalPath(deployment).shares
 
     def trust(self, config: Config) -> Trust | None:
         """See ``Store``."""

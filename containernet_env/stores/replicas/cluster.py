@@ -11,8 +11,8 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.store_activity import MemberActivity, StoreActivity
 from containernet_env.stores import members
 from containernet_env.stores.members import MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Ping
-from containernet_env.stores.replicas.settings import PORT, client_endpoint
+from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.replicas.settings import PORT
 
 _STATUS = "/status"
 # A key that no load writes.
@@ -24,20 +24,14 @@ _ASK_S = 2.0
 class Member(members.Member):
     """One replica and the host it runs on; ``read_quorum`` is how many a read asks."""
 
+    client_port = PORT
+    ping_request = _PING
+    last_words = staticmethod(last_words)
+
     def __init__(self, place: MemberPlace, read_quorum: int) -> None:
-        super().__init__(place, last_words)
+        super().__init__(place)
         self._read_quorum = read_quorum
         self._version = replicas_version()
-
-    @property
-    def endpoint(self) -> str:
-        """See ``members.Member``."""
-        return client_endpoint(self.place.ip)
-
-    @property
-    def ping(self) -> Ping:
-        """See ``members.Member``."""
-        return Ping(self.connection, PORT, _PING)
 
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
         """See ``members.Member``; a replica follows nobody."""

@@ -61,15 +61,10 @@ def check(config: Config) -> None:
         raise ConfigError(str(config.path), problems)
 
 
-def client_endpoint(ip: str) -> str:
-    """``ip:port`` at which the replica with that address serves clients, and the others."""
-    return f"{ip}:{PORT}"
-
-
 def arguments(node: Node, config: Config, timeout_ms: int) -> tuple[str, ...]:
     """The arguments of one replica."""
     names = [member.name for member in config.nodes]
-    peers = ",".join(client_endpoint(str(member.ip)) for member in config.nodes)
+    peers = ",".join(f"{member.ip}:{PORT}" for member in config.nodes)
     return (
         f"--listen=0.0.0.0:{PORT}",
         f"--id={names.index(node.name)}",

@@ -10,6 +10,7 @@ from containernet_env.base import sources
 from containernet_env.base.endings import last_words
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
@@ -18,7 +19,6 @@ from containernet_env.stores.protocol import (
     LoadTerms,
     MemberPlace,
     MemberStart,
-    OneWayTimes,
     StoreKind,
     Timing,
     Trust,
@@ -28,11 +28,11 @@ from containernet_env.stores.replicas.critical_path import CriticalPath
 from containernet_env.stores.replicas.settings import (
     DATA_DIR,
     FLAGS,
+    PORT,
     VERSION,
     Quorums,
     arguments,
     check,
-    client_endpoint,
 )
 from containernet_env.stores.replicas.timing import ReplicasTiming
 
@@ -50,6 +50,8 @@ class Replicas:
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "the replicas"
     entry_point: ClassVar[str] = "start-replicas"
+    client_port: ClassVar[int] = PORT
+    last_words = staticmethod(last_words)
     # maxValue in replicas_image/table.go.
     largest_value_bytes: ClassVar[int | None] = 4 << 20
     lacks: ClassVar[Lacking] = {
@@ -101,24 +103,9 @@ class Replicas:
         environment = go_environment(node.memory_bytes)
         return MemberStart(arguments(node, config, timing.timeout_ms), (DATA_DIR,), environment=environment)
 
-    def endpoint(self, ip: str) -> str:
+    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
         """See ``Store``."""
-        return client_endpoint(ip)
-
-    def last_words(self, log: str, killed: bool) -> str:
-        """See ``Store``."""
-        return last_words(log, killed)
-
-    def least_latencies(
-        self,
-        members: Sequence[str],
-        living: Sequence[str],
-        client: str,
-        network: OneWayTimes,
-        sync_ns: Mapping[str, float],
-    ) -> LeastLatencies:
-        """See ``Store``."""
-        return CriticalPath(living, client, network, sync_ns, *self._quorums.among(len(members))).shares
+        return CriticalPath(deployment, *self._quorums.among(len(deployment.members))).shares
 
     def trust(self, config: Config) -> Trust | None:
         """See ``Store``."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from containernet_env.base.errors import RunError
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.members import Member, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Ping, Written
+from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.zookeeper.log import last_words
 from containernet_env.stores.zookeeper.observation import ZooKeeperObservation
 from containernet_env.stores.zookeeper.session import consistent_read
@@ -25,18 +25,9 @@ _FOLLOWS = ""
 class ZooKeeperMember(Member):
     """One ZooKeeper member and the host it runs on."""
 
-    def __init__(self, place: MemberPlace) -> None:
-        super().__init__(place, last_words)
-
-    @property
-    def endpoint(self) -> str:
-        """See ``Member``."""
-        return f"{self.place.ip}:{CLIENT_PORT}"
-
-    @property
-    def ping(self) -> Ping:
-        """See ``Member``."""
-        return Ping(self.connection, CLIENT_PORT, PING)
+    client_port = CLIENT_PORT
+    ping_request = PING
+    last_words = staticmethod(last_words)
 
     def state(self, timeout_s: float = 2.0) -> MemberState:
         """What it says of itself. Raises RunError where it does not answer, or has found no quorum."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
+from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.protocol import (
     ImageParts,
@@ -15,7 +16,6 @@ from containernet_env.stores.protocol import (
     LoadTerms,
     MemberPlace,
     MemberStart,
-    OneWayTimes,
     StoreKind,
     Timing,
     Trust,
@@ -40,6 +40,8 @@ class ZooKeeper:
     name: ClassVar[str] = "zookeeper"
     title: ClassVar[str] = "ZooKeeper"
     entry_point: ClassVar[str] = "start-zookeeper"
+    client_port: ClassVar[int] = CLIENT_PORT
+    last_words = staticmethod(last_words)
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"})
     largest_value_bytes: ClassVar[int | None] = 1_000_000
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
@@ -79,25 +81,10 @@ class ZooKeeper:
         assert isinstance(timing, ZooKeeperTiming)
         return MemberStart(member_command(node, config, timing), (DATA_DIR,))
 
-    def endpoint(self, ip: str) -> str:
-        """See ``Store``."""
-        return f"{ip}:{CLIENT_PORT}"
-
-    def last_words(self, log: str, killed: bool) -> str:
-        """See ``Store``."""
-        return last_words(log, killed)
-
-    def least_latencies(
-        self,
-        members: Sequence[str],
-        living: Sequence[str],
-        client: str,
-        network: OneWayTimes,
-        sync_ns: Mapping[str, float],
-    ) -> LeastLatencies:
+    def least_latencies(self, deployment: Deployment) -> LeastLatencies:
         """See ``Store``."""
         forced = dict(self.choice.flags).get("forceSync") != "no"
-        return CriticalPath(members, living, client, network, sync_ns, forced=forced).shares
+        return CriticalPath(deployment, forced=forced).shares
 
     def trust(self, config: Config) -> Trust | None:
         """See ``Store``."""
