@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -74,13 +74,14 @@ def config_of(document: Document) -> Config:
     findings.extend(_leader_findings(value, addresses.names))
     document.refuse(findings)
     assert raw is not None and addresses.subnet is not None  # refused otherwise
+    names = _names(value)
     client_ip = raw.client.ip or addresses.highest_free()
     assert client_ip is not None
     return Config(
         path=path,
         sha256=document.sha256,
         subnet=addresses.subnet,
-        nodes=tuple(_node(node.name or default_name(index), node.ip, node) for index, node in enumerate(raw.nodes)),
+        nodes=tuple(_node(node.name or names(index), node.ip, node) for index, node in enumerate(raw.nodes)),
         client=_node(CLIENT_NAME, client_ip, raw.client),
         etcd=_etcd_settings(_section(raw)),
         scenarios=path.parent / raw.scenarios if raw.scenarios else None,
@@ -88,14 +89,15 @@ def config_of(document: Document) -> Config:
     )
 
 
+def _names(value: Any) -> Callable[[int], str]:
+    """The name of each node that has none of its own, by its index; etcd's where the store is none of ours."""
+    kind = kind_of(value) if isinstance(value, dict) else None
+    return KINDS[kind or DEFAULT_KIND].node_name
+
+
 def _section(raw: RawConfig) -> Any:
     """The settings of the store that is measured."""
     return getattr(raw, store_choice(raw.store).kind)
-
-
-def default_name(index: int) -> str:
-    """The name of the node at ``index`` (from 0) of the file where it gives none: etcd1, etcd2, ..."""
-    return f"etcd{index + 1}"
 
 
 def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
@@ -170,7 +172,7 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
     members = []
     for index, node in enumerate(nodes):
         with contextlib.suppress(ValueError):  # `link_findings` tells it
-            members.append(_node(default_name(index), node.ip, node))
+            members.append(_node(KINDS[kind].node_name(index), node.ip, node))
     client = _node(CLIENT_NAME, IPv4Address(0), RawClient())
     etcd, store = _etcd_settings(settings), StoreChoice(kind)
     config = Config(Path(), "", IPv4Network(0), tuple(members), client, etcd, None, store)
@@ -201,6 +203,7 @@ class _Addresses:
         prefix: Location = ("nodes",) if isinstance(value, dict) else ()
         nodes = top.get("nodes") if isinstance(value, dict) else value
         names: list[tuple[Location, str]] = []
+        default_name = _names(value)
         ips: list[tuple[Location, IPv4Address]] = []
         for index, node in enumerate(nodes[:MAX_NODES] if isinstance(nodes, list) else []):
             if not isinstance(node, dict):

@@ -377,7 +377,8 @@ class StoreKind:
     """A kind of store, for topology files: what may be said of it, and the store that is meant then.
 
     ``version`` reads a version, ``flags`` a flag each. ``clash`` says what is wrong with several flags together, if
-    anything: the flag, what is wrong with it, and what is allowed.
+    anything: the flag, what is wrong with it, and what is allowed. ``member`` is what nodes without names are called,
+    before their number: ``name`` where it is empty.
     """
 
     name: str
@@ -385,3 +386,8 @@ class StoreKind:
     version: Flag
     flags: Mapping[str, Flag]
     clash: Callable[[Mapping[str, int | str]], tuple[str, str, str] | None] = lambda flags: None
+    member: str = ""
+
+    def node_name(self, index: int) -> str:
+        """The name of the node at ``index`` (from 0) of a file that gives it none: etcd1, etcd2, ..."""
+        return f"{self.member or self.name}{index + 1}"

@@ -56,7 +56,7 @@ def test_only_quorums_that_meet_keep_what_a_lost_coordinator_has_acknowledged(tm
     # To the coordinator and back, and where two acknowledge, to the nearest of the others and back.
     assert alone.floor_s * 1e3 == pytest.approx(2 * LINK_MS + (quorum - 1) * 4 * LINK_MS, abs=2)
     assert alone.load.median_s is not None and alone.load.median_s >= alone.floor_s
-    assert lost.leader is not None and lost.leader.startswith("etcd1")
+    assert lost.leader is not None and lost.leader.startswith("replica1")
     (history,) = histories_of(result.directory)
     judgement = judge(history, tmp_path / "verify", time_s=60, memory_bytes=1 << 30)
     print(judgement.reason)

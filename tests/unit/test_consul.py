@@ -29,7 +29,7 @@ from containernet_env.stores.protocol import MemberPlace
 from tests.unit.test_etcd import FakeHost
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
-SYNC_NS = {f"etcd{number}": 1_000_000.0 for number in (1, 2, 3)}
+SYNC_NS = {f"consul{number}": 1_000_000.0 for number in (1, 2, 3)}
 
 
 def topology(folder: Path, store: Any = "consul", delays: tuple[str, ...] = ("3ms",) * 3, **more: Any) -> Path:
@@ -55,7 +55,7 @@ def settings(plan: Plan) -> dict[str, Any]:
 def test_members_are_servers_that_look_for_each_other(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     command = plan.hosts[1].command
-    for argument in ("agent", "-server", "-bootstrap-expect=3", "-node=etcd2", "-bind=10.0.0.2", "-dns-port=-1"):
+    for argument in ("agent", "-server", "-bootstrap-expect=3", "-node=consul2", "-bind=10.0.0.2", "-dns-port=-1"):
         assert argument in command
     joined = [argument for argument in command if argument.startswith("-retry-join")]
     assert joined == ["-retry-join=10.0.0.1", "-retry-join=10.0.0.3"]
@@ -205,7 +205,7 @@ class FakeConnection:
 def cluster_of(views: dict[int, tuple[int, int]]) -> tuple[ConsulCluster, FakeServers]:
     servers = FakeServers(views, dict.fromkeys(views, 3))
     places = [
-        MemberPlace(FakeHost(f"etcd{number}", number), f"10.0.0.{number}", FakeConnection(servers, number))
+        MemberPlace(FakeHost(f"consul{number}", number), f"10.0.0.{number}", FakeConnection(servers, number))
         for number in (1, 2, 3)
     ]
     return ConsulCluster([Member(place) for place in places]), servers
@@ -213,14 +213,14 @@ def cluster_of(views: dict[int, tuple[int, int]]) -> tuple[ConsulCluster, FakeSe
 
 def test_the_leader_is_who_most_servers_name_in_the_newest_term() -> None:
     cluster, _ = cluster_of({1: (2, 5), 2: (2, 5), 3: (3, 4)})
-    assert cluster.leadership() == Leadership("etcd2", 5)
+    assert cluster.leadership() == Leadership("consul2", 5)
     assert cluster.version() == "1.16.1"
     assert cluster_of({1: (0, 5), 2: (0, 5), 3: (0, 5)})[0].leadership() is None
 
 
 def test_leadership_is_transferred_by_the_leader_to_the_id_of_a_node() -> None:
     cluster, servers = cluster_of(dict.fromkeys((1, 2, 3), (1, 2)))
-    assert cluster.move_leader("etcd3", timeout_s=5) == Leadership("etcd3", 3)
+    assert cluster.move_leader("consul3", timeout_s=5) == Leadership("consul3", 3)
     assert (1, "POST", "/v1/operator/raft/transfer-leader?id=node-3") in servers.asked
 
 
@@ -256,12 +256,12 @@ LOG = """\
 
 2026-11-23T03:29:06.824Z [WARN]  agent: bootstrap_expect > 0: expecting 3 servers
 2026-11-23T03:29:06.873Z [INFO]  agent: Consul agent running!
-2026-11-23T03:29:08.440Z [INFO]  agent.server: New leader elected: payload=etcd1
+2026-11-23T03:29:08.440Z [INFO]  agent.server: New leader elected: payload=consul1
 2026-11-23T03:29:10.000Z [WARN]  agent.server.raft: failed to contact: server-id=76c66196-23f1-2ca9-18e7-e63397c1b478 \
 time=512.5ms
 2026-11-23T03:29:10.100Z [ERROR] agent.http: Request error: method=PUT url=/v1/kv/00000001 from=10.0.0.254:1 error="x"
 2026-11-23T03:29:10.200Z [INFO]  agent.server.raft: starting snapshot up to: index=16387
-2026-11-23T03:29:10.300Z [INFO]  agent.server: New leader elected: payload=etcd2
+2026-11-23T03:29:10.300Z [INFO]  agent.server: New leader elected: payload=consul2
 2026-11-23T03:29:10.400Z [WARN]  agent.server.memberlist.lan: memberlist: Failed fallback TCP ping: timeout 1s: \
 read tcp 10.0.0.1:36182->10.0.0.2:8301: i/o timeout
 """
@@ -331,13 +331,13 @@ def scenario(**given: Any) -> Scenario:
     ("store", "given", "asked", "expected_ms"),
     [
         # Links of 3 ms each side: 6 ms to the client, 12 ms between members; two syncs of 1 ms at each of two members.
-        ("consul", {}, "etcd1", 6 + 2 + 12 + 2),
-        ("consul", {}, "etcd2", 6 + 12 + 2 + 12 + 2),
-        ({"kind": "consul", "flags": {"raft_logstore": "wal"}}, {}, "etcd1", 6 + 1 + 12 + 1),
-        ("consul", {"type": "txn"}, "etcd1", 6 + 2 + 12 + 2),
-        ("consul", {"type": "read", "consistency": "l"}, "etcd1", 6 + 12),
-        ("consul", {"type": "read", "consistency": "l"}, "etcd2", 6 + 12 + 12),
-        ("consul", {"type": "read", "consistency": "s"}, "etcd2", 6),
+        ("consul", {}, "consul1", 6 + 2 + 12 + 2),
+        ("consul", {}, "consul2", 6 + 12 + 2 + 12 + 2),
+        ({"kind": "consul", "flags": {"raft_logstore": "wal"}}, {}, "consul1", 6 + 1 + 12 + 1),
+        ("consul", {"type": "txn"}, "consul1", 6 + 2 + 12 + 2),
+        ("consul", {"type": "read", "consistency": "l"}, "consul1", 6 + 12),
+        ("consul", {"type": "read", "consistency": "l"}, "consul2", 6 + 12 + 12),
+        ("consul", {"type": "read", "consistency": "s"}, "consul2", 6),
     ],
 )
 def test_the_floor_is_what_the_protocol_waits_for(
@@ -345,5 +345,5 @@ def test_the_floor_is_what_the_protocol_waits_for(
 ) -> None:
     plan = planned(tmp_path, store)
     floor = Floor(plan.store, plan.topology, SYNC_NS)
-    found_s = floor.median_s(scenario(**given | {"target": asked}), "etcd1", ["etcd1", "etcd2", "etcd3"])
+    found_s = floor.median_s(scenario(**given | {"target": asked}), "consul1", ["consul1", "consul2", "consul3"])
     assert found_s is not None and found_s * 1e3 == pytest.approx(expected_ms, abs=0.01)

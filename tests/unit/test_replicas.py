@@ -24,7 +24,7 @@ from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
 from tests.unit.test_etcd import FakeHost
 
 OPTIONS = PlanOptions(machine_cores=2)
-SYNC_NS = {"etcd1": 1e6, "etcd2": 2e6, "etcd3": 3e6}
+SYNC_NS = {"replica1": 1e6, "replica2": 2e6, "replica3": 3e6}
 
 
 def topology(folder: Path, ack: int | None = None, read: int | None = None, **more: Any) -> Path:
@@ -76,7 +76,7 @@ def test_loads_ask_for_the_quorums_that_are_chosen(tmp_path: Path) -> None:
     ("more", "path", "reason"),
     [
         ({"ack": 0}, "$.store.flags.ack", "range"),
-        ({"replicas": {"leader": "etcd1"}}, "$.replicas.leader", "no leader"),
+        ({"replicas": {"leader": "replica1"}}, "$.replicas.leader", "no leader"),
         ({"replicas": {"tls": True}}, "$.replicas.tls", "plain HTTP"),
         ({"store": {"kind": "replicas", "version": "2"}}, "$.store.version", "own sources"),
     ],
@@ -139,7 +139,7 @@ class FakeConnection:
 
 
 def cluster_of(living: set[int], ack: int, read: int) -> tuple[ReplicasCluster, list[FakeHost]]:
-    hosts = [FakeHost(f"etcd{number}", number) for number in (1, 2, 3)]
+    hosts = [FakeHost(f"replica{number}", number) for number in (1, 2, 3)]
     places: list[Any] = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(living, host.pid)) for host in hosts]
     return ReplicasCluster([Member(place, read) for place in places], max(ack, read)), hosts
 
@@ -147,18 +147,18 @@ def cluster_of(living: set[int], ack: int, read: int) -> tuple[ReplicasCluster, 
 def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
     living = {1, 2, 3}
     cluster, hosts = cluster_of(living, 1, 1)
-    assert cluster.leadership() == Leadership("etcd1", 0)
+    assert cluster.leadership() == Leadership("replica1", 0)
     assert cluster.version() == sources.replicas_version()
     # However soon each of them answers.
     statuses = dict(reversed(cluster.statuses().items()))
-    assert cluster._leadership(statuses, required=1) == Leadership("etcd1", 0)
-    cluster.expect_death("etcd1")
+    assert cluster._leadership(statuses, required=1) == Leadership("replica1", 0)
+    cluster.expect_death("replica1")
     living.discard(1)
     hosts[0].ended = "killed by SIGKILL"
-    assert cluster.leadership() == Leadership("etcd2", 0)
-    assert cluster.leader_now(1.0, {"etcd2"}) == "etcd3"
-    assert cluster.deaths() == {} and list(cluster.endpoints) == ["etcd2", "etcd3"]
-    assert set(cluster.observe().end().members) == {"etcd2", "etcd3"}
+    assert cluster.leadership() == Leadership("replica2", 0)
+    assert cluster.leader_now(1.0, {"replica2"}) == "replica3"
+    assert cluster.deaths() == {} and list(cluster.endpoints) == ["replica2", "replica3"]
+    assert set(cluster.observe().end().members) == {"replica2", "replica3"}
 
 
 @pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])
@@ -177,16 +177,16 @@ def scenario(**given: Any) -> Scenario:
 @pytest.mark.parametrize(
     ("quorums", "kind", "asked", "expected_ms"),
     [
-        # Client: 2, 4, 8 ms to etcd1, 2, 3; between them 6 ms (1-2), 10 ms (1-3), 12 ms (2-3). Syncs of 1, 2, 3 ms.
-        ((1, 1), "write", "etcd1", 2 + 1),
-        ((2, 2), "write", "etcd1", 2 + 6 + 2),
-        ((3, 3), "write", "etcd1", 2 + 10 + 3),
-        ((None, None), "write", "etcd2", 4 + 6 + 1),
+        # Client: 2, 4, 8 ms to replica1, 2, 3; between them 6 ms (1-2), 10 ms (1-3), 12 ms (2-3). Syncs of 1, 2, 3 ms.
+        ((1, 1), "write", "replica1", 2 + 1),
+        ((2, 2), "write", "replica1", 2 + 6 + 2),
+        ((3, 3), "write", "replica1", 2 + 10 + 3),
+        ((None, None), "write", "replica2", 4 + 6 + 1),
         # A write needs as many as are the fastest, a read those that come next.
-        ((1, 1), "read", "etcd3", 8),
-        ((2, 2), "read", "etcd1", 2 + 6),
-        ((2, 2), "read", "etcd2", 4 + 12),
-        ((3, 3), "read", "etcd3", 8 + 12),
+        ((1, 1), "read", "replica3", 8),
+        ((2, 2), "read", "replica1", 2 + 6),
+        ((2, 2), "read", "replica2", 4 + 12),
+        ((3, 3), "read", "replica3", 8 + 12),
     ],
 )
 def test_the_floor_is_what_quorums_wait_for(
@@ -196,5 +196,5 @@ def test_the_floor_is_what_quorums_wait_for(
     floor = Floor(plan.store, plan.topology, SYNC_NS)
     consistency: Any = "l" if kind == "read" else None
     wanted = scenario(type=kind, target=asked, consistency=consistency)
-    found_s = floor.median_s(wanted, "etcd1", ["etcd1", "etcd2", "etcd3"])
+    found_s = floor.median_s(wanted, "replica1", ["replica1", "replica2", "replica3"])
     assert found_s is not None and found_s * 1e3 == pytest.approx(expected_ms, abs=0.01)

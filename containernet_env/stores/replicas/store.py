@@ -117,5 +117,5 @@ class Replicas:
         return ReplicasCluster([Member(place, read) for place in places], max(ack, read))
 
 
-KIND = StoreKind(_NAME, Replicas, VERSION, FLAGS)
+KIND = StoreKind(_NAME, Replicas, VERSION, FLAGS, member="replica")
 """What a topology may choose of the replicas: how many of them writes and reads wait for."""
