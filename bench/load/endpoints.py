@@ -21,7 +21,7 @@ from bench.load.secured import PASSWORD, USER, Secured
 from containernet_env.base import programs
 from containernet_env.runs.measure import measure
 
-ROUNDS = 7
+ROUNDS = 11
 _CLIENT_TIMEOUT_S = 120.0
 _WRITES, _READS = {"total": 20_000, "clients": 100, "conns": 10}, {"total": 30_000, "clients": 100, "conns": 10}
 _ALONE = {"total": 2_000, "clients": 1, "conns": 1}
@@ -60,7 +60,7 @@ def by_client(cluster: Cluster, folder: Path) -> Iterator[float]:
 
 
 def compare(cluster: Cluster, folder: Path, rounds: int) -> Iterator[str]:
-    """A line of the table for each load."""
+    """A line of the table for each load: medians, and the median of the rounds' ratios."""
     (folder / "password").write_text(PASSWORD + "\n")
     (folder / "root").write_text("root\n")  # whose keys have no prefix
     values: dict[str, Any] = {"endpoints": [f"http://127.0.0.1:{port}" for port in cluster.ports]}
@@ -81,8 +81,9 @@ def compare(cluster: Cluster, folder: Path, rounds: int) -> Iterator[str]:
             runs.append(by_run(config, scenarios, folder))
     kind = "TLS and users" if isinstance(cluster, Secured) else "plain"
     for index, name in enumerate(_LOADS):
-        ours, alone = (median(found[index] for found in taken[1:]) for taken in (runs, clients))
-        yield f"| {kind} | {name} | {ours:,.0f} | {alone:,.0f} | {ours / alone:.3f} |"
+        ours, alone = ([found[index] for found in taken[1:]] for taken in (runs, clients))
+        ratio = median(run / client for run, client in zip(ours, alone, strict=True))
+        yield f"| {kind} | {name} | {median(ours):,.0f} | {median(alone):,.0f} | {ratio:.3f} |"
 
 
 def main() -> None:
