@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from containernet_env.base import cache, sources
 from containernet_env.base.errors import MissingRequirementError
@@ -66,7 +67,7 @@ def _name(download: Download) -> str:
     return f"{hashlib.sha256(download.url.encode()).hexdigest()[:16]}-{download.name}"
 
 
-def _receive(url: str, file: object, stopping: threading.Event) -> None:
+def _receive(url: str, file: IO[bytes], stopping: threading.Event) -> None:
     received = 0
     with urllib.request.urlopen(url, timeout=_SILENCE_S) as answer:
         while piece := answer.read(_PIECE_BYTES):
@@ -75,7 +76,7 @@ def _receive(url: str, file: object, stopping: threading.Event) -> None:
             received += len(piece)
             if received > _MOST_BYTES:
                 raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-            file.write(piece)  # type: ignore[attr-defined]
+            file.write(piece)
 
 
 def _check(download: Download, path: Path) -> None:
