@@ -94,7 +94,9 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
     if values["unknown"]:
         yield f"  {values['unknown']} writes without an answer, of {values['resolved']} it is known what became of them"
     reads = values["serializable"]
-    if reads["reads"]:
+    if reads["reads"] and not reads["dated"]:
+        yield f"  {reads['reads']:,} reads that may be stale: which were is not known, since writes told no revisions"
+    elif reads["reads"]:
         stale = f", by {reads['median_ms']:.1f} ms in the median, at most {reads['max_ms']:.1f} ms" * bool(
             reads["stale"]
         )

@@ -77,7 +77,8 @@ MEANINGS = {
     "zipfExponent": "with zipfian, key i is drawn in proportion to 1/(i+1) to this power",
     "keySpace": "how many different keys are written (as many as requests)",
     "target": "who is asked: the leader alone, all members in turn, or one member; may be a list",
-    "consistency": "linearizable (l), a quorum agrees, or serializable (s), the member that is asked answers alone",
+    "consistency": "linearizable (l), a quorum agrees; serializable (s), the member that is asked answers alone; or "
+    "default, of Consul alone: the leader answers by its lease",
     "ratio": "share of the writes; may be a list",
     "spanKeys": "range scans of so many consecutive keys; may be a list",
     "prefix": "each read asks for all keys that begin with this",

@@ -91,7 +91,7 @@ def _refuse_lonely_exponent(exponent: Decimal | None, orders: list[KeyOrder]) ->
         refuse("is given without zipfian keys", 'only beside keys "zipfian"', key="zipfExponent")
 
 
-_CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s")]], *AXIS]
+_CONSISTENCIES = Annotated[list[Annotated[Consistency, *choice("l", "s", "default")]], *AXIS]
 
 
 class RawWrite(RawBlock):

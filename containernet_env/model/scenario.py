@@ -17,7 +17,7 @@ from containernet_env.model.search import KEY_SPACE, WARMUP_NS, Search
 ScenarioType = Literal["write", "read", "mixed", "txn"]
 Arrival = Literal["constant", "poisson"]
 KeyOrder = Literal["sequential", "shuffled", "uniform", "zipfian"]
-Consistency = Literal["l", "s"]
+Consistency = Literal["l", "s", "default"]
 
 
 ANY_MEMBER = ("leader", "cluster")
@@ -35,7 +35,7 @@ class Warmup:
 NO_WARMUP = Warmup()
 
 
-CONSISTENCY_NAMES: dict[Consistency, str] = {"l": "linearizable", "s": "serializable"}
+CONSISTENCY_NAMES: dict[Consistency, str] = {"l": "linearizable", "s": "serializable", "default": "default"}
 
 
 ZIPF_EXPONENT = Decimal("0.99")

@@ -97,12 +97,15 @@ class Estimator:
 
     def latency_s(self, scenario: Scenario) -> float:
         """Seconds of one request alone: the mean over possible leaders, targets and a mixed load's operations."""
-        agreed_s = fmean(
-            self._rtt_s[self._client, asked] + self._rtt_s[asked, leader] + self._quorum_s(leader)
+        led = [
+            (self._rtt_s[self._client, asked] + self._rtt_s[asked, leader], self._quorum_s(leader))
             for leader in self._leaders
             for asked in ([leader] if scenario.target == "leader" else self._asked(scenario))
-        )
+        ]
+        agreed_s = fmean(to_leader_s + quorum_s for to_leader_s, quorum_s in led)
         range_s = agreed_s
+        if scenario.consistency == "default":
+            range_s = fmean(to_leader_s for to_leader_s, _ in led)
         if scenario.consistency == "s":
             range_s = fmean(self._rtt_s[self._client, asked] for asked in self._asked(scenario))
         return SERVICE_S + _mean(scenario, agreed_s + SYNC_S, range_s)
@@ -117,8 +120,9 @@ class Estimator:
         asked = self._leaders if scenario.target == "leader" else self._asked(scenario)
         if scenario.consistency == "s":
             return min(self._rtt_s[self._client, one] for one in asked)
+        alone = scenario.consistency == "default"
         return min(
-            self._rtt_s[self._client, one] + self._rtt_s[one, leader] + self._quorum_s(leader)
+            self._rtt_s[self._client, one] + self._rtt_s[one, leader] + (0.0 if alone else self._quorum_s(leader))
             for leader in self._leaders
             for one in ([leader] if scenario.target == "leader" else asked)
         )

@@ -108,7 +108,11 @@ _LABELS = {
     "variant": "scenario",
     "file": "file",
 }
-_WORDS = {("Consistency", "l"): "linearizable", ("Consistency", "s"): "serializable"}
+_WORDS = {
+    ("Consistency", "l"): "linearizable",
+    ("Consistency", "s"): "serializable",
+    ("Consistency", "default"): "default consistency",
+}
 _SHORT = {
     "LinkDelay_ms": "{} ms",
     "Bandwidth_mbps": "{} Mbit/s",

@@ -140,8 +140,8 @@ SEED_TABLE = (
     _words(
         "Consistency",
         "configured",
-        "`l` linearizable, `s` serializable; `sync+read` of ZooKeeper, which promises less than the former; `stale` of "
-        "Consul; `from N` of replicas, of which so many are asked; not for writes and transactions",
+        "`l` linearizable, `s` serializable; `sync+read` of ZooKeeper, which promises less than the former; `stale` "
+        "and `default` of Consul; `from N` of replicas, of which so many are asked; not for writes and transactions",
         _consistency,
     ),
     Column(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from containernet_env.model.scenario import Scenario
+from containernet_env.model.scenario import Consistency, Scenario
 
 Feature = Literal[
     "heartbeat_interval",
@@ -17,6 +17,7 @@ Feature = Literal[
     "txn",
     "linearizable",
     "serializable",
+    "default",
     "span",
     "limit",
     "keysOnly",
@@ -25,6 +26,8 @@ Feature = Literal[
     "valSize",
 ]
 """By the keys or values of the files that ask for it; ``profile`` is the option."""
+
+_CONSISTENCIES: Mapping[Consistency, Feature] = {"l": "linearizable", "s": "serializable", "default": "default"}
 
 Lacking = Mapping[str, str]
 """What a kind of store lacks, by its ``Feature``, and why: the end of a sentence such as "has no range reads"."""
@@ -35,7 +38,7 @@ def of_scenario(scenario: Scenario) -> Iterator[tuple[Feature, str]]:
     if scenario.type == "txn":
         yield "txn", "type"
     if scenario.consistency is not None:
-        yield "serializable" if scenario.consistency == "s" else "linearizable", "consistency"
+        yield _CONSISTENCIES[scenario.consistency], "consistency"
     span = scenario.span
     if span.keys:
         yield "span", "spanKeys"

@@ -340,7 +340,7 @@ class Store(Protocol):
 
     @property
     def consistency(self) -> Mapping[str, str]:
-        """What its reads are called in rows, by ``l`` and ``s``, where they are not what these stand for."""
+        """What its reads are called in rows, by a scenario's consistency, where they are not what that stands for."""
 
     @property
     def client_port(self) -> int:

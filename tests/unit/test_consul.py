@@ -16,8 +16,9 @@ from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_text
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
+from containernet_env.load.request import request_of
 from containernet_env.model.leadership import Leadership
-from containernet_env.model.scenario import Scenario
+from containernet_env.model.scenario import Scenario, ScenarioSet
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions, ProfileChoice
@@ -157,6 +158,33 @@ def test_ranges_are_refused(tmp_path: Path, more: dict[str, Any], reason: str) -
         build_plan(load_config(topology(tmp_path)), scenarios, PlanOptions(machine_cores=2))
     with pytest.raises(UsageError, match="Consul is not profiled"):
         build_plan(load_config(topology(tmp_path)), None, PlanOptions(2, profile=ProfileChoice(("cpu",))))
+
+
+DEFAULT_READ = {"type": "read", "load": LOAD, "consistency": ["l", "default"]}
+
+
+def default_reads(folder: Path) -> ScenarioSet:
+    path = folder / "scenarios.json"
+    dataset = {"keySize": 8, "valSize": 64, "keys": 100}
+    path.write_text(json.dumps({"dataset": dataset, "scenarios": [DEFAULT_READ]}))
+    return load_scenarios(path)
+
+
+def test_default_reads_are_asked_for_and_told_by_their_name(tmp_path: Path) -> None:
+    plan = build_plan(load_config(topology(tmp_path)), default_reads(tmp_path), PlanOptions(machine_cores=2))
+    found = next(item.scheduled.scenario for item in plan.scenarios if "default" in item.scheduled.scenario.name)
+    assert found.name == "read-default-10x1x1" and plan.store.consistency.get("default", "default") == "default"
+    _, body = request_of(found, {"consul1": "10.0.0.1:8500"}, 60, terms=plan.store.load_terms)
+    assert (body["store"], body["consistency"]) == ("consul", "default")
+
+
+@pytest.mark.parametrize("store", ["etcd", "zookeeper", "replicas"])
+def test_default_reads_are_consuls_alone(tmp_path: Path, store: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_plan(load_config(topology(tmp_path, store)), default_reads(tmp_path), PlanOptions(machine_cores=2))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.got) == ("$.scenarios[0].consistency", '["l", "default"]')
+    assert ("flags ack and from" if store == "replicas" else 'beside "l" and "s"') in problem.message
 
 
 @dataclass
@@ -338,6 +366,9 @@ def scenario(**given: Any) -> Scenario:
         ("consul", {"type": "read", "consistency": "l"}, "consul1", 6 + 12),
         ("consul", {"type": "read", "consistency": "l"}, "consul2", 6 + 12 + 12),
         ("consul", {"type": "read", "consistency": "s"}, "consul2", 6),
+        ("consul", {"type": "read", "consistency": "default"}, "consul1", 6),
+        ("consul", {"type": "read", "consistency": "default"}, "consul2", 6 + 12),
+        ("consul", {"type": "read", "consistency": "default"}, "cluster", 6 + 12),
     ],
 )
 def test_the_floor_is_what_the_protocol_waits_for(

@@ -53,6 +53,20 @@ def test_a_transaction_takes_as_long_as_a_write() -> None:
     assert ESTIMATOR.scenario_s(txn) == ESTIMATOR.scenario_s(replace(WRITE, target="cluster"))
 
 
+def test_a_default_read_takes_the_way_to_the_leader_and_no_quorum() -> None:
+    # Links of 3 ms each side: 6 ms to the client, and 12 ms between two members for two of three pairs.
+    default, strict = replace(READ, consistency="default"), READ
+    for target, least_s in (("leader", 0.006), ("cluster", 0.006), ("etcd1", 0.006)):
+        assert ESTIMATOR.least_latency_s(replace(default, target=target)) == pytest.approx(least_s, abs=1e-4)
+        assert ESTIMATOR.least_latency_s(replace(strict, target=target)) == pytest.approx(least_s + 0.012, abs=1e-4)
+        spared_s = ESTIMATOR.latency_s(replace(strict, target=target)) - ESTIMATOR.latency_s(
+            replace(default, target=target)
+        )
+        assert spared_s == pytest.approx(0.012, abs=1e-4)
+    serializable_s = ESTIMATOR.latency_s(replace(READ, consistency="s"))
+    assert ESTIMATOR.latency_s(default) - serializable_s == pytest.approx(0.012 * 2 / 3, abs=1e-4)
+
+
 def test_answers_of_many_keys_take_their_time_on_the_links() -> None:
     config = load_config(CONFIG.path.with_name("wan-50ms.json"))
     estimator = Estimator(star(config), [node.cpus for node in config.nodes], 2)

@@ -104,6 +104,7 @@ READ = {"type": "read", "load": LOAD, "consistency": ["l"]}
     [
         ({"type": "txn", "load": LOAD}, "type", "no transactions"),
         ({**READ, "consistency": ["l", "s"]}, "consistency", "the flags ack and from"),
+        ({**READ, "consistency": "default"}, "consistency", "the flags ack and from"),
         ({**READ, "spanKeys": [10]}, "spanKeys", "single keys"),
         ({**READ, "prefix": "0", "keysOnly": True}, "prefix", "single keys"),
     ],

@@ -178,6 +178,13 @@ def test_pairs_are_equal_but_for_consistency(tmp_path: Path) -> None:
         assert one == other
 
 
+def test_default_reads_are_a_consistency_of_their_own(tmp_path: Path) -> None:
+    rows = [row(Consistency=name, ScenarioHash=f"s{name}") for name in ("l", "stale", "default")]
+    cells, _ = table(write(tmp_path / "out.csv", rows))
+    assert [cell.label for cell in cells.cells] == ["linearizable", "stale", "default consistency"]
+    assert not cells.pairs()
+
+
 def test_unlimited_is_the_last_tick_of_an_axis_without_numbers(tmp_path: Path) -> None:
     rows = [row(Bandwidth_mbps=value) for value in ("unlimited", "1000", "10")]
     cells, _ = table(write(tmp_path / "out.csv", rows))

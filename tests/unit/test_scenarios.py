@@ -165,7 +165,9 @@ DATAS = st.builds(lambda key, val: {"keySize": key, "valSize": val}, st.integers
 
 
 @settings(deadline=None)
-@given(axis(LOADS), axis(DATAS), axis(st.sampled_from(["leader", "cluster"])), axis(st.sampled_from(["l", "s"])))
+@given(
+    axis(LOADS), axis(DATAS), axis(st.sampled_from(["leader", "cluster"])), axis(st.sampled_from(["l", "s", "default"]))
+)
 def test_lists_multiply_in_the_files_order(tmp_path_factory, loads, datas, targets, consistencies):
     blocks = [writes(load=loads, data=datas, target=targets), reads(load=loads, consistency=consistencies)]
     path = write(tmp_path_factory.mktemp("scenarios"), {"scenarios": blocks})

@@ -267,7 +267,15 @@ VALUES = {
     "unknown": 3,
     "resolved": 3,
     "violation": None,
-    "serializable": {"reads": 5, "stale": 2, "median_ms": 1.5, "p99_ms": 3, "max_ms": 4, "switched_back": 0},
+    "serializable": {
+        "reads": 5,
+        "dated": True,
+        "stale": 2,
+        "median_ms": 1.5,
+        "p99_ms": 3,
+        "max_ms": 4,
+        "switched_back": 0,
+    },
 }
 VIOLATION = {"key": "d/1", "operations": ["put a", "get b"], "store": ["revision 7"], "picture": "/elsewhere/01-a.html"}
 
@@ -322,6 +330,13 @@ def test_verify_says_where_the_stores_own_history_is_missing(run):
     assert "not compared with the store's own history, which is missing or has gaps" in call(run).output
     run.says(0)
     assert "not compared" not in call(run).output
+
+
+def test_verify_says_where_nobody_knows_what_was_stale(run):
+    undated = {"reads": 5, "dated": False, "stale": 0, "median_ms": 0, "p99_ms": 0, "max_ms": 0, "switched_back": 0}
+    run.says(0, serializable=undated)
+    output = call(run).output
+    assert "5 reads that may be stale: which were is not known" in output and "0 of 5" not in output
 
 
 def test_verify_shows_a_violation(run):

@@ -9,7 +9,9 @@ import (
 
 // Serializable is what is known of the reads that a member may answer from what it has.
 type Serializable struct {
-	Reads    int     `json:"reads"`     // with an answer
+	Reads int `json:"reads"` // with an answer
+	// Dated tells whether all acknowledged writes told their revisions. Otherwise nobody knows which reads were stale.
+	Dated    bool    `json:"dated"`
 	Stale    int     `json:"stale"`     // that found what an acknowledged write had replaced before they began
 	MedianMs float64 `json:"median_ms"` // for how long it had been replaced, of the stale ones
 	P99Ms    float64 `json:"p99_ms"`
@@ -37,7 +39,7 @@ func (a *all) serializable(result *Result) (problem *finding) {
 		return int(min(max(x.Invoked-y.Invoked, -1), 1))
 	})
 	bySession, byClient := make(map[session]*history.Operation), make(map[int]*history.Operation)
-	replaced := a.replacements()
+	replaced, dated := a.replacements()
 	var stale []int64
 	for _, o := range reads {
 		s := session{o.Client, o.Member}
@@ -56,7 +58,7 @@ func (a *all) serializable(result *Result) (problem *finding) {
 	}
 	slices.Sort(stale)
 	figures := &result.Serializable
-	figures.Reads, figures.Stale = len(reads), len(stale)
+	figures.Reads, figures.Dated, figures.Stale = len(reads), dated, len(stale)
 	result.Judged += len(reads)
 	if len(stale) > 0 {
 		at := func(share float64) float64 { return float64(stale[int(share*float64(len(stale)-1))]) / 1e6 }
@@ -71,12 +73,16 @@ type replacements map[string][]replacement
 
 type replacement struct{ revision, completed int64 }
 
-func (a *all) replacements() replacements {
-	r := make(replacements)
+// replacements finds them; dated: there are no others, whose revisions nobody knows.
+func (a *all) replacements() (r replacements, dated bool) {
+	r, dated = make(replacements), true
 	for i := range a.operations {
 		o := &a.operations[i]
-		if (o.Op == history.Put || o.Op == history.Txn) && o.Outcome == history.OK && o.Revision > 0 {
-			r[o.Key] = append(r[o.Key], replacement{o.Revision, o.Completed})
+		if (o.Op == history.Put || o.Op == history.Txn) && o.Outcome == history.OK {
+			if o.Revision > 0 {
+				r[o.Key] = append(r[o.Key], replacement{o.Revision, o.Completed})
+			}
+			dated = dated && o.Revision > 0
 		}
 	}
 	for _, writes := range r {
@@ -85,7 +91,7 @@ func (a *all) replacements() replacements {
 			writes[i].completed = min(writes[i].completed, writes[i+1].completed)
 		}
 	}
-	return r
+	return r, dated
 }
 
 // when tells when the version that a read found was replaced; math.MaxInt64: not that anybody was told.

@@ -280,9 +280,20 @@ func TestStaleness(t *testing.T) {
 		at(6, 5, 61).by(2).get(dataset, 2, 9).stale(), at(6, 62, 63).get(dataset, 2, 8).stale(),
 	)
 	s := result.Serializable
-	if s.Reads != 7 || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 53-1 && s.MaxMs != 52 || s.Switched != 1 ||
+	if s.Reads != 7 || !s.Dated || s.Stale != 4 || s.MedianMs != 15 || s.MaxMs != 53-1 && s.MaxMs != 52 || s.Switched != 1 ||
 		result.Judged != 10 {
 		t.Errorf("%+v, %d judged", s, result.Judged)
+	}
+}
+
+// TestStalenessWithoutRevisions: of writes that tell none, as Consul's puts, nobody knows which reads they made stale.
+func TestStalenessWithoutRevisions(t *testing.T) {
+	result := judged(t, nil,
+		at(0, 0, 10).put(id(1), 0), at(0, 20, 30).put(id(2), 0),
+		at(1, 60, 61).get(id(1), 10, 0).stale(), at(2, 60, 61).get(id(2), 11, 0).stale(),
+	)
+	if s := result.Serializable; s.Reads != 2 || s.Dated || result.Verdict == Violated {
+		t.Errorf("%s: %+v", result.Verdict, s)
 	}
 }
 

@@ -34,12 +34,17 @@ class CriticalPath:
         return self._client_ns(asked, sizes) + self._forward_ns(asked, leader, sizes) + agreed_ns
 
     def read_ns(self, scenario: Scenario, asked: str, leader: str | None, sizes: Sizes) -> float:
-        """A read of one key: stale, the one that is asked answers; consistent, a quorum says that the leader leads."""
+        """A read of one key.
+
+        Stale, the one that is asked answers; by default the leader, which needs nobody; consistent, the leader once a
+        quorum says that it leads.
+        """
         latency_ns = self._client_ns(asked, sizes)
         if scenario.consistency == "s":
             return latency_ns
         assert leader is not None
-        return latency_ns + self._forward_ns(asked, leader, sizes) + self._quorum_ns(leader, SMALL, {})
+        latency_ns += self._forward_ns(asked, leader, sizes)
+        return latency_ns if scenario.consistency == "default" else latency_ns + self._quorum_ns(leader, SMALL, {})
 
     def _client_ns(self, asked: str, sizes: Sizes) -> float:
         return self._deployment.client_ns(asked, sizes.request, sizes.answer)

@@ -16,7 +16,8 @@ SMALL = 1
 _LINE_END = len("\r\n")
 _REQUEST = len(" HTTP/1.1\r\nHost: 1.1.1.1:8500\r\n\r\n")
 _LENGTH = len("Content-Length: 1\r\n")
-_PUT, _GET, _TXN = len("PUT /v1/kv/"), len("GET /v1/kv/?raw&stale"), len("PUT /v1/txn")
+_PUT, _GET, _TXN = len("PUT /v1/kv/"), len("GET /v1/kv/?raw"), len("PUT /v1/txn")
+_ASKED = {"l": len("&consistent"), "s": len("&stale"), "default": 0}
 # The parts of a transaction around its two keys and its value (transaction.go there).
 _TXN_PARTS = len('[{"KV":{"Verb":"get","Key":""}},{"KV":{"Verb":"set","Key":"","Value":""}}]')
 _ANSWER = (
@@ -57,4 +58,6 @@ class Sizes:
     def of_read(cls, scenario: Scenario) -> Sizes:
         """Those of the reads of a scenario, of one key."""
         key, value = len(scenario.key_prefix) + scenario.key_size, scenario.val_size
-        return cls(_GET + key + _REQUEST, _ANSWER + _READ + value, key, value, SMALL)
+        assert scenario.consistency is not None
+        request = _GET + key + _ASKED[scenario.consistency] + _REQUEST
+        return cls(request, _ANSWER + _READ + value, key, value, SMALL)

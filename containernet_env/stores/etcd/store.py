@@ -43,7 +43,7 @@ class Etcd:
     entry_point: ClassVar[str] = "start-etcd"
     client_port: ClassVar[int] = CLIENT_PORT
     last_words = staticmethod(last_words)
-    lacks: ClassVar[Lacking] = {}
+    lacks: ClassVar[Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
     load_terms: ClassVar[LoadTerms] = LoadTerms()
     largest_value_bytes: ClassVar[int | None] = None
     consistency: ClassVar[Mapping[str, str]] = {}

@@ -39,6 +39,7 @@ from containernet_env.stores.replicas.timing import ReplicasTiming
 _NAME = "replicas"
 _OWN = StoreChoice(_NAME)
 _NO_ELECTIONS = "have neither heartbeats nor elections"
+_ONE_CONSISTENCY = "know no consistency but the flags ack and from"
 _ONE_KEY = "know single keys alone"
 
 
@@ -61,7 +62,8 @@ class Replicas:
         "tls": "speak plain HTTP",
         "profile": "are not profiled",
         "txn": "have no transactions",
-        "serializable": "know no consistency but the flags ack and from",
+        "serializable": _ONE_CONSISTENCY,
+        "default": _ONE_CONSISTENCY,
         "span": _ONE_KEY,
         "limit": _ONE_KEY,
         "keysOnly": _ONE_KEY,

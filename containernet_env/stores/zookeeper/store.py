@@ -51,6 +51,7 @@ class ZooKeeper:
         "leader": "cannot be told which member is to lead",
         "tls": "is not set up with TLS here",
         "profile": "gives no profiles",
+        "default": 'has no third consistency beside "l" and "s"',
         "span": "reads one key at a time",
         "limit": "reads one key at a time",
         "keysOnly": "reads keys with their values",
