@@ -82,6 +82,11 @@ class LoadResult:
         return int(self.values["codes"].get("Check", 0))
 
     @property
+    def second_tries(self) -> int:
+        """How many good answers to writes took a second round trip, because of whether their key existed."""
+        return int(self.values.get("second_tries", 0))
+
+    @property
     def began_ns(self) -> int | None:
         """When it began (CLOCK_MONOTONIC); ``None`` where nothing was measured."""
         began: int | None = self.values["began_ns"]

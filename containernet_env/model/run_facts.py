@@ -14,6 +14,7 @@ from containernet_env.model.topology import RttExpectation
 class RunFacts:
     """The run's configuration and what its machine and its network were.
 
+    ``consistency`` and ``second_tries`` are the store's (``stores.protocol``).
     ``rtt_measured_ns`` belongs to the pair ``rtt``; both are ``None`` for a single member. ``network`` is what was
     proved of the network before the scenario. ``timing`` is the store's clock (``stores.protocol.Timing.values``).
     ``realtime`` is whether the link emulator got the real-time priority that it needs; ``None`` where none carries the
@@ -32,6 +33,7 @@ class RunFacts:
     links: str = "emulator"
     store: str = "etcd"
     consistency: Mapping[str, str] = field(default_factory=dict)
+    second_tries: bool = False
     store_version: str | None = None
     timing: Mapping[str, int | str] = field(default_factory=dict)
     congestion_control: str | None = None

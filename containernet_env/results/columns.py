@@ -68,6 +68,11 @@ def _written(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOu
     return _of_scenario(lambda scenario: get(scenario) if scenario.type != "read" else None)
 
 
+def _second_tries(facts: RunFacts, outcome: ScenarioOutcome) -> Value:
+    puts = outcome.scheduled.scenario.type in ("write", "mixed")
+    return outcome.load.second_tries if facts.second_tries and puts and outcome.load is not None else None
+
+
 def _read(get: Callable[[Scenario], Value]) -> Callable[[RunFacts, ScenarioOutcome], Value]:
     return _of_scenario(lambda scenario: get(scenario) if scenario.reads else None)
 
@@ -200,6 +205,15 @@ OUR_TABLE = (
         "measured",
         "requests in no latency figure: they got no good answer, or were never sent",
         _of_load(lambda load: load.excluded),
+    ),
+    Column(
+        "SecondTries",
+        "",
+        "measured",
+        "writes whose latency has two round trips in it: no request of ZooKeeper writes a key whether or not it "
+        "exists, so the other one follows where the first was [the wrong one](../docs/load.md#zookeeper); '-' for "
+        "other stores",
+        _second_tries,
     ),
     _words(
         "Error",

@@ -384,6 +384,7 @@ class _Run:
             links=testbed.links_kind,
             store=plan.store.name,
             consistency=plan.store.consistency,
+            second_tries=plan.store.load_terms.second_tries,
             store_version=store_version,
             timing=plan.timing.values(),
             congestion_control=None if plan.config.external else plan.options.tcp_congestion_control,

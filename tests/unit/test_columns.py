@@ -121,6 +121,22 @@ def test_a_mixed_load_has_what_writes_and_reads_have() -> None:
     assert values(made, "TestType", "KeySize", "ValueSize", "Consistency") == ["mixed", "8", "256", "l"]
 
 
+def test_second_tries_are_told_where_the_store_has_them() -> None:
+    zookeeper = replace(FACTS, second_tries=True)
+    write = replace(READ, type="write", consistency=None)
+    mixed, txn = replace(READ, type="mixed", put_ratio=Decimal("0.2")), replace(write, type="txn")
+    for facts, scenario, told, shown in (
+        (zookeeper, write, {"second_tries": 7}, "7"),
+        (zookeeper, write, {}, "0"),
+        (zookeeper, mixed, {"second_tries": 7}, "7"),
+        (zookeeper, READ, {}, "-"),
+        (zookeeper, txn, {}, "-"),
+        (FACTS, write, {}, "-"),
+    ):
+        assert row_of(facts, outcome(scenario, closed_loop() | told))["SecondTries"] == shown
+    assert row_of(zookeeper, outcome(write))["SecondTries"] == "-"
+
+
 def test_a_row_says_what_a_read_asks_for() -> None:
     columns = ("ReadSpan", "ReadLimit", "ReadAnswer")
     for span, shown in (

@@ -42,7 +42,7 @@ class ZooKeeper:
     entry_point: ClassVar[str] = "start-zookeeper"
     client_port: ClassVar[int] = CLIENT_PORT
     last_words = staticmethod(last_words)
-    load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"})
+    load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"}, second_tries=True)
     largest_value_bytes: ClassVar[int | None] = 1_000_000
     consistency: ClassVar[Mapping[str, str]] = {"l": "sync+read"}
     lacks: ClassVar[Lacking] = {
