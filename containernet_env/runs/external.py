@@ -137,7 +137,7 @@ class ExternalTestbed:
     def up(self) -> None:
         """Look at the cluster, clean up what a killed run left, and start the benchmark server. Raises RunError."""
         login = login_of(self._external)
-        programs = ready_load_programs(self._progress)
+        programs = ready_load_programs(self._progress, self._stop)
         self._connections = connections_to(self._external)
         self._cluster = cluster_of(self.plan.config, self.key_prefix)
         with self._progress.stage("cluster") as stage:

@@ -191,7 +191,7 @@ class _Run:
         """Everything from the images to the tear-down."""
         images = None
         if self._plan.config.external is None:
-            images = ready_images(self._plan.store, self._progress)
+            images = ready_images(self._plan.store, self._progress, self._stop)
             for name in clean.remove_leftovers().removed:
                 self._progress.note(f"removed {name}, left behind by a killed run")
         tolerance, port = self._testbed_settings

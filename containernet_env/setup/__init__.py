@@ -12,6 +12,7 @@ from pathlib import Path
 from containernet_env.base import assets, cache, sources
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
+from containernet_env.base.stop import Stop
 from containernet_env.setup import base_image, binaries, disk, dockerd, downloads, go, images, missing, packages
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
@@ -31,26 +32,26 @@ def is_ready() -> bool:
     return not missing.look()
 
 
-def ready_images(store: Store = DEFAULT, report: SetupReport | None = None) -> Images:
+def ready_images(store: Store = DEFAULT, report: SetupReport | None = None, stop: Stop | None = None) -> Images:
     """The images that a run of this store has to use.
 
-    What only another store than the default one needs is made first, where there is a ``report``: in the main thread,
-    as by `set_up`. Raises ``MissingRequirementError`` naming what is missing.
+    What only another store than the default one needs is made first, where there is a ``report``, as by `set_up`.
+    Raises ``MissingRequirementError`` naming what is missing.
     """
     found = missing.look(store)
     if found and report is not None and is_ready():
-        set_up(report, store)
+        set_up(report, store, stop)
         found = missing.look(store)
     if found or found.required is None:
         raise MissingRequirementError(f"the set-up is not complete; missing: {found}", assets.set_up_hint())
     return found.required
 
 
-def set_up(report: SetupReport, store: Store = DEFAULT) -> bool:
+def set_up(report: SetupReport, store: Store = DEFAULT, stop: Stop | None = None) -> bool:
     """Install, build and start what is missing for runs of this store and of the default one; whether anything was.
 
-    Called in the main thread. Raises ``MissingRequirementError`` with what to do. An interrupted set-up is finished by
-    the next.
+    A signal ends it in the main thread, ``stop`` in any. Raises ``MissingRequirementError`` with what to do, and
+    ``Interrupted`` where ``stop`` asks for the end. An interrupted set-up is finished by the next.
     """
     if not missing.look(store):
         return False
@@ -59,24 +60,25 @@ def set_up(report: SetupReport, store: Store = DEFAULT) -> bool:
             "the set-up installs packages and starts the Docker engine, which needs root",
             "Run it with sudo, or as root.",
         )
-    with only_one(report.note):
+    stop = stop or Stop()
+    with only_one(report.note, stop=stop):
         # Looked at again: another set-up may have done it while this one waited.
         found = missing.look(store)
         if found.engine and "docker.io" not in found.packages:
             # Started first: only a running engine tells which images it has.
-            _start_engine(report)
+            _start_engine(report, stop)
             found = missing.look(store)
         if not found:
             return True
         if needs := found.disk_needs():
             with report.stage("disk") as stage:
                 stage.done(disk.require(needs))
-        _Work(found, report).run()
+        _Work(found, report, stop).run()
     return True
 
 
-def _start_engine(report: SetupReport) -> None:
-    steps = Steps(report, cache.logs())
+def _start_engine(report: SetupReport, stop: Stop) -> None:
+    steps = Steps(report, cache.logs(), stop)
 
     def start() -> None:
         with steps.step("engine") as step:
@@ -88,16 +90,17 @@ def _start_engine(report: SetupReport) -> None:
 class _Work:
     """One set-up in progress."""
 
-    def __init__(self, found: Missing, report: SetupReport) -> None:
+    def __init__(self, found: Missing, report: SetupReport, stop: Stop) -> None:
         self._missing = found
         self._report = report
-        self._steps = Steps(report, cache.logs())
+        self._stop = stop
+        self._steps = Steps(report, cache.logs(), stop)
 
     def run(self) -> None:
         if self._missing.packages:
             self._steps.run(self._packages)
         if self._missing.engine:
-            _start_engine(self._report)
+            _start_engine(self._report, self._stop)
         else:
             dockerd.ensure_running()
         # Side by side: the base image waits for the network and for dpkg, the compilers for the processors.
@@ -167,8 +170,13 @@ class _Work:
 
 
 @contextmanager
-def only_one(note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S) -> Iterator[None]:
-    """Hold the machine for one set-up; wait for another one, and say so. The lock ends with the process."""
+def only_one(
+    note: Callable[[str], object], path: Path = LOCK, deadline_s: float = _LOCK_DEADLINE_S, stop: Stop | None = None
+) -> Iterator[None]:
+    """Hold the machine for one set-up; wait for another one, and say so, until ``stop`` asks for the end.
+
+    The lock ends with the process.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + deadline_s
@@ -186,6 +194,8 @@ def only_one(note: Callable[[str], object], path: Path = LOCK, deadline_s: float
                     f"another set-up holds {path} for more than {deadline_s:.0f} s",
                     "Let it end, then run again.",
                 )
+            if stop is not None:
+                stop.check()
             time.sleep(_LOCK_POLL_S)
         yield
     finally:

@@ -15,7 +15,7 @@ from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.programs import Program, Stamp
 from containernet_env.base.sources import GoModule
 from containernet_env.setup import go
-from containernet_env.setup.commands import CommandError, Commands
+from containernet_env.setup.commands import CommandError, Commands, Ending
 
 # Of each module: a clone with other sources does not take the place of this one's at every turn.
 KEPT = 2
@@ -24,6 +24,8 @@ KEPT_S = 86400.0
 _BUILD_TIMEOUT_S = 1800.0
 _FETCH_TIMEOUT_S = 600.0
 _PARTIAL = ".partial-"
+# Go and its compilers end at once by SIGINT, and what they leave in their caches is whole whenever they are killed.
+_ENDING = Ending(grace_s=1.0)
 _NO_NETWORK = ("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake timeout")
 
 
@@ -72,7 +74,12 @@ def _resolve(module: GoModule, folder: Path, toolchain: go.Go, commands: Command
     environment["GOFLAGS"] = environment["GOFLAGS"].replace("-mod=readonly", "-mod=mod")
     try:
         commands.run(
-            [toolchain.path, "get", "-tool", *wanted], log, timeout_s=_FETCH_TIMEOUT_S, cwd=home, env=environment
+            [toolchain.path, "get", "-tool", *wanted],
+            log,
+            timeout_s=_FETCH_TIMEOUT_S,
+            cwd=home,
+            env=environment,
+            ending=_ENDING,
         )
     except CommandError as error:
         raise _not_built(module.label, error) from error
@@ -101,7 +108,7 @@ def _compile(
     linker = sources.LINKER_FLAGS + (f" -X main.sourceHash={source}" if module.ours else "")
     argv = [toolchain.path, "build", "-trimpath", "-ldflags", linker, "-o", str(folder / name), module.packages[name]]
     try:
-        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module))
+        commands.run(argv, log, timeout_s=_BUILD_TIMEOUT_S, cwd=sources_at, env=_environment(module), ending=_ENDING)
     except CommandError as error:
         raise _not_built(name, error) from error
     # Whatever the umask: users run what root has built.

@@ -5,23 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from containernet_env.base import cache, programs, sources
+from containernet_env.base.stop import Stop
 from containernet_env.setup import binaries, go
 from containernet_env.setup.steps import SetupReport, Steps
 
 SERVER = "benchmark-server"
 
 
-def ready_load_programs(report: SetupReport) -> Path:
+def ready_load_programs(report: SetupReport, stop: Stop | None = None) -> Path:
     """The folder with benchmark-server and its clients, built where they are not there yet.
 
-    Called in the main thread, where a signal ends a build. Raises ``MissingRequirementError``.
+    A signal ends a build in the main thread, ``stop`` in any. Raises ``MissingRequirementError``, and ``Interrupted``
+    where ``stop`` asks for the end.
     """
     module = next(module for module in sources.modules() if SERVER in module.packages)
     found = programs.find(module)
     if found is not None:
         return found
     cache.make()
-    steps = Steps(report, cache.own() / "logs")
+    steps = Steps(report, cache.own() / "logs", stop)
 
     def build() -> None:
         with steps.step("programs") as step:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from containernet_env.base.progress import Stage
+from containernet_env.base.stop import Stop
 from containernet_env.setup.commands import Commands, Stopped
+
+_POLL_S = 0.1
 
 
 class SetupReport(Protocol):
@@ -33,11 +36,12 @@ class Step:
 
 
 class Steps:
-    """The steps of one set-up. They run in threads, so that a signal in the main thread can stop them."""
+    """The steps of one set-up. They run in threads, so that a signal in the main thread, or ``stop``, can end them."""
 
-    def __init__(self, report: SetupReport, logs: Path) -> None:
+    def __init__(self, report: SetupReport, logs: Path, stop: Stop | None = None) -> None:
         self._report = report
         self._logs = logs
+        self._stop = stop or Stop()
         self.commands = Commands()
 
     @contextmanager
@@ -50,23 +54,30 @@ class Steps:
             yield Step(log, self._report.note, stage.done)
 
     def run(self, *jobs: Callable[[], None]) -> None:
-        """Run jobs side by side and wait for all; called in the main thread.
+        """Run jobs side by side and wait for all; where signals are to end them, called in the main thread.
 
-        The first error stops the others and is raised. So does whatever strikes this thread meanwhile (the
-        exception of a signal): every program that runs is ended before it is raised again.
+        The first error stops the others and is raised. So does whatever strikes this thread meanwhile, the exception
+        of a signal or ``Interrupted`` of the stop token: every program that runs is ended before it is raised.
         """
         if not jobs:
             return
         with ThreadPoolExecutor(len(jobs)) as pool:
             futures = [pool.submit(job) for job in jobs]
             try:
-                wait(futures, return_when=FIRST_EXCEPTION)
+                while not _settled(futures):
+                    self._stop.check()
                 if any(future.done() and future.exception() is not None for future in futures):
                     self.commands.stop()
             except BaseException:
                 self.commands.stop()
                 raise
         _raise_first(futures)
+
+
+def _settled(futures: Sequence[Future[None]]) -> bool:
+    """Wait for a moment; whether all have ended, or one has failed."""
+    done, left = wait(futures, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
+    return not left or any(future.exception() is not None for future in done)
 
 
 def _raise_first(futures: Sequence[Future[None]]) -> None:

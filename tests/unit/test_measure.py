@@ -175,6 +175,22 @@ def test_a_tear_down_that_fails_ends_the_run_in_its_events_too(
     assert events(tmp_path / "out.csv")[-1]["kind"] == "run_ended"
 
 
+def test_a_stop_is_heard_while_a_store_is_set_up(
+    made: list[FakeTestbed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stop = Stop()
+
+    def building(store: object, report: object, asked: Stop) -> Images:
+        stop.request()
+        asked.check()
+        raise AssertionError("the set-up was given another token")
+
+    monkeypatch.setattr(measure_module, "ready_images", building)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "out.csv", stop=stop)
+    assert not made and not rows(tmp_path / "out.csv")
+
+
 def test_a_stop_that_came_before_the_run_brings_nothing_up(made: list[FakeTestbed], tmp_path: Path) -> None:
     stop = Stop()
     stop.request()

@@ -7,22 +7,27 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from containernet_env import setup
-from containernet_env.base import assets, sources
-from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base import assets, cache, programs, sources
+from containernet_env.base.errors import Interrupted, MissingRequirementError
+from containernet_env.base.sources import GoModule
+from containernet_env.base.stop import Stop
 from containernet_env.cli import setup as cli_setup
 from containernet_env.model.config import StoreChoice
 from containernet_env.runs.progress import Silent
-from containernet_env.setup import missing
+from containernet_env.setup import dockerd, go, missing
+from containernet_env.setup.go import Go
 from containernet_env.setup.images import Images
 from containernet_env.setup.missing import Missing
 from containernet_env.stores.kinds import DEFAULT, KINDS
 from containernet_env.stores.protocol import Store
+from tests.unit.test_setup_steps import left_over, wait_for, writers
 
 ROOT = assets.ROOT
 IMAGES = Images("containernet-env/etcd:1", "containernet-env/benchmark:1")
@@ -78,6 +83,75 @@ def test_second_set_up_waits_for_the_first_and_says_so(tmp_path: Path) -> None:
 
     with setup.only_one(note, path, deadline_s=20):
         assert told == ["waiting for another set-up on this machine to end"]
+
+
+def test_a_stop_token_ends_waiting_for_another_set_up(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(first, fcntl.LOCK_EX)
+    stop = Stop()
+    with (
+        pytest.raises(Interrupted),
+        setup.only_one(lambda text: stop.request(), path, deadline_s=20, stop=stop),
+    ):
+        pass
+    os.close(first)
+
+
+WAITS = """#!/bin/sh
+# Stands in for `go`: the first program is built, and the second one takes until it is ended.
+while [ "$1" != -o ]; do shift; done
+echo "program from $3" > "$2"
+chmod 755 "$2"
+case $3 in
+    *two) echo waiting; sleep 60 & wait ;;
+esac
+"""
+
+
+def test_a_stop_token_ends_the_build_of_a_store_and_nothing_of_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "module"
+    folder.mkdir()
+    (folder / "go.mod").write_text("module example\n")
+    module = GoModule("example", folder, {"one": "./one", "two": "./two"})
+    (tmp_path / "go").write_text(WAITS)
+    (tmp_path / "go").chmod(0o755)
+    toolchain = Go(str(tmp_path / "go"), "go1.26.1")
+    own = tmp_path / "cache"
+    zookeeper = KINDS["zookeeper"].make(StoreChoice("zookeeper"))
+    lacks = Missing(modules=(module,), required=IMAGES, store=zookeeper)
+    ready = Missing(required=IMAGES)
+    monkeypatch.setattr(missing, "look", lambda store=DEFAULT: lacks if store == zookeeper else ready)
+    monkeypatch.setattr(missing.Missing, "disk_needs", lambda self: [])
+    monkeypatch.setattr(cache, "MACHINE", own)
+    monkeypatch.setattr(cache, "own", lambda: own)
+    monkeypatch.setattr(cache, "logs", lambda: tmp_path / "logs")
+    monkeypatch.setattr(setup, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(go, "find", lambda: toolchain)
+    monkeypatch.setattr(dockerd, "ensure_running", lambda *of: "")
+    stop = Stop()
+    caught: list[Interrupted] = []
+
+    def run() -> None:
+        try:
+            setup.ready_images(zookeeper, Silent(), stop)
+        except Interrupted as error:
+            caught.append(error)
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    log = cache.logs() / "example.log"
+    wait_for(log, "waiting\n")
+    assert len(list((own / "bin").iterdir())) == 1 and len(writers(log)) >= 2
+    began = time.monotonic()
+    stop.request()
+    caller.join(20)
+    assert not caller.is_alive() and time.monotonic() - began < 5 and len(caught) == 1
+    assert left_over(log) == []
+    assert list((own / "bin").iterdir()) == [] and programs.find(module, toolchain.version) is None
 
 
 def test_waiting_for_another_set_up_has_a_deadline(tmp_path: Path) -> None:
@@ -168,7 +242,7 @@ def test_another_store_is_set_up_when_a_run_of_it_begins(monkeypatch: pytest.Mon
     def look(store: Store = DEFAULT) -> Missing:
         return lacks if store == zookeeper and not there else Missing(required=IMAGES)
 
-    def set_up(report: object, store: Store) -> bool:
+    def set_up(report: object, store: Store, stop: object) -> bool:
         there.append(store)
         return True
 

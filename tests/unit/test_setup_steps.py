@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from containernet_env.base.errors import Interrupted, MissingRequirementError
+from containernet_env.base.stop import Stop
 from containernet_env.cli.setup import ConsoleReport
 from containernet_env.cli.signals import StopSignals
 from containernet_env.setup.commands import CommandError, Commands, Ending, Stopped
@@ -22,8 +23,8 @@ from containernet_env.setup.steps import Steps
 SLEEP = ["sh", "-c", "echo started; sleep 60 & sleep 60"]
 
 
-def steps_on(output: io.StringIO, tmp_path: Path) -> Steps:
-    return Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs")
+def steps_on(output: io.StringIO, tmp_path: Path, stop: Stop | None = None) -> Steps:
+    return Steps(ConsoleReport(Console(file=output, highlight=False, soft_wrap=True)), tmp_path / "logs", stop)
 
 
 def wait_for(path: Path, text: str) -> None:
@@ -123,6 +124,30 @@ def test_a_signal_ends_every_command_with_its_children(tmp_path: Path, signum: s
         steps.run(lambda: job(logs[0]), lambda: job(logs[1]))
     striker.join()
     assert caught.value.signum == signum
+    assert [left_over(log) for log in logs] == [[], []]
+
+
+def test_a_stop_token_ends_every_command_with_its_children_off_the_main_thread(tmp_path: Path) -> None:
+    stop = Stop()
+    steps = steps_on(io.StringIO(), tmp_path, stop)
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    caught: list[Interrupted] = []
+
+    def run() -> None:
+        try:
+            steps.run(*(lambda log=log: steps.commands.run(SLEEP, log, timeout_s=60) for log in logs))
+        except Interrupted as error:
+            caught.append(error)
+
+    caller = threading.Thread(target=run)
+    caller.start()
+    for log in logs:
+        wait_for(log, "started\n")
+    began = time.monotonic()
+    stop.request()
+    caller.join(20)
+    assert not caller.is_alive() and time.monotonic() - began < 5
+    assert [error.signum for error in caught] == [0]
     assert [left_over(log) for log in logs] == [[], []]
 
 
