@@ -1,7 +1,8 @@
 """What runs on clusters of others leave behind: a folder for each while it runs, from which the next one cleans up.
 
 The folder has the run's record and the benchmark server's files. It is made before the first key is written, and
-removed after the last one was: what is there of a process that has ended was killed.
+removed after the last one was: what is there of a process that has ended was killed. While it is made and removed it
+has a name with a dot and the process that does so, so that what is half there is known by that, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -53,26 +55,43 @@ def begin(run_id: str, identity: str, endpoints: Sequence[str], prefix: str) -> 
     cache.make()
     folder = home() / run_id
     record = Record(run_id, identity, tuple(endpoints), prefix, owner.current())
+    partial = _partial(run_id)
     try:
         home().mkdir(mode=0o700, exist_ok=True)
-        folder.mkdir(mode=0o700)
-        partial = folder / f".{_RECORD}"
-        partial.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
-        partial.rename(folder / _RECORD)
+        partial.mkdir(mode=0o700)
+        (partial / _RECORD).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
+        partial.rename(folder)
     except OSError as error:
-        end(folder)
+        shutil.rmtree(partial, ignore_errors=True)
         raise RunError(f"{folder} cannot be written: {error.strerror}\n  Nothing was sent to the cluster.") from error
     return folder
 
 
 def end(folder: Path) -> None:
     """Its keys are gone, and so is the folder. Idempotent."""
-    shutil.rmtree(folder, ignore_errors=True)
+    partial = _partial(folder.name)
+    with suppress(OSError):
+        folder.rename(partial)
+    for path in (partial, folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _partial(run_id: str) -> Path:
+    """What the folder of a run is called while this process makes or removes it."""
+    return home() / f".{run_id}.{owner.current().replace('/', '_')}"
+
+
+def _remove_partial() -> None:
+    """Remove folders that processes were killed over: there are no keys yet, or no more."""
+    for path in home().glob(".*"):
+        by = path.name.rpartition(".")[2].replace("_", "/")
+        if owner.is_owner(by) and not owner.is_alive(by):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def records() -> Iterator[tuple[Path, Record]]:
     """Those of this user, whole ones."""
-    for path in sorted(home().glob(f"*/{_RECORD}")):
+    for path in sorted(home().glob(f"[!.]*/{_RECORD}")):
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             record = Record(**{**held, "endpoints": tuple(held["endpoints"])})
@@ -85,8 +104,9 @@ def records() -> Iterator[tuple[Path, Record]]:
 def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None]) -> None:
     """Remove the keys of this user's killed runs on the cluster of that identity; ``told`` hears of each run.
 
-    Raises RunError where keys cannot be removed; their record stays.
+    Folders of killed runs that have no keys go, too. Raises RunError where keys cannot be removed; their record stays.
     """
+    _remove_partial()
     for folder, record in records():
         if record.identity != identity:
             continue

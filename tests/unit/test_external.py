@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +15,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from containernet_env.base import cache
 from containernet_env.base.errors import ConfigError, RunError, UsageError
 from containernet_env.cli import run as run_command
 from containernet_env.config import load_config
+from containernet_env.hosts import owner
 from containernet_env.load.request import request_of
 from containernet_env.model.external import Endpoint
 from containernet_env.model.keys import Span
@@ -24,6 +30,7 @@ from containernet_env.model.verdict import counts
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.results.columns import row_of
+from containernet_env.runs import external_left
 from containernet_env.runs.external_access import login_of, require_consent
 from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
@@ -233,3 +240,55 @@ def test_what_is_no_member_of_etcd_is_an_error_and_no_traceback(answer: Any) -> 
         member.status()
     with pytest.raises(RunError, match="without a token"):
         LoggedIn(_Says(answer), Login("bench", "secret")).log_in()  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folders of runs on clusters of others are, in a cache of the test's own."""
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    return external_left.home()
+
+
+def killed_at(call: str, act: Callable[[], object]) -> None:
+    """Have a process do something that is killed where it would make a call of ``Path`` or ``shutil``."""
+
+    def killed(*of: object, **more: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        setattr(shutil if call == "rmtree" else Path, call, killed)
+        try:
+            act()
+        finally:
+            os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("call", ["write_text", "rename"])
+def test_a_run_that_is_killed_while_it_makes_its_folder_leaves_none(tmp_path: Path, home: Path, call: str) -> None:
+    config = load_config(written(tmp_path, PLAIN))
+    killed_at(call, lambda: external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], "containernet-env/abc/"))
+    assert len(list(home.iterdir())) == 1 and not list(external_left.records())
+    external_left.clean_up(config, "cluster-1", pytest.fail)
+    assert list(home.iterdir()) == []
+
+
+def test_a_run_that_is_killed_while_it_removes_its_folder_leaves_none(tmp_path: Path, home: Path) -> None:
+    config = load_config(written(tmp_path, PLAIN))
+    folder = external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], "containernet-env/abc/")
+    assert [path for path, _ in external_left.records()] == [folder] == list(home.iterdir())
+    killed_at("rmtree", lambda: external_left.end(folder))
+    assert len(list(home.iterdir())) == 1 and not list(external_left.records())
+    external_left.clean_up(config, "cluster-1", pytest.fail)
+    assert list(home.iterdir()) == []
+    external_left.end(folder)
+
+
+def test_what_another_process_makes_or_the_user_keeps_there_stays(tmp_path: Path, home: Path) -> None:
+    home.mkdir(parents=True)
+    kept = [home / f".abc.{owner.current().replace('/', '_')}", home / ".abc.mine", home / "mine"]
+    for path in kept:
+        path.mkdir()
+    external_left.clean_up(load_config(written(tmp_path, PLAIN)), "cluster-1", pytest.fail)
+    assert sorted(home.iterdir()) == sorted(kept)
