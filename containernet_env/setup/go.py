@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -136,9 +137,13 @@ def environment() -> dict[str, str]:
 
 def home() -> str:
     """HOME, but root's own where sudo left the caller's: root's files in the caller's caches would hurt."""
-    own = pwd.getpwuid(os.geteuid()).pw_dir
     value = os.environ.get("HOME")
+    with suppress(OSError):
+        if value and os.stat(value).st_uid == os.geteuid():
+            return value
     try:
-        return value if value and os.stat(value).st_uid == os.geteuid() else own
-    except OSError:
-        return own
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError as error:
+        raise MissingRequirementError(
+            f"the user {os.geteuid()} has no home for Go's caches", "Set HOME to a folder that belongs to this user."
+        ) from error

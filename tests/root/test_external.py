@@ -6,7 +6,6 @@ import csv
 import http.server
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from bench.load.cluster import Cluster, free_ports, text64
@@ -33,7 +31,6 @@ from containernet_env.runs.progress import Silent
 from tests.root.etcd_processes import endpoints_file, keys_below, other_authority
 
 PROJECT = Path(__file__).resolve().parents[2]
-NOBODY = 65534
 COMMAND = [sys.executable, "-c", "import sys; from containernet_env.cli.entry import main; sys.exit(main())"]
 TEN = {"total": 200, "clients": 10, "conns": 2}
 TINY = {
@@ -391,47 +388,3 @@ def test_a_sweep_varies_loads(plain: Cluster, tmp_path: Path) -> None:
     assert {row["Hosts"] for row in rows(out)} == {"external"} and keys_below(plain) == []
     status, said = ended(command(*words, "--set", "link_delay=1ms,3ms", "--dry-run"))
     assert status == 2 and "somebody else runs those" in said, said
-
-
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
-
-
-def interpreter_for_all() -> tuple[str, str] | None:
-    """A Python that every user can run, with this clone and what it needs, and its PYTHONPATH."""
-    packages = Path(click.__file__).resolve().parents[1]
-    path = f"{PROJECT}{os.pathsep}{packages}"
-    program = "import subprocess, sys, containernet_env.cli; subprocess.run([sys.executable, '-c', ''], check=True)"
-    for python in (sys.executable, "/usr/bin/python3"):
-        argv = [*AS_NOBODY, python, "-c", program]
-        if not subprocess.run(argv, cwd="/", env={"PYTHONPATH": path}, check=False, capture_output=True).returncode:
-            return python, path
-    return None
-
-
-def test_a_user_without_rights_measures(plain: Cluster) -> None:
-    if (found := interpreter_for_all()) is None:
-        pytest.skip("this clone, or its Python, is not readable to others")
-    python, path = found
-    folder = Path("/var/tmp") / f"cnenv-test-{os.getpid()}"
-    folder.mkdir(mode=0o700)
-    try:
-        config, wanted = endpoints_file(folder, plain), scenarios(folder, TINY)
-        for made in (folder, config, wanted):
-            os.chown(made, NOBODY, NOBODY)
-        words = ["run", config, folder / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster"]
-        done = subprocess.run(
-            [*AS_NOBODY, python, *COMMAND[1:], *map(str, words)],
-            cwd=folder,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": path, "XDG_CACHE_HOME": str(folder / "cache")},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert len(rows(folder / "out.csv")) == 4
-        kept = {path for path in (folder / "cache").rglob("*") if path.is_file()}
-        assert {path.stat().st_uid for path in kept} == {NOBODY}
-    finally:
-        shutil.rmtree(folder)
-    assert keys_below(plain) == []

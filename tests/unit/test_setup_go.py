@@ -55,6 +55,18 @@ def test_home_of_another_user_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp
     assert go.home() == "/own"
 
 
+def test_a_user_without_an_entry_needs_a_home_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(go.pwd, "getpwuid", unknown)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert go.home() == str(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    with pytest.raises(MissingRequirementError, match="Set HOME"):
+        go.home()
+
+
 def test_go_that_cannot_be_fetched_is_a_missing_requirement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Offline(Commands):
         def run(self, argv: list[str], log: Path, **_: object) -> None:  # type: ignore[override]
