@@ -1,8 +1,12 @@
-"""The histories of scenarios that keep one: the client's, and what the store itself has of the same time."""
+"""The histories of scenarios that keep one: the client's, and what the store itself has of the same time.
+
+A store that does not tell past writes has its final state: what each key that was written holds after the load.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -23,6 +27,8 @@ STORE_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 16
 # gzip's form of what zlib compresses.
 _GZIP = 31
+# Of a line of the client's history, which the client writes without spaces (benchmark_image/internal/history).
+_WRITE = re.compile(rb'"op":"(?:put|txn)","key":"([^"]*)"')
 
 
 class Histories:
@@ -46,26 +52,53 @@ class Histories:
         """It has ended; ``name`` is what its files are called."""
         scenario, load = outcome.scheduled.scenario, outcome.load
         if scenario.history and load is not None and load.values.get("history") is not None:
-            self._keep(name + CLIENT_SUFFIX, self._client(scenario))
-            self._keep(name + STORE_SUFFIX, packed(self._store(scenario)))
+            keys = WrittenKeys()
+            self._keep(name + CLIENT_SUFFIX, self._client(scenario, keys))
+            self._keep(name + STORE_SUFFIX, packed(self._store(scenario, keys)))
 
-    def _client(self, scenario: Scenario) -> Iterator[bytes]:
+    def _client(self, scenario: Scenario, keys: WrittenKeys) -> Iterator[bytes]:
         try:
-            yield from self._target.server.history()
+            for piece in self._target.server.history():
+                keys.take(piece)
+                yield piece
         except RunError as error:
             # What is there of it says that it was cut off.
             self._progress.note(f"{scenario.name}: its history could not be fetched: {error}")
 
-    def _store(self, scenario: Scenario) -> Iterator[str]:
-        """Lines of JSON; the last one says whether nothing is missing."""
-        whole, prefix = True, self._target.key_prefix + scenario.key_prefix
+    def _store(self, scenario: Scenario, keys: WrittenKeys) -> Iterator[str]:
+        """Lines of JSON; the last one says what they are, and whether nothing is missing."""
+        whole, final, prefix = True, False, self._target.key_prefix + scenario.key_prefix
         try:
-            for event in self._target.cluster.written(prefix, self._since, STORE_TIMEOUT_S):
-                yield json.dumps(asdict(event), separators=(",", ":"))
+            own = self._target.cluster.written(prefix, self._since, keys.all(prefix), STORE_TIMEOUT_S)
+            final = own.final
+            for write in own.writes:
+                yield json.dumps(asdict(write), separators=(",", ":"))
         except RunError as error:
             whole = False
-            self._progress.note(f"{scenario.name}: the store's own history is not there: {error}")
-        yield json.dumps({"whole": whole})
+            what = "final state" if final else "own history"
+            self._progress.note(f"{scenario.name}: the store's {what} is not there: {error}")
+        yield json.dumps({"whole": False, "final": whole} if final else {"whole": whole})
+
+
+class WrittenKeys:
+    """The keys that a load has written, from the pieces of the history that its client kept."""
+
+    def __init__(self) -> None:
+        self._unpack = zlib.decompressobj(_GZIP)
+        self._rest = b""
+        self._keys: dict[bytes, None] = {}
+
+    def take(self, piece: bytes) -> None:
+        """The next piece. Of a file that is damaged, which the checker refuses, the keys are some of it."""
+        try:
+            lines, _, self._rest = (self._rest + self._unpack.decompress(piece)).rpartition(b"\n")
+        except zlib.error:
+            return
+        self._keys.update(dict.fromkeys(_WRITE.findall(lines)))
+
+    def all(self, prefix: str) -> list[str]:
+        """Each of them once, with this prefix."""
+        return [prefix + key.decode() for key in self._keys]
 
 
 def packed(lines: Iterable[str]) -> Iterator[bytes]:

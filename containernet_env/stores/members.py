@@ -20,7 +20,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.base.side_by_side import answers_within
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
-from containernet_env.stores.protocol import Broken, MemberPlace, Ping, Profiling, Written
+from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Written
 
 # PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/start-etcd).
 GATE = "run/gate"
@@ -82,6 +82,10 @@ class Member(ABC):
     @abstractmethod
     def read(self, timeout_s: float) -> None:
         """A consistent read of a key that is never written. Raises RunError where that fails."""
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        """What each of these keys holds, by the strongest read; each starts with ``prefix``. Raises RunError."""
+        raise RunError("what keys hold is not read")
 
     def hand_over(self, member_id: str, timeout_s: float) -> None:
         """Have this member, which leads, make another one the leader. Raises RunError where it refuses or is silent."""
@@ -331,9 +335,25 @@ class MemberCluster(Generic[M]):
         """See ``stores.protocol.Cluster``."""
         raise RunError("the store keeps no history")
 
-    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
-        raise RunError("the store keeps no history")
+        return OwnHistory(self._final(prefix, keys, timeout_s), final=True)
+
+    def _final(self, prefix: str, keys: Collection[str], timeout_s: float) -> Iterator[Written]:
+        """What each key holds, as the first member says that can be read; each may take its share of the time."""
+        deadline = time.monotonic() + timeout_s
+        waiting = list(self.living())
+        problem = RunError("no member lives")
+        while keys and waiting:
+            share_s = max(deadline - time.monotonic(), 0.0) / len(waiting)
+            member = waiting.pop(0)
+            try:
+                yield from member.values(prefix, keys, share_s)
+                return
+            except RunError as error:
+                problem = RunError(f"{member.name}: {error}")
+        if keys:
+            raise problem
 
     def answers(self, timeout_s: float) -> bool:
         """Whether a consistent read succeeds on every living member within `timeout_s`."""

@@ -27,6 +27,9 @@ Broken = Callable[[], str | None]
 """Why waiting any longer is pointless; ``None`` while it is not."""
 
 
+# How much is kept of the beginning of a value: more than names its writer.
+_VALUE_BYTES = 32
+
 CLIENT_SECRETS = "/run/credentials"
 """The client's directory, in memory, for its files of a ``Trust``."""
 
@@ -212,11 +215,28 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write as the store itself has it: its revision, the key, and how the value begins."""
+    """A write as the store itself has it: its revision, the key, and how the value begins.
+
+    ``revision`` is 0 where the store has none. ``value`` is ``None`` where there is no such key.
+    """
 
     revision: int
     key: str
-    value: str
+    value: str | None
+
+    @classmethod
+    def of(cls, revision: int, key: str, value: bytes | None) -> Written:
+        """One whose value is cut to its beginning."""
+        text = None if value is None else value[:_VALUE_BYTES].decode(errors="replace")
+        return cls(revision, key, text)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHistory:
+    """What the store itself has of a load: every write, in order; with ``final`` only the last one of each key."""
+
+    writes: Iterator[Written]
+    final: bool = False
 
 
 class Profiling(Protocol):
@@ -296,10 +316,12 @@ class Cluster(Protocol):
     def revision(self) -> int:
         """How many changes the store has seen, as its own numbering has it. Raises ``RunError``."""
 
-    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
-        """Every write of keys that start with ``prefix``, from a revision on up to the present, in order.
+    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
+        """Every write of keys that start with ``prefix``, from a revision on up to the present.
 
-        Raises ``RunError`` where the store does not have that any more, or never had it.
+        A store that does not tell past writes tells what each of ``keys`` holds now, by its strongest read; all of them
+        start with ``prefix``. That begins when it is iterated, which raises ``RunError`` where the store does not have
+        it any more, or does not answer.
         """
 
     def answers(self, timeout_s: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from containernet_env.setup import binaries
 from containernet_env.stores.consul import metrics
 from containernet_env.stores.consul.cluster import ConsulCluster, Member
 from containernet_env.stores.consul.log import elections_between, last_words, warnings_between
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.protocol import MemberPlace, Written
 from tests.unit.test_etcd import FakeHost
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "consul"
@@ -195,6 +196,7 @@ class FakeServers:
     peers: dict[int, int]
     asked: list[tuple[int, str, str]] = field(default_factory=list)
     reads: bool = True
+    held: Any = None
 
     def move(self, target: int) -> None:
         self.views = {number: (target, term + 1) for number, (_, term) in self.views.items()}
@@ -226,6 +228,10 @@ class FakeConnection:
             assert method == "POST" and view[0] == self.number
             self.servers.move(int(path.rpartition("-")[2]))
             return {"Success": True}
+        if path.startswith("/v1/kv/d%20/?recurse&consistent"):
+            if self.servers.held is None:
+                raise HttpError(404, None, "")
+            return self.servers.held
         assert path.startswith("/v1/kv/") and path.endswith("?consistent")
         raise HttpError(404 if self.servers.reads and view[0] else 500, None, "")
 
@@ -261,6 +267,24 @@ def test_a_cluster_is_ready_when_all_know_all_and_read() -> None:
     servers.reads = False
     assert not cluster.answers(0.1)
     assert not cluster.members[0].knows_a_leader()
+
+
+def test_keys_are_listed_by_a_consistent_read() -> None:
+    cluster, servers = cluster_of({2: (2, 5), 3: (2, 5)})
+    keys = ["d /1", "d /2", "d /3"]
+    assert list(cluster.written("d /", 1, keys, 1.0).writes) == [Written(0, key, None) for key in keys]
+    servers.held = [
+        {"Key": "d /2", "ModifyIndex": 7, "Value": base64.b64encode(b"x" * 100).decode()},
+        {"Key": "d /1", "ModifyIndex": 9, "Value": None},
+        {"Key": "d /other", "ModifyIndex": 10, "Value": "YQ=="},
+    ]
+    state = cluster.written("d /", 1, keys, 1.0)
+    assert state.final
+    assert list(state.writes) == [Written(9, "d /1", ""), Written(7, "d /2", "x" * 32), Written(0, "d /3", None)]
+    for wrong in ([{}], [{"Key": "d /1", "ModifyIndex": 7, "Value": "?"}], 7):
+        servers.held = wrong
+        with pytest.raises(RunError, match="does not tell what keys hold"):
+            list(cluster.written("d /", 1, keys, 1.0).writes)
 
 
 def test_an_answer_of_another_program_is_told() -> None:

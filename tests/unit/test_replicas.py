@@ -10,7 +10,7 @@ import pytest
 
 from containernet_env.analysis.floor import Floor
 from containernet_env.base import sources
-from containernet_env.base.errors import ConfigError
+from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.config.scenarios import load_scenarios
 from containernet_env.config.topologies import load_config
 from containernet_env.hosts.netns_http import HttpError, NoAnswerError
@@ -19,7 +19,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
 from tests.unit.test_etcd import FakeHost
 
@@ -136,6 +136,8 @@ class FakeConnection:
     def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
         self._check(port)
         wanted = int(path.rpartition("=")[2])
+        if path.startswith("/v0/entity?id=d%2F1&") and len(self.living) >= wanted:
+            return b"x" * 100
         raise HttpError(404 if len(self.living) >= wanted else 504, None, "")
 
 
@@ -160,6 +162,24 @@ def test_the_first_replica_that_answers_stands_for_a_leader() -> None:
     assert cluster.leader_now(1.0, {"replica2"}) == "replica3"
     assert cluster.deaths() == {} and list(cluster.endpoints) == ["replica2", "replica3"]
     assert set(cluster.observe().end().members) == {"replica2", "replica3"}
+
+
+@pytest.mark.parametrize(("quorum", "living", "whole"), [(1, {3}, True), (2, {3}, False), (2, {2, 3}, True)])
+def test_the_final_state_is_what_reads_of_a_load_find(quorum: int, living: set[int], whole: bool) -> None:
+    cluster, _ = cluster_of(living, 1, quorum)
+    state = cluster.written("d/", 1, ["d/1", "d/2"], 5.0)
+    assert state.final
+    if whole:
+        assert list(state.writes) == [Written(0, "d/1", "x" * 32), Written(0, "d/2", None)]
+    else:
+        with pytest.raises(RunError, match="504"):
+            list(state.writes)
+
+
+def test_the_time_bounds_how_many_keys_are_read() -> None:
+    cluster, _ = cluster_of({1, 2, 3}, 1, 1)
+    with pytest.raises(RunError, match="0 of 2 keys were read within 0 s"):
+        list(cluster.written("d/", 1, ["d/1", "d/2"], 0.0).writes)
 
 
 @pytest.mark.parametrize(("quorum", "answers"), [(1, True), (2, False)])

@@ -26,10 +26,10 @@ from containernet_env.model.scenario import ScheduledScenario
 from containernet_env.results.histories import KeptHistory, histories_of
 from containernet_env.results.run_directory import RunDirectory
 from containernet_env.runs import verify as module
-from containernet_env.runs.histories import Histories, packed
+from containernet_env.runs.histories import Histories, WrittenKeys, packed
 from containernet_env.runs.verify import Judgement
 from containernet_env.stores.etcd import history
-from containernet_env.stores.protocol import Written
+from containernet_env.stores.protocol import OwnHistory, Written
 from tests.unit.answers import closed_loop
 from tests.unit.blocks import mixed, names_of, reads, txns, write, writes
 from tests.unit.matrix_fakes import Notes
@@ -75,8 +75,8 @@ class Store:
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        self.asked: list[tuple[str, int]] = []
-        self.gone = False
+        self.asked: list[tuple[str, int, list[str]]] = []
+        self.gone = self.final = False
         self.cut = False
         self.notes = Notes()
         self.histories = Histories(self.target, self.notes, self.keep)
@@ -89,17 +89,22 @@ class Store:
     def keep(self, name: str, content: Any) -> None:
         self.kept[name] = b"".join(content)
 
-    def written(self, prefix: str, since: int, timeout_s: float) -> Any:
-        self.asked.append((prefix, since))
-        yield Written(42, "d/1", "abc")
-        if self.gone:
-            raise RunError("it is compacted up to revision 77")
+    def written(self, prefix: str, since: int, keys: Any, timeout_s: float) -> OwnHistory:
+        self.asked.append((prefix, since, keys))
+
+        def writes() -> Any:
+            yield Written(42, "d/1", "abc")
+            if self.gone:
+                raise RunError("it is compacted up to revision 77")
+            yield Written(0, "d/2", None)
+
+        return OwnHistory(writes(), self.final)
 
     def client(self) -> Any:
-        yield b"begin"
+        yield KEPT_FILE[:50]
         if self.cut:
             raise RunError("connection lost")
-        yield b" and end"
+        yield KEPT_FILE[50:]
 
 
 def ended(tmp_path, file=HISTORY, **values: Any) -> ScenarioOutcome:
@@ -108,6 +113,15 @@ def ended(tmp_path, file=HISTORY, **values: Any) -> ScenarioOutcome:
     return ScenarioOutcome(ScheduledScenario(scenario, 1), "now", 1, load=load, error=None)
 
 
+LINES = b"""{"history":1,"began_ns":7,"prefix":"d/"}
+{"client":0,"op":"put","key":"1","value":"0000010000000001","invoked":1,"completed":2,"outcome":"unknown"}
+{"client":1,"op":"get","key":"3","invoked":1,"completed":2,"outcome":"unknown"}
+{"client":0,"op":"txn","key":"2","value":"0000010000000002","revision":9,"invoked":3,"completed":4,"outcome":"ok"}
+{"client":0,"op":"serializable get","key":"4","invoked":1,"completed":2,"outcome":"unknown"}
+{"client":0,"op":"put","key":"1","value":"0000010000000003","revision":9,"invoked":5,"completed":6,"outcome":"ok"}
+{"operations":5,"lost":0}
+"""
+KEPT_FILE = gzip.compress(LINES)
 KEPT = {"history": {"operations": 10, "lost": 0}}
 
 
@@ -115,22 +129,51 @@ def test_client_and_store_leave_their_histories(tmp_path):
     store, outcome = Store(), ended(tmp_path, **KEPT)
     store.histories.prepare(outcome.scheduled.scenario)
     store.histories.keep(outcome, "01-mixed")
-    assert store.asked == [("d/", 42)]
-    assert store.kept["01-mixed.jsonl.gz"] == b"begin and end"
+    assert store.asked == [("d/", 42, ["d/1", "d/2"])]
+    assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE
     lines = gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()
     assert [json.loads(line) for line in lines] == [
         {"revision": 42, "key": "d/1", "value": "abc"},
+        {"revision": 0, "key": "d/2", "value": None},
         {"whole": True},
     ]
     assert store.notes.notes == []
+
+
+def last_line(store: Store) -> Any:
+    return json.loads(gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()[-1])
+
+
+def test_a_final_state_never_looks_like_a_history(tmp_path):
+    store, outcome = Store(), ended(tmp_path, **KEPT)
+    store.final = True
+    store.histories.keep(outcome, "01-mixed")
+    assert last_line(store) == {"whole": False, "final": True}
+    store.gone = True
+    store.histories.keep(outcome, "01-mixed")
+    assert last_line(store) == {"whole": False, "final": False}
+    (note,) = store.notes.notes
+    assert "the store's final state is not there: it is compacted" in note
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_the_keys_of_writes_are_found_however_the_history_comes(size):
+    keys = WrittenKeys()
+    for at in range(0, len(KEPT_FILE), size):
+        keys.take(KEPT_FILE[at : at + size])
+    assert keys.all("p/") == ["p/1", "p/2"]
+    keys.take(b"no gzip")
+    damaged = WrittenKeys()
+    damaged.take(b"no gzip")
+    assert keys.all("") == ["1", "2"] and damaged.all("") == []
 
 
 def test_what_is_missing_of_them_is_told_and_never_looks_whole(tmp_path):
     store = Store()
     store.gone = store.cut = True
     store.histories.keep(ended(tmp_path, **KEPT), "01-mixed")
-    assert store.kept["01-mixed.jsonl.gz"] == b"begin"  # which the checker refuses as cut off
-    assert json.loads(gzip.decompress(store.kept["01-mixed.store.jsonl.gz"]).splitlines()[-1]) == {"whole": False}
+    assert store.kept["01-mixed.jsonl.gz"] == KEPT_FILE[:50]  # which the checker refuses as cut off
+    assert last_line(store) == {"whole": False}
     assert [note.split(": ", 1)[1] for note in store.notes.notes] == [
         "its history could not be fetched: connection lost",
         "the store's own history is not there: it is compacted up to revision 77",

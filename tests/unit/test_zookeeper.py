@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import struct
-import threading
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -36,9 +33,8 @@ from containernet_env.stores.zookeeper import messages
 from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster
 from containernet_env.stores.zookeeper.log import last_words, warnings_between
 from containernet_env.stores.zookeeper.observation import activity
-from containernet_env.stores.zookeeper.session import consistent_read
 from containernet_env.stores.zookeeper.store import ZooKeeper
-from containernet_env.stores.zookeeper.words import ask, parse_mntr, parse_srvr
+from containernet_env.stores.zookeeper.words import parse_mntr, parse_srvr
 
 RECORDED = Path(__file__).resolve().parents[1] / "recorded" / "zookeeper"
 OPTIONS = PlanOptions(machine_cores=2)
@@ -265,8 +261,6 @@ def test_the_leader_is_who_says_so_in_the_newest_epoch(
     cluster = ZooKeeperCluster(places)
     told = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
     assert cluster._leadership(told, required) == expected
-    with pytest.raises(RunError, match="does not tell past writes"):
-        list(cluster.written("", 1, 1.0))
     cluster.close()
 
 
@@ -322,83 +316,6 @@ def test_activity_is_what_was_counted_between_two_looks() -> None:
     assert not list(store_findings(StoreActivity({"m1": found}))), "without a histogram nothing is known of the slowest"
     restarted = activity(after, before, None)
     assert restarted.log_syncs is None and restarted.data_bytes == 10
-
-
-class Server(threading.Thread):
-    """A member on loopback that answers the pieces of a conversation, each once as many bytes have come."""
-
-    def __init__(self, *steps: tuple[int, bytes]) -> None:
-        super().__init__(daemon=True)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.steps, self.heard = steps, b""
-
-    def open(self, port: int, *, timeout_s: float) -> socket.socket:
-        assert port == 2181
-        return socket.create_connection(self.listener.getsockname(), timeout=timeout_s)
-
-    def run(self) -> None:
-        with self.listener:
-            made, _ = self.listener.accept()
-        with made:
-            for count, answer in self.steps:
-                data = b""
-                while len(data) < count:
-                    if not (part := made.recv(count - len(data))):
-                        return
-                    data += part
-                self.heard += data
-                made.sendall(answer)
-
-
-def served(*steps: tuple[int, bytes]) -> Any:
-    server = Server(*steps)
-    server.start()
-    return server
-
-
-def packet(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-SESSION = packet(struct.pack(">iiqi", 0, 10_000, 77, 16) + bytes(16) + b"\0")
-SYNCED = packet(struct.pack(">iqi", 1, 5, 0) + struct.pack(">i", 1) + b"/")
-CLOSED = packet(struct.pack(">iqi", 2, 6, 0))
-
-
-def test_a_consistent_read_is_a_session_and_a_sync() -> None:
-    server = served((49, SESSION), (17, SYNCED), (12, CLOSED))
-    consistent_read(server, 5.0)
-    server.join(5.0)
-    assert struct.unpack(">iiqiq", server.heard[:28]) == (45, 0, 0, 10_000, 0)
-    assert server.heard[49:66] == packet(struct.pack(">iii", 1, 9, 1) + b"/")
-
-
-@pytest.mark.parametrize(
-    ("steps", "words"),
-    [
-        ([(49, b"")], "closed the connection"),
-        ([(49, SESSION[:10])], "closed the connection"),
-        ([(49, struct.pack(">i", -1))], "a message of -1 bytes"),
-        ([(49, struct.pack(">i", 1 << 30))], "bytes"),
-        ([(49, packet(struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)))], "gives no session"),
-        ([(49, SESSION), (17, packet(struct.pack(">iqi", 1, 5, -4)))], "error -4"),
-        ([(49, SESSION), (17, packet(b""))], "sync failed"),
-    ],
-)
-def test_a_member_that_misbehaves_is_an_error(steps: list[tuple[int, bytes]], words: str) -> None:
-    with pytest.raises(RunError, match=words):
-        consistent_read(served(*steps), 5.0)
-
-
-def test_a_silent_member_is_given_up() -> None:
-    with pytest.raises(RunError, match=r"in time|timed out"):
-        consistent_read(served((1000, b"")), 0.1)
-    with pytest.raises(RunError, match=r"ruok: timed out"):
-        ask(served((1000, b"")), "ruok", 0.1)
-
-
-def test_a_word_is_answered_by_all_until_the_connection_ends() -> None:
-    assert ask(served((2, b"im"), (2, b"ok")), "ruok", 5.0) == "imok"
 
 
 def floor_of(*delays_ms: float, sync_ms: dict[str, float] | None = None) -> Floor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Collection, Mapping
+from urllib.parse import quote
 
 from containernet_env.base.errors import RunError
 from containernet_env.stores import members
@@ -10,7 +12,7 @@ from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.observation import ConsulObservation
 from containernet_env.stores.consul.settings import HTTP_PORT, server_address
 from containernet_env.stores.members import MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.protocol import MemberPlace, Written
 
 # What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that.
 _SELF = "/v1/agent/self"
@@ -18,6 +20,10 @@ _SELF = "/v1/agent/self"
 _PEERS = "/v1/status/peers"
 # A key that no load writes: the consistent read that proves that a quorum answers.
 _PROBE = "/v1/kv/containernet-env/probe?consistent"
+# All keys with one prefix, and what they hold.
+_KEYS = "/v1/kv/{}?recurse&consistent"
+# What a key that is not there holds, and since when.
+_NONE = (0, None)
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
 # Answered by the agent from memory: no quorum, no disk.
 _PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -62,6 +68,23 @@ class Member(members.Member):
             # What tells that there is no such key has gone through a quorum.
             if getattr(error, "status", None) != 404:
                 raise
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        """See ``members.Member``: all keys with the prefix in one answer, of at most 16 MiB."""
+        path = _KEYS.format(quote(prefix))
+        try:
+            answer = self.connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1)) or ()
+            held = {
+                entry["Key"]: (int(entry["ModifyIndex"]), base64.b64decode(entry["Value"] or "", validate=True))
+                for entry in answer
+            }
+        except RunError as error:
+            if getattr(error, "status", None) != 404:
+                raise
+            held = {}
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.name} does not tell what keys hold: is it a server of Consul?") from error
+        return [Written.of(index, key, value) for key in keys for index, value in [held.get(key, _NONE)]]
 
     def knows_a_leader(self) -> bool:
         """See ``members.Member``: Raft may know a leader that the gossip between servers has not found yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from containernet_env.base.errors import RunError
 from containernet_env.model.choices import ProfileKind
@@ -15,7 +15,7 @@ from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.observation import EtcdObservation
 from containernet_env.stores.etcd.profiling import EtcdProfiling
 from containernet_env.stores.members import POLL_S, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import Broken, MemberPlace, Written
+from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory
 
 # A key under which nothing is ever written: the linearizable read that proves a quorum answers.
 PROBE_KEY = base64.b64encode(b"\x00containernet-env").decode()
@@ -109,9 +109,9 @@ class EtcdCluster(MemberCluster[Member]):
         """See ``stores.protocol.Cluster``."""
         return history.revision(self._answering().connection)
 
-    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
-        return history.events(self._answering().connection, prefix, since, timeout_s)
+        return OwnHistory(history.events(self._answering().connection, prefix, since, timeout_s))
 
     def _answering(self) -> Member:
         """A member that answers. Raises RunError where none does."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from containernet_env.stores.etcd import history
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.flags import CLIENT_PORT
 from containernet_env.stores.external import ClusterLook, ExternalConnection, Login, MemberLook
-from containernet_env.stores.protocol import MemberPlace, Written
+from containernet_env.stores.protocol import MemberPlace, OwnHistory
 
 BATCH_KEYS = 1000
 """So many keys are removed at once: one entry of etcd's log, which it applies within milliseconds."""
@@ -283,10 +283,10 @@ class ExternalEtcd(EtcdCluster):
         """See ``stores.protocol.Cluster``."""
         return history.revision(self._answering().connection, self._prefix)
 
-    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
+    def written(self, prefix: str, since: int, keys: Collection[str], timeout_s: float) -> OwnHistory:
         """See ``stores.protocol.Cluster``."""
         connection = self._known[self.members.index(self._answering())]
-        return history.events(connection, prefix, since, timeout_s, connection.headers)
+        return OwnHistory(history.events(connection, prefix, since, timeout_s, connection.headers))
 
     def _range(self, more: dict[str, Any], timeout_s: float = _ASK_S) -> Any:
         return self._ask(_RANGE, {**history.span(self._prefix), **more}, timeout_s)

@@ -18,8 +18,6 @@ _RANGE, _WATCH = "/v3/kv/range", "/v3/watch"
 _ASK_S = 5.0
 # A member reads a million small events from its memory and disk in some seconds, a tenth of a core in a minute.
 _SILENCE_S = 10.0
-# How much is kept of the beginning of a value.
-_VALUE_BYTES = 32
 _LINE_BYTES = 256 << 20
 
 
@@ -69,12 +67,8 @@ def _events_of(line: bytes) -> Iterator[Written]:
     for event in result.get("events", ()):
         if event.get("type", "PUT") == "PUT":
             entry = event["kv"]
-            value = base64.b64decode(entry.get("value", ""))[:_VALUE_BYTES]
-            yield Written(int(entry["mod_revision"]), _text(base64.b64decode(entry["key"])), _text(value))
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
+            key = base64.b64decode(entry["key"]).decode(errors="replace")
+            yield Written.of(int(entry["mod_revision"]), key, base64.b64decode(entry.get("value", "")))
 
 
 def _last_write(connection: Connection, prefix: str) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
+from urllib.parse import quote
 
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError
@@ -11,12 +13,13 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.store_activity import MemberActivity, StoreActivity
 from containernet_env.stores import members
 from containernet_env.stores.members import MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace
+from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.replicas.settings import PORT
 
 _STATUS = "/status"
+_ENTITY = "/v0/entity?id={}&from={}"
 # A key that no load writes.
-_PROBE = "/v0/entity?id=%00containernet-env&from="
+_PROBE = "\0containernet-env"
 _PING = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _ASK_S = 2.0
 
@@ -44,12 +47,28 @@ class Member(members.Member):
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""
+        self._value(_PROBE, timeout_s)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        """See ``members.Member``: as many replicas are asked as by each read of a load."""
+        deadline = time.monotonic() + timeout_s
+        found: list[Written] = []
+        for key in keys:
+            if (left := deadline - time.monotonic()) <= 0:
+                raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
+            found.append(Written.of(0, key, self._value(key, left)))
+        return found
+
+    def _value(self, key: str, timeout_s: float) -> bytes | None:
+        """What a key holds; ``None`` where there is no such key. Raises RunError."""
+        path = _ENTITY.format(quote(key, safe=""), self._read_quorum)
         try:
-            self.connection.request_bytes(PORT, f"{_PROBE}{self._read_quorum}", timeout_s=timeout_s)
+            return self.connection.request_bytes(PORT, path, timeout_s=timeout_s)
         except RunError as error:
             # So many replicas have told that there is no such key.
             if getattr(error, "status", None) != 404:
                 raise
+            return None
 
 
 class ReplicasObservation:

@@ -6,7 +6,7 @@ of itself in the newest epoch, while enough others say that they follow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from containernet_env.base.errors import RunError
 from containernet_env.model.leadership import Leadership
@@ -14,7 +14,7 @@ from containernet_env.stores.members import Member, MemberCluster, MemberStatus
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.zookeeper.log import last_words
 from containernet_env.stores.zookeeper.observation import ZooKeeperObservation
-from containernet_env.stores.zookeeper.session import consistent_read
+from containernet_env.stores.zookeeper.session import consistent_read, values
 from containernet_env.stores.zookeeper.settings import CLIENT_PORT
 from containernet_env.stores.zookeeper.words import PING, MemberState, ask, parse_mntr, parse_srvr
 
@@ -42,6 +42,10 @@ class ZooKeeperMember(Member):
     def read(self, timeout_s: float) -> None:
         """See ``Member``."""
         consistent_read(self.connection, timeout_s)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        """See ``Member``."""
+        return values(self.connection, keys, timeout_s)
 
     def followers_in_sync(self, timeout_s: float = 2.0) -> int:
         """How many followers of this member, which leads, have all that it has. Raises RunError."""
@@ -75,19 +79,3 @@ class ZooKeeperCluster(MemberCluster[ZooKeeperMember]):
     def observe(self) -> ZooKeeperObservation:
         """See ``stores.protocol.Cluster``."""
         return ZooKeeperObservation([member.place for member in self.living()])
-
-    def revision(self) -> int:
-        """See ``stores.protocol.Cluster``: the newest transaction that a member tells of."""
-        found = []
-        for member in self.living():
-            try:
-                found.append(member.state().zxid)
-            except RunError:
-                continue
-        if not found:
-            raise RunError("no member answers")
-        return max(found)
-
-    def written(self, prefix: str, since: int, timeout_s: float) -> Iterator[Written]:
-        """See ``stores.protocol.Cluster``: ZooKeeper's members do not tell past writes."""
-        raise RunError("ZooKeeper does not tell past writes; the history is judged without them")
