@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 EXIT_VIOLATED, EXIT_NOTHING, EXIT_UNDECIDED = 1, 2, 4
 _MIB = 1 << 20
+# By what the checker says that it compared with (benchmark_image/internal/verify).
+_COMPARED = {
+    "history": "the store's own history",
+    "final state": "the store's final state: a lost write that was replaced before anybody read it is not seen",
+    "nothing": "nothing of the store's own, which is missing or has gaps: only reads tell of writes",
+}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -89,10 +95,12 @@ def _lines(judgement: Judgement, folder: Path) -> Iterator[str]:
     reason = f": {judgement.reason}" if judgement.reason else ""
     yield f"{name}: {judgement.verdict}{reason}"
     yield f"  {values['judged']:,} of {values['operations']:,} operations judged, on {values['keys']:,} keys"
-    if values["operations"] and not values["compared"]:
-        yield "  not compared with the store's own history, which is missing or has gaps: only reads tell of writes"
-    if values["unknown"]:
-        yield f"  {values['unknown']} writes without an answer, of {values['resolved']} it is known what became of them"
+    if values["operations"]:
+        yield f"  compared with {_COMPARED[values['compared']]}"
+    if (unknown := values["unknown"]) > 0:
+        known = values["resolved"]
+        others = f", of {unknown - known} it is not" * (known < unknown)
+        yield f"  {unknown} writes without an answer, of {known} it is known what became of them{others}"
     reads = values["serializable"]
     if reads["reads"] and not reads["dated"]:
         yield f"  {reads['reads']:,} reads that may be stale: which were is not known, since writes told no revisions"

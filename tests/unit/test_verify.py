@@ -306,7 +306,7 @@ VALUES = {
     "operations": 2000,
     "judged": 1990,
     "keys": 40,
-    "compared": True,
+    "compared": "history",
     "unknown": 3,
     "resolved": 3,
     "violation": None,
@@ -353,6 +353,7 @@ def test_verify_says_what_was_judged(run):
     assert result.output.splitlines() == [
         "01-a: ok",
         "  1,990 of 2,000 operations judged, on 40 keys",
+        "  compared with the store's own history",
         "  3 writes without an answer, of 3 it is known what became of them",
         "  2 of 5 serializable reads were stale, by 1.5 ms in the median, at most 4.0 ms",
     ]
@@ -368,11 +369,19 @@ def test_verify_says_what_was_judged(run):
     assert json.loads((folder / "01-a.json").read_text())["judged"] == 1990
 
 
-def test_verify_says_where_the_stores_own_history_is_missing(run):
-    run.says(0, compared=False)
-    assert "not compared with the store's own history, which is missing or has gaps" in call(run).output
-    run.says(0)
-    assert "not compared" not in call(run).output
+@pytest.mark.parametrize(
+    ("compared", "line"),
+    [
+        ("final state", "the store's final state: a lost write that was replaced before anybody read it is not seen"),
+        ("nothing", "nothing of the store's own, which is missing or has gaps: only reads tell of writes"),
+    ],
+)
+def test_verify_says_what_it_compared_with(run, compared, line):
+    run.says(0, compared=compared, unknown=3, resolved=1)
+    assert call(run).output.splitlines()[2:4] == [
+        f"  compared with {line}",
+        "  3 writes without an answer, of 1 it is known what became of them, of 2 it is not",
+    ]
 
 
 def test_verify_says_where_nobody_knows_what_was_stale(run):

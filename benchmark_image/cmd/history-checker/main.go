@@ -40,7 +40,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := pflag.NewFlagSet("history-checker", pflag.ContinueOnError)
 	flags.SetOutput(stdout)
-	store := flags.String("store", "", "the store's own history")
+	store := flags.String("store", "", "the store's own history, or its final state")
 	picture := flags.String("picture", "", "where a picture of a violation is written to, as HTML")
 	limit := flags.Duration("time", time.Minute, "how long a judgement may take")
 	memory := flags.Int64("memory", 1<<30, "how much memory it may take, in bytes")
@@ -100,7 +100,7 @@ func first(judged <-chan outcome, exhausted <-chan struct{}, found *atomic.Point
 		return outcome{result: result}
 	}
 	reason := fmt.Sprintf("it takes more than %d bytes of memory", memory)
-	return outcome{result: &verify.Result{Verdict: verify.Undecided, Reason: reason}}
+	return outcome{result: &verify.Result{Verdict: verify.Undecided, Reason: reason, Compared: verify.Nothing}}
 }
 
 // judge has a picture of a violation drawn; where that fails it tells stderr, and the history is violated all the same.

@@ -108,9 +108,12 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 func TestAStoresHistoryIsWholeIfItSaysSo(t *testing.T) {
 	const event = `{"revision":7,"key":"p/0001","value":"abc"}` + "\n"
 	for text, want := range map[string]Log{
-		event + `{"whole":true}` + "\n":  {Events: []Event{{7, "p/0001", "abc"}}, Whole: true},
-		event + `{"whole":false}` + "\n": {Events: []Event{{7, "p/0001", "abc"}}},
-		event:                            {Events: []Event{{7, "p/0001", "abc"}}},
+		event + `{"whole":true}` + "\n":               {Events: []Event{{7, "p/0001", "abc"}}, Whole: true},
+		event + `{"whole":false}` + "\n":              {Events: []Event{{7, "p/0001", "abc"}}},
+		event + `{"whole":false,"final":true}` + "\n": {Events: []Event{{7, "p/0001", "abc"}}, Final: true},
+		`{"revision":0,"key":"p/0001","value":null}` + "\n" + `{"whole":false,"final":false}` + "\n": {
+			Events: []Event{{0, "p/0001", ""}}},
+		event: {Events: []Event{{7, "p/0001", "abc"}}},
 	} {
 		if got, err := ReadLog(packed(t, text)); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("%q: %+v, %v", text, got, err)

@@ -111,32 +111,35 @@ func (l *line) operation() (Operation, error) {
 	return o, err
 }
 
-// Event is a write that the store says it carried out.
+// Event is a write that the store says it carried out, or of a final state the last one of a key.
 type Event struct {
-	Revision int64  `json:"revision"`
-	Key      string `json:"key"`   // with its prefix
-	Value    string `json:"value"` // how it begins
+	Revision int64  `json:"revision"` // 0: the store has none
+	Key      string `json:"key"`      // with its prefix
+	Value    string `json:"value"`    // how it begins; of a final state empty where there is no such key
 }
 
 // Log is what the store itself has of a run.
 type Log struct {
 	Events []Event
 	Whole  bool // nothing that was written since the run began is missing
+	Final  bool // they are what each key held after the run, and nothing of that is missing
 }
 
-// ReadLog reads the store's own history: lines with an event each, and a last one that tells whether that is all.
+// ReadLog reads the store's own history, or its final state: lines with an event each, and a last one that tells what
+// they are, and whether that is all.
 func ReadLog(from io.Reader) (*Log, error) {
 	log := &Log{}
 	err := readLines(from, func(number int, text []byte) error {
 		var l struct {
 			Event
 			Whole *bool `json:"whole"`
+			Final bool  `json:"final"`
 		}
 		if err := json.Unmarshal(text, &l); err != nil {
 			return fmt.Errorf("line %d: %w", number+1, err)
 		}
 		if l.Whole != nil {
-			log.Whole = *l.Whole
+			log.Whole, log.Final = *l.Whole, l.Final
 			return nil
 		}
 		log.Events = append(log.Events, l.Event)

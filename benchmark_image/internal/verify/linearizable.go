@@ -67,7 +67,7 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 	late := 0
 	for _, key := range a.order {
 		steps := a.steps(key, first)
-		result.Judged += a.told(key, steps, result.Compared)
+		result.Judged += a.told(key, steps, result.Compared == OwnHistory)
 		if result.Verdict == Violated {
 			continue // one is enough
 		}
@@ -89,13 +89,13 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 	return found
 }
 
-// told counts the operations of a key that say something: writes of which neither a read nor the store's own history
-// tells are in some order, whatever became of them.
+// told counts the operations of a key that say something: writes of which neither a read, the store's own history nor
+// its final state tells are in some order, whatever became of them.
 func (a *all) told(key string, steps []porcupine.Operation, compared bool) int {
 	count, reads := 0, compared || a.found[key]
 	for i := range steps {
 		s := steps[i].Input.(*step)
-		if s.source != nil {
+		if s.source != nil && !atEnd(s.source) {
 			count++
 		}
 		reads = reads || !s.write

@@ -13,7 +13,7 @@ import (
 
 // compare holds what clients were told of their writes against the store's own history: what was acknowledged was
 // carried out once, at that revision, and what failed was not. Of writes without an answer it takes over what became of
-// them. Without such a history those that a read has found took effect.
+// them. Without such a history those that a read has found took effect, one of the final state too.
 func (a *all) compare(log *history.Log, result *Result) *finding {
 	done := make(map[keys.ID][]history.Event)
 	if log != nil {

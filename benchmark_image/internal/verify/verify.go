@@ -24,6 +24,16 @@ const (
 	Undecided Verdict = "undecided"
 )
 
+// Compared is what the store itself had to compare with.
+type Compared string
+
+// What a history may be compared with. Parts of either are nothing.
+const (
+	OwnHistory Compared = "history"
+	FinalState Compared = "final state"
+	Nothing    Compared = "nothing"
+)
+
 // Limits bounds what a judgement takes.
 type Limits struct {
 	Time time.Duration
@@ -48,9 +58,9 @@ type Result struct {
 	Operations   int          `json:"operations"` // in the history
 	Judged       int          `json:"judged"`     // of those; the others say nothing, as reads without an answer
 	Keys         int          `json:"keys"`
-	Compared     bool         `json:"compared"` // with the store's own history, which was whole
+	Compared     Compared     `json:"compared"`
 	Unknown      int          `json:"unknown"`  // writes with an unknown outcome
-	Resolved     int          `json:"resolved"` // of those, whose outcome the store's own history or a read tells
+	Resolved     int          `json:"resolved"` // of those, whose outcome the store itself or a read tells
 	Violation    *Violation   `json:"violation"`
 	Serializable Serializable `json:"serializable"`
 }
@@ -107,12 +117,19 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 		return nil, err
 	}
 	a.prefix = header.Prefix
-	a.index()
-	result := &Result{Verdict: Holds, Operations: len(a.operations), Keys: len(a.order)}
-	if log != nil && !log.Whole {
+	result := &Result{Verdict: Holds, Operations: len(a.operations), Compared: Nothing}
+	switch {
+	case log == nil:
+	case log.Whole:
+		result.Compared = OwnHistory
+	case log.Final && a.readAtEnd(log.Events):
+		result.Compared = FinalState
+	}
+	if result.Compared != OwnHistory {
 		log = nil
 	}
-	result.Compared = log != nil
+	a.index()
+	result.Keys = len(a.order)
 	steps := []func() *finding{
 		a.strangers,
 		func() *finding { return a.compare(log, result) },
@@ -129,10 +146,12 @@ func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	if result.Judged == 0 && result.Violation == nil {
 		return nil, ErrNothing
 	}
-	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds {
+	// With the final state, a lost last write of any key is a violation. Writes without an answer that nobody has seen
+	// are left out: a history is linearizable if it is without some operations that never ended (Herlihy and Wing).
+	if left := result.Unknown - result.Resolved; left > 0 && result.Verdict == Holds && result.Compared != FinalState {
 		result.Verdict = Undecided
-		result.Reason = fmt.Sprintf("whether %d writes without an answer were carried out is not known: there is no whole history of the "+
-			"store's own", left)
+		result.Reason = fmt.Sprintf("whether %d writes without an answer were carried out is not known: there is no "+
+			"whole history of the store's own, nor its whole final state", left)
 	}
 	return result, nil
 }
@@ -156,10 +175,18 @@ func (a *all) index() {
 			a.writes[o.Value], a.runs[o.Value.Run] = o, true
 		}
 	}
+	before := make(map[string]keys.ID) // what a key held at the begin, as a read found; those at the end come last
 	for i := range a.operations {
 		o := &a.operations[i]
-		if o.Content == history.Written && a.other(o.Value) && o.Value != (keys.ID{}) && o.ModRevision > a.oldest {
-			a.late[o.Value] = true
+		if o.Content == history.Written && a.other(o.Value) {
+			switch {
+			case o.Value != (keys.ID{}) && o.ModRevision > a.oldest:
+				a.late[o.Value] = true
+			case atEnd(o):
+				o.Value = before[o.Key]
+			default:
+				before[o.Key] = o.Value
+			}
 		}
 		a.found[o.Key] = a.found[o.Key] || read(o)
 		if o.Op != history.SerializableGet {
@@ -227,6 +254,9 @@ func (a *all) violation(what, key string, involved []*history.Operation, store [
 func describe(o *history.Operation) string {
 	ms := func(ns int64) string { return fmt.Sprintf("%.3f ms", float64(ns)/1e6) }
 	text := fmt.Sprintf("%s..%s client %d: %v ", ms(o.Invoked), ms(o.Completed), o.Client, o.Op)
+	if atEnd(o) {
+		text = "after the load, by its final state: "
+	}
 	switch {
 	case o.Op == history.Put || o.Op == history.Txn:
 		text += o.Value.String()
@@ -235,7 +265,10 @@ func describe(o *history.Operation) string {
 	case o.Content == history.Foreign:
 		text += "found another value"
 	case o.Content == history.Written:
-		text += fmt.Sprintf("found %v of revision %d", o.Value, o.ModRevision)
+		text += fmt.Sprintf("found %v", o.Value)
+		if o.ModRevision > 0 {
+			text += fmt.Sprintf(" of revision %d", o.ModRevision)
+		}
 	}
 	text += ", " + o.Outcome.String()
 	if o.Revision > 0 {

@@ -1,0 +1,57 @@
+package verify
+
+import (
+	"math"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// noClient is the number of the client of reads of the final state.
+const noClient = -1
+
+// atEnd tells whether an operation is a read of the final state.
+func atEnd(o *history.Operation) bool { return o.Client == noClient }
+
+// readAtEnd takes a store's final state for reads that were invoked when the load was over, one of each key that was
+// written. It does nothing and returns false where one of these keys is missing. A value that no write of the load made
+// cannot be told from another one: index takes it for what the key held before, unless it is younger than that.
+func (a *all) readAtEnd(state []history.Event) bool {
+	held := make(map[string]history.Event, len(state))
+	for _, e := range state {
+		held[e.Key] = e
+	}
+	over := int64(math.MinInt64)
+	var reads []history.Operation
+	taken := make(map[string]bool, len(state))
+	for i := range a.operations {
+		o := &a.operations[i]
+		over = max(over, o.Completed)
+		if o.Op != history.Put && o.Op != history.Txn || taken[o.Key] {
+			continue
+		}
+		e, there := held[a.prefix+o.Key]
+		if !there {
+			return false
+		}
+		taken[o.Key] = true
+		reads = append(reads, finalRead(o.Key, e))
+	}
+	for i := range reads {
+		reads[i].Invoked, reads[i].Completed = over+1, over+2
+	}
+	a.operations = append(a.operations, reads...)
+	return true
+}
+
+func finalRead(key string, e history.Event) history.Operation {
+	read := history.Operation{Client: noClient, Op: history.Get, Key: key, Content: history.Absent}
+	if e.Value == "" {
+		return read
+	}
+	read.Content, read.ModRevision = history.Written, e.Revision
+	if id, err := keys.ParseID(e.Value[:min(len(e.Value), keys.NameSize)]); err == nil {
+		read.Value = id
+	}
+	return read
+}
