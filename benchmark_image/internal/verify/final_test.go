@@ -62,6 +62,8 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 			at(0, 4, 5).get(other(1), 12, 12)}, held(other(1), 12), Holds, "", 0, 0},
 		"a late one, and back": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
 			at(0, 4, 5).get(other(1), 12, 12)}, held(dataset, 2), Violated, lost, 0, 0},
+		"the data set is still there": {[]op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)},
+			held(dataset, 2), Holds, "", 1, 0},
 		"nothing of ours happened": {[]op{at(0, 0, 1).get(other(4), 2, 9), put(1, 2, 3).as(unknown)}, held(other(4), 2),
 			Holds, "", 1, 0},
 	} {
@@ -116,6 +118,15 @@ func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
 		if err != nil || result.Verdict != c.want || result.Compared != c.by {
 			t.Errorf("%s: %+v, %v", name, result, err)
 		}
+	}
+}
+
+// TestEachKeyIsReadOnceAtTheEnd, however often it was written.
+func TestEachKeyIsReadOnceAtTheEnd(t *testing.T) {
+	a := &all{operations: []history.Operation{at(0, 0, 1).put(id(1), 0).Operation, at(0, 2, 3).put(id(2), 0).Operation}}
+	if !a.readAtEnd([]history.Event{{}}) || len(a.operations) != 3 ||
+		a.operations[2].Invoked <= a.operations[1].Completed {
+		t.Errorf("%+v", a.operations)
 	}
 }
 
