@@ -54,6 +54,8 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 		"no answer, seen and gone": {[]op{put(1, 0, 1), put(2, 2, 3).as(unknown), at(1, 4, 5).get(id(2), 11, 0)},
 			held(id(1), 10), Violated, lost, 1, 1},
 		"no answer, and then another": {[]op{put(1, 0, 1).as(unknown), put(2, 2, 3)}, held(id(1), 12), Holds, "", 1, 1},
+		"no answer, before a transaction": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown),
+			at(1, 4, 5).txn(id(2), 0)}, held(id(2), 0), Holds, "", 1, 0},
 		"no answer, of nothing": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, gone(), Holds,
 			"", 1, 0},
 

@@ -27,6 +27,7 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 	var problem *finding
 	for _, key := range a.order {
 		operations := a.byKey[key]
+		rescues := needsPuts(operations)
 		for i := range operations {
 			o := &operations[i]
 			if !o.isWrite() {
@@ -52,6 +53,8 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 			case log != nil:
 				result.Resolved++
 				o.dropped = true
+			case rescues && o.Op == history.Put:
+				o.until = math.MaxInt64 // it may have made the key, or have come after everything else
 			default:
 				o.dropped = true // nobody saw it: it may have come after everything else
 			}
@@ -67,6 +70,18 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 		}
 	}
 	return nil
+}
+
+// needsPuts tells whether a key was missing at some time, and a transaction that needs it to exist was acknowledged: a
+// put that nobody saw may lie in between.
+func needsPuts(operations []operation) bool {
+	missing, needed := false, false
+	for i := range operations {
+		o := &operations[i]
+		missing = missing || o.Content == history.Absent || o.refused()
+		needed = needed || o.Op == history.Txn && o.Outcome <= history.Wrong
+	}
+	return missing && needed
 }
 
 // against tells what is wrong with what the store carried out of a write.

@@ -132,6 +132,10 @@ func TestJudgements(t *testing.T) {
 		"a refused transaction": {[]op{at(0, 0, 1).txn(id(1), 9).as(failed), at(1, 2, 3).nothing(9)}, nil, Holds, ""},
 		"one refused for nothing": {[]op{at(0, 0, 1).put(id(1), 9), at(1, 2, 3).txn(id(2), 10).as(failed)}, nil, Violated,
 			"no order"},
+		"one accepted before a put": {[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10),
+			at(0, 4, 5).put(id(1), 0).as(unknown)}, nil, Violated, "no order"},
+		"one accepted after another": {[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(1), 0).as(unknown),
+			at(1, 4, 5).txn(id(2), 11)}, nil, Violated, "no order"},
 		"one accepted for nothing": {[]op{at(0, 0, 1).nothing(9), at(1, 2, 3).txn(id(2), 10)}, nil, Violated, "no order"},
 
 		"unknown, and read": {[]op{at(0, 0, 1).put(id(1), 0).as(unknown), at(1, 8, 9).get(id(1), 10, 10)}, nil,
