@@ -95,7 +95,9 @@ func TestExamplesInTheDocs(t *testing.T) {
 }
 
 // mayBeZero are measured figures that are 0 at times.
-var mayBeZero = []string{"run_delay_s", "mean_run_delay_s", "pause_s", "pauses", "paused_s", "drain_s", "longest_gap_start_s"}
+var mayBeZero = []string{
+	"run_delay_s", "mean_run_delay_s", "pause_s", "pauses", "paused_s", "drain_s", "longest_gap_start_s",
+}
 
 // withoutFigures replaces measured figures: numbers in fields that end in _s, the start, percentiles, histograms, and
 // the number and contents of a timeline's rows. Other tests judge schedules.
@@ -141,7 +143,9 @@ func TestEveryFieldIsInTheDocs(t *testing.T) {
 	write, rest, _ := strings.Cut(rest, "## Fields of /benchmark/read")
 	read, rest, _ := strings.Cut(rest, "## Fields of /benchmark/mixed")
 	mixed, txn, _ := strings.Cut(rest, "## Fields of /benchmark/txn")
-	for operation, section := range map[spec.Operation]string{spec.Put: write, spec.Range: read, spec.Mixed: mixed, spec.Txn: txn} {
+	for operation, section := range map[spec.Operation]string{
+		spec.Put: write, spec.Range: read, spec.Mixed: mixed, spec.Txn: txn,
+	} {
 		var names []string
 		for _, match := range row.FindAllStringSubmatch(shared+section, -1) {
 			names = append(names, match[1])

@@ -157,7 +157,8 @@ func (h *Handler) result(w http.ResponseWriter, id string) {
 		return
 	case !found:
 		h.answer(w, http.StatusNotFound, spec.Problem{
-			Message: fmt.Sprintf("there is no result of a job %.200s: there was none, it was fetched, or newer ones took its place", id),
+			Message: fmt.Sprintf("there is no result of a job %.200s: "+
+				"there was none, it was fetched, or newer ones took its place", id),
 		})
 		return
 	}

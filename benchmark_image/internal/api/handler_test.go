@@ -51,8 +51,10 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	seedRead  = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}`
-	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}`
+	seedRead = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", ` +
+		`"endRange": "foo3", "consistency": "l"}`
+	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, ` +
+		`"valSize": 64, "targetLeader": true, "sequentialKeys": true}`
 )
 
 // start serves the interface with the test program as the client.
@@ -228,7 +230,8 @@ func TestABenchmarkUnderWay(t *testing.T) {
 	if _, _, answer := send(t, "POST", url+"/benchmark/cancel", ""); string(answer) != "{\"cancelled\":false}\n" {
 		t.Errorf("cancel of nothing: %s", answer)
 	}
-	const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,"began_ns":null,"elapsed_s":0,"client_silent_s":0}`
+	const idle = `{"running":false,"job":null,"operation":null,"done":0,"total":0,"errors":0,"warmup_done":0,` +
+		`"began_ns":null,"elapsed_s":0,"client_silent_s":0}`
 	if _, _, answer := send(t, "GET", url+"/progress", ""); strings.TrimSpace(string(answer)) != idle {
 		t.Errorf("progress of nothing: %s", answer)
 	}
@@ -298,9 +301,14 @@ func TestClientsThatMisbehave(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"missing": {"", "no such file"},
 		"crash":   {"echo oops >&2; kill -9 $$", "benchmark-client ended without a report (signal: killed): oops"},
-		"panic":   {`echo warming up >&2; printf 'panic: index out of range [4]\n\ngoroutine 1 [running]:\nmain.main()\n' >&2; exit 2`, "ended without a report (exit status 2): panic: index out of range [4]\""},
+		"panic": {
+			`echo warming up >&2; ` +
+				`printf 'panic: index out of range [4]\n\ngoroutine 1 [running]:\nmain.main()\n' >&2; exit 2`,
+			"ended without a report (exit status 2): panic: index out of range [4]\"",
+		},
 		"fatal": {
-			`printf 'runtime: out of memory: cannot allocate\nfatal error: out of memory\n\n' >&2; head -c 50000 /dev/zero | tr '\0' 'x' | fold >&2; exit 2`,
+			`printf 'runtime: out of memory: cannot allocate\nfatal error: out of memory\n\n' >&2; ` +
+				`head -c 50000 /dev/zero | tr '\0' 'x' | fold >&2; exit 2`,
 			"ended without a report (exit status 2): runtime: out of memory: cannot allocate\"",
 		},
 		"no crash": {`printf 'runtime: mlock failed\nno answer\n' >&2; exit 1`,

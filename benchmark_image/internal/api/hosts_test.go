@@ -95,7 +95,8 @@ func TestTheHostHeaderNamesTheServer(t *testing.T) {
 		own: true, own + ":8080": true, "bench.example:8080": true, "Bench.Example.": true, "load": true, "LOAD:8080": true,
 		"evil.example": false, "evil.example:8080": false, "etcd:8080": false, "unknown": false,
 		"localhost.evil.example": false,
-		"evil-localhost":         false, "127.0.0.1.evil.example:8080": false, "load.evil.example": false, "x.bench.example": false,
+		"evil-localhost":         false, "127.0.0.1.evil.example:8080": false,
+		"load.evil.example": false, "x.bench.example": false,
 		"localhost:evil.example": false, "evil.example:80:localhost": false,
 	} {
 		for _, r := range routesOf {
@@ -164,9 +165,12 @@ func TestAWebPageStartsNothing(t *testing.T) {
 // seed, too.
 func TestTheLinesOfTheSeed(t *testing.T) {
 	const lines = `
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}'  http://localhost:8080/benchmark/read
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/read
-curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/write`
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
+		`"key": "foo", "endRange": "foo3", "consistency": "l"}'  http://localhost:8080/benchmark/read
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
+		`"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/read
+curl -d '{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, ` +
+		`"keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}'  http://localhost:8080/benchmark/write`
 	server, _ := start(t)
 	cluster := etcdtest.Start(t, 1)
 	var got []int

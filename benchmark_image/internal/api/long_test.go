@@ -110,7 +110,8 @@ func BenchmarkTwelveMillionRanges(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			url, h := startReal(b)
-			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s","timelineInterval":0.1,%s}`, quickMember(b), c.fields)
+			body := fmt.Sprintf(`{"endpoints":%q,"clients":1000,"conns":10,"key":"k","consistency":"s",`+
+				`"timelineInterval":0.1,%s}`, quickMember(b), c.fields)
 			ctx, leave := context.WithCancel(b.Context())
 			defer leave()
 			request, err := http.NewRequestWithContext(ctx, "POST", url+"/benchmark/read", strings.NewReader(body))

@@ -52,7 +52,8 @@ func (b *benchmark) run(ctx context.Context, transport load.Transport) {
 func (b *benchmark) plan(options *load.Options) report.Plan {
 	s := b.spec
 	plan := report.Plan{
-		Open: options.Pacer.Planned(), Duration: s.Duration, Expected: s.Duration, Interval: s.TimelineInterval, Seconds: b.seconds,
+		Open: options.Pacer.Planned(), Duration: s.Duration, Expected: s.Duration,
+		Interval: s.TimelineInterval, Seconds: b.seconds,
 	}
 	loop, open := options.Pacer.(load.OpenLoop)
 	if !open {

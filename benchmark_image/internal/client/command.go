@@ -77,8 +77,9 @@ func Main(ctx context.Context, version string, secure Securer, args []string, st
 func command(version string, action func(*spec.Spec, display) error) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
-		Use:           "benchmark-client",
-		Short:         "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or at a given rate",
+		Use: "benchmark-client",
+		Short: "Measure the speed of etcd, of Consul or of a key-value service over HTTP, in a closed loop or " +
+			"at a given rate",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -96,7 +96,8 @@ func TestWhatIsNotSupportedIsRefused(t *testing.T) {
 
 func TestFlagsThatChangeNothingAreAccepted(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
-	args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 --check-hashkv=false --endpoints "
+	args := "put --total 1 --rate 0 --cert= --user= --compact-interval 0s --compact-index-delta 1000 " +
+		"--check-hashkv=false --endpoints "
 	if status, _, stderr := call(t,
 		strings.Fields(args+cluster.Members[0].Endpoint)...); status != ExitOK || stderr != "" {
 		t.Errorf("status %d, stderr %q", status, stderr)
@@ -147,18 +148,24 @@ func TestFlagsMakeTheSpecThatABodyMakes(t *testing.T) {
 		operation spec.Operation
 		body      string
 	}{
-		{"put --endpoints 10.0.0.1:1,[::1]:2 --conns 3 --clients 4 --total 5 --target-leader --seed 6 --key-size 7 --key-space-size 8 --val-size 9 " +
-			"--sequential-keys --prefix=-p --request-timeout 1.5s --dial-timeout 1s --run-timeout 90s", spec.Put,
-			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"keySize":7,"keySpace":8,"valSize":9,
-			"sequentialKeys":true,"keyPrefix":"-p","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`},
-		{"--endpoints a:1,b:1 txn --duration 1500ms --rate 123.5 --arrival poisson --warmup 2s --target-member b:1 --key-space-size 9", spec.Txn,
-			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2,"targetMember":"b:1","keySpace":9}`},
+		{"put --endpoints 10.0.0.1:1,[::1]:2 --conns 3 --clients 4 --total 5 --target-leader --seed 6 --key-size 7 " +
+			"--key-space-size 8 --val-size 9 --sequential-keys --prefix=-p --request-timeout 1.5s --dial-timeout 1s " +
+			"--run-timeout 90s", spec.Put,
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,
+			"keySize":7,"keySpace":8,"valSize":9,"sequentialKeys":true,"keyPrefix":"-p",
+			"requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`},
+		{"--endpoints a:1,b:1 txn --duration 1500ms --rate 123.5 --arrival poisson --warmup 2s --target-member b:1 " +
+			"--key-space-size 9", spec.Txn,
+			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2,
+			"targetMember":"b:1","keySpace":9}`},
 		{"--cacert /a --cert b --key c --user d --password-file e put --endpoints a:1", spec.Put,
 			`{"endpoints":"a:1","caFile":"/a","certFile":"b","keyFile":"c","user":"d","passwordFile":"e"}`},
-		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found --key-order zipfian --zipf-exponent 1.25 " +
-			"--key-space-size 50 --prefix m/ --consistency s --span-keys 7 --val-size 20", spec.Mixed,
-			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
-			"zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7,"valSize":20}`},
+		{"--target-leader mixed --endpoints a:1 --warmup 77 --ratio 0.125 --verify --require-found " +
+			"--key-order zipfian --zipf-exponent 1.25 --key-space-size 50 --prefix m/ --consistency s --span-keys 7 " +
+			"--val-size 20", spec.Mixed,
+			`{"endpoints":"a:1","targetLeader":true,"warmupRequests":77,"ratio":0.125,"verify":true,"requireFound":true,
+			"keyOrder":"zipfian","zipfExponent":1.25,"keySpace":50,"keyPrefix":"m/","consistency":"s",
+			"spanKeys":7,"valSize":20}`},
 		{"range --endpoints a:1 --limit 12 --keys-only --consistency s -- --conns=3 -z", spec.Range,
 			`{"endpoints":"a:1","limit":12,"keysOnly":true,"consistency":"s","key":"--conns=3","endRange":"-z"}`},
 		{"range --endpoints a:1 k --from-key --count-only", spec.Range,
@@ -227,7 +234,8 @@ func TestSpans(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	for args, found := range map[string]bool{
-		"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false, "a --from-key": true, "kz0 --from-key": false,
+		"k0": true, "k": false, "k k1": true, "k --prefix": true, "l --prefix": false,
+		"a --from-key": true, "kz0 --from-key": false,
 		"k0 k1 --limit 1 --keys-only": true, "a b --count-only": false, "k z --count-only": true,
 	} {
 		status, stdout, stderr := call(t, append([]string{"range", endpoint, "--total=2", "--output=json"},

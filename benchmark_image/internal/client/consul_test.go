@@ -43,9 +43,10 @@ func startConsul(t *testing.T, members int, oneAddress bool) *consulCluster {
 		}
 		joins = append(joins, fmt.Sprintf("-retry-join=%s:%d", address, serf))
 	}
-	common = append([]string{"agent", "-server", fmt.Sprintf("-bootstrap-expect=%d", members), "-dns-port=-1", "-grpc-port=-1",
-		"-grpc-tls-port=-1", "-serf-wan-port=-1", "-log-level=warn", "-disable-host-node-id", "-retry-interval=1s", "-hcl",
-		fmt.Sprintf("disable_update_check = true, performance { raft_multiplier = %d }", multiplier)},
+	common = append([]string{"agent", "-server", fmt.Sprintf("-bootstrap-expect=%d", members), "-dns-port=-1",
+		"-grpc-port=-1", "-grpc-tls-port=-1", "-serf-wan-port=-1", "-log-level=warn", "-disable-host-node-id",
+		"-retry-interval=1s",
+		"-hcl", fmt.Sprintf("disable_update_check = true, performance { raft_multiplier = %d }", multiplier)},
 		joins...)
 	for i := range members {
 		address, offset := net+"1", 10*i
@@ -119,25 +120,34 @@ func TestAgainstConsul(t *testing.T) {
 		args  []string
 		empty int
 	}{
-		{[]string{"put", "--total=600", "--clients=20", "--conns=6", "--sequential-keys", "--val-size=256", "--target-leader"}, 0},
+		{[]string{"put", "--total=600", "--clients=20", "--conns=6", "--sequential-keys", "--val-size=256",
+			"--target-leader"}, 0},
 		{[]string{"put", "--total=100", "--clients=5", "--key-size=4", "--prefix=ключ %/\"\\?&#+/", "--val-size=64"}, 0},
 		{[]string{"put", "--total=9", "--clients=3", "--conns=3", "--key-size=3", "--prefix=large/", "--val-size=500000"}, 0},
-		{[]string{"range", "--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600", "--val-size=256", "--verify"}, 0},
-		{[]string{"range", "--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600", "--val-size=256", "--verify", "--consistency=default"}, 0},
-		{[]string{"range", "--total=300", "--clients=5", "--conns=3", "--key-size=8", "--key-space-size=600", "--val-size=256", "--verify", "--consistency=s"}, 0},
-		{[]string{"range", "--total=100", "--key-size=4", "--key-space-size=100", "--key-prefix=ключ %/\"\\?&#+/", "--val-size=64", "--verify"}, 0},
-		{[]string{"range", "--total=9", "--key-size=3", "--key-space-size=9", "--key-prefix=large/", "--val-size=500000", "--verify"}, 0},
+		{[]string{"range", "--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600",
+			"--val-size=256", "--verify"}, 0},
+		{[]string{"range", "--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600",
+			"--val-size=256", "--verify", "--consistency=default"}, 0},
+		{[]string{"range", "--total=300", "--clients=5", "--conns=3", "--key-size=8", "--key-space-size=600",
+			"--val-size=256", "--verify", "--consistency=s"}, 0},
+		{[]string{"range", "--total=100", "--key-size=4", "--key-space-size=100", "--key-prefix=ключ %/\"\\?&#+/",
+			"--val-size=64", "--verify"}, 0},
+		{[]string{"range", "--total=9", "--key-size=3", "--key-space-size=9", "--key-prefix=large/",
+			"--val-size=500000", "--verify"}, 0},
 		{[]string{"range", "--total=20", "absent"}, 20},
 		{[]string{"txn", "--total=300", "--clients=8", "--conns=3", "--key-space-size=300", "--val-size=33"}, 0},
-		{[]string{"txn", "--total=40", "--key-size=4", "--key-space-size=100", "--prefix=ключ %/\"\\?&#+/", "--val-size=64"}, 0},
-		{[]string{"mixed", "--total=600", "--clients=10", "--conns=3", "--key-size=5", "--key-space-size=20", "--val-size=100", "--verify"}, 0},
+		{[]string{"txn", "--total=40", "--key-size=4", "--key-space-size=100", "--prefix=ключ %/\"\\?&#+/",
+			"--val-size=64"}, 0},
+		{[]string{"mixed", "--total=600", "--clients=10", "--conns=3", "--key-size=5", "--key-space-size=20",
+			"--val-size=100", "--verify"}, 0},
 	} {
 		status, result, stderr := callJSON(t, append(load.args, to...)...)
 		if load.empty == 0 && status != ExitOK || result.Failed > 0 || result.Empty != load.empty {
 			if load.args[0] == "mixed" && result.Failed == 0 {
 				continue // the first reads find no key
 			}
-			t.Errorf("%q: status %d, %d failed, %d empty: %v, %s", load.args, status, result.Failed, result.Empty, result.Errors, stderr)
+			t.Errorf("%q: status %d, %d failed, %d empty: %v, %s", load.args, status, result.Failed, result.Empty,
+				result.Errors, stderr)
 		}
 	}
 	key := url.PathEscape("ключ %/\"\\?&#+/0000")
@@ -182,11 +192,12 @@ func TestConsulOnOneAddress(t *testing.T) {
 		}
 	})
 	defer timer.Stop()
-	_, result, stderr = callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","), "--duration=4s",
-		"--target-leader", "--clients=3")
+	_, result, stderr = callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(c.endpoints, ","),
+		"--duration=4s", "--target-leader", "--clients=3")
 	leader = c.leads(t, c.endpoints)
 	if n := len(result.LeaderChanges); n == 0 || result.LeaderChanges[n-1].Leader != c.endpoints[leader] {
-		t.Errorf("the load went to %+v, the leader is %s: %v, %s", result.LeaderChanges, c.endpoints[leader], result.Errors, stderr)
+		t.Errorf("the load went to %+v, the leader is %s: %v, %s", result.LeaderChanges, c.endpoints[leader],
+			result.Errors, stderr)
 	}
 	var others []string
 	for i, endpoint := range c.endpoints {
@@ -194,17 +205,20 @@ func TestConsulOnOneAddress(t *testing.T) {
 			others = append(others, endpoint)
 		}
 	}
-	exit, result, _ := callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(others, ","), "--total=5", "--target-leader")
+	exit, result, _ := callJSON(t, "put", "--store=consul", "--endpoints="+strings.Join(others, ","), "--total=5",
+		"--target-leader")
 	if exit != ExitFailed || result.Reason == nil || !strings.Contains(*result.Reason, "is none of the endpoints") {
 		t.Errorf("status %d, reason %v", exit, result.Reason)
 	}
 }
 
-// TestConsulsLeaderIsKilled while a load writes and reads: no acknowledged write is lost, and what is not known is told.
+// TestConsulsLeaderIsKilled while a load writes and reads: no acknowledged write is lost, and what is not known is
+// told.
 func TestConsulsLeaderIsKilled(t *testing.T) {
 	c := startConsul(t, 3, false)
 	cluster := "--endpoints=" + strings.Join(c.endpoints, ",")
-	args := []string{"--store=consul", "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12", "--conns=6", cluster}
+	args := []string{"--store=consul", "--key-size=3", "--key-space-size=40", "--val-size=64", "--clients=12",
+		"--conns=6", cluster}
 	if exit, _, stderr := callJSON(t, append(args, "put", "--total=40")...); exit != ExitOK {
 		t.Fatal(stderr)
 	}
@@ -215,8 +229,8 @@ func TestConsulsLeaderIsKilled(t *testing.T) {
 		killed <- time.Now()
 	})
 	path := t.TempDir() + "/history.jsonl.gz"
-	_, result, stderr := callJSON(t, append(args, "mixed", "--verify", "--duration=6s", "--request-timeout=3s", "--history",
-		"--history-file="+path)...)
+	_, result, stderr := callJSON(t, append(args, "mixed", "--verify", "--duration=6s", "--request-timeout=3s",
+		"--history", "--history-file="+path)...)
 	<-killed
 	if result.Outcomes.Unknown+result.Failed == 0 || result.Done-result.Failed < 500 {
 		t.Errorf("%d of %d failed: %s", result.Failed, result.Done, stderr)

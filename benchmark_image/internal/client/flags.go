@@ -147,7 +147,8 @@ func mixedCommand(c *cobra.Command) {
 }
 
 func txnCommand(c *cobra.Command) {
-	c.Short = "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and fail otherwise"
+	c.Short = "Measure transactions that write a key if it holds what a put with the same seed and sizes wrote, and " +
+		"fail otherwise"
 }
 
 // runCommand is for benchmark-server: the load comes from standard input.

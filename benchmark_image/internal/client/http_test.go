@@ -30,7 +30,8 @@ type replicaSet struct {
 func startReplicas(t *testing.T, members int) *replicaSet {
 	t.Helper()
 	r := &replicaSet{program: filepath.Join(t.TempDir(), "replicas"), processes: make([]*os.Process, members)}
-	if out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", r.program, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", r.program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build replicas: %v: %s", err, out)
 	}
 	for range members {
@@ -70,7 +71,8 @@ func quorums(ack, from int) []string {
 // flags are those of a load that its operation has.
 func flags(operation string, all []string) (own []string) {
 	for _, flag := range all {
-		if operation == "put" && strings.HasPrefix(flag, "--get") || operation == "range" && strings.HasPrefix(flag, "--put") {
+		if operation == "put" && strings.HasPrefix(flag, "--get") ||
+			operation == "range" && strings.HasPrefix(flag, "--put") {
 			continue
 		}
 		own = append(own, flag)
@@ -90,11 +92,15 @@ func TestAgainstReplicas(t *testing.T) {
 		{"put", []string{"--total=600", "--clients=20", "--conns=6", "--sequential-keys", "--val-size=256"}, 0},
 		{"put", []string{"--total=50", "--clients=5", "--key-size=3", "--prefix=ключ %/\"\\?&#+/../", "--val-size=64"}, 0},
 		{"put", []string{"--total=6", "--clients=3", "--conns=3", "--key-size=3", "--prefix=large", "--val-size=1048576"}, 0},
-		{"range", []string{"--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600", "--val-size=256", "--verify"}, 0},
-		{"range", []string{"--total=50", "--key-size=3", "--key-space-size=50", "--key-prefix=ключ %/\"\\?&#+/../", "--val-size=64", "--verify"}, 0},
-		{"range", []string{"--total=6", "--key-size=3", "--key-space-size=6", "--key-prefix=large", "--val-size=1048576", "--verify"}, 0},
+		{"range", []string{"--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600",
+			"--val-size=256", "--verify"}, 0},
+		{"range", []string{"--total=50", "--key-size=3", "--key-space-size=50", "--key-prefix=ключ %/\"\\?&#+/../",
+			"--val-size=64", "--verify"}, 0},
+		{"range", []string{"--total=6", "--key-size=3", "--key-space-size=6", "--key-prefix=large",
+			"--val-size=1048576", "--verify"}, 0},
 		{"range", []string{"--total=20", "absent"}, 20},
-		{"mixed", []string{"--total=600", "--clients=10", "--conns=3", "--key-size=8", "--key-space-size=600", "--val-size=256", "--verify"}, 0},
+		{"mixed", []string{"--total=600", "--clients=10", "--conns=3", "--key-size=8", "--key-space-size=600",
+			"--val-size=256", "--verify"}, 0},
 	} {
 		status, result, stderr := callJSON(t, append(flags(c.operation, to), c.args...)...)
 		if status != ExitOK && c.empty == 0 || result.Failed > 0 || result.Empty != c.empty {
@@ -115,9 +121,10 @@ func TestReplicasLoseWhatOneOfThemAcknowledged(t *testing.T) {
 	for _, quorum := range []int{1, 2} {
 		r := startReplicas(t, 3)
 		r.kill(t, 2)
-		common := append(quorums(quorum, quorum), r.all(), "--key-size=3", "--key-space-size=60", "--val-size=64", "--total=60",
-			"--clients=6")
-		if status, _, stderr := callJSON(t, append(flags("put", common), "--target-member="+r.endpoints[0])...); status != ExitOK {
+		common := append(quorums(quorum, quorum), r.all(), "--key-size=3", "--key-space-size=60", "--val-size=64",
+			"--total=60", "--clients=6")
+		if status, _, stderr := callJSON(t,
+			append(flags("put", common), "--target-member="+r.endpoints[0])...); status != ExitOK {
 			t.Fatal(stderr)
 		}
 		r.kill(t, 0)
@@ -143,7 +150,8 @@ func TestAHistoryTellsOfReplicasThatAreBehind(t *testing.T) {
 		_ = r.processes[0].Kill() // the test tells if it did not
 	})
 	defer timer.Stop()
-	_, result, _ := callJSON(t, append(flags("mixed", common), "--verify", "--duration=2s", "--history", "--history-file="+path)...)
+	_, result, _ := callJSON(t,
+		append(flags("mixed", common), "--verify", "--duration=2s", "--history", "--history-file="+path)...)
 	if result.Outcomes.Failed+result.Outcomes.Unknown == 0 || result.Done-result.Failed < 1000 {
 		t.Errorf("%d of %d failed: %v", result.Failed, result.Done, result.Errors)
 	}

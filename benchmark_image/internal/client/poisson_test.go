@@ -25,8 +25,8 @@ func TestAnyNumberOfPoissonStartsBeginsAtOnce(t *testing.T) {
 	var stdout, stderr strings.Builder
 	go func() {
 		ended <- Main(ctx, "dev", secure.Files,
-			strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 --key-space-size=100 --output=json"+
-				" --endpoints="+member.Endpoint), &stdout, &stderr)
+			strings.Fields("put --total=80000000000 --rate=1000000 --arrival=poisson --clients=4 "+
+				"--key-space-size=100 --output=json --endpoints="+member.Endpoint), &stdout, &stderr)
 	}()
 	waitUntil(t, func() bool { return member.Requests.Load() > 20 })
 	cancel(ErrCancelled)

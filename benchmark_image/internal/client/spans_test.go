@@ -40,8 +40,10 @@ func TestSpansAreVerified(t *testing.T) {
 	read := func(args []string) (failed int, errors map[string]int) {
 		prefix := map[string]string{"range": "--key-prefix=d/", "mixed": "--prefix=d/"}[args[0]]
 		status, result, stderr := callJSON(t, slices.Concat(args, common, []string{"--verify", prefix})...)
-		if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed || result.Outcomes.Failed != result.Failed {
-			t.Errorf("%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status, result.Failed, result.Outcomes, result.Codes, stderr)
+		if (status == ExitOK) != (result.Failed == 0) || result.Codes["Check"] != result.Failed ||
+			result.Outcomes.Failed != result.Failed {
+			t.Errorf("%q: status %d, %d failed, outcomes %+v, codes %v, %s", args, status, result.Failed,
+				result.Outcomes, result.Codes, stderr)
 		}
 		if made := configured(t, result); !made.Verify || made.Named() != (made.KeyOrder == "") || made.KeySpace != 200 {
 			t.Errorf("%q: configured %s", args, result.Configured)
@@ -79,10 +81,13 @@ func TestSpansAreVerified(t *testing.T) {
 		for reads, args := range spanCalls {
 			// What the corrupted answer holds: one key has no order, and a count has no keys.
 			alike := map[string]bool{
-				"the last key is missing":     reads == "spans, may lack",
-				"a value is another one":      strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
-				"two keys in the wrong order": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
-				"a key of others":             strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") || reads == "single keys" || reads == "only counts",
+				"the last key is missing": reads == "spans, may lack",
+				"a value is another one": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") ||
+					reads == "single keys" || reads == "only counts",
+				"two keys in the wrong order": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") ||
+					reads == "single keys" || reads == "only counts",
+				"a key of others": strings.HasSuffix(reads, "key") || strings.Contains(reads, "one") ||
+					reads == "single keys" || reads == "only counts",
 			}[name]
 			if failed, errors := read(args); (failed == 0) != alike {
 				t.Errorf("%s, %s: %d failed: %v", reads, name, failed, errors)
@@ -91,7 +96,10 @@ func TestSpansAreVerified(t *testing.T) {
 		member.Spoil.Store(nil)
 	}
 	cluster.Set("d/000A-", nil)
-	for reads, want := range map[string]bool{"all keys": false, "a prefix": false, "a named span": false, "a named key": true, "single keys": true, "spans of one": true} {
+	for reads, want := range map[string]bool{
+		"all keys": false, "a prefix": false, "a named span": false,
+		"a named key": true, "single keys": true, "spans of one": true,
+	} {
 		if failed, errors := read(spanCalls[reads]); (failed == 0) != want {
 			t.Errorf("%s, with a key of others: %d failed: %v", reads, failed, errors)
 		}

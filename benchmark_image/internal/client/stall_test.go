@@ -62,7 +62,8 @@ func measureStall(t *testing.T, endpoint string, stall func()) {
 		status, result, stderr := callJSON(t, append(stallArgs, "--endpoints="+endpoint)...)
 		lost := machine()
 		<-stalled
-		t.Logf("response time p95 %.3f s, max %.3f s; service time p95 %.4f s; offered %.1f/s, achieved %.1f/s; %+v; the machine lost %v",
+		t.Logf("response time p95 %.3f s, max %.3f s; service time p95 %.4f s; offered %.1f/s, achieved %.1f/s; %+v; "+
+			"the machine lost %v",
 			*result.ResponseTime.PercentilesS["95"], result.ResponseTime.MaxS, *result.ServiceTime.PercentilesS["95"],
 			*result.RateOffered, *result.RateAchieved, *result.Schedule, lost)
 		problems := checkStall(result, stderr)

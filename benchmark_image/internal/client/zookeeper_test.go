@@ -117,8 +117,8 @@ func reference(t *testing.T, endpoints ...string) *zk.Conn {
 	return c
 }
 
-// TestAgainstZooKeeper runs every kind of load against the real server, and looks at what it leaves through the reference
-// client.
+// TestAgainstZooKeeper runs every kind of load against the real server, and looks at what it leaves through the
+// reference client.
 func TestAgainstZooKeeper(t *testing.T) {
 	endpoints, _ := startZooKeeper(t, 1)
 	for _, c := range []struct {
@@ -132,8 +132,10 @@ func TestAgainstZooKeeper(t *testing.T) {
 		{"put --total=30 --clients=10 --conns=2 --key-size=3 --prefix=large/ --val-size=1000000 --seed=5", 0, -1},
 		{"put --total=10 --val-size=0 --prefix=empty/", 0, -1},
 		{"range --total=4000 --clients=50 --conns=5 --key-size=8 --key-space-size=2000 --val-size=256 --verify", 0, 0},
-		{"range --total=4000 --clients=50 --conns=5 --key-size=8 --key-space-size=2000 --val-size=256 --verify --consistency=s", 0, 0},
-		{"range --total=90 --clients=9 --key-size=3 --key-space-size=30 --key-prefix=large/ --val-size=1000000 --seed=5 --verify", 0, 0},
+		{"range --total=4000 --clients=50 --conns=5 --key-size=8 --key-space-size=2000 --val-size=256 --verify " +
+			"--consistency=s", 0, 0},
+		{"range --total=90 --clients=9 --key-size=3 --key-space-size=30 --key-prefix=large/ --val-size=1000000 " +
+			"--seed=5 --verify", 0, 0},
 		{"range --total=90 --clients=9 --key-size=3 --key-space-size=30 --key-prefix=large/ --require-found", 0, 0},
 		{"range --total=10 --key-size=8 --key-space-size=10 --key-prefix=empty/ --val-size=0 --verify", 0, 0},
 		{"range --total=100 foo", 100, 0},

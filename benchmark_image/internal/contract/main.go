@@ -60,7 +60,9 @@ var fieldTable = regexp.MustCompile(`(?s)<!-- FIELDS of (\w+) -->\n.*?<!-- END O
 // replaceTables puts new tables between the marks of the documentation: one for the parameters that all operations
 // have, and one for the others of each operation.
 func replaceTables(docs string) (string, error) {
-	tables := map[string]string{"all": table(func(p *spec.Parameter) bool { return len(p.Operations) == len(spec.Operations) })}
+	tables := map[string]string{
+		"all": table(func(p *spec.Parameter) bool { return len(p.Operations) == len(spec.Operations) }),
+	}
 	for _, operation := range spec.Operations {
 		tables[operation.Name()] = table(func(p *spec.Parameter) bool {
 			return len(p.Operations) < len(spec.Operations) && p.Of(operation)

@@ -30,8 +30,8 @@ func TestWhatIsGeneratedIsCommitted(t *testing.T) {
 
 // beside has the other fields that a parameter needs to be accepted.
 var beside = map[string]string{
-	"warmupDuration": `"rate":1`, "duration": `"rate":1,"keySpace":5`, "rate": `"total":1`, "zipfExponent": `"keyOrder":"zipfian"`, "total": `"keySpace":1`,
-	"keySize": `"keySpace":1`,
+	"warmupDuration": `"rate":1`, "duration": `"rate":1,"keySpace":5`, "rate": `"total":1`,
+	"zipfExponent": `"keyOrder":"zipfian"`, "total": `"keySpace":1`, "keySize": `"keySpace":1`,
 }
 
 // TestTheSchemaAndTheParserAllowTheSame tries the bounds of each parameter, and what lies next to them.
@@ -58,7 +58,8 @@ func TestTheSchemaAndTheParserAllowTheSame(t *testing.T) {
 					t.Fatal(body, err)
 				}
 				_, problem := spec.ParseBody(operation, []byte(body))
-				if invalid := schema.Validate(decoded); (invalid == nil) != want || (problem == nil) != want || problem != nil && problem.Field != p.Name {
+				if invalid := schema.Validate(decoded); (invalid == nil) != want || (problem == nil) != want ||
+					problem != nil && problem.Field != p.Name {
 					t.Errorf("%s %s: the schema says %v, the parser %v; is it allowed: %v", operation, body, invalid, problem, want)
 				}
 			}

@@ -72,7 +72,8 @@ func class(b *strings.Builder, name, bases, doc string, has func(*spec.Parameter
 
 func pythonType(p *spec.Parameter) string {
 	kind := map[spec.Kind]string{
-		spec.KindInteger: "int", spec.KindNumber: "float", spec.KindSeconds: "float", spec.KindText: "str", spec.KindBoolean: "bool",
+		spec.KindInteger: "int", spec.KindNumber: "float", spec.KindSeconds: "float", spec.KindText: "str",
+		spec.KindBoolean: "bool",
 	}[p.Kind()]
 	if p.Choices != nil {
 		kind = `Literal["` + strings.Join(p.Choices, `", "`) + `"]`

@@ -38,10 +38,13 @@ func TestBrokenConnections(t *testing.T) {
 		"padding longer than its frame": {raw(http2.FrameData, 8, 1, "\x05abcd"), ProtocolError},
 		"no room for padding":           {raw(http2.FrameData, 8, 1, ""), FrameSizeError},
 		"no room for priority":          {raw(http2.FrameHeaders, 0x24, 1, "abc"), FrameSizeError},
-		"headers that are no HPACK":     {raw(http2.FrameHeaders, 4, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), CompressionError},
-		"headers cut off":               {raw(http2.FrameHeaders, 4, 1, "\x40\x05ab"), CompressionError},
-		"continuation alone":            {raw(http2.FrameContinuation, 4, 1, ""), ProtocolError},
-		"headers without an end":        {func(p *peer) { raw(http2.FrameHeaders, 0, 1, "")(p); p.must(p.framer.WritePing(false, [8]byte{})) }, ProtocolError},
+		"headers that are no HPACK": {raw(http2.FrameHeaders, 4, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+			CompressionError},
+		"headers cut off":    {raw(http2.FrameHeaders, 4, 1, "\x40\x05ab"), CompressionError},
+		"continuation alone": {raw(http2.FrameContinuation, 4, 1, ""), ProtocolError},
+		"headers without an end": {
+			func(p *peer) { raw(http2.FrameHeaders, 0, 1, "")(p); p.must(p.framer.WritePing(false, [8]byte{})) },
+			ProtocolError},
 		"endless headers": {func(p *peer) {
 			raw(http2.FrameHeaders, 0, 1, "")(p)
 			for range 5 {
@@ -102,7 +105,8 @@ func TestBrokenConnections(t *testing.T) {
 
 func TestMembersThatSpeakSomethingElse(t *testing.T) {
 	for sent, want := range map[string]string{
-		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1", "\x15\x03\x03\x00\x02\x02\x0a": "TLS", "\x15\x03\x01\x00\x02\x02\x46\x00\x00\x00": "TLS",
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP/1",
+		"\x15\x03\x03\x00\x02\x02\x0a":     "TLS", "\x15\x03\x01\x00\x02\x02\x46\x00\x00\x00": "TLS",
 		"SSH-2.0-OpenSSH_9\r\n": "does not begin with SETTINGS", "": "closes new connections",
 	} {
 		c := NewConn("m:1", methods, Options{})

@@ -17,7 +17,8 @@ func FuzzConn(f *testing.F) {
 	p.must(p.framer.WriteGoAway(5, http2.ErrCodeNo, nil))
 	f.Add(bytes.Clone(p.toConn.Bytes()), uint16(20))
 	p.toConn.Reset()
-	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}))
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100_000},
+		http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0}))
 	p.must(p.framer.WriteWindowUpdate(0, 70_000))
 	p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream))
 	p.must(p.framer.WritePing(false, [8]byte{}))

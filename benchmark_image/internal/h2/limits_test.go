@@ -50,7 +50,8 @@ func TestGoAwaySplitsTheCalls(t *testing.T) {
 	}
 	p.must(p.framer.WriteGoAway(79, http2.ErrCodeEnhanceYourCalm, nil))
 	p.must(p.feed())
-	if len(kept.failures) != 0 || len(refused.failures) != 60 || !p.conn.Closing() || p.conn.CanStart() || p.conn.Active() != 40 {
+	if len(kept.failures) != 0 || len(refused.failures) != 60 || !p.conn.Closing() || p.conn.CanStart() ||
+		p.conn.Active() != 40 {
 		t.Errorf("%d and %d outcomes, %d under way", len(kept.failures), len(refused.failures), p.conn.Active())
 	}
 	for _, f := range refused.failures {

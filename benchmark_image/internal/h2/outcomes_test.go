@@ -13,7 +13,8 @@ import (
 func TestOutcomes(t *testing.T) {
 	const ok = "ok"
 	answered := map[string]bool{
-		"trailers only": true, "a status that leaves it open": true, "error after an answer": true, "HTTP 404": true, "HTTP 503": true,
+		"trailers only": true, "a status that leaves it open": true, "error after an answer": true,
+		"HTTP 404": true, "HTTP 503": true,
 	}
 	for name, c := range map[string]struct {
 		do      func(*peer)
@@ -24,45 +25,73 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"answer": {func(p *peer) { p.answer(1) }, ok, "", false, ""},
 		"trailers only": {func(p *peer) {
-			p.headers(1, true, ":status", "200", "content-type", "application/grpc", "grpc-status", "8", "grpc-message", "no %e2%82%ac, 5%25 %zz %")
+			p.headers(1, true, ":status", "200", "content-type", "application/grpc",
+				"grpc-status", "8", "grpc-message", "no %e2%82%ac, 5%25 %zz %")
 		}, "ResourceExhausted", "no €, 5% %zz %", true, ""},
-		"a status that leaves it open": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "14", "grpc-message", "timed out") }, "Unavailable", "timed out", true, ""},
-		"a status that does not exist": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "99") }, "Unknown", `"99"`, true, ""},
-		"error after an answer":        {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)); p.headers(1, true, "grpc-status", "5") }, "NotFound", "", true, ""},
-		"no status":                    {func(p *peer) { p.begin(1); p.headers(1, true, "x", "y") }, "Internal", "without a grpc-status", true, ""},
-		"no trailers":                  {func(p *peer) { p.begin(1); p.must(p.framer.WriteData(1, true, message(okAnswer))) }, "Internal", "without a grpc-status", true, ""},
-		"no answer":                    {func(p *peer) { p.begin(1); p.end(1) }, "Internal", "complete answer", true, ""},
-		"half an answer":               {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)[:8]); p.end(1) }, "Internal", "complete answer", true, ""},
-		"half a prefix":                {func(p *peer) { p.begin(1); p.data(1, []byte{0, 0}); p.end(1) }, "Internal", "complete answer", true, ""},
-		"two answers":                  {func(p *peer) { p.begin(1); p.data(1, append(message(okAnswer), message(okAnswer)...)); p.end(1) }, "Internal", "more than one", true, "RST_STREAM:CANCEL"},
-		"compressed":                   {func(p *peer) { p.begin(1); p.data(1, []byte{1, 0, 0, 0, 1, 0}); p.end(1) }, "Internal", "compressed", true, "RST_STREAM:CANCEL"},
-		"broken message":               {func(p *peer) { p.begin(1); p.data(1, message(brokenAnswer)); p.end(1) }, "Internal", "cannot be read: a broken byte", true, "RST_STREAM:CANCEL"},
-		"short message":                {func(p *peer) { p.begin(1); p.data(1, message(shortAnswer)); p.end(1) }, "Internal", "cannot be read: cut off", true, "RST_STREAM:CANCEL"},
-		"data first":                   {func(p *peer) { p.data(1, message(okAnswer)) }, "Internal", "before HEADERS", true, "RST_STREAM:PROTOCOL_ERROR"},
-		"headers twice":                {func(p *peer) { p.begin(1); p.begin(1) }, "Internal", "HEADERS twice", true, "RST_STREAM:PROTOCOL_ERROR"},
-		"not gRPC":                     {func(p *peer) { p.headers(1, false, ":status", "200", "content-type", "text/html") }, "Unknown", "text/html", true, "RST_STREAM:CANCEL"},
-		"HTTP 404":                     {func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented", "404", true, ""},
-		"HTTP 503":                     {func(p *peer) { p.headers(1, false, ":status", "503") }, "Unavailable", "503", true, "RST_STREAM:CANCEL"},
-		"refused":                      {func(p *peer) { p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream)) }, "Unavailable", "REFUSED_STREAM", false, ""},
-		"reset":                        {func(p *peer) { p.begin(1); p.must(p.framer.WriteRSTStream(1, http2.ErrCodeCancel)) }, "Canceled", "CANCEL", true, ""},
-		"reset with an unknown code":   {func(p *peer) { p.must(p.framer.WriteRSTStream(1, 0xabc)) }, "Internal", "0xabc", true, ""},
-		"window overflow":              {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, largestWindow)) }, "Internal", "WINDOW_UPDATE", true, "RST_STREAM:FLOW_CONTROL_ERROR"},
-		"window of nothing":            {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, 0)) }, "Internal", "WINDOW_UPDATE", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"a status that leaves it open": {
+			func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "14", "grpc-message", "timed out") },
+			"Unavailable", "timed out", true, ""},
+		"a status that does not exist": {func(p *peer) { p.begin(1); p.headers(1, true, "grpc-status", "99") },
+			"Unknown", `"99"`, true, ""},
+		"error after an answer": {
+			func(p *peer) { p.begin(1); p.data(1, message(okAnswer)); p.headers(1, true, "grpc-status", "5") },
+			"NotFound", "", true, ""},
+		"no status": {func(p *peer) { p.begin(1); p.headers(1, true, "x", "y") },
+			"Internal", "without a grpc-status", true, ""},
+		"no trailers": {func(p *peer) { p.begin(1); p.must(p.framer.WriteData(1, true, message(okAnswer))) },
+			"Internal", "without a grpc-status", true, ""},
+		"no answer": {func(p *peer) { p.begin(1); p.end(1) }, "Internal", "complete answer", true, ""},
+		"half an answer": {func(p *peer) { p.begin(1); p.data(1, message(okAnswer)[:8]); p.end(1) },
+			"Internal", "complete answer", true, ""},
+		"half a prefix": {func(p *peer) { p.begin(1); p.data(1, []byte{0, 0}); p.end(1) },
+			"Internal", "complete answer", true, ""},
+		"two answers": {
+			func(p *peer) { p.begin(1); p.data(1, append(message(okAnswer), message(okAnswer)...)); p.end(1) },
+			"Internal", "more than one", true, "RST_STREAM:CANCEL"},
+		"compressed": {func(p *peer) { p.begin(1); p.data(1, []byte{1, 0, 0, 0, 1, 0}); p.end(1) },
+			"Internal", "compressed", true, "RST_STREAM:CANCEL"},
+		"broken message": {func(p *peer) { p.begin(1); p.data(1, message(brokenAnswer)); p.end(1) },
+			"Internal", "cannot be read: a broken byte", true, "RST_STREAM:CANCEL"},
+		"short message": {func(p *peer) { p.begin(1); p.data(1, message(shortAnswer)); p.end(1) },
+			"Internal", "cannot be read: cut off", true, "RST_STREAM:CANCEL"},
+		"data first": {func(p *peer) { p.data(1, message(okAnswer)) },
+			"Internal", "before HEADERS", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"headers twice": {func(p *peer) { p.begin(1); p.begin(1) },
+			"Internal", "HEADERS twice", true, "RST_STREAM:PROTOCOL_ERROR"},
+		"not gRPC": {func(p *peer) { p.headers(1, false, ":status", "200", "content-type", "text/html") },
+			"Unknown", "text/html", true, "RST_STREAM:CANCEL"},
+		"HTTP 404": {func(p *peer) { p.headers(1, true, ":status", "404") }, "Unimplemented", "404", true, ""},
+		"HTTP 503": {func(p *peer) { p.headers(1, false, ":status", "503") },
+			"Unavailable", "503", true, "RST_STREAM:CANCEL"},
+		"refused": {func(p *peer) { p.must(p.framer.WriteRSTStream(1, http2.ErrCodeRefusedStream)) },
+			"Unavailable", "REFUSED_STREAM", false, ""},
+		"reset": {func(p *peer) { p.begin(1); p.must(p.framer.WriteRSTStream(1, http2.ErrCodeCancel)) },
+			"Canceled", "CANCEL", true, ""},
+		"reset with an unknown code": {func(p *peer) { p.must(p.framer.WriteRSTStream(1, 0xabc)) },
+			"Internal", "0xabc", true, ""},
+		"window overflow": {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, largestWindow)) },
+			"Internal", "WINDOW_UPDATE", true, "RST_STREAM:FLOW_CONTROL_ERROR"},
+		"window of nothing": {func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, 0)) },
+			"Internal", "WINDOW_UPDATE", true, "RST_STREAM:PROTOCOL_ERROR"},
 		"large fields": {func(p *peer) {
-			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.fields("x", strings.Repeat("z", 3000))}))
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{
+				StreamID: 1, BlockFragment: p.fields("x", strings.Repeat("z", 3000)),
+			}))
 			for i := range 100 {
 				p.must(p.framer.WriteContinuation(1, i == 99, p.fields("x", strings.Repeat("z", 3000))))
 			}
 		}, "ResourceExhausted", "header fields of more than", true, "RST_STREAM:CANCEL"},
-		"goaway above": {func(p *peer) { p.must(p.framer.WriteGoAway(0, http2.ErrCodeNo, []byte("bye"))) }, "Unavailable", "NO_ERROR", false, ""},
+		"goaway above": {func(p *peer) { p.must(p.framer.WriteGoAway(0, http2.ErrCodeNo, []byte("bye"))) },
+			"Unavailable", "NO_ERROR", false, ""},
 		"goaway and lost": {func(p *peer) {
 			p.must(p.framer.WriteGoAway(1, http2.ErrCodeNo, nil))
 			p.must(p.feed())
 			p.conn.Lost("gone")
 		}, "Unavailable", "gone", true, ""},
-		"goaway and an answer": {func(p *peer) { p.must(p.framer.WriteGoAway(1, http2.ErrCodeNo, nil)); p.answer(1) }, ok, "", false, ""},
-		"lost":                 {func(p *peer) { p.conn.Lost("gone") }, "Unavailable", "gone", true, ""},
-		"interim answer":       {func(p *peer) { p.headers(1, false, ":status", "103"); p.answer(1) }, ok, "", false, ""},
+		"goaway and an answer": {func(p *peer) { p.must(p.framer.WriteGoAway(1, http2.ErrCodeNo, nil)); p.answer(1) },
+			ok, "", false, ""},
+		"lost":           {func(p *peer) { p.conn.Lost("gone") }, "Unavailable", "gone", true, ""},
+		"interim answer": {func(p *peer) { p.headers(1, false, ":status", "103"); p.answer(1) }, ok, "", false, ""},
 		"unknown frames": {func(p *peer) {
 			p.must(p.framer.WriteRawFrame(0x42, 0xff, 1, []byte("x")))
 			p.must(p.framer.WritePriority(1, http2.PriorityParam{StreamDep: 3}))
@@ -123,7 +152,8 @@ func TestOutcomes(t *testing.T) {
 				all = all[n:]
 			}
 			if len(got.failures) != 1 || s.Active() || p.conn.Active() != 0 {
-				t.Errorf("%s in pieces of %d bytes: %d outcomes, %d calls under way", name, piece, len(got.failures), p.conn.Active())
+				t.Errorf("%s in pieces of %d bytes: %d outcomes, %d calls under way", name, piece, len(got.failures),
+					p.conn.Active())
 				continue
 			}
 			f := got.failures[0]
@@ -131,7 +161,8 @@ func TestOutcomes(t *testing.T) {
 				if c.want != ok || !bytes.Equal(got.body, okAnswer) {
 					t.Errorf("%s in pieces of %d bytes: answer %q", name, piece, got.body)
 				}
-			} else if f.Code.String() != c.want || !strings.Contains(f.Text, c.text) || f.Unknown != c.unknown || f.Answered != answered[name] {
+			} else if f.Code.String() != c.want || !strings.Contains(f.Text, c.text) || f.Unknown != c.unknown ||
+				f.Answered != answered[name] {
 				t.Errorf("%s in pieces of %d bytes: %+v", name, piece, *f)
 			}
 			if got := p.written(); got != c.written {

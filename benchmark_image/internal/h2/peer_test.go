@@ -119,7 +119,9 @@ func (p *peer) data(id uint32, b []byte) { p.must(p.framer.WriteData(id, false, 
 func (p *peer) answer(id uint32)         { p.begin(id); p.data(id, message(okAnswer)); p.end(id) }
 
 // methods are the paths that the tests call.
-var methods = []string{"/package.Service/Put", "/package.Service/Get", "/package.Service/Txn", "/package.Other/Status", "/package.Other/List"}
+var methods = []string{
+	"/package.Service/Put", "/package.Service/Get", "/package.Service/Txn", "/package.Other/Status", "/package.Other/List",
+}
 
 const put, get, txn, status = 0, 1, 2, 3
 

@@ -32,7 +32,8 @@ func TestSendWindows(t *testing.T) {
 	}
 	expect := func(what string, first, second int) {
 		t.Helper()
-		if take(); received[1] != first || received[3] != second || ended[1] != (first == 100_000) || ended[3] != (second == 8) {
+		if take(); received[1] != first || received[3] != second || ended[1] != (first == 100_000) ||
+			ended[3] != (second == 8) {
 			t.Errorf("%s: %v bytes received, ended %v", what, received, ended)
 		}
 	}
@@ -48,14 +49,16 @@ func TestSendWindows(t *testing.T) {
 	p.must(p.feed())
 	expect("up to the window of the connection", defaultWindow-8, 8)
 	before := frames
-	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 40_000}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 200_000}))
+	p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 40_000},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: 200_000}))
 	p.must(p.framer.WriteWindowUpdate(0, 1<<20))
 	p.must(p.feed())
 	expect("everything", 100_000, 8)
 	if frames != before+1 {
 		t.Errorf("%d frames for the last 34473 bytes", frames-before)
 	}
-	want := append(binary.BigEndian.AppendUint32([]byte{0}, 99_995), strings.Repeat("h", 95)+strings.Repeat("t", 99_900)...)
+	want := append(binary.BigEndian.AppendUint32([]byte{0}, 99_995),
+		strings.Repeat("h", 95)+strings.Repeat("t", 99_900)...)
 	if !bytes.Equal(content, want) {
 		t.Error("the message does not arrive as it was sent")
 	}

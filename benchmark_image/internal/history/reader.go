@@ -82,7 +82,8 @@ func Read(from io.Reader, take func(Operation)) (Header, error) {
 
 func (l *line) operation() (Operation, error) {
 	o := Operation{
-		Client: l.Client, Key: l.Key, ModRevision: l.ModRevision, Revision: l.Revision, Invoked: l.Invoked, Completed: l.Completed,
+		Client: l.Client, Key: l.Key, ModRevision: l.ModRevision, Revision: l.Revision,
+		Invoked: l.Invoked, Completed: l.Completed,
 	}
 	op, outcome := slices.Index(opNames[:], l.Op), slices.Index(outcomeNames[:], l.Outcome)
 	if op < 0 || outcome < 0 {

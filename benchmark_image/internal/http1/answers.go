@@ -64,7 +64,8 @@ func (a *answers) endsHere() bool {
 	return true
 }
 
-// feed takes what has come. whole tells that the answer is; rest is what came behind it. keep: the whole body is wanted.
+// feed takes what has come. whole tells that the answer is; rest is what came behind it. keep: the whole body is
+// wanted.
 func (a *answers) feed(b []byte, keep bool) (rest []byte, whole bool, err error) {
 	a.started = true
 	for !a.finished {

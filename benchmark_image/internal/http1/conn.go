@@ -1,5 +1,5 @@
-// Package http1 is the client's side of HTTP/1.1 (RFC 9112) for stores that are spoken to over it: one request at a time
-// on a connection, which is kept open for the next one. It does no input or output of its own.
+// Package http1 is the client's side of HTTP/1.1 (RFC 9112) for stores that are spoken to over it: one request at a
+// time on a connection, which is kept open for the next one. It does no input or output of its own.
 package http1
 
 import (

@@ -44,43 +44,58 @@ func TestAnswers(t *testing.T) {
 		sent, want, fault string
 		ends, closes      bool // the member closes the connection behind it; nothing else can be started
 	}{
-		"counted":                {sent: good, want: `200 5 "hello" ["7"]`},
-		"no reason":              {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
-		"bare line feeds":        {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
-		"empty":                  {sent: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want: `200 0 "" [""]`},
-		"no content":             {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
-		"chunked":                {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n0\r\nT: x\r\n\r\n", want: `200 5 "hello" [""]`},
-		"chunked and counted":    {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n1\r\na\r\n0\r\n\r\n", want: `200 1 "a" [""]`, closes: true},
-		"to the end":             {sent: "HTTP/1.1 200 OK\r\n\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
-		"of HTTP/1.0":            {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
-		"of HTTP/1.0, kept":      {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`},
-		"the last one":           {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
-		"told ahead":             {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good, want: `200 5 "hello" ["7"]`},
-		"more than was asked":    {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
-		"two":                    {sent: good + good, want: `200 5 "hello" ["7"]`, closes: true},
-		"an error":               {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
-		"the same length twice":  {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`},
-		"two lengths":            {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na", fault: "length"},
-		"a negative length":      {sent: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na", fault: "length"},
-		"a huge length":          {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
-		"a large length":         {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
-		"no length at all":       {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
-		"less than was said":     {sent: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", fault: "within an answer", ends: true},
-		"half a header":          {sent: "HTTP/1.1 200 OK\r\nContent-Le", fault: "within an answer", ends: true},
-		"no answer":              {sent: "", fault: "closed the connection", ends: true},
-		"a cut chunk":            {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", fault: "within an answer", ends: true},
-		"no last chunk":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", fault: "within an answer", ends: true},
-		"a chunk that is longer": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", fault: "chunk"},
+		"counted":         {sent: good, want: `200 5 "hello" ["7"]`},
+		"no reason":       {sent: "HTTP/1.1 200\r\ncontent-length:  2\r\n\r\nab", want: `200 2 "ab" [""]`},
+		"bare line feeds": {sent: "HTTP/1.1 200 OK\nContent-Length: 2\n\nab", want: `200 2 "ab" [""]`},
+		"empty":           {sent: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", want: `200 0 "" [""]`},
+		"no content":      {sent: "HTTP/1.1 204 No Content\r\nX-INDEX:\t8 \r\n\r\n", want: `204 0 "" ["8"]`},
+		"chunked": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n3;a=b\r\nhel\r\n02 \r\nlo\r\n" +
+			"0\r\nT: x\r\n\r\n", want: `200 5 "hello" [""]`},
+		"chunked and counted": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n" +
+			"1\r\na\r\n0\r\n\r\n", want: `200 1 "a" [""]`, closes: true},
+		"to the end":  {sent: "HTTP/1.1 200 OK\r\n\r\nhello", want: `200 5 "hello" [""]`, ends: true, closes: true},
+		"of HTTP/1.0": {sent: "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", want: `200 1 "a" [""]`, closes: true},
+		"of HTTP/1.0, kept": {sent: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 1\r\n\r\na",
+			want: `200 1 "a" [""]`},
+		"the last one": {sent: "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 1\r\n\r\na",
+			want: `200 1 "a" [""]`, closes: true},
+		"told ahead": {sent: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nX-Index: 1\r\n\r\n" + good,
+			want: `200 5 "hello" ["7"]`},
+		"more than was asked": {sent: good + "more", want: `200 5 "hello" ["7"]`, closes: true},
+		"two":                 {sent: good + good, want: `200 5 "hello" ["7"]`, closes: true},
+		"an error":            {sent: "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno", want: `500 2 "no" [""]`},
+		"the same length twice": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\na",
+			want: `200 1 "a" [""]`},
+		"two lengths": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na",
+			fault: "length"},
+		"a negative length": {sent: "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\na", fault: "length"},
+		"a huge length":     {sent: "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\na", fault: "length"},
+		"a large length":    {sent: "HTTP/1.1 200 OK\r\nContent-Length: 16777217\r\n\r\n", fault: "of more than"},
+		"no length at all":  {sent: "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", fault: "length"},
+		"less than was said": {sent: "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", fault: "within an answer",
+			ends: true},
+		"half a header": {sent: "HTTP/1.1 200 OK\r\nContent-Le", fault: "within an answer", ends: true},
+		"no answer":     {sent: "", fault: "closed the connection", ends: true},
+		"a cut chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+			fault: "within an answer", ends: true},
+		"no last chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n",
+			fault: "within an answer", ends: true},
+		"a chunk that is longer": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
+			fault: "chunk"},
 		"a chunk without a size": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;\r\n", fault: "chunk"},
 		"a chunk of -1":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", fault: "chunk"},
 		"chunks with line feeds": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\na\n0\n\n", fault: "chunk"},
-		"a huge chunk":           {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", fault: "chunk"},
-		"a large chunk":          {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n", fault: "of more than"},
-		"a long chunk line":      {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" + strings.Repeat("a", 300), fault: "chunk"},
-		"another coding":         {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", fault: "coding"},
-		"a flood of headers":     {sent: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
-		"a flood of one header":  {sent: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", 70_000), fault: "of more than"},
-		"a flood of trailers":    {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+		"a huge chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+			fault: "chunk"},
+		"a large chunk": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000001\r\n",
+			fault: "of more than"},
+		"a long chunk line": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
+			strings.Repeat("a", 300), fault: "chunk"},
+		"another coding":        {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", fault: "coding"},
+		"a flood of headers":    {sent: "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
+		"a flood of one header": {sent: "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", 70_000), fault: "of more than"},
+		"a flood of trailers": {sent: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" +
+			strings.Repeat("A: b\r\n", 12_000), fault: "of more than"},
 		"only told ahead":        {sent: strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 9), fault: "informational"},
 		"another protocol":       {sent: "HTTP/1.1 101 Switching\r\n\r\n", fault: "another protocol"},
 		"a folded header":        {sent: "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", fault: "header"},
@@ -244,11 +259,13 @@ func (ignore) Answered(*Answer, *store.Failure) {}
 func TestWhatARequestLooksLike(t *testing.T) {
 	head := AppendEnd(AppendKey([]byte("PUT /v1/kv/"), []byte("a/ü %?&+~.-_Z9")), Ending("[::1]:8500"), 12)
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(bytes.NewReader(head), strings.NewReader("twelve bytes"))))
-	if err != nil || r.URL.Path != "/v1/kv/a/ü %?&+~.-_Z9" || r.Host != "[::1]:8500" || r.ContentLength != 12 || len(r.Header) != 1 {
+	if err != nil || r.URL.Path != "/v1/kv/a/ü %?&+~.-_Z9" || r.Host != "[::1]:8500" || r.ContentLength != 12 ||
+		len(r.Header) != 1 {
 		t.Errorf("%q: %+v, %v", head, r, err)
 	}
 	head = AppendEnd([]byte("GET /"), Ending("m:1"), -1)
-	if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head))); err != nil || r.ContentLength != 0 || len(r.Header) != 0 {
+	if r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head))); err != nil || r.ContentLength != 0 ||
+		len(r.Header) != 0 {
 		t.Errorf("%q: %+v, %v", head, r, err)
 	}
 }
@@ -260,7 +277,8 @@ func TestWhatAnswersMean(t *testing.T) {
 		503: "Unavailable true", 504: "DeadlineExceeded true", 301: "Unknown false", 202: "Unknown true", 599: "Unknown true",
 	} {
 		f := (&Answer{Status: status, Body: []byte("why\n\x01so")}).Failure()
-		if got := fmt.Sprintf("%v %v", f.Code, f.Unknown); got != want || f.Text != fmt.Sprintf("HTTP status %d: why  so", status) {
+		if got := fmt.Sprintf("%v %v", f.Code, f.Unknown); got != want ||
+			f.Text != fmt.Sprintf("HTTP status %d: why  so", status) {
 			t.Errorf("%d: %s, %q", status, got, f.Text)
 		}
 	}

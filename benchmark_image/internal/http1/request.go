@@ -43,8 +43,8 @@ var codes = map[int]store.Code{
 	501: store.Unimplemented, 502: store.Unavailable, 503: store.Unavailable, 504: store.DeadlineExceeded,
 }
 
-// Failure is what an answer means that tells of no success. A member that says that the request is wrong has not carried
-// it out (RFC 9110 section 15.5); one that says that something else went wrong may have.
+// Failure is what an answer means that tells of no success. A member that says that the request is wrong has not
+// carried it out (RFC 9110 section 15.5); one that says that something else went wrong may have.
 func (a *Answer) Failure() *store.Failure {
 	code, known := codes[a.Status]
 	if !known {

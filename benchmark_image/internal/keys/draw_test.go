@@ -7,7 +7,8 @@ import (
 
 func TestDrawsAreUniformAndDependOnSeedAndStreamOnly(t *testing.T) {
 	const n = 100_000
-	a, again, stream, seed := NewDraw(1, StreamKeys), NewDraw(1, StreamKeys), NewDraw(1, StreamArrival), NewDraw(2, StreamKeys)
+	a, again, stream, seed := NewDraw(1, StreamKeys), NewDraw(1, StreamKeys), NewDraw(1, StreamArrival),
+		NewDraw(2, StreamKeys)
 	sum, squares := 0.0, 0.0
 	for i := range uint64(n) {
 		x := a.At(i)
@@ -44,7 +45,8 @@ func TestDistributions(t *testing.T) {
 				p := weight[k] / total
 				want, deviation := n*p, math.Sqrt(n*p*(1-p))
 				if math.Abs(float64(count)-want) > 5*deviation+1 {
-					t.Errorf("space %d, exponent %v: key %d was drawn %d times, want %.0f +- %.0f", space, exponent, k, count, want, 5*deviation)
+					t.Errorf("space %d, exponent %v: key %d was drawn %d times, want %.0f +- %.0f", space, exponent, k,
+						count, want, 5*deviation)
 				}
 			}
 		}

@@ -57,7 +57,8 @@ func TestNumbersOfKeys(t *testing.T) {
 				t.Fatalf("%d of %d keys sort before what follows on %q, want %d", before, c.space, key, i+1)
 			}
 		}
-		if none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space); none != 0 || all != uint64(c.space) {
+		if none, all := Before(nil, "p/", c.size, c.space), Before([]byte("p0"), "p/", c.size, c.space); none != 0 ||
+			all != uint64(c.space) {
 			t.Errorf("%d of %d keys sort before all keys, %d before a later prefix", none, c.space, all)
 		}
 	}

@@ -50,8 +50,9 @@ type Schedule interface {
 // client that is free takes the next one; if its start has passed, it is sent at once.
 type OpenLoop struct {
 	Schedule Schedule
-	Total    int           // requests in the schedule, at most
-	Duration time.Duration // if not zero: nothing is sent after this time, but by a client that was woken up to LateAfter late
+	Total    int // requests in the schedule, at most
+	// if not zero: nothing is sent after this time, but by a client that was woken up to LateAfter late
+	Duration time.Duration
 }
 
 // NewOpenLoop makes an open loop of total requests, or, if duration is not zero, of as many as start before the

@@ -13,10 +13,13 @@ const maxTracked = 1 << 20
 
 // What can be wrong with an answer when it is held against what the store has acknowledged before.
 var (
-	errBehind      = &WrongAnswerError{"a linearizable read was answered at a revision below one that was told before it began"}
-	errSameAgain   = &WrongAnswerError{"a write was acknowledged at a revision that was told before it began"}
-	errStale       = &WrongAnswerError{"a linearizable read held an older version than one that was acknowledged before it began"}
-	errLost        = &WrongAnswerError{"a linearizable read did not find a key whose write was acknowledged before it began"}
+	errBehind = &WrongAnswerError{"a linearizable read was answered at a revision below one that was told " +
+		"before it began"}
+	errSameAgain = &WrongAnswerError{"a write was acknowledged at a revision that was told before it began"}
+	errStale     = &WrongAnswerError{"a linearizable read held an older version than one that was acknowledged " +
+		"before it began"}
+	errLost = &WrongAnswerError{"a linearizable read did not find a key whose write was acknowledged " +
+		"before it began"}
 	errOtherWriter = &WrongAnswerError{"an answer held another version than the one that was acknowledged at its revision"}
 	errNoWriter    = &WrongAnswerError{"an answer held a version that was never written"}
 )

@@ -96,9 +96,10 @@ type Result struct {
 	Errors  map[string]int
 	Reason  string // why it ended early; empty if it did not
 	Pauses  Pauses
-	CPU     time.Duration  // CPU time of the process from the start to the last outcome
-	Delay   *RunDelay      // nil where the kernel does not say
-	Idle    *time.Duration // how long the transport had nothing to do but to wait for the members; nil where it does not say
+	CPU     time.Duration // CPU time of the process from the start to the last outcome
+	Delay   *RunDelay     // nil where the kernel does not say
+	// how long the transport had nothing to do but to wait for the members; nil where it does not say
+	Idle    *time.Duration
 	Epoch   time.Time
 	BeganNs int64 // Epoch on CLOCK_MONOTONIC, which all programs of a machine share
 }

@@ -40,10 +40,11 @@ func (p *Puts) Target(r *Request) {
 type Reads struct {
 	Span Request // what every request has in common
 
-	Prefix   string // of the generated keys, as in Puts
-	KeySize  int
-	Order    keys.Order
-	SpanKeys int // with Order: range scan of this many keys from the one in order, up to the last of Space; 0: only that one
+	Prefix  string // of the generated keys, as in Puts
+	KeySize int
+	Order   keys.Order
+	// with Order: range scan of this many keys from the one in order, up to the last of Space; 0: only that one
+	SpanKeys int
 	Space    int // how many generated keys there are
 
 	Verify      *keys.Values // if set, answers must hold what Puts with these values wrote, and no other key
@@ -73,7 +74,8 @@ func (g *Reads) Target(r *Request) {
 	}
 	r.keyNumber = first
 	r.expected = expected{
-		promises: g.Promises, values: g.Verify, prefix: g.Prefix, keySize: g.KeySize, first: first, next: first, last: last, complete: g.Complete,
+		promises: g.Promises, values: g.Verify, prefix: g.Prefix, keySize: g.KeySize, first: first, next: first,
+		last: last, complete: g.Complete,
 	}
 }
 

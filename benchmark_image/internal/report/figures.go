@@ -21,15 +21,19 @@ type Figures struct {
 	SecondTries int      `json:"second_tries,omitempty"`
 	Outcomes    Outcomes `json:"outcomes"`
 
-	TotalS        float64  `json:"total_s"`          // from the first start to the last outcome
-	DrainS        *float64 `json:"drain_s"`          // of that, after the end of the configured duration; null: there was none
-	PauseS        float64  `json:"pause_s"`          // longest time in which the client did not run although it had something to do
-	Pauses        int      `json:"pauses"`           // how often that was longer than load.LateAfter
-	PausedS       float64  `json:"paused_s"`         // and for how long in all
-	BusyRatio     *float64 `json:"busy_ratio"`       // share of the time in which the loop did not wait for members; null: unknown
-	CPUS          float64  `json:"cpu_s"`            // CPU time of the client in that time
-	RunDelayS     *float64 `json:"run_delay_s"`      // how long its threads waited for a core, all together; null: unknown
-	MeanRunDelayS *float64 `json:"mean_run_delay_s"` // and in the mean of each time that it got one, of the thread that waited longest
+	TotalS float64 `json:"total_s"` // from the first start to the last outcome
+	// of that, after the end of the configured duration; null: there was none
+	DrainS *float64 `json:"drain_s"`
+	// longest time in which the client did not run although it had something to do
+	PauseS  float64 `json:"pause_s"`
+	Pauses  int     `json:"pauses"`   // how often that was longer than load.LateAfter
+	PausedS float64 `json:"paused_s"` // and for how long in all
+	// share of the time in which the loop did not wait for members; null: unknown
+	BusyRatio *float64 `json:"busy_ratio"`
+	CPUS      float64  `json:"cpu_s"`       // CPU time of the client in that time
+	RunDelayS *float64 `json:"run_delay_s"` // how long its threads waited for a core, all together; null: unknown
+	// and in the mean of each time that it got one, of the thread that waited longest
+	MeanRunDelayS *float64 `json:"mean_run_delay_s"`
 	SlowestS      *float64 `json:"slowest_s"`
 	FastestS      *float64 `json:"fastest_s"`
 	AverageS      *float64 `json:"average_s"`
@@ -38,7 +42,8 @@ type Figures struct {
 
 	// PercentilesS has one entry for each of TextPercentiles, by its shortest decimal text.
 	PercentilesS map[string]float64 `json:"percentiles_s"`
-	Percentiles  string             `json:"percentiles"` // of the response times, those of the timeline too: Exact or InHistogram
+	// of the response times, those of the timeline too: Exact or InHistogram
+	Percentiles string `json:"percentiles"`
 
 	LongestGapS      float64 `json:"longest_gap_s"`       // longest time without a success while requests were sent
 	LongestGapStartS float64 `json:"longest_gap_start_s"` // since the start of the run
@@ -70,9 +75,10 @@ type Outcomes struct {
 
 // Schedule tells how an open loop kept its schedule.
 type Schedule struct {
-	FellBehind    bool        `json:"fell_behind"` // some requests were late or never sent
-	WorstLagS     float64     `json:"worst_lag_s"`
-	Late          int         `json:"late"`           // requests that started more than load.LateAfter after their intended start
+	FellBehind bool    `json:"fell_behind"` // some requests were late or never sent
+	WorstLagS  float64 `json:"worst_lag_s"`
+	// requests that started more than load.LateAfter after their intended start
+	Late          int         `json:"late"`
 	GeneratorLate int         `json:"generator_late"` // those of them of which the generator itself is the cause
 	Unsent        int         `json:"unsent"`         // as in the outcomes
 	OwnLateness   *OwnFigures `json:"own_lateness"`   // of the requests that had a free client; null if none had

@@ -194,18 +194,25 @@ func TestFiguresComeFromTheRecords(t *testing.T) {
 
 // TestAGeneratorThatWasHeldUpSaysSo, in a closed loop too.
 func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
-	for want, change := range map[string]func(*Result){
-		"": func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.09, 3, 0.2 },
-		"the generator itself stood still 1 times, for 0.150 s in all and at worst for 0.150 s":  func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.15, 1, 0.15 },
-		"the generator itself stood still 10 times, for 0.600 s in all and at worst for 0.060 s": func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.06, 10, 0.6 },
-		"the generator waited for a core for 0.600 of 10.000 s":                                  func(r *Result) { delay := 0.6; r.RunDelayS = &delay },
-		"the generator was busy for 95.0 % of the time: it was the limit":                        func(r *Result) { busy := 0.95; r.BusyRatio = &busy },
+	for _, c := range []struct {
+		want   string
+		change func(*Result)
+	}{
+		{"", func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.09, 3, 0.2 }},
+		{"the generator itself stood still 1 times, for 0.150 s in all and at worst for 0.150 s",
+			func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.15, 1, 0.15 }},
+		{"the generator itself stood still 10 times, for 0.600 s in all and at worst for 0.060 s",
+			func(r *Result) { r.PauseS, r.Pauses, r.PausedS = 0.06, 10, 0.6 }},
+		{"the generator waited for a core for 0.600 of 10.000 s",
+			func(r *Result) { delay := 0.6; r.RunDelayS = &delay }},
+		{"the generator was busy for 95.0 % of the time: it was the limit",
+			func(r *Result) { busy := 0.95; r.BusyRatio = &busy }},
 	} {
 		r := fixed("put", 10*time.Second, spread(5), nil)
 		busy, delay := 0.9, 0.5
 		r.BusyRatio, r.RunDelayS = &busy, &delay
-		if change(r); r.Note() != want {
-			t.Errorf("got %q, want %q", r.Note(), want)
+		if c.change(r); r.Note() != c.want {
+			t.Errorf("got %q, want %q", r.Note(), c.want)
 		}
 	}
 }
@@ -213,7 +220,8 @@ func TestAGeneratorThatWasHeldUpSaysSo(t *testing.T) {
 func TestRequestsThatWereCutOffAreNamed(t *testing.T) {
 	r := New(Setting{Operation: "put", Endpoints: []string{"a:1"}, Reason: "the run timeout of 1s was reached"})
 	r.Abandoned, r.Outcomes.Unknown = 100, 100
-	if want := "the run timeout of 1s was reached; 100 requests were cut off by the end and may have happened"; r.Problem() != want {
+	if want := "the run timeout of 1s was reached; " +
+		"100 requests were cut off by the end and may have happened"; r.Problem() != want {
 		t.Errorf("problem %q, want %q", r.Problem(), want)
 	}
 }
@@ -224,12 +232,16 @@ func TestJSONOfARunWithoutAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"schema":9,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],"leader":null,"reason":"cancelled","began_ns":null,` +
-		`"requests":5,"done":0,"ok":0,"failed":0,"empty":0,"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
-		`"total_s":0,"drain_s":null,"pause_s":0,"pauses":0,"paused_s":0,"busy_ratio":null,"cpu_s":0,"run_delay_s":null,"mean_run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,"stddev_s":null,` +
-		`"requests_per_s":0,"percentiles_s":null,"percentiles":"exact","longest_gap_s":0,"longest_gap_start_s":0,"errors":{},"codes":{},"rate_offered_per_s":null,"rate_achieved_per_s":null,` +
-		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,"timeline_interval_s":1,"timeline":[],` +
-		`"configured":null,"warmup":null,"leader_changes":[]}`
+	const want = `{"schema":9,"job":null,"operation":"put","connections":0,"clients":0,"endpoints":["a:1"],` +
+		`"leader":null,"reason":"cancelled","began_ns":null,"requests":5,"done":0,"ok":0,"failed":0,"empty":0,` +
+		`"abandoned":0,"outcomes":{"ok":0,"failed":0,"unknown":0,"unsent":0},` +
+		`"total_s":0,"drain_s":null,"pause_s":0,"pauses":0,"paused_s":0,"busy_ratio":null,"cpu_s":0,` +
+		`"run_delay_s":null,"mean_run_delay_s":null,"slowest_s":null,"fastest_s":null,"average_s":null,` +
+		`"stddev_s":null,"requests_per_s":0,"percentiles_s":null,"percentiles":"exact",` +
+		`"longest_gap_s":0,"longest_gap_start_s":0,"errors":{},"codes":{},"rate_offered_per_s":null,` +
+		`"rate_achieved_per_s":null,` +
+		`"schedule":null,"response_time":null,"service_time":null,"by_operation":null,` +
+		`"timeline_interval_s":1,"timeline":[],"configured":null,"warmup":null,"leader_changes":[]}`
 	if string(encoded) != want {
 		t.Errorf("got  %s\nwant %s", encoded, want)
 	}

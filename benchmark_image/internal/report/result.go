@@ -15,19 +15,22 @@ const Schema = 9
 
 // Result is the result of a benchmark.
 type Result struct {
-	Schema      int      `json:"schema"`
-	Job         *string  `json:"job"`       // by which benchmark-server keeps the result; null in the output of the commands
+	Schema int `json:"schema"`
+	// by which benchmark-server keeps the result; null in the output of the commands
+	Job         *string  `json:"job"`
 	Operation   string   `json:"operation"` // put, range, mixed or txn
 	Connections int      `json:"connections"`
 	Clients     int      `json:"clients"`
 	Endpoints   []string `json:"endpoints"`
-	Leader      *string  `json:"leader"`   // when the connections were opened
-	Reason      *string  `json:"reason"`   // why the run is not as configured; null if it is
-	BeganNs     *int64   `json:"began_ns"` // the start of the measurement, on CLOCK_MONOTONIC; null if nothing was measured
+	Leader      *string  `json:"leader"` // when the connections were opened
+	Reason      *string  `json:"reason"` // why the run is not as configured; null if it is
+	// the start of the measurement, on CLOCK_MONOTONIC; null if nothing was measured
+	BeganNs *int64 `json:"began_ns"`
 
 	Figures
 
-	Configured    json.RawMessage `json:"configured"`        // the body of an HTTP request for the same load, defaults filled in
+	// the body of an HTTP request for the same load, defaults filled in
+	Configured    json.RawMessage `json:"configured"`
 	Warmup        *Warmup         `json:"warmup"`            // null if none was configured
 	LeaderChanges []LeaderChange  `json:"leader_changes"`    // moves of the load
 	History       *History        `json:"history,omitempty"` // absent if none was configured

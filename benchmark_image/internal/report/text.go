@@ -56,7 +56,8 @@ func (r *Figures) text(b *strings.Builder, options TextOptions) {
 	}
 	r.writeLeftOut(b)
 	if r.SecondTries > 0 {
-		fmt.Fprintf(b, "\nSecond tries: %d writes took two round trips, because of whether their key existed\n", r.SecondTries)
+		fmt.Fprintf(b, "\nSecond tries: %d writes took two round trips, because of whether their key existed\n",
+			r.SecondTries)
 	}
 	if len(r.Errors) > 0 {
 		r.writeErrors(b)
@@ -245,7 +246,8 @@ func (r *Result) Note() string {
 		parts = append(parts,
 			fmt.Sprintf("the schedule was not kept: %d requests started more than %v late, at worst by %.3f s; "+
 				"all clients were busy for %d of them, for %d the generator itself was too slow; %d were never sent",
-				r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate, r.Schedule.GeneratorLate, r.Schedule.Unsent))
+				r.Schedule.Late, load.LateAfter, r.Schedule.WorstLagS, r.Schedule.Late-r.Schedule.GeneratorLate,
+				r.Schedule.GeneratorLate, r.Schedule.Unsent))
 	}
 	parts = append(parts, r.generatorNotes()...)
 	if w := r.Warmup; w != nil && w.Failed+w.Unknown > 0 {

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	seedRead  = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", "endRange": "foo3", "consistency": "l"}`
-	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, "valSize": 64, "targetLeader": true, "sequentialKeys": true}`
+	seedRead = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "key": "foo", ` +
+		`"endRange": "foo3", "consistency": "l"}`
+	seedWrite = `{"endpoints": "10.0.0.251:2379", "clients": 5, "conns": 5, "total": 1000, "keySize": 4, ` +
+		`"valSize": 64, "targetLeader": true, "sequentialKeys": true}`
 )
 
 func TestBodiesBecomeSpecs(t *testing.T) {
@@ -42,8 +44,9 @@ func TestBodiesBecomeSpecs(t *testing.T) {
 		cycle.DialTimeout != 2*time.Second {
 		t.Errorf("%+v", cycle)
 	}
-	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson","keySpace":100,"keyOrder":"zipfian",
-		"zipfExponent":1.5,"ratio":0.25,"verify":true,"valSize":20,"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
+	open, refusal := ParseBody(Mixed, []byte(`{"endpoints":"a:1,b:2","duration":2.5,"rate":100.5,"arrival":"poisson",
+		"keySpace":100,"keyOrder":"zipfian","zipfExponent":1.5,"ratio":0.25,"verify":true,"valSize":20,
+		"warmupDuration":0.5,"targetMember":"b:2","keyPrefix":"p/","requireFound":true}`))
 	if refusal != nil {
 		t.Fatal(refusal)
 	}
@@ -170,7 +173,8 @@ func TestBodiesThatAreRefused(t *testing.T) {
 			"single generated keys"},
 		{read, `{"endpoints":"a:1","keySize":8,"valSize":64,"verify":true,"history":true,"keysOnly":true}`, "history",
 			"single generated keys"},
-		{read, `{"endpoints":"a:1","key":"k0","prefix":true,"keySize":1,"keySpace":9,"keyPrefix":"k","verify":true,"history":true}`, "history", "single"},
+		{read, `{"endpoints":"a:1","key":"k0","prefix":true,"keySize":1,"keySpace":9,"keyPrefix":"k","verify":true,` +
+			`"history":true}`, "history", "single"},
 		{read, `{"endpoints":"a:1","key":"k","keyPrefix":"p"}`, "keyPrefix", "key size"},
 		{put, `{"endpoints":"a:1","keyPrefix":"a\u0000"}`, "keyPrefix", "none of them zero"},
 		{read, `{"endpoints":"a:1","key":"k","limit":-1}`, "limit", "0 (no limit)"},
@@ -266,9 +270,11 @@ func checkEncoding(t *testing.T, want Spec) {
 func TestEncodedSpecsAreDecoded(t *testing.T) {
 	specs := map[Operation][]string{
 		Put: {
-			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,"loadSeed":11,"keySize":7,"keySpace":8,"valSize":9,
-				"sequentialKeys":true,"keyPrefix":"-p q","requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
-			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,"targetMember":"b:1"}`,
+			`{"endpoints":"10.0.0.1:1,[::1]:2","conns":3,"clients":4,"total":5,"targetLeader":true,"seed":6,
+				"loadSeed":11,"keySize":7,"keySpace":8,"valSize":9,"sequentialKeys":true,"keyPrefix":"-p q",
+				"requestTimeout":1.5,"dialTimeout":1,"runTimeout":90}`,
+			`{"endpoints":"a:1,b:1","duration":1.5,"rate":123.5,"arrival":"poisson","warmupDuration":2.000000001,
+				"targetMember":"b:1"}`,
 			`{"endpoints":"a:1","rate":0.3,"total":7,"warmupRequests":77,"seed":9007199254740991}`,
 			`{"endpoints":"a:1","store":"zookeeper","keyPrefix":"/ü"}`,
 			`{"endpoints":"a:1","caFile":"/c a","certFile":"c","keyFile":"k","user":"ü","passwordFile":"p"}`,
@@ -278,18 +284,20 @@ func TestEncodedSpecsAreDecoded(t *testing.T) {
 			`{"endpoints":"a:1","key":"--conns=3","endRange":"-z\n","consistency":"s","limit":12,"keysOnly":true}`,
 			`{"endpoints":"a:1","key":"","prefix":true,"countOnly":true}`,
 			`{"endpoints":"a:1","keySize":8,"keySpace":100,"keyPrefix":"p","requireFound":true,"spanKeys":3,"limit":2}`,
-			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,"verify":true}`,
+			`{"endpoints":"a:1","key":"-p0","prefix":true,"keySize":4,"keySpace":100,"keyPrefix":"-p","valSize":9,
+				"verify":true}`,
 			`{"endpoints":"a:1","key":"ключ \u2028<&\u0001","endRange":"\u0000"}`,
 			`{"endpoints":"a:1","key":"k","store":"consul","consistency":"default"}`,
 			`{"endpoints":"a:1","key":"k","store":"http","getPath":"/{key}","getCodes":"200,203","absentCodes":"404,410"}`,
 		},
 		Mixed: {
-			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian","zipfExponent":1.25,"valSize":100,"keySpace":50,
-				"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
+			`{"endpoints":"a:1","ratio":0.125,"verify":true,"requireFound":true,"keyOrder":"zipfian",
+				"zipfExponent":1.25,"valSize":100,"keySpace":50,"keyPrefix":"m/","consistency":"s","spanKeys":7}`,
 			`{"endpoints":"a:1","ratio":0}`,
 		},
 		Txn: {
-			`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`, `{"endpoints":"a:1","valSize":20,"history":true}`,
+			`{"endpoints":"a:1","valSize":0,"keyOrder":"uniform","timelineInterval":0.25}`,
+			`{"endpoints":"a:1","valSize":20,"history":true}`,
 			`{"endpoints":"a:1"}`,
 		},
 	}

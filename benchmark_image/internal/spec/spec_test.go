@@ -206,7 +206,8 @@ func TestAPasswordIsNotRepeated(t *testing.T) {
 
 func TestFilesOfCallersStayInTheFolder(t *testing.T) {
 	for name, want := range map[string]string{
-		"ca.pem": "/folder/ca.pem", "..ca": "/folder/..ca", "": "", "/etc/passwd": "slash", "../ca.pem": "slash", "..": "slash", ".": "slash",
+		"ca.pem": "/folder/ca.pem", "..ca": "/folder/..ca", "": "", "/etc/passwd": "slash", "../ca.pem": "slash",
+		"..": "slash", ".": "slash",
 		"a/b": "slash", "ca.pem/": "slash",
 	} {
 		s := Default(Put)

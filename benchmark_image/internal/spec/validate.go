@@ -21,8 +21,8 @@ func (s *Spec) Validate() *Problem {
 			}
 		}
 	}
-	rules := []func() *Problem{s.validateStore, s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity, s.validatePrefix,
-		s.validateKeyOrder, s.validateKeySpace}
+	rules := []func() *Problem{s.validateStore, s.validateLoad, s.validateWarmup, s.validateTarget, s.validateSecurity,
+		s.validatePrefix, s.validateKeyOrder, s.validateKeySpace}
 	if s.Operation == Range {
 		rules[len(rules)-1] = s.validateRange
 	}
@@ -165,7 +165,8 @@ func (s *Spec) validateKnown() *Problem {
 	}
 	if !s.withinPrefix() {
 		return s.problem(paramVerify, fmt.Sprintf(
-			"only of keys that all start with the prefix %.200q of those that were written: what others may have written is not known", s.Prefix))
+			"only of keys that all start with the prefix %.200q of those that were written: "+
+				"what others may have written is not known", s.Prefix))
 	}
 	if first, last := s.Known(); first == last {
 		return s.problem(paramKey, fmt.Sprintf("at least one of the keys %.200q to %.200q, which were written",

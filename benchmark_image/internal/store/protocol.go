@@ -24,8 +24,8 @@ type Protocol interface {
 // Leaderless is a Protocol of a store in which no member leads: nobody asks it for its Status, or to Locate one.
 type Leaderless interface{ Leaderless() }
 
-// StatusAsker is a Protocol whose connections cannot tell who leads, which a member tells on a connection of its own. Its
-// calls have no Status.
+// StatusAsker is a Protocol whose connections cannot tell who leads, which a member tells on a connection of its own.
+// Its calls have no Status.
 type StatusAsker interface {
 	// Status asks a member, of which host:port is given, over a connection that was just opened and has a deadline. It is
 	// closed afterwards.

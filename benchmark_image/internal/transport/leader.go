@@ -32,8 +32,8 @@ type sighting struct {
 }
 
 // watchStatus asks each member periodically for its status, until the end of ctx or until stop is called: by itself, so
-// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile, unless the protocol asks
-// over connections of its own.
+// that one that hangs keeps nobody waiting. Members without a connection are left out meanwhile, unless the protocol
+// asks over connections of its own.
 func watchStatus(ctx context.Context, probes []*conn, interval time.Duration) (seen <-chan sighting, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	all := make(chan sighting)

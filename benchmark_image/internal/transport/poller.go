@@ -104,7 +104,8 @@ func (p *poller) close() {
 // add watches a file for everything, edge-triggered: who gets an event must read and write until nothing more
 // can be. The token comes back with each event, with the generation, which tells files of the same token apart.
 func (p *poller) add(fd int, token, generation int32) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: token, Pad: generation}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: token,
+		Pad: generation}
 	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		return fmt.Errorf("watch a file: %w", err)
 	}

@@ -14,8 +14,8 @@ import (
 // maxStatus bounds what a member says of its status, in bytes.
 const maxStatus = 64 << 10
 
-// Status implements store.StatusAsker: a member says who it is in answer to the word 'srvr', in place of the opening of a
-// session. That word is the only one that members answer unless they were told otherwise (4lw.commands.whitelist).
+// Status implements store.StatusAsker: a member says who it is in answer to the word 'srvr', in place of the opening of
+// a session. That word is the only one that members answer unless they were told otherwise (4lw.commands.whitelist).
 func (*Protocol) Status(connection net.Conn, member string) (store.Answer, error) {
 	if _, err := io.WriteString(connection, "srvr"); err != nil {
 		return store.Answer{}, fmt.Errorf("ask for its status: %w", err)

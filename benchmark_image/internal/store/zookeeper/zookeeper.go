@@ -1,5 +1,5 @@
-// Package zookeeper speaks with ZooKeeper for a load: its wire protocol, over connections of which each is a session. No
-// other package knows it, but for tests.
+// Package zookeeper speaks with ZooKeeper for a load: its wire protocol, over connections of which each is a session.
+// No other package knows it, but for tests.
 package zookeeper
 
 import (

@@ -92,7 +92,8 @@ func (m *Raw) Fields(stream uint32, ends bool, fields ...string) error {
 			return err
 		}
 	}
-	return m.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: m.block.Bytes(), EndHeaders: true, EndStream: ends})
+	return m.Framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: m.block.Bytes(),
+		EndHeaders: true, EndStream: ends})
 }
 
 // Answer answers well, with revision 7.
@@ -110,7 +111,8 @@ func (m *Raw) Begin(stream uint32) error {
 
 // Refuse answers with trailers only.
 func (m *Raw) Refuse(stream uint32, status, text string) error {
-	return m.Fields(stream, true, ":status", "200", "content-type", "application/grpc", "grpc-status", status, "grpc-message", text)
+	return m.Fields(stream, true, ":status", "200", "content-type", "application/grpc", "grpc-status", status,
+		"grpc-message", text)
 }
 
 // RawRequests serves each request of a connection with a function, until it says that this was enough.
@@ -169,7 +171,8 @@ func Cut(t testing.TB, c net.Conn) {
 	}
 	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
 	controlErr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: 1, Filter: &nothing})
 	})
 	if err := errors.Join(controlErr, err); err != nil {
 		t.Errorf("cut a connection: %v", err)

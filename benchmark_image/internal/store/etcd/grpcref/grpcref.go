@@ -98,7 +98,8 @@ func send(ctx context.Context, kv etcdserverpb.KVClient, r *load.Request) (found
 		return 0, failure(err)
 	}
 	answer, err := kv.Range(ctx, &etcdserverpb.RangeRequest{
-		Key: r.Key, RangeEnd: r.End, Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
+		Key: r.Key, RangeEnd: r.End, Limit: r.Limit, Serializable: r.Serializable, KeysOnly: r.KeysOnly,
+		CountOnly: r.CountOnly,
 	})
 	if err != nil {
 		return 0, failure(err)

@@ -60,7 +60,8 @@ func TestRequestsAreThoseOfTheAPI(t *testing.T) {
 				CountOnly: flags&4 > 0}
 			got := decode(t, AppendRange(nil, &s), &etcdserverpb.RangeRequest{})
 			want := &etcdserverpb.RangeRequest{
-				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly, CountOnly: s.CountOnly,
+				Key: key, RangeEnd: value, Limit: s.Limit, Serializable: s.Serializable, KeysOnly: s.KeysOnly,
+				CountOnly: s.CountOnly,
 			}
 			if !proto.Equal(got, want) {
 				t.Errorf("%+v: range %v", s, got)

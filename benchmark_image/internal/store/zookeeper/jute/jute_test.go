@@ -62,7 +62,9 @@ func TestPathsOfKeys(t *testing.T) {
 			t.Errorf("%s: %q, %v", want, back, ok)
 		}
 	}
-	for _, path := range []string{"", "k", "/a/b", "/%", "/%4", "/%4g", "/%41", "/.", "/..", "/zookeeper", "/ü", "/%2f", "/%+1"} {
+	for _, path := range []string{
+		"", "k", "/a/b", "/%", "/%4", "/%4g", "/%41", "/.", "/..", "/zookeeper", "/ü", "/%2f", "/%+1",
+	} {
 		if key, ok := Key(path); ok {
 			t.Errorf("%s is the path of %q", path, key)
 		}
