@@ -67,7 +67,8 @@ func TestCommandLine(t *testing.T) {
 		{arguments: "serve --control-fd 9999", status: exitUsage, stderr: "--control-fd"},
 		{arguments: "serve --control-fd 3 more", status: exitUsage, stderr: `"more"`},
 		{arguments: "serve --control-fd 3 --buffer-bytes 1", status: exitUsage, stderr: "--buffer-bytes"},
-		{arguments: "serve --control-fd 3 --stamps none", status: exitUsage, stderr: `--stamps: got "none", allowed: kernel, reckoned`},
+		{arguments: "serve --control-fd 3 --stamps none", status: exitUsage,
+			stderr: `--stamps: got "none", allowed: kernel, reckoned`},
 		{arguments: "serve --control-fd 3 --core -2", status: exitUsage, stderr: "--core"},
 		{arguments: "serve --nonsense", status: exitUsage, stderr: "nonsense"},
 		{arguments: "rtt", stdin: "{}", status: exitUsage, stderr: "hosts: got 0, allowed: 2 to 256"},
@@ -79,7 +80,8 @@ func TestCommandLine(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		status := run(strings.Fields(c.arguments), strings.NewReader(c.stdin), &stdout, &stderr)
-		if status != c.status || !strings.HasPrefix(stdout.String(), c.stdout) || !strings.Contains(stderr.String(), c.stderr) {
+		if status != c.status || !strings.HasPrefix(stdout.String(), c.stdout) ||
+			!strings.Contains(stderr.String(), c.stderr) {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q; want exit %d, %q, %q",
 				c.arguments, status, stdout.String(), stderr.String(), c.status, c.stdout, c.stderr)
 		}

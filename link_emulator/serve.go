@@ -37,11 +37,14 @@ func serve(arguments []string, stderr io.Writer) int {
 	case flags.NArg() > 0:
 		return complain(stderr, exitUsage, fmt.Errorf("serve: unexpected argument %q", flags.Arg(0)))
 	case *fd < 3:
-		return complain(stderr, exitUsage, fmt.Errorf("serve: --control-fd: got %d, allowed: an open descriptor from 3 on", *fd))
+		return complain(stderr, exitUsage,
+			fmt.Errorf("serve: --control-fd: got %d, allowed: an open descriptor from 3 on", *fd))
 	case *stamps != kernelStamps && *stamps != reckonedStamps:
-		return complain(stderr, exitUsage, fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, reckonedStamps))
+		return complain(stderr, exitUsage,
+			fmt.Errorf("serve: --stamps: got %q, allowed: %s, %s", *stamps, kernelStamps, reckonedStamps))
 	case *bufferBytes < minBufferBytes:
-		return complain(stderr, exitUsage, fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
+		return complain(stderr, exitUsage,
+			fmt.Errorf("serve: --buffer-bytes: got %d, allowed: %d or more", *bufferBytes, minBufferBytes))
 	case *core < -1:
 		return complain(stderr, exitUsage, fmt.Errorf("serve: --core: got %d, allowed: a core, or -1", *core))
 	}

@@ -75,11 +75,14 @@ func FuzzServe(f *testing.F) {
 	f.Add([]byte("{\"id\":1,\"op\":\"hello\"}\n\n\r\n  \nnot JSON\n"))
 	f.Add([]byte("{\"id\":1,\"op\":\"add_switch\",\"name\":\"s\"}\n" +
 		"{\"id\":2,\"op\":\"add_port\",\"name\":\"p\",\"pid\":1,\"ifname\":\"e\"}\n" +
-		"{\"id\":3,\"op\":\"add_link\",\"name\":\"l\",\"a\":{\"port\":\"p\"},\"b\":{\"switch\":\"s\"},\"a_to_b\":{\"delay_ns\":1},\"b_to_a\":{\"delay_ns\":1}}\n" +
+		"{\"id\":3,\"op\":\"add_link\",\"name\":\"l\",\"a\":{\"port\":\"p\"},\"b\":{\"switch\":\"s\"}," +
+		"\"a_to_b\":{\"delay_ns\":1},\"b_to_a\":{\"delay_ns\":1}}\n" +
 		"{\"id\":4,\"op\":\"set_link\",\"name\":\"l\",\"a_to_b\":{\"rate_bps\":1000,\"queue_bytes\":1,\"seed\":9}}\n" +
 		"{\"id\":5,\"op\":\"link_state\",\"name\":\"l\",\"up\":false}\n{\"id\":6,\"op\":\"read_link\",\"name\":\"l\"}"))
-	f.Add([]byte("{\"id\":1,\"op\":\"partition\",\"sets\":[[],[\"x\"]]}\n{\"id\":1,\"op\":\"heal\"}\n{\"id\":1,\"op\":\"stats\",\"buckets\":true}\n"))
-	f.Add([]byte("{\"id\":1,\"op\":\"remove_link\",\"name\":\"l\"}\n{\"id\":1,\"op\":\"remove_port\",\"name\":\"p\"}\n{\"id\":1,\"op\":\"remove_switch\",\"name\":\"s\"}\n"))
+	f.Add([]byte("{\"id\":1,\"op\":\"partition\",\"sets\":[[],[\"x\"]]}\n{\"id\":1,\"op\":\"heal\"}\n" +
+		"{\"id\":1,\"op\":\"stats\",\"buckets\":true}\n"))
+	f.Add([]byte("{\"id\":1,\"op\":\"remove_link\",\"name\":\"l\"}\n" +
+		"{\"id\":1,\"op\":\"remove_port\",\"name\":\"p\"}\n{\"id\":1,\"op\":\"remove_switch\",\"name\":\"s\"}\n"))
 	f.Add(append(bytes.Repeat([]byte("x"), maxLineBytes+1), "\n{\"id\":9223372036854775808,\"op\":\"hello\"}\n"...))
 	f.Add(append([]byte("\xef\xbb\xbf{\"id\":1}\x00\n"), bytes.Repeat([]byte("["), 20_000)...))
 	self, err := os.Executable()

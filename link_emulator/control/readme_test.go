@@ -62,7 +62,8 @@ func TestREADME(t *testing.T) {
 
 // varies are the fields whose values differ from run to run, with what the examples show; their types do not differ.
 var varies = map[string]string{
-	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`, "memory_locked": "true", "memory_locked_reason": `""`,
+	"at_ns": "7000000000", "pid": "4711", "realtime": "true", "realtime_reason": `""`,
+	"memory_locked": "true", "memory_locked_reason": `""`,
 	"kept_awake": "true", "kept_awake_reason": `""`,
 	"turns": "20", "yields": "0",
 	"timer_ns": "21000",
@@ -74,7 +75,8 @@ var id = regexp.MustCompile(`^\{"id":(\d+)`)
 // generalize puts the values of the examples where an answer has its own.
 func (s *session) generalize(answer string) string {
 	answer = strings.ReplaceAll(answer, strconv.Itoa(s.host.Process.Pid), "4242")
-	answer = regexp.MustCompile(`"max_ns":[1-9]\d*`).ReplaceAllString(answer, `"max_ns":2031000`) // of the self-test; of a link nothing went over it is 0
+	// of the self-test; of a link nothing went over it is 0
+	answer = regexp.MustCompile(`"max_ns":[1-9]\d*`).ReplaceAllString(answer, `"max_ns":2031000`)
 	for field, value := range varies {
 		if match := id.FindStringSubmatch(answer); field == "at_ns" && match != nil {
 			value = fmt.Sprintf("70000%05s", match[1])

@@ -247,7 +247,8 @@ func newLoss(l model.Loss) *loss {
 	case model.Independent:
 		return &loss{Model: independent, Ratio: &l.Ratio}
 	case model.GilbertElliott:
-		return &loss{Model: gilbertElliott, GoodToBad: &l.GoodToBad, BadToGood: &l.BadToGood, GoodLoss: &l.GoodLoss, BadLoss: &l.BadLoss}
+		return &loss{Model: gilbertElliott, GoodToBad: &l.GoodToBad, BadToGood: &l.BadToGood, GoodLoss: &l.GoodLoss,
+			BadLoss: &l.BadLoss}
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ type frameFD int
 func (fd frameFD) FD() int { return int(fd) }
 
 func (fd frameFD) Read(buffer []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buffer))), uintptr(len(buffer)))
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buffer))),
+		uintptr(len(buffer)))
 	if errno != 0 {
 		return 0, errno
 	}
@@ -51,7 +52,8 @@ func (fd frameFD) Read(buffer []byte) (int, unix.Errno) {
 }
 
 func (fd frameFD) Write(frame []byte) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(len(frame)))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(frame))),
+		uintptr(len(frame)))
 	return errno
 }
 

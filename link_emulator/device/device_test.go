@@ -8,7 +8,8 @@ import (
 
 func TestParseDrops(t *testing.T) {
 	// A line of /proc/net/dev after the colon: receive, then transmit; "drop" is the fourth column of each.
-	drops, err := parseDrops("  1000      10    0    3    0     0          0         0     2000      20    0    7    0     0       0          0")
+	drops, err := parseDrops("  1000      10    0    3    0     0          0         0     2000      20    0    7    " +
+		"0     0       0          0")
 	if want := (Drops{Queue: 7, Receive: 3}); err != nil || drops != want {
 		t.Errorf("got %+v and %v, want %+v", drops, err, want)
 	}

@@ -55,7 +55,8 @@ func OpenTestEnds(stamps bool) (ends [2]TestEnd, err error) {
 }
 
 func openTestEnd(number int, stamps bool) (end TestEnd, err error) {
-	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)}, MTU: 1500, Stamps: stamps}
+	spec := TapSpec{IfName: fmt.Sprintf("test%d", number), MAC: net.HardwareAddr{2, 0, 0, 0, 0, byte(number + 1)},
+		MTU: 1500, Stamps: stamps}
 	tap, err := openHere(spec)
 	if err != nil {
 		return end, err

@@ -39,8 +39,9 @@ type PortDown struct {
 // Options of Start. Zero values are the defaults.
 type Options struct {
 	BufferBytes int64
-	Core        *int                                         // the only core of the data thread; default: any
-	Reckoned    string                                       // why the kernel shall not stamp frames; empty: it shall, if it can
+	Core        *int // the only core of the data thread; default: any
+	// why the kernel shall not stamp frames; empty: it shall, if it can
+	Reckoned    string
 	CheckStamps func() error                                 // whether it can; default: stamp.Check
 	OpenTap     func(device.TapSpec) (device.Device, error)  // default: a TAP of the kernel
 	OpenTest    func(stamps bool) ([2]device.TestEnd, error) // for the self-test; default: TAPs of the kernel

@@ -30,9 +30,11 @@ func TestConservation(t *testing.T) {
 			case 0:
 				n.must(n.SetLinkUp(link, random.IntN(3) > 0, now))
 			case 1:
-				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms), RateBPS: 1e6 + random.Int64N(1e9), QueueFrames: 1 + random.IntN(50)}}
+				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms), RateBPS: 1e6 + random.Int64N(1e9),
+					QueueFrames: 1 + random.IntN(50)}}
 				if random.IntN(2) == 0 {
-					change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: change.Params.DelayNS, Reorder: random.IntN(2) == 0}
+					change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: change.Params.DelayNS,
+						Reorder: random.IntN(2) == 0}
 					change.Params.Loss = model.Loss{Model: model.Independent, Ratio: 0.1}
 				}
 				n.must(n.SetLink(link, &change, nil, now))

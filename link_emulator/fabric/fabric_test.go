@@ -243,7 +243,8 @@ func TestNextDueIsNeverTooLate(t *testing.T) {
 			from := random.IntN(4)
 			n.Ingress(n.ports[fmt.Sprintf("h%d", from)], frame(byte(random.IntN(4)), byte(from), "x"), now)
 			if random.IntN(20) == 0 {
-				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms), Jitter: model.Jitter{Distribution: model.Uniform}}}
+				change := Change{Params: model.Params{DelayNS: 1 + random.Int64N(ms),
+					Jitter: model.Jitter{Distribution: model.Uniform}}}
 				change.Params.Jitter.NS = 1 + random.Int64N(change.Params.DelayNS)
 				change.Params.Jitter.Reorder = random.IntN(2) == 0
 				n.must(n.SetLink(fmt.Sprintf("l%d", random.IntN(5)), &change, &change, now))
@@ -277,7 +278,8 @@ func TestOvertakingFrameIsNotLate(t *testing.T) {
 	n := newNetwork(t)
 	n.addPort("a")
 	n.addPort("b")
-	n.addLink("l", port("a"), port("b"), model.Params{DelayNS: 50 * ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}})
+	n.addLink("l", port("a"), port("b"),
+		model.Params{DelayNS: 50 * ms, Jitter: model.Jitter{Distribution: model.Uniform, NS: 20 * ms, Reorder: true}})
 	const pairs = 2000
 	now, handled, sum := int64(0), int64(0), int64(0)
 	var sentNS int64

@@ -127,7 +127,8 @@ func FuzzChanges(f *testing.F) {
 			case 0:
 				n.must(n.SetLinkUp(link, argument%2 == 0, now))
 			case 1:
-				change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: 1e6 + argument*1e7, QueueBytes: 1 + argument*100}, Restart: true}
+				change := Change{Params: model.Params{DelayNS: 1 + argument*5000, RateBPS: 1e6 + argument*1e7,
+					QueueBytes: 1 + argument*100}, Restart: true}
 				change.Params.Jitter = model.Jitter{Distribution: model.Uniform, NS: 1 + argument*4000, Reorder: argument%3 == 0}
 				change.Params.Loss = model.Loss{Model: model.GilbertElliott, GoodToBad: 0.2, BadToGood: 0.5, BadLoss: 1}
 				n.must(change.Params.Check())

@@ -19,7 +19,9 @@ const (
 )
 
 // dropNames are the names of the causes in the control protocol.
-var dropNames = [dropCauses]string{"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error"}
+var dropNames = [dropCauses]string{
+	"queue", "down", "cut", "loss", "partition", "buffers", "oversize", "device", "error",
+}
 
 // Link is a cable: two directions that are up or down together.
 type Link struct {

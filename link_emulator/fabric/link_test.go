@@ -75,7 +75,8 @@ func TestLossIsACountedDropAndItsSequenceCanBeRestarted(t *testing.T) {
 		for range 100 {
 			n.send("h0", frame(1, 0, "x"), 0)
 			n.Advance(0)
-			n.sinks["h1"].frames = append(n.sinks["h1"].frames, delivery{frame: string(frame(0, 0, "|"))}) // marks which were lost
+			// marks which were lost
+			n.sinks["h1"].frames = append(n.sinks["h1"].frames, delivery{frame: string(frame(0, 0, "|"))})
 		}
 		return n.received("h1")
 	}

@@ -65,6 +65,7 @@ func (c *coreLeaves) waited() bool {
 
 // read is the number of voluntary context switches of the thread. It does not enter the Go scheduler; see realtime.Pin.
 func (c *coreLeaves) read() int64 {
-	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&c.usage)), 0) // fails for bad arguments only
+	// fails for bad arguments only
+	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_THREAD, uintptr(unsafe.Pointer(&c.usage)), 0)
 	return int64(c.usage.Nvcsw)
 }

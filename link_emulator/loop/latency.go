@@ -11,7 +11,8 @@ const (
 
 // Latencies are what the machine currently adds to each frame, in ns.
 type Latencies struct {
-	TimerNS int64 // from a timer's expiry until the thread runs: the timer is set so much earlier, then the thread busy-waits
+	// from a timer's expiry until the thread runs: the timer is set so much earlier, then the thread busy-waits
+	TimerNS int64
 	WakeNS  int64 // from a frame's arrival until the sleeping thread runs, where that is reckoned; see reckoning
 }
 

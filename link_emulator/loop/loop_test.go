@@ -153,7 +153,8 @@ func TestFramesArriveAfterTheDelayAndNeverBefore(t *testing.T) {
 			t.Errorf("stamps %v: median lateness %d ns, want less than 2 ms even on a busy machine", stamps, median)
 		}
 		if got := r.link("h1").BToA.Lateness; got.Count() != 50 || got.TooEarly != 0 || got.EarlyMaxNS != 0 {
-			t.Errorf("stamps %v: lateness was recorded %d times, want 50, %d too early, at most %d ns", stamps, got.Count(), got.TooEarly, got.EarlyMaxNS)
+			t.Errorf("stamps %v: lateness was recorded %d times, want 50, %d too early, at most %d ns", stamps,
+				got.Count(), got.TooEarly, got.EarlyMaxNS)
 		}
 	}
 }
@@ -186,7 +187,8 @@ func TestLatenessContainsTheWaitBeforeTheRead(t *testing.T) {
 	}
 	got := r.link("h1").BToA.Lateness
 	if least := away.Nanoseconds() - 2*delayNS; got.Count() != frames || got.PercentileNS(1) < least || got.TooEarly != 0 {
-		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want %d frames at least %d ns late", got.Count(), got.PercentileNS(1), frames, least)
+		t.Errorf("%d frames, the most punctual 1 %% %d ns late, want %d frames at least %d ns late", got.Count(),
+			got.PercentileNS(1), frames, least)
 	}
 	if got := r.link("h0").AToB; got.Unmatched != 0 || got.Offered != frames {
 		t.Errorf("%d of %d frames have no stamp", got.Unmatched, got.Offered)

@@ -48,8 +48,8 @@ func requestGrant() Grant {
 // The loop's raw system calls. They bypass the Go scheduler on purpose; see realtime.Pin.
 
 func epollWait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
-		uintptr(len(events)), uintptr(timeoutMS), 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeoutMS), 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

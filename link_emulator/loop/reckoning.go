@@ -155,7 +155,8 @@ func openSchedstat() int {
 // does not allocate and does not enter the Go scheduler; see realtime.Pin.
 func readRunDelay(schedstat int) (runDelayNS int64, known bool) {
 	var text [80]byte
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(schedstat), uintptr(unsafe.Pointer(&text)), uintptr(len(text)), 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(schedstat), uintptr(unsafe.Pointer(&text)),
+		uintptr(len(text)), 0, 0, 0)
 	if errno != 0 {
 		return 0, false
 	}

@@ -132,7 +132,8 @@ func TestSleepIsNoPollDelay(t *testing.T) {
 		r.receive(1)
 	}
 	if delay := r.pollDelay(0); delay.Count() != 21 || delay.PercentileNS(50) > 5e6 {
-		t.Errorf("read %d times, median poll delay %d ns, want 21 and much less than the 10 ms between frames", delay.Count(), delay.PercentileNS(50))
+		t.Errorf("read %d times, median poll delay %d ns, want 21 and much less than the 10 ms between frames",
+			delay.Count(), delay.PercentileNS(50))
 	}
 }
 

@@ -42,7 +42,8 @@ func TestUrgentlyRestoresTheThread(t *testing.T) {
 	} else {
 		t.Log("this machine grants no real-time priority")
 	}
-	if policyAfter, priorityAfter, blockedAfter := threadState(t); policyAfter != policyBefore || priorityAfter != priorityBefore || blockedAfter != blockedBefore {
+	if policyAfter, priorityAfter, blockedAfter := threadState(t); policyAfter != policyBefore ||
+		priorityAfter != priorityBefore || blockedAfter != blockedBefore {
 		t.Errorf("policy %d, priority %d, blocked %v afterwards", policyAfter, priorityAfter, blockedAfter)
 	}
 }

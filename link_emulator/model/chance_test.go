@@ -295,7 +295,8 @@ func TestDrawsDoNotDependOnChangesMeanwhile(t *testing.T) {
 
 func testDrawsDoNotDependOnChangesMeanwhile(t *testing.T, reorder bool) {
 	t.Helper()
-	params := Params{DelayNS: 50 * ms, RateBPS: 1e6, Jitter: Jitter{Distribution: Normal, NS: 10 * ms, Reorder: reorder}, Loss: Loss{Model: Independent, Ratio: 0.5}}
+	params := Params{DelayNS: 50 * ms, RateBPS: 1e6,
+		Jitter: Jitter{Distribution: Normal, NS: 10 * ms, Reorder: reorder}, Loss: Loss{Model: Independent, Ratio: 0.5}}
 	outcome := func(changes func(line *Line)) (popped []record) {
 		r := &run{Line: newLine(params)}
 		for range 100 {
@@ -313,7 +314,9 @@ func testDrawsDoNotDependOnChangesMeanwhile(t *testing.T, reorder bool) {
 	same := func(a, b record) bool { return a == b }
 	untouched := outcome(func(*Line) {})
 	changed := outcome(func(line *Line) {
-		for _, other := range []Params{{DelayNS: ms}, {RateBPS: 1e9, DelayNS: 5 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, params} {
+		for _, other := range []Params{
+			{DelayNS: ms}, {RateBPS: 1e9, DelayNS: 5 * ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, params,
+		} {
 			line.Set(35*ms, other)
 		}
 	})

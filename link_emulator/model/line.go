@@ -39,7 +39,8 @@ func (m moment) after(other moment) bool {
 
 // Line is one direction of a link. A frame offered at t departs the serializer at
 //
-//	s = max(t, departure of the frame before it) + 8*(bytes + overhead)/rate     (rate unlimited: s = max(t, that departure))
+//	s = max(t, departure of the frame before it) + 8*(bytes + overhead)/rate
+//	(rate unlimited: s = max(t, that departure))
 //
 // and is due at s + delay, where the delay varies if there is jitter. Without reordering it is due no earlier than the
 // frame ahead of it, which jitter almost never and a change of parameters for a while makes a difference; see

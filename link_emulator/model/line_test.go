@@ -135,7 +135,8 @@ func TestShorterDelayTakesEffectOnASaturatedLink(t *testing.T) {
 			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
 		{"delay with jitter", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Normal, NS: 20 * ms}},
 			Params{DelayNS: 5 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: ms}}, 180 * ms, 6 * ms},
-		{"overtaking", Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms, Reorder: true}},
+		{"overtaking",
+			Params{DelayNS: 100 * ms, RateBPS: rate, Jitter: Jitter{Distribution: Uniform, NS: 80 * ms, Reorder: true}},
 			Params{DelayNS: 100 * ms, RateBPS: rate}, 180 * ms, 100 * ms},
 	} {
 		r := &run{Line: newLine(change.from)}
@@ -248,9 +249,12 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 		}
 	}
 	for _, p := range []Params{
-		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames}, {RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
-		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}}, {DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
-		{Loss: Loss{Model: Independent, Ratio: 1}}, {Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
+		{}, {DelayNS: MaxDelayNS, RateBPS: MaxRateBPS, QueueFrames: MaxQueueFrames},
+		{RateBPS: MinRateBPS, QueueFrames: 1, QueueBytes: 1},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms}},
+		{DelayNS: ms, Jitter: Jitter{Distribution: Normal, NS: ms / 4}},
+		{Loss: Loss{Model: Independent, Ratio: 1}},
+		{Loss: Loss{Model: GilbertElliott, GoodToBad: 1, BadToGood: 0, BadLoss: 1}},
 		{Seed: MaxSeed},
 	} {
 		if err := p.Check(); err != nil {
@@ -261,9 +265,11 @@ func TestCheckRefusesWhatTheModelCannotDo(t *testing.T) {
 
 func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	for name, params := range map[string]Params{
-		"plain":   {DelayNS: ms, RateBPS: 1e9},
-		"chance":  {DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4}, Loss: Loss{Model: GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
-		"reorder": {DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true}, Loss: Loss{Model: Independent, Ratio: 0.1}},
+		"plain": {DelayNS: ms, RateBPS: 1e9},
+		"chance": {DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4},
+			Loss: Loss{Model: GilbertElliott, GoodToBad: 0.1, BadToGood: 0.1, BadLoss: 0.5}},
+		"reorder": {DelayNS: ms, Jitter: Jitter{Distribution: Uniform, NS: ms / 2, Reorder: true},
+			Loss: Loss{Model: Independent, Ratio: 0.1}},
 	} {
 		t.Run(name, func(t *testing.T) { checkNoAllocation(t, params) })
 	}
@@ -291,7 +297,8 @@ func checkNoAllocation(t *testing.T, params Params) {
 func BenchmarkOfferPop(b *testing.B) { benchmark(b, Params{DelayNS: ms, RateBPS: 1e9}) }
 
 func BenchmarkOfferPopChance(b *testing.B) {
-	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4}, Loss: Loss{Model: Independent, Ratio: 0.01}})
+	benchmark(b, Params{DelayNS: ms, RateBPS: 1e9, Jitter: Jitter{Distribution: Normal, NS: ms / 4},
+		Loss: Loss{Model: Independent, Ratio: 0.01}})
 }
 
 func BenchmarkOfferPopReorder(b *testing.B) {

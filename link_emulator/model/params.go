@@ -55,10 +55,11 @@ const (
 
 // Params are the configured parameters of one direction of a link. The zero value is a perfect cable.
 type Params struct {
-	DelayNS     int64 // one way, 0..MaxDelayNS
-	RateBPS     int64 // bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
-	Overhead    int   // bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
-	QueueFrames int   // frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
+	DelayNS  int64 // one way, 0..MaxDelayNS
+	RateBPS  int64 // bits per second of Ethernet frames (no FCS, no preamble) and their overhead; 0: unlimited
+	Overhead int   // bytes that each frame takes at the rate besides its own, 0..MaxOverhead; 24: FCS, preamble, gap
+	// frames that may wait for the serializer; 0: DefaultQueueFrames, or no such limit if QueueBytes is given
+	QueueFrames int
 	QueueBytes  int64 // bytes that may wait for the serializer; 0: no such limit
 	Jitter      Jitter
 	Loss        Loss
@@ -195,10 +196,12 @@ func (j Jitter) check(delayNS int64) error {
 	switch least := leastCorrelation * j.NS; {
 	case j.CorrelationNS == 0:
 	case j.Reorder:
-		return fmt.Errorf("correlation_ns: got %d, allowed: null with reorder: every frame draws its own delay", j.CorrelationNS)
+		return fmt.Errorf("correlation_ns: got %d, allowed: null with reorder: every frame draws its own delay",
+			j.CorrelationNS)
 	case j.CorrelationNS < least || j.CorrelationNS > MaxCorrelationNS:
-		return fmt.Errorf("correlation_ns: got %d, allowed: %d (%d times ns; a shorter one cannot keep order) to %d, or null for %d times ns",
-			j.CorrelationNS, least, leastCorrelation, MaxCorrelationNS, usualCorrelation)
+		return fmt.Errorf("correlation_ns: got %d, allowed: %d (%d times ns; "+
+			"a shorter one cannot keep order) to %d, or null for %d times ns", j.CorrelationNS, least, leastCorrelation,
+			MaxCorrelationNS, usualCorrelation)
 	}
 	return nil
 }

@@ -76,7 +76,8 @@ func randomParams(random *rand.Rand) Params {
 	case 0:
 		params.Loss = Loss{Model: Independent, Ratio: random.Float64()}
 	case 1:
-		params.Loss = Loss{Model: GilbertElliott, GoodToBad: random.Float64(), BadToGood: random.Float64(), GoodLoss: random.Float64(), BadLoss: random.Float64()}
+		params.Loss = Loss{Model: GilbertElliott, GoodToBad: random.Float64(), BadToGood: random.Float64(),
+			GoodLoss: random.Float64(), BadLoss: random.Float64()}
 	}
 	return params
 }
@@ -105,7 +106,8 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		if r.Len()+len(r.popped)+r.refused != offered {
-			t.Fatalf("seed %d: %d offered, but %d refused, %d came off, %d on the line", seed, offered, r.refused, len(r.popped), r.Len())
+			t.Fatalf("seed %d: %d offered, but %d refused, %d came off, %d on the line", seed, offered, r.refused,
+				len(r.popped), r.Len())
 		}
 		r.drain()
 		checkRun(t, seed, params, r)
@@ -115,7 +117,8 @@ func TestProperties(t *testing.T) {
 func checkRun(t *testing.T, seed uint64, params Params, r *run) {
 	t.Helper()
 	if len(r.popped) != len(r.accepted) || r.Len() != 0 || r.waitingBytes != 0 {
-		t.Fatalf("seed %d: %d frames in, %d out, %d left, %d bytes wait", seed, len(r.accepted), len(r.popped), r.Len(), r.waitingBytes)
+		t.Fatalf("seed %d: %d frames in, %d out, %d left, %d bytes wait", seed, len(r.accepted), len(r.popped), r.Len(),
+			r.waitingBytes)
 	}
 	if !slices.IsSortedFunc(r.popped, func(a, b record) int { return int(a.dueNS - b.dueNS) }) {
 		t.Fatalf("seed %d: frames came off out of the order of their times", seed)

@@ -33,8 +33,9 @@ type Result struct {
 type StreamResult struct {
 	Sent     int     `json:"sent"` // fewer than configured where the time was over
 	Received int     `json:"received"`
-	SentNS   []int64 `json:"sent_ns,omitempty"`  // from the start of the measurement
-	DelayNS  []int64 `json:"delay_ns,omitempty"` // from right before sending to the kernel's receive stamp; -1: it did not arrive
+	SentNS   []int64 `json:"sent_ns,omitempty"` // from the start of the measurement
+	// from right before sending to the kernel's receive stamp; -1: it did not arrive
+	DelayNS []int64 `json:"delay_ns,omitempty"`
 }
 
 // HostResult says what of a host spoils what was measured.

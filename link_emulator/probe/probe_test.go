@@ -12,11 +12,13 @@ const twoHosts = `"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"b","pid
 func streams(text string) string { return `{` + twoHosts + `,"streams":[` + text + `]}` }
 
 func TestParse(t *testing.T) {
-	r, err := Parse([]byte(streams(`{"from":0,"to":1,"start_us":7,"until_us":90,"interval_ns":250,"count":3,"frame_bytes":98,"count_only":true}`)))
+	r, err := Parse([]byte(streams(`{"from":0,"to":1,"start_us":7,"until_us":90,"interval_ns":250,"count":3,` +
+		`"frame_bytes":98,"count_only":true}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Stream{From: 0, To: 1, Start: 7 * time.Microsecond, Until: 90 * time.Microsecond, Interval: 250, Count: 3, FrameBytes: 98, CountOnly: true}
+	want := Stream{From: 0, To: 1, Start: 7 * time.Microsecond, Until: 90 * time.Microsecond, Interval: 250, Count: 3,
+		FrameBytes: 98, CountOnly: true}
 	if len(r.Streams) != 1 || r.Streams[0] != want || r.Duration != 100*time.Millisecond || r.BypassQdisc {
 		t.Errorf("got %+v", r)
 	}
@@ -24,20 +26,26 @@ func TestParse(t *testing.T) {
 
 func TestParseRefusals(t *testing.T) {
 	const good = `"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":98`
-	for input, said := range map[string]string{
-		`{}`:                            "hosts: got 0, allowed: 2 to 256",
-		streams(`{` + good + `,"x":1}`): `unknown field "x"`,
-		streams(`{"from":0,"to":0,"until_us":90,"count":3,"frame_bytes":98}`):                                                                       "streams[0].to: got 0, which sends",
-		streams(`{"from":0,"to":2,"until_us":90,"count":3,"frame_bytes":98}`):                                                                       "streams[0].to: got 2, allowed: 0 to 1",
-		streams(`{` + good + `},{"from":0,"to":1,"until_us":9,"frame_bytes":98}`):                                                                   "streams[1].count: got 0",
-		streams(`{"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":59}`):                                                                       "streams[0].frame_bytes: got 59",
-		streams(`{"from":0,"to":1,"start_us":5,"until_us":4,"count":3,"frame_bytes":98}`):                                                           "streams[0].until_us: got 4, allowed: 5",
-		streams(`{"from":0,"to":1,"until_us":90,"count":2000001,"frame_bytes":98},{"from":1,"to":0,"until_us":9,"count":2000000,"frame_bytes":98}`): "frames of all streams: got 4000001",
-		`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`:                                     "hosts[1]: hosts[0] has the same name",
-		`{"hosts":[{"name":"a","pid":1,"ip":"::1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`:                                          "hosts[0].ip",
+	for _, c := range []struct{ input, said string }{
+		{`{}`, "hosts: got 0, allowed: 2 to 256"},
+		{streams(`{` + good + `,"x":1}`), `unknown field "x"`},
+		{streams(`{"from":0,"to":0,"until_us":90,"count":3,"frame_bytes":98}`), "streams[0].to: got 0, which sends"},
+		{streams(`{"from":0,"to":2,"until_us":90,"count":3,"frame_bytes":98}`),
+			"streams[0].to: got 2, allowed: 0 to 1"},
+		{streams(`{` + good + `},{"from":0,"to":1,"until_us":9,"frame_bytes":98}`), "streams[1].count: got 0"},
+		{streams(`{"from":0,"to":1,"until_us":90,"count":3,"frame_bytes":59}`), "streams[0].frame_bytes: got 59"},
+		{streams(`{"from":0,"to":1,"start_us":5,"until_us":4,"count":3,"frame_bytes":98}`),
+			"streams[0].until_us: got 4, allowed: 5"},
+		{streams(`{"from":0,"to":1,"until_us":90,"count":2000001,"frame_bytes":98},` +
+			`{"from":1,"to":0,"until_us":9,"count":2000000,"frame_bytes":98}`),
+			"frames of all streams: got 4000001"},
+		{`{"hosts":[{"name":"a","pid":1,"ip":"10.0.0.1"},{"name":"a","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`,
+			"hosts[1]: hosts[0] has the same name"},
+		{`{"hosts":[{"name":"a","pid":1,"ip":"::1"},{"name":"b","pid":2,"ip":"10.0.0.2"}],"duration_ms":1}`,
+			"hosts[0].ip"},
 	} {
-		if _, err := Parse([]byte(input)); err == nil || !strings.Contains(err.Error(), said) {
-			t.Errorf("%s: got %v, want a refusal that says %q", input, err, said)
+		if _, err := Parse([]byte(c.input)); err == nil || !strings.Contains(err.Error(), c.said) {
+			t.Errorf("%s: got %v, want a refusal that says %q", c.input, err, c.said)
 		}
 	}
 }

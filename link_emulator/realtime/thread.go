@@ -1,8 +1,8 @@
 // Package realtime runs a goroutine on its thread as if there were no Go scheduler: with real-time priority, pinned,
 // without signals and with raw system calls.
 //
-// An ordinary system call of such a thread is no way out: the runtime's monitor, a thread of ordinary priority, may hold
-// the goroutine while it is in one, and it returns from it only when the monitor goes on (setBlockOnExitSyscall in
+// An ordinary system call of such a thread is no way out: the runtime's monitor, a thread of ordinary priority, may
+// hold the goroutine while it is in one, and it returns from it only when the monitor goes on (setBlockOnExitSyscall in
 // runtime/proc.go, Go 1.26). Until then it busy-waits, with a priority that keeps the monitor off the core.
 package realtime
 
@@ -54,6 +54,7 @@ func Sleep(ns int64) {
 
 // Write writes to a descriptor, by a raw system call; 0: all was taken.
 func Write(fd int, data []byte) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(data))),
+		uintptr(len(data)))
 	return errno
 }

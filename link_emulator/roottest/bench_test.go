@@ -64,7 +64,8 @@ func newSender(t testing.TB, from, to *host, bytes, batch int) *sender {
 
 // send writes the first count frames of the batch and returns how many the kernel took.
 func (s *sender) send(count int) int {
-	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.socket), uintptr(unsafe.Pointer(unsafe.SliceData(s.messages))), uintptr(count), 0, 0, 0)
+	n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(s.socket),
+		uintptr(unsafe.Pointer(unsafe.SliceData(s.messages))), uintptr(count), 0, 0, 0)
 	if errno != 0 && errno != unix.ENOBUFS {
 		s.t.Fatalf("sendmmsg: %v", errno)
 	}

@@ -327,7 +327,8 @@ func (e *emulator) addPort(h *host) {
 func (e *emulator) addLink(h *host, delay time.Duration, rateBPS any) {
 	e.t.Helper()
 	direction := fields{"delay_ns": delay.Nanoseconds(), "rate_bps": rateBPS}
-	e.ask("add_link", fields{"name": h.name, "a": fields{"port": h.name}, "b": fields{"switch": "s1"}, "a_to_b": direction, "b_to_a": direction})
+	e.ask("add_link", fields{"name": h.name, "a": fields{"port": h.name}, "b": fields{"switch": "s1"},
+		"a_to_b": direction, "b_to_a": direction})
 }
 
 // star starts an emulator with one switch, and hosts that are up, one for each delay.

@@ -111,7 +111,8 @@ func TestIdleCoresAreKeptInTheirShallowestState(t *testing.T) {
 	}
 	_, missing := os.Stat(device)
 	if held != (missing == nil) || hello["kept_awake"] != held || (hello["kept_awake_reason"] == "") != held {
-		t.Errorf("%s open: %t, there: %t; hello says %v, %q", device, held, missing == nil, hello["kept_awake"], hello["kept_awake_reason"])
+		t.Errorf("%s open: %t, there: %t; hello says %v, %q", device, held, missing == nil, hello["kept_awake"],
+			hello["kept_awake_reason"])
 	}
 }
 
@@ -153,7 +154,8 @@ func TestLossIsAsConfiguredAndCounted(t *testing.T) {
 	if share := float64(pair.Lost) / float64(pair.Sent); share < 0.12 || share > 0.26 {
 		t.Errorf("%d of %d lost, want about 19 %%", pair.Lost, pair.Sent)
 	}
-	if counted < float64(pair.Lost) || counted > float64(pair.Lost)+20 { // a few are of the warm-up and of address resolution
+	// a few are of the warm-up and of address resolution
+	if counted < float64(pair.Lost) || counted > float64(pair.Lost)+20 {
 		t.Errorf("%v losses counted, %d seen", counted, pair.Lost)
 	}
 }
@@ -231,7 +233,8 @@ func TestHostDeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := e.next()
-	if event["event"] != "port_down" || event["port"] != victim.name || event["reason"] != fmt.Sprintf("host process %d ended", victim.pid()) {
+	if event["event"] != "port_down" || event["port"] != victim.name ||
+		event["reason"] != fmt.Sprintf("host process %d ended", victim.pid()) {
 		t.Errorf("got event %v", event)
 	}
 	if link := e.ask("read_link", fields{"name": victim.name}); link["up"] != false {

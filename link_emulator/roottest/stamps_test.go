@@ -44,7 +44,8 @@ func stampedTAP(t testing.TB) (tap device.Device, socket int) {
 	t.Helper()
 	h := startHost(t, 0)
 	h.mac = net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	tap, err := device.OpenTap(device.TapSpec{PID: h.pid(), PIDFD: -1, IfName: h.ifName, MAC: h.mac, MTU: 1500, Stamps: true})
+	tap, err := device.OpenTap(device.TapSpec{PID: h.pid(), PIDFD: -1, IfName: h.ifName, MAC: h.mac, MTU: 1500,
+		Stamps: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +334,8 @@ func (e *emulator) lateness() (earlyMaxNS, tooEarly, maxNS, unmatched float64) {
 	e.t.Helper()
 	stats := e.ask("stats", nil)
 	late := stats["lateness"].(map[string]any)
-	return late["early_max_ns"].(float64), late["too_early"].(float64), late["max_ns"].(float64), stats["unmatched"].(float64)
+	return late["early_max_ns"].(float64), late["too_early"].(float64), late["max_ns"].(float64),
+		stats["unmatched"].(float64)
 }
 
 const flowDelay = time.Millisecond // of each of two links
@@ -397,7 +399,8 @@ func TestStopShowsAsLateness(t *testing.T) {
 		t.Errorf("a frame was %d ns early; at most %v by its own account, %v too early", -least, earlyMaxNS, tooEarly)
 	}
 	if maxNS < float64(stopped)*0.95 || maxNS > float64(most) {
-		t.Errorf("lateness at most %v, want about %v, and no more than the %v of the receiver", time.Duration(maxNS), stopped, time.Duration(most))
+		t.Errorf("lateness at most %v, want about %v, and no more than the %v of the receiver", time.Duration(maxNS),
+			stopped, time.Duration(most))
 	}
 	if unmatched != 0 {
 		t.Errorf("%v frames were not matched", unmatched)
@@ -424,10 +427,12 @@ func TestStampsAreGrantedOrTheReasonIsSaid(t *testing.T) {
 	if hello := startEmulator(t).ask("hello", nil); hello["stamps"] != "kernel" || hello["stamps_reason"] != "" {
 		t.Errorf("as root: %v, %q", hello["stamps"], hello["stamps_reason"])
 	}
-	if hello := startEmulator(t, "--stamps", "reckoned").ask("hello", nil); hello["stamps"] != "reckoned" || hello["stamps_reason"] != "--stamps reckoned" {
+	if hello := startEmulator(t, "--stamps", "reckoned").ask("hello", nil); hello["stamps"] != "reckoned" ||
+		hello["stamps_reason"] != "--stamps reckoned" {
 		t.Errorf("forced: %v, %q", hello["stamps"], hello["stamps_reason"])
 	}
-	if text, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil || strings.TrimSpace(string(text)) == "0" {
+	if text, err := os.ReadFile("/proc/sys/kernel/unprivileged_bpf_disabled"); err != nil ||
+		strings.TrimSpace(string(text)) == "0" {
 		t.Skip("this kernel lets everybody load programs")
 	}
 	refused := exec.Command(os.Args[0])

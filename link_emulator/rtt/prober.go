@@ -45,7 +45,8 @@ func (p *prober) open() error {
 		{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO}, // a probe is one frame
 	} {
 		if err := unix.SetsockoptInt(p.socket, option.level, option.name, option.value); err != nil {
-			return fmt.Errorf("host %q: set option %d of level %d of the ICMP socket: %w", p.host.Name, option.name, option.level, err)
+			return fmt.Errorf("host %q: set option %d of level %d of the ICMP socket: %w", p.host.Name, option.name,
+				option.level, err)
 		}
 	}
 	return nil

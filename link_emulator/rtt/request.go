@@ -45,11 +45,12 @@ type Host struct {
 
 // Request configures a measurement.
 type Request struct {
-	Hosts        []Host        `json:"hosts"`
-	Probes       int           `json:"probes"`  // per pair, after the warm-up
-	Answers      int           `json:"answers"` // a pair with fewer answers continues, for at most Timeout from its first probe
-	Warmup       int           `json:"warmup"`  // minimum number of probes before that; repeated until the first reply
-	Interval     time.Duration `json:"-"`       // minimum between two probes of one pair
+	Hosts  []Host `json:"hosts"`
+	Probes int    `json:"probes"` // per pair, after the warm-up
+	// a pair with fewer answers continues, for at most Timeout from its first probe
+	Answers      int           `json:"answers"`
+	Warmup       int           `json:"warmup"` // minimum number of probes before that; repeated until the first reply
+	Interval     time.Duration `json:"-"`      // minimum between two probes of one pair
 	PayloadBytes int           `json:"payload_bytes"`
 	Timeout      time.Duration `json:"-"` // for the first reply, and for each reply
 }
@@ -82,7 +83,8 @@ func Parse(data []byte) (Request, error) {
 			return r, fmt.Errorf("%s: got %d, allowed: %d to %d", number.field, number.got, number.low, number.high)
 		}
 	}
-	r.Interval, r.Timeout = time.Duration(given.IntervalMS)*time.Millisecond, time.Duration(given.TimeoutMS)*time.Millisecond
+	r.Interval, r.Timeout = time.Duration(given.IntervalMS)*time.Millisecond,
+		time.Duration(given.TimeoutMS)*time.Millisecond
 	return r, checkHosts(r.Hosts)
 }
 

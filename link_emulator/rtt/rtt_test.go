@@ -15,7 +15,8 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Probes != 25 || r.Warmup != 3 || r.Interval != 10*time.Millisecond || r.PayloadBytes != 56 || r.Timeout != 5*time.Second || len(r.Hosts) != 2 {
+	if r.Probes != 25 || r.Warmup != 3 || r.Interval != 10*time.Millisecond || r.PayloadBytes != 56 ||
+		r.Timeout != 5*time.Second || len(r.Hosts) != 2 {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -117,7 +118,8 @@ func TestPairCountsLosses(t *testing.T) {
 // Where most probes are lost, more are sent until there are answers to take a median of, but not for ever.
 func TestPairGoesOnUntilThereAreAnswers(t *testing.T) {
 	r := &Request{Probes: 10, Answers: 3, Warmup: 1, Interval: 10 * time.Millisecond, Timeout: time.Second}
-	some := summarize("a", simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 && probe%20 != 7 }))
+	some := summarize("a",
+		simulate(r, 6*time.Millisecond, func(probe uint32) bool { return probe&warmupMark == 0 && probe%20 != 7 }))
 	if some.Sent != 48 || len(some.SamplesNS) != 3 || some.Lost != 45 {
 		t.Errorf("an answer to every twentieth probe: got %+v", some)
 	}

@@ -40,7 +40,8 @@ var license = [...]byte{'M', 'I', 'T', 0}
 
 // Open makes a ring and loads the program that fills it. At most limit stamps are unread at a time; see Ring.
 func Open(limit int) (*Ring, error) {
-	request := createMap{kind: unix.BPF_MAP_TYPE_ARRAY, keyBytes: 4, valueBytes: ringBytes, entries: 1, flags: unix.BPF_F_MMAPABLE}
+	request := createMap{kind: unix.BPF_MAP_TYPE_ARRAY, keyBytes: 4, valueBytes: ringBytes, entries: 1,
+		flags: unix.BPF_F_MMAPABLE}
 	copy(request.name[:], "frame_stamps")
 	mapFD, errno := bpf(unix.BPF_MAP_CREATE, unsafe.Pointer(&request), unsafe.Sizeof(request))
 	if errno != 0 {
@@ -48,7 +49,8 @@ func Open(limit int) (*Ring, error) {
 	}
 	defer unix.Close(mapFD) // the mapping and the program keep it
 	pages := (ringBytes + os.Getpagesize() - 1) / os.Getpagesize()
-	memory, err := unix.Mmap(mapFD, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	memory, err := unix.Mmap(mapFD, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return nil, fmt.Errorf("map a BPF array: %w", err)
 	}
@@ -141,7 +143,8 @@ func Check() error {
 	case !ok:
 		return errors.New("the program that stamps frames has written no stamp of the frame that it ran on")
 	case atNS < beforeNS-clockErrorNS || atNS > afterNS+clockErrorNS: // in a time namespace, time_namespaces(7)
-		return fmt.Errorf("stamps are of another clock: %d ns, while the clock here went from %d to %d ns", atNS, beforeNS, afterNS)
+		return fmt.Errorf("stamps are of another clock: %d ns, while the clock here went from %d to %d ns", atNS,
+			beforeNS, afterNS)
 	}
 	return nil
 }
@@ -151,7 +154,8 @@ func Check() error {
 func (r *Ring) run(frame []byte, times int) (kept int, tookNS int64, err error) {
 	// The kernel takes an Ethernet header off what it is given, and shows the program the rest.
 	packet := append(make([]byte, 14), frame...)
-	request := runProgram{program: uint32(r.program), inBytes: uint32(len(packet)), in: unsafe.Pointer(unsafe.SliceData(packet)), repeat: uint32(times)}
+	request := runProgram{program: uint32(r.program), inBytes: uint32(len(packet)),
+		in: unsafe.Pointer(unsafe.SliceData(packet)), repeat: uint32(times)}
 	if _, errno := bpf(unix.BPF_PROG_TEST_RUN, unsafe.Pointer(&request), unsafe.Sizeof(request)); errno != 0 {
 		return 0, 0, fmt.Errorf("run the program that stamps frames: %w", errno)
 	}

@@ -67,11 +67,12 @@ const (
 // the length of the TAP's own queue, so a stamp is followed by its frame, and none is overwritten before it is read.
 // Nearly always the stamp of the next frame is the oldest one in the ring. The exceptions:
 //
-//   - Frames that several cores send at the same moment may be queued in another order than they were stamped. Take looks
-//     further then.
+//   - Frames that several cores send at the same moment may be queued in another order than they were stamped. Take
+//     looks further then.
 //   - The kernel can drop a frame after its stamp when it is out of memory. Such a stamp is passed over, and given up.
-//   - Frames with the same first bytes and length (or, one in 2^32, the same hash) cannot be told apart: they take their
-//     stamps in order. That is wrong only together with one of the other exceptions, and then by the time between them.
+//   - Frames with the same first bytes and length (or, one in 2^32, the same hash) cannot be told apart: they take
+//     their stamps in order. That is wrong only together with one of the other exceptions, and then by the time between
+//     them.
 type Ring struct {
 	memory []byte
 	next   *uint64
