@@ -27,7 +27,8 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("replicas", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:8080", "host:port to serve on")
-	peers := flags.String("peers", "", "host:port of all replicas, comma-separated, in the same order for each; this one's among them")
+	peers := flags.String("peers", "",
+		"host:port of all replicas, comma-separated, in the same order for each; this one's among them")
 	self := flags.Int("id", 0, "number of this replica among the peers, from 0")
 	data := flags.String("data", "", "folder to keep data in")
 	timeout := flags.Duration("timeout", time.Second, "for how long other replicas may take to answer")
@@ -49,7 +50,8 @@ func run(args []string) error {
 		return err
 	}
 	defer table.close()
-	server := &http.Server{Addr: *listen, Handler: newReplica(*self, all, table, *timeout).handler(), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: *listen, Handler: newReplica(*self, all, table, *timeout).handler(),
+		ReadHeaderTimeout: 10 * time.Second}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	go func() {

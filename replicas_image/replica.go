@@ -113,8 +113,8 @@ func (r *replica) now() int64 {
 	}
 }
 
-// write sends a version to all replicas, itself first, and returns when so many have acknowledged it, or how many did in
-// time. The others still get it: they have the timeout to themselves.
+// write sends a version to all replicas, itself first, and returns when so many have acknowledged it, or how many did
+// in time. The others still get it: they have the timeout to themselves.
 func (r *replica) write(ctx context.Context, key string, v version, ack int) (acknowledged int) {
 	done := make(chan error, len(r.peers))
 	for i := range r.peers {

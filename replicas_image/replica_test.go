@@ -63,8 +63,8 @@ func startCluster(t *testing.T, n int) *cluster {
 
 func (c *cluster) start(i int) {
 	c.t.Helper()
-	p := exec.Command(os.Args[0], "--listen", c.addresses[i], "--id", fmt.Sprint(i), "--peers", strings.Join(c.addresses, ","),
-		"--data", c.folders[i], "--timeout", "500ms", "--unsafe-no-fsync")
+	p := exec.Command(os.Args[0], "--listen", c.addresses[i], "--id", fmt.Sprint(i), "--peers",
+		strings.Join(c.addresses, ","), "--data", c.folders[i], "--timeout", "500ms", "--unsafe-no-fsync")
 	p.Env, p.Stderr = append(os.Environ(), asReplica+"=1"), os.Stderr
 	if err := p.Start(); err != nil {
 		c.t.Fatal(err)
@@ -148,8 +148,8 @@ func TestThreeReplicas(t *testing.T) {
 }
 
 // TestCoordinatorsThatAreKilled has a replica miss writes, kills the one that coordinates them while it does, and reads
-// at the one that missed them. With one acknowledgement and reads of one replica, acknowledged writes are lost; with two
-// of three each, none is.
+// at the one that missed them. With one acknowledgement and reads of one replica, acknowledged writes are lost; with
+// two of three each, none is.
 func TestCoordinatorsThatAreKilled(t *testing.T) {
 	for _, quorum := range []int{1, 2} {
 		c := startCluster(t, 3)
@@ -224,7 +224,8 @@ func TestTheFileIsReplayed(t *testing.T) {
 	var writers sync.WaitGroup
 	for i := range 50 {
 		writers.Go(func() {
-			if err := before.write(fmt.Sprint("k", i), version{Time: int64(i + 1), By: i, Value: bytes.Repeat([]byte("v"), i), Deleted: i == 7}); err != nil {
+			if err := before.write(fmt.Sprint("k", i),
+				version{Time: int64(i + 1), By: i, Value: bytes.Repeat([]byte("v"), i), Deleted: i == 7}); err != nil {
 				t.Error(err)
 			}
 		})
