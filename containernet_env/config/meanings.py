@@ -19,6 +19,7 @@ MEANINGS = {
     "kind": "which store it is",
     "version": "its version (the one that is pinned)",
     "flags": "flags that each member is given (none)",
+    "binary": "the program of yours that its members run, of kinds that need one",
     "etcd": "what is asked of etcd instead of its defaults",
     "RawConfig.scenarios": "scenario file",
     "heartbeat_interval": "etcd's heartbeat (the larger of 100 ms and the largest RTT)",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
+from containernet_env.base.user_program import ALLOWED, read_program
 from containernet_env.config import hints
-from containernet_env.config.fields import checked, choice
+from containernet_env.config.fields import FilePath, checked, choice
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Finding, render
 from containernet_env.config.validation import StrictModel
@@ -55,6 +57,7 @@ class RawStore(StrictModel):
         str | None, checked(_text, _VERSION_FORM), WithJsonSchema({"type": "string", "description": _VERSION_FORM})
     ] = None
     flags: Annotated[dict[str, Any], checked(_object, _FLAGS_FORM), WithJsonSchema(_flags_schema())] = Field(default={})
+    binary: FilePath = None
 
 
 def _tag(value: object) -> str:
@@ -75,23 +78,36 @@ def kind_of(top: Mapping[str, Any]) -> str | None:
     return kind if isinstance(kind, str) and kind in KINDS else None
 
 
-def store_choice(raw: str | RawStore | None) -> StoreChoice:
-    """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none."""
+def kind_named(raw: str | RawStore | None) -> str:
+    """The kind of a value that is valid, or of none."""
+    return raw.kind if isinstance(raw, RawStore) else raw or DEFAULT_KIND
+
+
+def store_choice(raw: str | RawStore | None, folder: Path) -> StoreChoice:
+    """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none.
+
+    ``folder`` is that of the file, as in `store_findings`.
+    """
     if raw is None or isinstance(raw, str):
         return StoreChoice(raw or DEFAULT_KIND)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.version.parse(raw.version))
-    return StoreChoice(
-        raw.kind, version, tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
-    )
+    flags = tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
+    return StoreChoice(raw.kind, version, flags, None if raw.binary is None else read_program(folder / raw.binary))
 
 
-def store_findings(top: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is wrong with version and flags for the kind of store, in the raw value of a topology."""
+def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
+    """What is wrong with version, flags and program for the kind of store, in the raw value of a topology.
+
+    The path of a program is relative to ``folder``. Its file is read: nothing else tells which program is measured.
+    """
     value, name = top.get("store"), kind_of(top)
-    if not isinstance(value, dict) or name is None:
+    if name is None:
         return  # what is wrong then is told where the value itself is validated
     kind = KINDS[name]
+    yield from _binary_findings(kind, value, folder)
+    if not isinstance(value, dict):
+        return
     if isinstance(version := value.get("version"), str):
         yield from _refused(kind.version, version, ("store", "version"))
     flags = value.get("flags")
@@ -110,6 +126,26 @@ def store_findings(top: Mapping[str, Any]) -> Iterator[Finding]:
     if len(good) == len(flags) and (clash := kind.clash(good)) is not None:
         key, message, allowed = clash
         yield Finding(("store", "flags", key), message, render(flags[key]), allowed)
+
+
+def _binary_findings(kind: StoreKind, value: object, folder: Path) -> Iterator[Finding]:
+    place = ("store", "binary")
+    given = value.get("binary") if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        if kind.needs_binary:
+            allowed = f'{{"kind": "{kind.name}", "binary": PATH}}'
+            yield Finding(("store",), "has no binary, the program that its members run", render(value), allowed)
+    elif not kind.needs_binary:
+        if "binary" in value:
+            message = f"is not for {kind.name}, whose program is set up here"
+            yield Finding(place, message, render(given), "no binary", at_key=True)
+    elif "binary" not in value:
+        yield Finding(place, f"is missing: {kind.name} runs a program of yours", None, ALLOWED)
+    elif isinstance(given, str) and given and "\0" not in given:  # others are told where the value is validated
+        try:
+            read_program(folder / given)
+        except ValueError as error:
+            yield Finding(place, str(error), render(given), ALLOWED)
 
 
 def _refused(flag: Flag, value: object, place: Location) -> Iterator[Finding]:

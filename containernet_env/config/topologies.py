@@ -19,7 +19,14 @@ from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
-from containernet_env.config.store_schema import DEFAULT_KIND, RawStore, kind_of, store_choice, store_findings
+from containernet_env.config.store_schema import (
+    DEFAULT_KIND,
+    RawStore,
+    kind_named,
+    kind_of,
+    store_choice,
+    store_findings,
+)
 from containernet_env.config.topology_schema import (
     LIST_FORM,
     MAX_NODES,
@@ -43,7 +50,7 @@ DEFAULT_PREFIX = 24
 
 
 def load_config(path: Path | str) -> Config:
-    """The config in a file. Raises ``ConfigError`` with every problem of it; opens no other file."""
+    """The config in a file. Raises ``ConfigError`` with every problem of it; reads no other file but a store's."""
     return config_of(read_document(Path(path)))
 
 
@@ -63,7 +70,7 @@ def config_of(document: Document) -> Config:
         validated = validate(OBJECT_FORM, document, lambda location: _model_in_object(value, location))
         raw, findings = validated.value, validated.findings
         findings.extend(link_findings(value))
-        findings.extend(store_findings(value))
+        findings.extend(store_findings(value, path.parent))
         findings.extend(_timing_findings(value, raw))
         findings.extend(_lack_findings(value))
     else:
@@ -85,7 +92,7 @@ def config_of(document: Document) -> Config:
         client=_node(CLIENT_NAME, client_ip, raw.client),
         etcd=_etcd_settings(_section(raw)),
         scenarios=path.parent / raw.scenarios if raw.scenarios else None,
-        store=store_choice(raw.store),
+        store=store_choice(raw.store, path.parent),
     )
 
 
@@ -97,7 +104,7 @@ def _names(value: Any) -> Callable[[int], str]:
 
 def _section(raw: RawConfig) -> Any:
     """The settings of the store that is measured."""
-    return getattr(raw, store_choice(raw.store).kind)
+    return getattr(raw, kind_named(raw.store))
 
 
 def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:

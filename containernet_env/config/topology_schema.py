@@ -27,7 +27,7 @@ from containernet_env.config.fields import (
     refuse,
 )
 from containernet_env.config.link_schema import LEFT_OUT, RawLink
-from containernet_env.config.store_schema import DEFAULT_KIND, RawStore, StoreValue
+from containernet_env.config.store_schema import StoreValue, kind_named
 from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.model.config import StoreChoice
 from containernet_env.stores.etcd.timing import ELECTION_PER_HEARTBEAT
@@ -162,7 +162,7 @@ class RawConfig(StrictModel):
 
     @rule
     def _settings_are_of_the_store(self) -> None:
-        kind = self.store.kind if isinstance(self.store, RawStore) else self.store or DEFAULT_KIND
+        kind = kind_named(self.store)
         for section in SECTIONS:
             if section in self.model_fields_set and section != kind:
                 refuse("is about another store than the one that is measured", f'"{kind}": ...', key=section)

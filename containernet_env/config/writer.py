@@ -133,7 +133,14 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
     """Nothing for the default, so that files are as they were before there was another one."""
     if choice == StoreChoice(choice.kind):
         return {} if choice == StoreChoice() else {"store": choice.kind}
-    return {"store": _given({"kind": choice.kind, "version": choice.version, "flags": dict(choice.flags) or None})}
+    given = {
+        "kind": choice.kind,
+        "version": choice.version,
+        "flags": dict(choice.flags) or None,
+        # Absolute: the file may be written elsewhere.
+        "binary": choice.binary and os.path.abspath(choice.binary.path),
+    }
+    return {"store": _given(given)}
 
 
 def _settings(settings: EtcdSettings) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Literal
 
+from containernet_env.base.user_program import UserProgram
 from containernet_env.model.external import External
 from containernet_env.model.link import LinkSpec
 
@@ -59,11 +60,15 @@ class EtcdSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreChoice:
-    """Which store is measured: its kind, its version (``None``: the one that is pinned), and flags by name, sorted."""
+    """Which store is measured: its kind, its version (``None``: the one that is pinned), and flags by name, sorted.
+
+    ``binary`` is the user's program that its members run, for kinds that need one.
+    """
 
     kind: str = "etcd"
     version: str | None = None
     flags: tuple[tuple[str, int | str], ...] = ()
+    binary: UserProgram | None = None
 
 
 DEFAULT_STORE = StoreChoice()

@@ -47,8 +47,11 @@ def config_hash(plan: Plan) -> str:
     leader = {} if plan.config.etcd.leader is None else {"leader": plan.config.etcd.leader}
     choice = plan.config.store
     # What is not configured leaves the hash as it was before there was such a key.
-    chosen = [] if choice == StoreChoice(choice.kind) else [{"version": choice.version, "flags": dict(choice.flags)}]
-    return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile, *chosen])
+    chosen: dict[str, Any] = {"version": choice.version, "flags": dict(choice.flags)}
+    if choice.binary is not None:
+        chosen["binary"] = choice.binary.sha256
+    more = [] if choice == StoreChoice(choice.kind) else [chosen]
+    return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile, *more])
 
 
 def scenario_hash(scenario: Scenario, dataset: Dataset) -> str:

@@ -15,10 +15,11 @@ from docker.errors import APIError, ImageNotFound
 
 from containernet_env.base import assets, programs, sources
 from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.user_program import UserProgram
 from containernet_env.hosts import engine
 from containernet_env.setup import base_image, binaries, downloads, image_build
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import ImageParts, Store
+from containernet_env.stores.protocol import USER_PROGRAM, ImageParts, Store
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
@@ -41,13 +42,14 @@ class Images:
 class Recipe:
     """How an image is made on the base: ``files`` maps names in the build context to files of the project.
 
-    ``packages`` of the distribution are in a base image of its own.
+    ``packages`` of the distribution are in a base image of its own. ``binary``: the user's program in it.
     """
 
     name: str
     source: str
     files: Mapping[str, Path]
     packages: tuple[str, ...] = ()
+    binary: UserProgram | None = None
 
     @property
     def tag(self) -> str:
@@ -72,7 +74,8 @@ def base_tag(packages: tuple[str, ...] = ()) -> str:
 def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Recipe:
     """The image that is made of these parts; without the programs that are not built yet."""
     module, scripts = parts.module, parts.scripts
-    folder = module.folder if module is not None else root / f"{parts.name}_image"
+    own_folder = module.folder if module is not None else root / f"{parts.name}_image"
+    folder = own_folder if parts.folder is None else root / parts.folder
     own = {name: folder / name for name in (_DOCKERFILE, *scripts)}
     try:
         files_hash = sources.hash_files(folder, own.values())
@@ -83,11 +86,12 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
     programs_hash = module.source_hash(go_version) if module is not None else ""
     fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256 or "")]
     base = base_image.source_hash(parts.packages)
-    source = sources.combine(parts.name, base, programs_hash, files_hash, *fetched)
+    users = [parts.binary.sha256] if parts.binary is not None else []
+    source = sources.combine(parts.name, base, programs_hash, files_hash, *fetched, *users)
     found = programs.find(module, go_version) if module is not None else None
     built = {name: found / name for name in module.packages} if module is not None and found is not None else {}
     there = {file.name: path for file in parts.files if (path := downloads.find(file)) is not None}
-    return Recipe(parts.label, source, {**own, **built, **there}, parts.packages)
+    return Recipe(parts.label, source, {**own, **built, **there}, parts.packages, parts.binary)
 
 
 def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:
@@ -137,7 +141,8 @@ def build(wanted: Recipe, stopping: threading.Event, log: Path) -> None:
     labels = image_build.image_labels(wanted.source)
     client = image_build.patient_client()
     try:
-        build_context = image_build.context({}, wanted.files)
+        users = {} if wanted.binary is None else {USER_PROGRAM: wanted.binary.content()}
+        build_context = image_build.context(users, wanted.files)
         image_build.build(
             client,
             wanted.tag,

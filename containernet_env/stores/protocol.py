@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.sources import GoModule
+from containernet_env.base.user_program import UserProgram
 from containernet_env.model.choices import ProfileKind
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.leadership import Leadership
@@ -75,12 +76,17 @@ class Download:
     sha256: str | None
 
 
+USER_PROGRAM = "user-program"
+"""What the user's program is called in images."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageParts:
-    """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``NAME_image``.
+    """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``folder``.
 
-    ``module``: whose programs it gets. ``packages``: those of the distribution that are installed on the base image.
-    ``files`` are put beside the scripts. ``version`` is that of what is not pinned.
+    ``folder`` is one of the project's, that of the ``module`` or ``NAME_image`` unless it is given. ``module``: whose
+    programs it gets. ``packages``: those of the distribution that are installed on the base image. ``files`` are put
+    beside the scripts, and so is the user's ``binary``, as ``USER_PROGRAM``. ``version`` is that of what is not pinned.
     """
 
     name: str
@@ -89,12 +95,14 @@ class ImageParts:
     packages: tuple[str, ...] = ()
     files: tuple[Download, ...] = ()
     version: str | None = None
+    folder: str | None = None
+    binary: UserProgram | None = None
 
     @property
     def label(self) -> str:
-        """Its name; images of versions that are not pinned stay beside the others."""
+        """Its name; images of versions that are not pinned, and of the user's programs, stay beside the others."""
         version = self.version or (self.module.version if self.module is not None else None)
-        return self.name if version is None else f"{self.name}-{version}"
+        return "-".join(filter(None, (self.name, version, self.binary.short if self.binary is not None else None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +410,8 @@ class StoreKind:
 
     ``version`` reads a version, ``flags`` a flag each. ``clash`` says what is wrong with several flags together, if
     anything: the flag, what is wrong with it, and what is allowed. ``member`` is what nodes without names are called,
-    before their number: ``name`` where it is empty.
+    before their number: ``name`` where it is empty. ``needs_binary``: a topology has to name a program for its members;
+    no other kind takes one.
     """
 
     name: str
@@ -411,6 +420,7 @@ class StoreKind:
     flags: Mapping[str, Flag]
     clash: Callable[[Mapping[str, int | str]], tuple[str, str, str] | None] = lambda flags: None
     member: str = ""
+    needs_binary: bool = False
 
     def node_name(self, index: int) -> str:
         """The name of the node at ``index`` (from 0) of a file that gives it none: etcd1, etcd2, ..."""

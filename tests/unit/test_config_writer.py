@@ -204,6 +204,7 @@ def test_every_key_of_a_topology_is_written(tmp_path):
         "zookeeper",
         "consul",
         "replicas",
+        "binary",
     }
     assert config_again(tmp_path, config) == config
     assert config_again(tmp_path, ends).external == ends.external

@@ -1,0 +1,140 @@
+"""A program that the user brings: which files are taken, by what it is known, and that images have that one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from containernet_env.base.errors import MissingRequirementError
+from containernet_env.base.user_program import ALLOWED, UserProgram, read_program
+from containernet_env.config.store_schema import RawStore, store_choice, store_findings
+from containernet_env.model.config import StoreChoice
+from containernet_env.setup import image_build, images
+from containernet_env.stores.etcd.tuning import FLAGS, VERSION
+from containernet_env.stores.kinds import DEFAULT, KINDS
+from containernet_env.stores.protocol import USER_PROGRAM, ImageParts, StoreKind
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """One that this machine can run."""
+    path = tmp_path / "program"
+    shutil.copy(os.path.realpath(sys.executable), path)
+    return path
+
+
+def test_a_program_is_known_by_its_contents(program: Path, tmp_path: Path) -> None:
+    found = read_program(program)
+    assert found == UserProgram(program, hashlib.sha256(program.read_bytes()).hexdigest())
+    assert found.content() == program.read_bytes() and found.short == found.sha256[:12]
+    moved = program.rename(tmp_path / "other")
+    assert read_program(moved).sha256 == found.sha256
+    with moved.open("ab") as file:
+        file.write(b"more")
+    assert read_program(moved).sha256 != found.sha256
+    with pytest.raises(MissingRequirementError, match="No such file"):
+        found.content()
+    with pytest.raises(MissingRequirementError, match="has changed since it was read"):
+        UserProgram(moved, found.sha256).content()
+
+
+def changed(program: Path, place: int, byte: int) -> None:
+    content = bytearray(program.read_bytes())
+    content[place] = byte
+    program.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (Path.unlink, "cannot be read: No such file"),
+        (lambda path: (path.unlink(), path.mkdir()), "is not a file"),
+        (lambda path: (path.unlink(), os.mkfifo(path)), "is not a file"),
+        (lambda path: path.chmod(0o644), "is not executable"),
+        (lambda path: path.write_text("#!/bin/sh\n"), "is not a program"),
+        (lambda path: path.write_bytes(path.read_bytes()[:19]), "is not a program"),
+        (lambda path: changed(path, 18, 8), "is not a program"),  # MIPS
+        (lambda path: changed(path, 4, 1), "is not a program"),  # of 32 bits
+        (lambda path: changed(path, 16, 1), "is not a program"),  # an object file
+    ],
+)
+def test_what_this_machine_cannot_run_is_refused(program: Path, spoil: Any, words: str) -> None:
+    spoil(program)
+    with pytest.raises(ValueError, match=words):
+        read_program(program)
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A kind of store whose members run a program of the user's."""
+    needing = StoreKind("needing", KINDS["etcd"].make, VERSION, FLAGS, needs_binary=True)
+    monkeypatch.setitem(cast(dict[str, StoreKind], KINDS), "needing", needing)
+    return "needing"
+
+
+@pytest.mark.parametrize(
+    ("store", "path", "got", "allowed"),
+    [
+        ("KIND", ("store",), '"KIND"', '{"kind": "KIND", "binary": PATH}'),
+        ({"kind": "KIND"}, ("store", "binary"), None, ALLOWED),
+        ({"kind": "KIND", "binary": "none"}, ("store", "binary"), '"none"', ALLOWED),
+        ({"kind": "KIND", "binary": "."}, ("store", "binary"), '"."', ALLOWED),
+        ({"kind": "etcd", "binary": "program"}, ("store", "binary"), '"program"', "no binary"),
+    ],
+)
+def test_a_program_that_is_missing_or_not_wanted_is_refused(
+    program: Path, kind: str, store: Any, path: tuple[str, ...], got: str | None, allowed: str
+) -> None:
+    if isinstance(store, str):
+        given: Any = store.replace("KIND", kind)
+    else:
+        given = {key: value.replace("KIND", kind) for key, value in store.items()}
+    (finding,) = store_findings({"store": given}, program.parent)
+    assert (finding.location, finding.got, finding.allowed) == (
+        path,
+        got and got.replace("KIND", kind),
+        allowed.replace("KIND", kind),
+    )
+
+
+def test_a_path_is_relative_to_the_file_that_names_it(program: Path, kind: str) -> None:
+    value = {"kind": kind, "binary": program.name}
+    assert list(store_findings({"store": value}, program.parent)) == []
+    choice = store_choice(RawStore.model_construct(**value), program.parent)
+    assert choice == StoreChoice(kind, binary=read_program(program))
+
+
+def test_an_image_has_the_program_and_is_called_by_it(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, binary = DEFAULT.image.module, read_program(program)
+    parts = ImageParts("own", ("start-etcd",), module, folder="etcd_image", binary=binary)
+    recipe = images.recipe(parts, "go1.26.8")
+    assert recipe.name == f"own-{binary.short}" and recipe.binary == binary
+    without = images.recipe(ImageParts("own", ("start-etcd",), module, folder="etcd_image"), "go1.26.8")
+    assert without.name == "own" and without.tag != recipe.tag
+
+    found: dict[str, bytes] = {}
+
+    def build(client: Any, tag: str, build_context: Any, **more: Any) -> None:
+        with build_context, tarfile.open(fileobj=build_context) as archive:
+            for entry in archive:
+                held = archive.extractfile(entry)
+                assert held is not None
+                found[entry.name] = held.read()
+
+    monkeypatch.setattr(image_build, "build", build)
+    monkeypatch.setattr(image_build, "patient_client", lambda: type("Client", (), {"close": lambda self: None})())
+    images.build(recipe, threading.Event(), tmp_path / "log")
+    assert found[USER_PROGRAM] == program.read_bytes() and "Dockerfile" in found
+    program.write_bytes(b"another one")
+    with pytest.raises(MissingRequirementError, match="has changed"):
+        images.build(recipe, threading.Event(), tmp_path / "log")
