@@ -23,12 +23,14 @@ def request_of(
     load_seed: int = 0,
     terms: LoadTerms | None = None,
     prefix: str = "",
+    leader: str | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """The path and JSON body of the request for `scenario`; what it does not configure is left out.
 
     `endpoints` has "ip:port" of each living member by its name; the one that the scenario targets is among them.
     `load_seed`: what everything but values is drawn from; 0 is the server's default. `terms`: those of the store, if it
     is not the server's default one. `prefix`: what every key starts with, before a prefix of the scenario's own.
+    `leader`: who leads, for loads that no member tells; the first of `endpoints` where it is none of these.
     """
     terms = terms or LoadTerms()
     body: dict[str, Any] = {
@@ -53,7 +55,7 @@ def request_of(
         body["targetMember"] = endpoints[scenario.member]
     elif terms.leaderless:
         if scenario.target == "leader":
-            body["targetMember"] = next(iter(endpoints.values()))
+            body["targetMember"] = endpoints.get(leader or "") or next(iter(endpoints.values()))
     elif scenario.type == "write" or scenario.target == "leader":
         body["targetLeader"] = scenario.target == "leader"
     # Sequential is the server's default for reads; writes set it with sequentialKeys.

@@ -73,6 +73,9 @@ class LoadBody(TypedDict, total=False):
     # send everything to this member, whoever leads; not together with `targetLeader`
     targetMember: str
 
+    # ask no member who leads, as where a proxy serves clients that does not know it; not together with `targetLeader`
+    leaderless: bool
+
     # seed of the schedule, the key order and the values
     seed: int
 

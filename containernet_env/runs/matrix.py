@@ -334,11 +334,9 @@ class Matrix:
         else:
             with self._disrupted(outcome.scheduled) as done:
                 self._observer.begin()
-                target = self._target
-                seed = outcome.scheduled.load_seed
-                request = request_of(
-                    scenario, endpoints, timeout_s(scenario), seed, target.load_terms, target.key_prefix
-                )
+                terms, prefix = self._target.load_terms, self._target.key_prefix
+                seed, leader = outcome.scheduled.load_seed, outcome.leader
+                request = request_of(scenario, endpoints, timeout_s(scenario), seed, terms, prefix, leader)
                 answer = self._follower.follow(*request, scenario)
                 self._observer.end()
             disruptions = done[0] if done else None

@@ -52,9 +52,10 @@ class MemberStart:
 class LoadTerms:
     """How loads speak with a store: fields of requests to the benchmark server (docs/http-api.md).
 
-    ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: what a scenario
-    sends to the leader goes to the first living member, since no member tells who leads. ``second_tries``: a put may
-    take two requests, one after the other, since the store has none that writes a key whether or not it exists.
+    ``always`` is in each, ``puts`` in those that write and ``gets`` in those that read. ``leaderless``: no member tells
+    loads who leads, so that what a scenario sends to the leader goes to whoever led when it began, and stays there.
+    ``second_tries``: a put may take two requests, one after the other, since the store has none that writes a key
+    whether or not it exists.
     """
 
     always: Mapping[str, Any] = field(default_factory=dict)

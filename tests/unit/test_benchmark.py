@@ -63,6 +63,10 @@ def test_a_store_adds_its_terms_and_may_have_no_leader() -> None:
         assert added.items() <= body.items() and not {"putPath", "getPath"} & (body.keys() - added.keys())
         assert "targetLeader" not in body
         assert body.get("targetMember") == ("10.0.0.1:2379" if scenario.target == "leader" else None)
+    for leader, member in (("etcd2", "10.0.0.2:2379"), ("dead", "10.0.0.1:2379")):
+        path, body = request_of(WRITE, ENDPOINTS, 1800.0, terms=terms, leader=leader)
+        check_request(path, body)
+        assert body["targetMember"] == member and "targetLeader" not in body
 
 
 def test_an_open_loop_has_a_rate_and_an_arrival() -> None:

@@ -89,6 +89,7 @@ func measure(ctx context.Context, s *spec.Spec, d display, secure Securer, stder
 		Endpoints:      s.Members(),
 		Conns:          s.Conns,
 		TargetLeader:   s.TargetLeader,
+		Leaderless:     s.Leaderless,
 		DialTimeout:    s.DialTimeout,
 		RequestTimeout: s.RequestTimeout,
 		LostTimeout:    s.LostTimeout(),

@@ -47,6 +47,7 @@ type Spec struct {
 
 	TargetLeader bool
 	TargetMember string // empty: all
+	Leaderless   bool
 	Seed         int64
 	LoadSeed     int64 // 0: Seed
 
@@ -246,6 +247,12 @@ var (
 		Name: "targetMember", Flag: "target-member", Form: "one of the endpoints", Optional: true,
 		Usage: "send everything to this member, whoever leads", Rule: "not together with `targetLeader`",
 		at: func(s *Spec) any { return &s.TargetMember },
+	})
+	paramLeaderless = parameter(Parameter{
+		Name: "leaderless", Flag: "leaderless",
+		Usage: "ask no member who leads, as where a proxy serves clients that does not know it",
+		Rule:  "not together with `targetLeader`",
+		at:    func(s *Spec) any { return &s.Leaderless },
 	})
 	_ = parameter(Parameter{
 		Name: "seed", Flag: "seed", Max: 1<<53 - 1, // the largest integer that every JSON reader keeps exactly

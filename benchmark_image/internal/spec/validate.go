@@ -64,6 +64,9 @@ func (s *Spec) validateWarmup() *Problem {
 }
 
 func (s *Spec) validateTarget() *Problem {
+	if s.Leaderless && s.TargetLeader {
+		return s.problem(paramLeaderless, "either nobody is asked who leads, or the leader is the target")
+	}
 	if s.TargetMember == "" {
 		return nil
 	}

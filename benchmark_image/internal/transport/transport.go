@@ -17,6 +17,7 @@ type Options struct {
 	Endpoints      []string // the members, in member order
 	Conns          int
 	TargetLeader   bool            // only connections to the member that leads; they follow it when it moves
+	Leaderless     bool            // nobody is asked who leads
 	DialTimeout    time.Duration   // until all connections are ready and the leader is known
 	RequestTimeout time.Duration   // deadline of each request
 	LostTimeout    time.Duration   // a load ends when no connection was ready for so long; 0: never
@@ -94,7 +95,7 @@ func (t *Transport) open(ctx context.Context) error {
 	if err := t.rehearse(ctx, t.options.Rehearsal); err != nil {
 		return err
 	}
-	if _, leaderless := t.protocol.(store.Leaderless); t.leader == "" && !leaderless {
+	if _, leaderless := t.protocol.(store.Leaderless); t.leader == "" && !leaderless && !t.options.Leaderless {
 		// Only for the report: a cluster without a leader still answers serializable reads.
 		if leader, err := findLeader(ctx, t.connections[:len(members)], false); err == nil && leader.itself != nil {
 			t.leader = leader.itself.member

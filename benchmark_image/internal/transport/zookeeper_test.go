@@ -206,6 +206,18 @@ func TestSessionsLive(t *testing.T) {
 	}
 }
 
+// TestNobodyIsAskedWhoLeads: a proxy may take the question for something else.
+func TestNobodyIsAskedWhoLeads(t *testing.T) {
+	for _, leaderless := range []bool{true, false} {
+		cluster := zookeepertest.Start(t, 2)
+		transport := zooKeeper(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, Leaderless: leaderless})
+		words := cluster.Members[0].Words.Load() + cluster.Members[1].Words.Load()
+		if leader := transport.Leader(); (words == 0) != leaderless || (leader == "") != leaderless {
+			t.Errorf("leaderless %v: %d questions, the leader %q", leaderless, words, leader)
+		}
+	}
+}
+
 func TestTargetLeaderOfZooKeeper(t *testing.T) {
 	cluster := zookeepertest.Start(t, 3)
 	transport := zooKeeper(t, Options{Endpoints: cluster.Endpoints(), Conns: 2, TargetLeader: true,

@@ -204,13 +204,21 @@ func TestReads(t *testing.T) {
 		!slices.Equal(seen, []string{"k=value@5"}) || len(c.owner.failures) > 0 {
 		t.Errorf("%+v, %v, %v", c.owner.answers, seen, c.owner.failures)
 	}
-	// A sync that fails leaves an answer that nobody waits for.
+	// A sync that finds no root is one: the read decides.
 	get.Serializable = false
+	c.start(c.call, get)
+	all = c.requests()
+	c.refuse(all[0], noNode)
+	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("other"), 6))
+	if len(c.owner.answers) != 3 || !slices.Equal(seen, []string{"k=value@5", "k=other@6"}) || len(c.owner.failures) > 0 {
+		t.Errorf("%+v, %v, %v", c.owner.answers, seen, c.owner.failures)
+	}
+	// A sync that fails leaves an answer that nobody waits for.
 	c.start(c.call, get)
 	all = c.requests()
 	c.refuse(all[0], zookeepertest.Throttled)
 	c.feed(zookeepertest.Data(all[1].Xid, zxid, []byte("value"), 5))
-	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.ResourceExhausted || len(seen) != 1 ||
+	if len(c.owner.failures) != 1 || c.owner.failures[0].Code != store.ResourceExhausted || len(seen) != 2 ||
 		c.conn.Active() != 0 {
 		t.Errorf("%+v, %v", c.owner.failures, seen)
 	}
