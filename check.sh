@@ -29,9 +29,10 @@ TEXT
 readonly ALL=(lint unit input root docker vm faults)
 readonly BY_NAME=(faults-all soak)
 readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
-readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp)
+readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd
-  consul_image/start-consul replicas_image/start-replicas zookeeper_image/start-zookeeper)
+  consul_image/start-consul proxy_image/start-etcd-and-proxy replicas_image/start-replicas
+  zookeeper_image/start-zookeeper)
 passed=0
 failed=()
 skipped=()

@@ -19,6 +19,7 @@ FOLDERS = (
     "zookeeper_image",
     "consul_image",
     "replicas_image",
+    "proxy_image",
     "benchmark_image",
     "link_emulator",
 )

@@ -16,6 +16,7 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.plan.plan import Plan
 from containernet_env.results import machine_costs
 from containernet_env.runs import machine
+from containernet_env.stores.kinds import KINDS
 
 _TOO_SMALL = {
     "machine": "up to {wanted} of this machine's {has} cores; above {enough}, hosts wait",
@@ -71,7 +72,8 @@ def _sync(carries: Carried, plan: Plan) -> Iterator[str]:
         yield f"an fdatasync takes {carries.sync_s * 1e3:.2f} ms ({plan.config.etcd.data})"
     if (slow := carries.slow_sync) is not None:
         yield f"  of the {slow.floor_s * 1e3:.2f} ms that {slow.scenario.name} takes at least;"
-        yield f'  with a faster disk, or "data": "tmpfs" in "{plan.store.name}", it measures less of the disk'
+        section = KINDS[plan.store.name].section
+        yield f'  with a faster disk, or "data": "tmpfs" in "{section}", it measures less of the disk'
 
 
 def _forwarding(carries: Carried) -> Iterator[str]:

@@ -78,6 +78,11 @@ def kind_of(top: Mapping[str, Any]) -> str | None:
     return kind if isinstance(kind, str) and kind in KINDS else None
 
 
+def section_of(top: Mapping[str, Any]) -> str:
+    """The key of the store's settings in the raw value of a topology; that of the default one for none of ours."""
+    return KINDS[kind_of(top) or DEFAULT_KIND].section
+
+
 def kind_named(raw: str | RawStore | None) -> str:
     """The kind of a value that is valid, or of none."""
     return raw.kind if isinstance(raw, RawStore) else raw or DEFAULT_KIND

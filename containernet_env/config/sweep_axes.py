@@ -16,7 +16,7 @@ from containernet_env.config.fields import NAME_PATTERN
 from containernet_env.config.link_schema import FROM_SWITCH, TO_SWITCH
 from containernet_env.config.positions import Location
 from containernet_env.config.scenario_schema import BLOCK_KEYS
-from containernet_env.config.store_schema import DEFAULT_KIND, kind_of
+from containernet_env.config.store_schema import DEFAULT_KIND, section_of
 from containernet_env.config.topology_schema import MAX_NODES
 
 Level = Literal["topology", "scenario"]
@@ -138,7 +138,7 @@ def set_value(document: dict[str, Any], axis: Axis, value: Any) -> list[Location
     if axis.key == STORE:
         return _set_store(document, value)
     if axis.key in _SETTINGS:
-        section = kind_of(document) or DEFAULT_KIND
+        section = section_of(document)
         document[section][axis.key] = value
         return [(section, axis.key)]
     places = []
@@ -161,7 +161,7 @@ def value_of(document: Mapping[str, Any], axis: Axis) -> Any:
     if axis.key == STORE:
         return document.get(STORE, DEFAULT_KIND)
     if axis.key in _SETTINGS:
-        return document[kind_of(document) or DEFAULT_KIND].get(axis.key)
+        return document[section_of(document)].get(axis.key)
     places = [(*host, *steps) for host in _hosts(document, axis.host) for steps in _HOST[axis.key][0]]
     found = [_get(document, place) for place in places]
     first = found[0]
@@ -199,9 +199,9 @@ def _jitter(held: Any, value: Any) -> Any:
 
 def _set_store(document: dict[str, Any], value: Any) -> list[Location]:
     """Another store has the settings that the one before had, under its own name."""
-    settings = document.pop(kind_of(document) or DEFAULT_KIND)
+    settings = document.pop(section_of(document))
     document[STORE] = value
-    document[kind_of(document) or DEFAULT_KIND] = settings
+    document[section_of(document)] = settings
     return [(STORE,)]
 
 

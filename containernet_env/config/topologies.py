@@ -24,6 +24,7 @@ from containernet_env.config.store_schema import (
     RawStore,
     kind_named,
     kind_of,
+    section_of,
     store_choice,
     store_findings,
 )
@@ -104,7 +105,7 @@ def _names(value: Any) -> Callable[[int], str]:
 
 def _section(raw: RawConfig) -> Any:
     """The settings of the store that is measured."""
-    return getattr(raw, kind_named(raw.store))
+    return getattr(raw, KINDS[kind_named(raw.store)].section)
 
 
 def _node(name: str, ip: IPv4Address, raw: RawNamedNode | RawClient) -> Node:
@@ -132,7 +133,7 @@ def _etcd_settings(raw: RawEtcd) -> EtcdSettings:
 
 def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Iterator[Finding]:
     """Whether the leader is one of the nodes, where all of them have good names."""
-    place = (kind_of(value) if isinstance(value, dict) else None) or DEFAULT_KIND, "leader"
+    place = section_of(value if isinstance(value, dict) else {}), "leader"
     try:
         leader = parse_name(value_at(value, place))
         nodes = value_at(value, ("nodes",))
@@ -148,14 +149,17 @@ def _leader_findings(value: Any, names: Sequence[tuple[Location, str]]) -> Itera
 def _lack_findings(value: Mapping[str, Any]) -> Iterator[Finding]:
     """Which settings the store does not have."""
     kind = kind_of(value)
-    settings = value.get(kind) if kind is not None else None
-    if kind is None or not isinstance(settings, dict):
+    if kind is None:
+        return
+    section = KINDS[kind].section
+    settings = value.get(section)
+    if not isinstance(settings, dict):
         return
     store = KINDS[kind].make(StoreChoice(kind))
     for key, given in settings.items():
         if (reason := store.lacks.get(key)) is not None and given is not False:
             message = f"cannot be had: {store.title} {reason}"
-            yield Finding((kind, key), message, render(given), f"no {key}", at_key=True)
+            yield Finding((section, key), message, render(given), f"no {key}", at_key=True)
 
 
 def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterator[Finding]:
@@ -163,10 +167,11 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
     kind = kind_of(value)
     if kind is None:
         return
+    section = KINDS[kind].section
     if raw is not None:
-        settings = getattr(raw, kind)
+        settings = getattr(raw, section)
     else:
-        settings = as_far_as_good(TypeAdapter(SECTIONS[kind]), value.get(kind, {}))
+        settings = as_far_as_good(TypeAdapter(SECTIONS[section]), value.get(section, {}))
     if settings is None:
         return
     if raw is not None:
@@ -187,7 +192,7 @@ def _timing_findings(value: Mapping[str, Any], raw: RawConfig | None) -> Iterato
         store_of(config).timing(config, star(config).largest_member_rtt())
     except ConfigError as error:
         for problem in error.problems:
-            yield Finding((kind, "election_timeout"), problem.message, problem.got, problem.allowed)
+            yield Finding((section, "election_timeout"), problem.message, problem.got, problem.allowed)
 
 
 @dataclass(frozen=True)

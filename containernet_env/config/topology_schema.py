@@ -162,10 +162,10 @@ class RawConfig(StrictModel):
 
     @rule
     def _settings_are_of_the_store(self) -> None:
-        kind = kind_named(self.store)
+        wanted = KINDS[kind_named(self.store)].section
         for section in SECTIONS:
-            if section in self.model_fields_set and section != kind:
-                refuse("is about another store than the one that is measured", f'"{kind}": ...', key=section)
+            if section in self.model_fields_set and section != wanted:
+                refuse("is about another store than the one that is measured", f'"{wanted}": ...', key=section)
 
 
 NODE: TypeAdapter[RawNamedNode] = TypeAdapter(RawNamedNode)

@@ -23,6 +23,7 @@ from containernet_env.model.keys import Span
 from containernet_env.model.link import DirectionSpec
 from containernet_env.model.scenario import REQUEST_TIMEOUT_NS, ZIPF_EXPONENT, Dataset, Scenario
 from containernet_env.model.search import Search
+from containernet_env.stores.kinds import KINDS
 
 
 def topology_text(config: Config) -> str:
@@ -39,7 +40,7 @@ def topology_values(config: Config) -> dict[str, Any]:
         "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
         "client": _host(config.client),
         **_store(config.store),
-        config.store.kind: _settings(config.etcd),
+        KINDS[config.store.kind].section: _settings(config.etcd),
     }
 
 

@@ -11,7 +11,7 @@ from containernet_env.model.frame_memory import frame_memory_note
 from containernet_env.model.queues import MAX_FRAMES, product_frames
 from containernet_env.model.topology import RttExpectation, Topology
 from containernet_env.plan.plan import PlanOptions
-from containernet_env.stores.kinds import store_of
+from containernet_env.stores.kinds import KINDS, store_of
 from containernet_env.stores.protocol import Timing
 
 # Above this etcd's documentation advises against adding members: every write waits for more of them.
@@ -52,7 +52,7 @@ def _host_notes(config: Config, options: PlanOptions, title: str) -> Iterator[st
         yield f"{machine}, the cpu limits add up to {format_number(total_cpus)}: the hosts compete for cpu"
     if config.etcd.data == "tmpfs" and any(node.memory_bytes is not None for node in config.nodes):
         yield f"{title}'s data is on tmpfs: it counts against each member's memory limit"
-    if config.store.kind == "etcd" and len(config.nodes) > _MEMBERS_ADVISED:
+    if KINDS[config.store.kind].section == "etcd" and len(config.nodes) > _MEMBERS_ADVISED:
         yield f"{len(config.nodes)} members: etcd advises at most {_MEMBERS_ADVISED}"
 
 

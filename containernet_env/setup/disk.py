@@ -29,6 +29,8 @@ GO_MODULES = {
 # The root file system and its archive while the base image is made; the image itself is the engine's.
 BASE_WORK = 350 * MB
 IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "consul": 145 * MB, "replicas": 15 * MB, "benchmark": 40 * MB}
+# etcd's, and a program of the user's.
+IMAGES |= dict.fromkeys(("zetcd", "cetcd"), 100 * MB)
 # ZooKeeper's, of the distribution: 399 MB, of which Java is the half.
 OTHER_IMAGE = 480 * MB
 

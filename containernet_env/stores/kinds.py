@@ -10,10 +10,11 @@ from containernet_env.stores.etcd.store import ETCD as PINNED_ETCD
 from containernet_env.stores.etcd.store import KIND as ETCD
 from containernet_env.stores.external import ExternalStore
 from containernet_env.stores.protocol import Store, StoreKind
+from containernet_env.stores.proxied.store import KINDS as PROXIED
 from containernet_env.stores.replicas.store import KIND as REPLICAS
 from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
 
-KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS)}
+KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS, *PROXIED)}
 """By the name that topologies have for them; the first one is the default."""
 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())

@@ -412,7 +412,7 @@ class StoreKind:
     ``version`` reads a version, ``flags`` a flag each. ``clash`` says what is wrong with several flags together, if
     anything: the flag, what is wrong with it, and what is allowed. ``member`` is what nodes without names are called,
     before their number: ``name`` where it is empty. ``needs_binary``: a topology has to name a program for its members;
-    no other kind takes one.
+    no other kind takes one. ``settings`` is the kind whose settings it has, its own without one.
     """
 
     name: str
@@ -422,6 +422,12 @@ class StoreKind:
     clash: Callable[[Mapping[str, int | str]], tuple[str, str, str] | None] = lambda flags: None
     member: str = ""
     needs_binary: bool = False
+    settings: str | None = None
+
+    @property
+    def section(self) -> str:
+        """The key of its settings in topology files."""
+        return self.settings or self.name
 
     def node_name(self, index: int) -> str:
         """The name of the node at ``index`` (from 0) of a file that gives it none: etcd1, etcd2, ..."""

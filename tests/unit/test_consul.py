@@ -228,7 +228,7 @@ class FakeConnection:
             assert method == "POST" and view[0] == self.number
             self.servers.move(int(path.rpartition("-")[2]))
             return {"Success": True}
-        if path.startswith("/v1/kv/d%20/?recurse&consistent"):
+        if path.startswith("/v1/kv/d%20/?recurse=true&consistent=true"):
             if self.servers.held is None:
                 raise HttpError(404, None, "")
             return self.servers.held

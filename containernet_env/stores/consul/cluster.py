@@ -12,7 +12,7 @@ from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.observation import ConsulObservation
 from containernet_env.stores.consul.settings import HTTP_PORT, server_address
 from containernet_env.stores.members import MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Written
+from containernet_env.stores.protocol import Connection, MemberPlace, Written
 
 # What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that.
 _SELF = "/v1/agent/self"
@@ -20,14 +20,32 @@ _SELF = "/v1/agent/self"
 _PEERS = "/v1/status/peers"
 # A key that no load writes: the consistent read that proves that a quorum answers.
 _PROBE = "/v1/kv/containernet-env/probe?consistent"
-# All keys with one prefix, and what they hold.
-_KEYS = "/v1/kv/{}?recurse&consistent"
+# All keys with one prefix, and what they hold. Consul looks at no values of parameters, and cetcd wants some.
+_KEYS = "/v1/kv/{}?recurse=true&consistent=true"
 # What a key that is not there holds, and since when.
 _NONE = (0, None)
 _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
 # Answered by the agent from memory: no quorum, no disk.
 _PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _ASK_S = 2.0
+
+
+def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+    """See ``members.Member.values``: all keys with the prefix in one answer, of at most 16 MiB."""
+    path = _KEYS.format(quote(prefix))
+    try:
+        answer = connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1)) or ()
+        held = {
+            entry["Key"]: (int(entry["ModifyIndex"]), base64.b64decode(entry["Value"] or "", validate=True))
+            for entry in answer
+        }
+    except RunError as error:
+        if getattr(error, "status", None) != 404:
+            raise
+        held = {}
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError("it does not tell what keys hold: is it a server of Consul?") from error
+    return [Written.of(index, key, value) for key in keys for index, value in [held.get(key, _NONE)]]
 
 
 class Member(members.Member):
@@ -70,21 +88,8 @@ class Member(members.Member):
                 raise
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
-        """See ``members.Member``: all keys with the prefix in one answer, of at most 16 MiB."""
-        path = _KEYS.format(quote(prefix))
-        try:
-            answer = self.connection.request_json(HTTP_PORT, "GET", path, timeout_s=max(timeout_s, 0.1)) or ()
-            held = {
-                entry["Key"]: (int(entry["ModifyIndex"]), base64.b64decode(entry["Value"] or "", validate=True))
-                for entry in answer
-            }
-        except RunError as error:
-            if getattr(error, "status", None) != 404:
-                raise
-            held = {}
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{self.name} does not tell what keys hold: is it a server of Consul?") from error
-        return [Written.of(index, key, value) for key in keys for index, value in [held.get(key, _NONE)]]
+        """See ``members.Member``."""
+        return values(self.connection, prefix, keys, timeout_s)
 
     def knows_a_leader(self) -> bool:
         """See ``members.Member``: Raft may know a leader that the gossip between servers has not found yet."""

@@ -11,7 +11,7 @@ from containernet_env.stores.etcd.log import ENDS, ERRORS, LINE
 # Before this one etcd warns in every run, of what it is not to be used for elsewhere.
 _READY = "ready to serve client requests"
 # What it says, at level info, when SIGTERM or SIGINT came; the errors that follow are of its own closing.
-_SIGNALLED = "received signal; shutting down"
+SIGNALLED = "received signal; shutting down"
 
 
 def last_words(log: str, killed: bool) -> str:
@@ -24,7 +24,7 @@ def last_words(log: str, killed: bool) -> str:
         return crash_line(log) or ("" if killed else one_line(log.strip().partition("\n")[0]))
     told, ready = None, False
     for line in lines:
-        if line["message"] == _SIGNALLED:
+        if line["message"] == SIGNALLED:
             told = line
             break
         ready = ready or line["message"] == _READY
@@ -43,7 +43,7 @@ def _said(line: re.Match[str]) -> str:
         fields = json.loads(line["fields"] or "{}")
     except ValueError:
         fields = {}
-    if line["message"] == _SIGNALLED:
+    if line["message"] == SIGNALLED:
         return f"shut down by a signal ({fields.get('signal')})"
     cause = fields.get("error")
     return one_line(f"{line['message'].rstrip('.')}: {cause}" if cause else line["message"])
