@@ -26,7 +26,15 @@ _OURS = (
     "containernet-env sweep",
     "containernet-env shell",
 )
-_OURS_IN_NAMESPACES = ("etcd", "benchmark-server", "benchmark-client", "benchmark-client-tls", "mnexec", "sh")
+_OURS_IN_NAMESPACES = (
+    "etcd",
+    "user-program",
+    "benchmark-server",
+    "benchmark-client",
+    "benchmark-client-tls",
+    "mnexec",
+    "sh",
+)
 
 
 def _processes() -> set[str]:
