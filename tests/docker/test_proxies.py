@@ -22,7 +22,7 @@ from tests.docker.test_failures import rows
 
 pytestmark = pytest.mark.docker
 
-LINK_MS, REQUESTS = 3, 20
+LINK_MS, REQUESTS = 3, 10
 LOAD = {"total": REQUESTS, "clients": 1, "conns": 1}
 
 
