@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,7 +49,7 @@ class Told(Silent):
 class Disk:
     """Results of earlier runs; OUT is at the limit of what a file may hold once it has ``rows`` more."""
 
-    def __init__(self, out: Path, stack: ExitStack) -> None:
+    def __init__(self, out: Path) -> None:
         self.out = out
         results = ResultsFile(out)
         results.open()
@@ -58,17 +58,21 @@ class Disk:
         self.before = out.stat().st_size
         results.append({"Scenario": "earlier", "Timestamp": "2026-01-01T00:00:00.000Z", "RunId": "x" * 600})
         results.close()
-        self._stack = stack
+        self._limits = ExitStack()
 
     def full(self) -> Callable[[], None]:
         """From here on OUT takes nothing, all else of the run does. Gives what lifts that."""
-        return self._stack.enter_context(file_limit(self.out.stat().st_size + 100))
+        return self._limits.enter_context(file_limit(self.out.stat().st_size + 100))
+
+    def run(self, **options: Any) -> None:
+        """A run into OUT. The limit ends with it, as pytest writes its own output right after a test's last line."""
+        with self._limits:
+            run(self.out, **options)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with ExitStack() as stack:
-        yield Disk(tmp_path / "out.csv", stack)
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path / "out.csv")
 
 
 def own_rows(out: Path) -> list[str]:
@@ -100,7 +104,7 @@ def test_a_row_that_finds_no_room_ends_the_matrix_and_is_in_the_run_directory(
     fill_after(monkeypatch, 2, disk.full)
     told = Told()
     with pytest.raises(RowsNotWrittenError) as refused:
-        run(disk.out, repeat=4, progress=told)
+        disk.run(repeat=4, progress=told)
     reason = f"{disk.out} cannot be written: File too large"
     directory = run_directory.find_run(disk.out)
     assert str(refused.value) == (
@@ -123,7 +127,7 @@ def test_rows_that_found_no_room_are_written_when_there_is_some_again(
     fill_after(monkeypatch, 2, lambda: lifts.append(disk.full()))
     monkeypatch.setattr(FakeTestbed, "down", lambda self: lifts[0]())
     with pytest.raises(RowsNotWrittenError, match=r"\n  All 3 rows are in it: at the end of the run it took them.\n"):
-        run(disk.out, repeat=3)
+        disk.run(repeat=3)
     assert own_rows(disk.out) == scenario_texts(disk.out) == ["-", "-", f"not run: {disk.out} cannot be written: "
                                                               "File too large"]  # fmt: skip
 
@@ -146,7 +150,7 @@ def test_a_row_that_is_in_no_file_is_in_the_message(
     fill_after(monkeypatch, 2, full)
     told = Told()
     with pytest.raises(RowsNotWrittenError) as refused:
-        run(disk.out, repeat=3, progress=told)
+        disk.run(repeat=3, progress=told)
     head, *lines = str(refused.value).splitlines()[3:]
     assert head == "  2 are in no file; here they are, as the results file would have them:"
     printed = list(csv.DictReader([disk.out.read_text().splitlines()[0], *lines]))
@@ -169,7 +173,7 @@ def test_a_run_that_was_asked_to_end_and_has_rows_that_found_no_room_tells_both(
 
     fill_after(monkeypatch, 1, fill)
     with pytest.raises(Interrupted) as ended:
-        run(disk.out, repeat=2, stop=stop)
+        disk.run(repeat=2, stop=stop)
     assert "2 of 2 rows are not in it.\n  2 of them are in" in ended.value.__notes__[0]
 
 
