@@ -104,7 +104,8 @@ class ContainerPrograms(Host):  # type: ignore[misc]
         """Make ``stream`` what Mininet's CLI and ``monitor`` wait for."""
         self.stdout = self.stdin = stream
         self.pollOut = select.poll()
-        self.pollOut.register(stream)
+        # Not by default, as Mininet does: a terminal can always be written to, so monitor() would keep no time limit.
+        self.pollOut.register(stream, select.POLLIN)
         self.outToNode[stream.fileno()] = self
         self.inToNode[stream.fileno()] = self
         self.readbuf = ""

@@ -102,8 +102,10 @@ def test_the_shell_and_what_it_gives_back(net: Containernet, image: str) -> None
     assert host.run(f"kill -0 {host.lastPid}")[0] == 0
     host.sendCmd("echo started; sleep 60")
     said = ""
-    while "started" not in said:
+    while "started\r\n" not in said:
         said += host.monitor(5000)
+    assert host.monitor(100) == ""
+    assert host.waiting, "monitor() waited for the end of the command"
     deadline = time.monotonic() + 5
     while host.waiting and time.monotonic() < deadline:
         # One alone can be lost, as in every shell, when it meets a program that is just being started.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from containernet_env.base.errors import RunError
+from containernet_env.containernet.programs import ContainerPrograms
 from containernet_env.hosts.processes import SENTINEL, Shell, User, find_user, one_line
 
 PASSWD = "root:x:0:0:root:/root:/bin/sh\netcd:x:101:102:etcd:/var/lib/etcd:/bin/false\n"
@@ -149,6 +151,37 @@ def wait_until_it_reads(shell: Shell) -> None:
             return
         time.sleep(0.005)
     raise AssertionError("the shell does not wait for a command")
+
+
+class LocalPrograms(ContainerPrograms):
+    """A host whose programs run on this machine."""
+
+    @property
+    def processes(self) -> Any:
+        return LocalProcesses("sh")
+
+
+def test_monitor_returns_when_its_time_is_over_though_nothing_was_printed() -> None:
+    """It waited for the next output: 60 s for a `sleep 60` that missed its interrupt."""
+    host = LocalPrograms("local")
+    try:
+        host.sendCmd("echo ready; read line; echo got $line")
+        said = ""
+        while "ready\r\n" not in said:
+            said += host.monitor(5000)
+        previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("monitor() keeps no time limit"))
+        signal.alarm(10)
+        try:
+            assert host.monitor(10) == ""
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, previous)
+        assert host.waiting
+        host.write("hello\n")
+        assert host.waitOutput() == "got hello\r\n"
+        assert host.last_status == 0
+    finally:
+        host.release()
 
 
 def test_an_interrupt_that_crosses_the_end_of_its_command_confuses_nobody(shell: Shell) -> None:
