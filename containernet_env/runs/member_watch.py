@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import ssl
@@ -18,8 +19,6 @@ from containernet_env.stores.protocol import Ping
 PING_INTERVAL_S = 0.7
 # Of pings to all members together: with more than eight members, each is pinged less often.
 PINGS_PER_S = 12
-# Within so much a call of ``close`` is noticed.
-_CLOSE_S = 0.35
 # A connection inside the member's own namespace is made at once, or never.
 OPEN_TIMEOUT_S = 0.25
 # The thread itself may come so late; what is more is the driver's silence, and not that of members.
@@ -80,17 +79,26 @@ class MemberWatch:
         self._over = threading.Event()
         self._at_once = threading.Event()
         self._last_round_s = -inf  # when it began
+        self._wake: int | None = None  # an eventfd: ends what the thread waits for
         self._thread = threading.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
         """Begin to ping."""
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._selector.register(self._wake, selectors.EVENT_READ)
         self._thread.start()
 
     def close(self) -> None:
         """Stop, and close every connection: one that is open keeps a network namespace. Idempotent."""
         self._over.set()
+        self._wake_up()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _wake_up(self) -> None:
+        with self._lock:
+            if self._wake is not None:
+                os.eventfd_write(self._wake, 1)
 
     def reset(self) -> None:
         """Forget every silence that is over.
@@ -118,8 +126,9 @@ class MemberWatch:
         blame for what fails sooner than a silence is noticed.
         """
         began_s = time.monotonic()
-        deadline_s = began_s + for_s + PING_INTERVAL_S + _CLOSE_S
+        deadline_s = began_s + for_s + PING_INTERVAL_S
         self._at_once.set()
+        self._wake_up()
         while self._thread.is_alive() and not self._over.is_set() and time.monotonic() < deadline_s:
             if self._is_settled(began_s, for_s):
                 return
@@ -140,11 +149,15 @@ class MemberWatch:
                 if now_s >= due_s or self._at_once.is_set():
                     self._at_once.clear()
                     due_s = now_s + self._ask()
-                self._listen(min(_CLOSE_S, due_s - time.monotonic()))
+                self._listen(due_s - time.monotonic())
         finally:
             for name in list(self._sockets):
                 self._drop(name)
             self._selector.close()
+            with self._lock:
+                assert self._wake is not None
+                os.close(self._wake)
+                self._wake = None
 
     def _ask(self) -> float:
         """Ping every living member that has answered its last ping; how long it is to the next round."""
@@ -191,7 +204,10 @@ class MemberWatch:
         now_s = time.monotonic()
         self._excuse(now_s - began_s - max(0.0, timeout_s), now_s)
         for key, _ in ready:
-            self._take(key.data, now_s)
+            if key.fd == self._wake:
+                os.eventfd_read(key.fd)
+            else:
+                self._take(key.data, now_s)
 
     def _excuse(self, late_s: float, now_s: float) -> None:
         """For so long until now nobody looked whether there are answers."""

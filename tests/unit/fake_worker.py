@@ -20,7 +20,7 @@ import pytest
 from containernet_env import cli
 from containernet_env.base import cache
 from containernet_env.load.server import Answer
-from containernet_env.runs import lock, member_watch
+from containernet_env.runs import lock
 from containernet_env.runs import measure as measure_module
 from containernet_env.runs.observer import Observer
 from containernet_env.sweep import serving
@@ -35,7 +35,6 @@ def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(serving.clean, "remove_leftovers", lambda: SimpleNamespace(removed=()))
     patch.setattr(lock, "PATH", folder / "lock")
     patch.setattr(cache, "own", lambda: folder)
-    patch.setattr(member_watch, "_CLOSE_S", 0.01)
     patch.setattr(
         measure_module, "Observer", lambda testbed, progress, on_event, *_: Observer(testbed, progress, on_event)
     )

@@ -16,7 +16,6 @@ from containernet_env.base.stop import Stop
 from containernet_env.load.server import Answer
 from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.runs import measure as measure_module
-from containernet_env.runs import member_watch
 from containernet_env.sweep import runner
 from containernet_env.sweep.design import design
 from containernet_env.sweep.journal import journal_of
@@ -76,7 +75,6 @@ def beds(monkeypatch: pytest.MonkeyPatch) -> list[FakeTestbed]:
     monkeypatch.setattr(runner, "lock_for", lambda plan: nullcontext())
     monkeypatch.setattr(runner, "require_root", lambda: None)
     monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(member_watch, "_CLOSE_S", 0.01)
     # What this machine does meanwhile is no part of these tests.
     monkeypatch.setattr(measure_module, "AllUse", lambda *_: None)
     monkeypatch.setattr(measure_module, "Sampler", lambda *_: None)

@@ -127,6 +127,23 @@ def test_a_member_that_was_stopped_is_named_while_and_after_it_is_silent(member:
     assert watch._sockets == {}
 
 
+def test_neither_the_end_nor_a_new_ping_waits_for_the_next_round(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each repetition ended up to 0.35 s later than it had to."""
+    monkeypatch.setattr(member_watch, "PING_INTERVAL_S", 60)
+    watch = MemberWatch(lambda: {"etcd1": Ping(member, 1, b"ping")})
+    watch.start()
+    began = time.monotonic()
+    for _ in range(3):
+        watch.settle(for_s=30)
+    watch.close()
+    assert time.monotonic() - began < 10
+    watch.close()
+    watch.settle(for_s=30)
+    assert watch.silent(for_s=0.01) == []
+
+
 def test_a_member_that_nobody_reaches_is_silent() -> None:
     class Nowhere(Member):
         def open(self, port: int, *, timeout_s: float) -> socket.socket:
