@@ -289,7 +289,7 @@ func TestTheRunEndsInTime(t *testing.T) {
 		cluster := etcdtest.Start(t, 1)
 		cluster.Members[0].Hang()
 		start := time.Now()
-		status, stdout, _ := call(t, append(strings.Fields(c.args), "put", "--output=json",
+		status, stdout, _ := call(t, append(strings.Fields(c.args), "put", "--output=json", "--dial-timeout=1s",
 			"--endpoints="+cluster.Members[0].Endpoint)...)
 		var result report.Result
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil {

@@ -47,7 +47,7 @@ func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	cluster.Members[0].Hang()
 	status, result, stderr := callJSON(t, "put", "--duration=400ms", "--rate=1000", "--clients=2",
-		"--request-timeout=100ms",
+		"--request-timeout=100ms", "--dial-timeout=1s",
 		"--endpoints="+cluster.Members[0].Endpoint)
 	o := result.Outcomes
 	if status != ExitFailed || o.OK != 0 || o.Unknown < 2 || o.Unsent < 50 ||
@@ -240,18 +240,21 @@ func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 		{[]string{"--duration=1500ms"}, false}, // a failover is measured through
 		{[]string{"--total=20", "--stall-timeout=0"}, false},
 	} {
-		cluster := etcdtest.Start(t, 1)
-		cluster.Members[0].Hang()
-		args := append([]string{"put", "--request-timeout=100ms", "--clients=2", "--endpoints=" +
-			cluster.Members[0].Endpoint}, c.args...)
-		_, result, _ := callJSON(t, args...)
-		reason := ""
-		if result.Reason != nil {
-			reason = *result.Reason
-		}
-		if got := reason == "no request succeeded for 300ms"; got != c.ended {
-			t.Errorf("%q: reason %q after %.1f s", args, reason, result.TotalS)
-		}
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			t.Parallel() // they wait
+			cluster := etcdtest.Start(t, 1)
+			cluster.Members[0].Hang()
+			args := append([]string{"put", "--dial-timeout=1s", "--request-timeout=100ms", "--clients=2",
+				"--endpoints=" + cluster.Members[0].Endpoint}, c.args...)
+			_, result, _ := callJSON(t, args...)
+			reason := ""
+			if result.Reason != nil {
+				reason = *result.Reason
+			}
+			if got := reason == "no request succeeded for 300ms"; got != c.ended {
+				t.Errorf("%q: reason %q after %.1f s", args, reason, result.TotalS)
+			}
+		})
 	}
 }
 
@@ -265,20 +268,23 @@ func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
 		"--duration=1500ms --stall-timeout=0":                    "",
 		"--total=1000000 --stall-timeout=0 --run-timeout=1500ms": "the run timeout of 1.5s was reached",
 	} {
-		cluster := etcdtest.Start(t, 1)
-		member := cluster.Members[0]
-		go func() {
-			waitUntil(t, func() bool { return member.Requests.Load() > 10 })
-			member.Stop()
-		}()
-		_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" +
-			member.Endpoint}, strings.Fields(args)...)...)
-		reason := ""
-		if result.Reason != nil {
-			reason = *result.Reason
-		}
-		if reason != want || result.OK == 0 || result.Outcomes.Failed == 0 {
-			t.Errorf("%s: reason %q after %.1f s, %+v", args, reason, result.TotalS, result.Outcomes)
-		}
+		t.Run(args, func(t *testing.T) {
+			t.Parallel() // they wait
+			cluster := etcdtest.Start(t, 1)
+			member := cluster.Members[0]
+			go func() {
+				waitUntil(t, func() bool { return member.Requests.Load() > 10 })
+				member.Stop()
+			}()
+			_, result, _ := callJSON(t, append([]string{"put", "--dial-timeout=300ms", "--clients=2", "--endpoints=" +
+				member.Endpoint}, strings.Fields(args)...)...)
+			reason := ""
+			if result.Reason != nil {
+				reason = *result.Reason
+			}
+			if reason != want || result.OK == 0 || result.Outcomes.Failed == 0 {
+				t.Errorf("%s: reason %q after %.1f s, %+v", args, reason, result.TotalS, result.Outcomes)
+			}
+		})
 	}
 }
