@@ -146,10 +146,12 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
 fi
 go=$(.venv/bin/python -c 'from containernet_env.setup import go; print(go.find().path)') || exit 3
 
-# The emulated machine is busy for minutes and judges times coarsely: it works beside rings that judge none.
+# Packages and disks take a minute; the emulated machine is busy for minutes and judges times coarsely. Both are beside
+# rings that judge none. The machine's tests end with this script, and what makes it ready with the shell between.
 if asked vm; then
-    step "vm: packages and disks" .venv/bin/python -m tests.vm.prepare
-    setpriv --pdeathsig TERM .venv/bin/python -m pytest tests/vm "${PYTEST[@]}" </dev/null >.build/vm.log 2>&1 &
+    # shellcheck disable=SC2016 # the shell between expands them
+    setpriv --pdeathsig TERM bash -c 'setpriv --pdeathsig TERM "$1" -m tests.vm.prepare && exec "$@"' \
+        bash .venv/bin/python -m pytest tests/vm "${PYTEST[@]}" </dev/null >.build/vm.log 2>&1 &
     vm=$!
     trap 'kill "$vm" 2>/dev/null' EXIT
 fi
