@@ -29,7 +29,8 @@ TEXT
 readonly ALL=(lint unit input root docker vm faults)
 readonly BY_NAME=(faults-all soak)
 readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
-readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp tests/docker/small_proxy)
+readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp bench/load/zookeeper_peer
+  tests/docker/small_proxy)
 readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd
   consul_image/start-consul proxy_image/start-etcd-and-proxy replicas_image/start-replicas
   zookeeper_image/start-zookeeper)
@@ -187,6 +188,8 @@ if asked input; then
     fuzz benchmark_image ./internal/api FuzzHost 2
     fuzz benchmark_image ./internal/spec FuzzParseBody 2
     fuzz benchmark_image ./internal/allow FuzzParse 2
+    fuzz benchmark_image ./internal/http1 FuzzAnswers 2
+    fuzz benchmark_image ./internal/http1 FuzzConn 2
     fuzz benchmark_image ./internal/store/zookeeper FuzzConn 2
     fuzz benchmark_image ./internal/store/zookeeper FuzzPieces 2
     fuzz benchmark_image ./internal/store/zookeeper/jute FuzzAnswer 2
