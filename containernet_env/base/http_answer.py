@@ -5,13 +5,27 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from containernet_env.base.errors import RunError
 
 # No answer of a member or of the benchmark server is anywhere near this; more is refused, not read.
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
+# OpenSSL's words (ssl.SSLError.reason) for a peer that answers something that is no TLS.
+NO_TLS = frozenset(
+    {
+        "WRONG_VERSION_NUMBER",
+        "HTTP_REQUEST",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "UNEXPECTED_EOF_WHILE_READING",  # a server of Go that takes the greeting for bad HTTP
+    }
+)
+_ASKS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HANDSHAKE_FAILURE")
 
 
 class HttpError(RunError):
@@ -61,3 +75,75 @@ def decoded(status: int, data: bytes, request: str) -> Any:
     if data and answer is None:
         raise NoAnswerError(f"{request}: the answer is not JSON: {data[:80]!r}")
     return answer
+
+
+class KeptConnection:
+    """Requests one after the other over a connection that ``connect`` opens, as long as the peer keeps it."""
+
+    def __init__(self, connect: Callable[[], socket.socket], host: str) -> None:
+        self._connect = connect
+        self._http = http.client.HTTPConnection(host)
+
+    def __enter__(self) -> KeptConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def status(self, method: str, target: str, body: bytes | None = None) -> int:
+        """The status of the answer to a request that may be sent twice. Raises NoAnswerError.
+
+        It is, where a connection that was kept has been closed meanwhile.
+        """
+        with worded():
+            if self._http.sock is not None:
+                try:
+                    return self._ask(method, target, body)
+                except ConnectionError:
+                    self._http.close()
+            self._http.sock = self._connect()
+            return self._ask(method, target, body)
+
+    def _ask(self, method: str, target: str, body: bytes | None) -> int:
+        try:
+            self._http.request(method, target, body)
+            answer = self._http.getresponse()
+            if len(answer.read(MAX_ANSWER_BYTES + 1)) > MAX_ANSWER_BYTES:
+                raise NoAnswerError(f"{method} {target}: answer of more than {MAX_ANSWER_BYTES} bytes")
+            return answer.status
+        except BaseException:
+            self._http.close()
+            raise
+
+
+@contextmanager
+def worded() -> Iterator[None]:
+    """Within it, what is wrong with a connection becomes a NoAnswerError that says so in words without the address."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswerError(_words(error)) from error
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"shows a certificate that is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        if reason in NO_TLS:
+            return "does not speak TLS"
+        if reason.endswith(_ASKS_CERTIFICATE):
+            return "asks for a certificate of the client that it trusts"
+        return f"fails in TLS: {reason.lower().replace('_', ' ') or error}"
+    if isinstance(error, socket.gaierror):
+        return f"has a name that is not known: {error.strerror}"
+    if isinstance(error, TimeoutError):
+        return "answers nothing: no answer in time"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "closes the connection without an answer"
+    if isinstance(error, http.client.HTTPException):
+        return f"answers something that is no HTTP: {str(error)[:60].strip() or type(error).__name__!r}"
+    text = error.strerror if isinstance(error, OSError) else None
+    return f"answers nothing: {(text or str(error) or type(error).__name__).lower()}"

@@ -56,6 +56,6 @@ def _clean_cluster(path: Path) -> None:
         kept = f"kept {prefix}: its run is still on"
         click.echo(kept if run.keys is None else f"removed {run.keys:,} keys under {prefix}")
 
-    clean_keys(config, tell)
+    clean_keys(config, tell, click.echo)
     if not found:
         click.echo("nothing was left behind")

@@ -50,8 +50,9 @@ def render_external_plan(plan: Plan, console: Console) -> None:
     external = plan.config.external
     assert external is not None
     login = "" if external.user is None else f", as {external.user}"
-    lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, removed afterwards{login}"]
-    render_lines(f"{plan.config.path}: {external.store}, run by somebody else", lines, console)
+    after = "they stay" if plan.config.keys_stay else "removed afterwards"
+    lines = [*external.urls, f"keys under {external.prefix_of(plan.run_id)}, {after}{login}"]
+    render_lines(f"{plan.config.path}: {plan.store.name}, run by somebody else", lines, console)
     render_scenarios(plan, console)
     render_summary(plan, console)
 
@@ -60,9 +61,10 @@ def render_endpoints(config: Config, console: Console) -> bool:
     """Look at the cluster without loading or writing, and print what it is; whether it can be measured."""
     from containernet_env.base.units import describe_size
     from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of
+    from containernet_env.stores.external import OwnKeys
 
     external = external_of(config)
-    cluster = cluster_of(config, external.prefix)
+    cluster = cluster_of(config, OwnKeys(external.prefix))
     try:
         look = cluster.look(LOOK_TIMEOUT_S)
         refusal = cluster.may_load() if not look.problems else None
@@ -71,14 +73,17 @@ def render_endpoints(config: Config, console: Console) -> bool:
         cluster.close()
     count = len(look.members)
     several = "s" if count > 1 else ""
-    console.print(f"{config.path}: {count} endpoint{several} of {external.store}, run by somebody else", soft_wrap=True)
+    console.print(
+        f"{config.path}: {count} endpoint{several} of {config.store.kind}, run by somebody else", soft_wrap=True
+    )
     for member in look.members:
         if member.problem is not None:
             told = member.problem
         else:
-            named = f"{member.member_name}, " if member.member_name else ""
-            size = "" if member.data_bytes is None else f", {describe_size(member.data_bytes)} of data"
-            told = f"{named}version {member.version}{size}{', leads' if member.leads else ''}"
+            size = None if member.data_bytes is None else f"{describe_size(member.data_bytes)} of data"
+            version = None if member.version is None else f"version {member.version}"
+            leads = "leads" if member.leads else None
+            told = ", ".join(filter(None, (member.member_name, version, size, leads))) or "answers"
         console.print(Text(f"  {member.name}  {member.url}  {told}"), soft_wrap=True)
     problems = [*([] if look.problem is None else [look.problem]), *([] if refusal is None else [refusal])]
     if look.size is not None and look.size != count:

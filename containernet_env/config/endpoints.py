@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator
 from ipaddress import IPv6Address
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, WithJsonSchema
+from pydantic import ConfigDict, Discriminator, Tag, TypeAdapter, WithJsonSchema
 
 from containernet_env.config.fields import FILE_FORM, FilePath, checked, choice, refuse
+from containernet_env.config.link_schema import LEFT_OUT
+from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, render
+from containernet_env.config.service_schema import RawService, RawSuccess
 from containernet_env.config.validation import Length, StrictModel, rule, validate
-from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node
+from containernet_env.model.config import CLIENT_NAME, Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.external import DEFAULT_PREFIX, PLACES, Endpoint, External, TlsFiles
 from containernet_env.model.link import LinkSpec
 
@@ -68,7 +71,15 @@ EndpointText = Annotated[
 ]
 OptionalUser = Annotated[str | None, checked(_parse_user, USER_FORM), _text(USER_FORM, pattern="^[^:]{1,256}$")]
 Prefix = Annotated[str, checked(_parse_prefix, PREFIX_FORM), _text(PREFIX_FORM, pattern="^.+/$")]
-StoreChoice = Annotated[Literal["etcd"], *choice("etcd")]
+
+
+def _tag(value: object) -> str:
+    return "service" if isinstance(value, (dict, RawService)) else "name"
+
+
+StoreValue = Annotated[
+    Annotated[str, *choice("etcd"), Tag("name")] | Annotated[RawService, Tag("service")], Discriminator(_tag)
+]
 
 
 def _parse_path(value: object) -> str:
@@ -102,12 +113,17 @@ class RawEndpoints(StrictModel):
     model_config = ConfigDict(title="Endpoints")
 
     endpoints: Annotated[list[EndpointText], Length(1, MAX_ENDPOINTS)]
-    store: StoreChoice = "etcd"
+    store: StoreValue = LEFT_OUT
     tls: RawTls | None = None
     user: OptionalUser = None
     password_file: FilePath = None
     prefix: Prefix = DEFAULT_PREFIX
     scenarios: FilePath = None
+
+    @rule
+    def _a_service_has_no_users(self) -> None:
+        if isinstance(self.store, RawService) and self.user is not None:
+            refuse("cannot log in: of the service only URLs are known", "no user", key="user")
 
     @rule
     def _a_password_is_of_a_user(self) -> None:
@@ -136,9 +152,7 @@ def is_endpoints(value: Any) -> bool:
 
 def config_of_endpoints(document: Document) -> Config:
     """The config in such a document. Raises ``ConfigError`` with every problem of it; opens no other file."""
-    validated = validate(
-        ENDPOINTS_FORM, document, lambda location: RawTls if location[:1] == ("tls",) else RawEndpoints
-    )
+    validated = validate(ENDPOINTS_FORM, document, _model_at)
     document.refuse([*validated.findings, *_repeated(document.value[KEY])])
     raw = validated.value
     assert raw is not None  # refused otherwise
@@ -146,13 +160,13 @@ def config_of_endpoints(document: Document) -> Config:
     endpoints = tuple(endpoint for _, endpoint in raw.endpoints)
     external = External(
         endpoints,
-        raw.store,
         None if raw.tls is None else _tls_files(folder, raw.tls),
         raw.user,
         _below(folder, raw.password_file),
         raw.prefix,
     )
-    nodes = tuple(_node(f"etcd{number + 1}", number) for number in range(len(endpoints)))
+    store = StoreChoice("http", service=raw.store.service) if isinstance(raw.store, RawService) else StoreChoice()
+    nodes = tuple(_node(f"{store.kind}{number + 1}", number) for number in range(len(endpoints)))
     return Config(
         path=document.path,
         sha256=document.sha256,
@@ -161,8 +175,14 @@ def config_of_endpoints(document: Document) -> Config:
         client=_node(CLIENT_NAME, len(nodes)),
         etcd=EtcdSettings(),
         scenarios=_below(folder, raw.scenarios),
+        store=store,
         external=external,
     )
+
+
+def _model_at(location: Location) -> type[StrictModel]:
+    inner = RawSuccess if "success" in location else RawService
+    return {"tls": RawTls, "store": inner}.get(str(location[0]), RawEndpoints) if location else RawEndpoints
 
 
 def _tls_files(folder: Path, raw: RawTls) -> TlsFiles:

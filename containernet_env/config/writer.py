@@ -15,6 +15,7 @@ from containernet_env.base.units import format_duration, format_mbps, format_siz
 from containernet_env.config.fields import UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
 from containernet_env.config.reader import json_text
+from containernet_env.config.service_schema import service_values
 from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
@@ -34,7 +35,7 @@ def topology_text(config: Config) -> str:
 def topology_values(config: Config) -> dict[str, Any]:
     """The same as the value of a document: every host with a ``link`` that has each direction apart."""
     if config.external is not None:
-        return _endpoints(config.external)
+        return _endpoints(config.external, config.store)
     return {
         "subnet": str(config.subnet),
         "nodes": [{"name": node.name, **_host(node)} for node in config.nodes],
@@ -44,7 +45,7 @@ def topology_values(config: Config) -> dict[str, Any]:
     }
 
 
-def _endpoints(external: External) -> dict[str, Any]:
+def _endpoints(external: External, store: StoreChoice) -> dict[str, Any]:
     """Paths are absolute: the file may be written elsewhere."""
 
     def path(file: Path | None) -> str | None:
@@ -54,7 +55,7 @@ def _endpoints(external: External) -> dict[str, Any]:
     return _given(
         {
             "endpoints": list(external.urls),
-            "store": external.store,
+            "store": store.kind if store.service is None else service_values(store.service),
             "tls": tls and _given({"ca": path(tls.ca), "cert": path(tls.cert), "key": path(tls.key)}),
             "user": external.user,
             "password_file": path(external.password_file),

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from containernet_env.base.http_answer import MAX_ANSWER_BYTES, HttpError, NoAnswerError, decoded, exchange
-
-# OpenSSL's words (ssl.SSLError.reason) for a peer that answers something that is no TLS.
-_NO_TLS = frozenset(
-    {
-        "WRONG_VERSION_NUMBER",
-        "HTTP_REQUEST",
-        "RECORD_LAYER_FAILURE",
-        "PACKET_LENGTH_TOO_LONG",
-        "UNEXPECTED_EOF_WHILE_READING",  # a server of Go that takes the greeting for bad HTTP
-    }
+from containernet_env.base.http_answer import (
+    MAX_ANSWER_BYTES,
+    NO_TLS,
+    HttpError,
+    NoAnswerError,
+    decoded,
+    exchange,
+    worded,
 )
-_ASKS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HANDSHAKE_FAILURE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +54,12 @@ class TcpConnection:
 
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
         """A connection, with TLS where that is spoken. Raises NoAnswerError."""
-        with _worded():
+        with worded():
             return self._open(timeout_s)
 
     def rtt_ns(self, timeout_s: float) -> int:
         """How long a TCP connection took to open: one round trip of SYN and SYN-ACK. Raises NoAnswerError."""
-        with _worded():
+        with worded():
             family, kind, protocol, _, address = self._resolved()
             with socket.socket(family, kind, protocol) as made:
                 made.settimeout(timeout_s)
@@ -81,7 +75,7 @@ class TcpConnection:
             with self._plain(timeout_s) as made, anybody.wrap_socket(made, server_hostname=self.host):
                 return True
         except ssl.SSLError as error:
-            return error.reason is not None and error.reason not in _NO_TLS
+            return error.reason is not None and error.reason not in NO_TLS
         except OSError:
             return False
 
@@ -102,38 +96,8 @@ class TcpConnection:
     def _request(
         self, method: str, path: str, body: Any, timeout_s: float, headers: Mapping[str, str] | None
     ) -> tuple[int, bytes]:
-        with _worded():
+        with worded():
             status, data = exchange(self._open(timeout_s), method, path, body, self.host, headers)
         if len(data) > MAX_ANSWER_BYTES:
             raise NoAnswerError(f"{method} {path}: answer of more than {MAX_ANSWER_BYTES} bytes")
         return status, data
-
-
-@contextmanager
-def _worded() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, http.client.HTTPException) as error:
-        raise NoAnswerError(_words(error)) from error
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"shows a certificate that is refused: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        reason = error.reason or ""
-        if reason in _NO_TLS:
-            return "does not speak TLS"
-        if reason.endswith(_ASKS_CERTIFICATE):
-            return "asks for a certificate of the client that it trusts"
-        return f"fails in TLS: {reason.lower().replace('_', ' ') or error}"
-    if isinstance(error, socket.gaierror):
-        return f"has a name that is not known: {error.strerror}"
-    if isinstance(error, TimeoutError):
-        return "answers nothing: no answer in time"
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "closes the connection without an answer"
-    if isinstance(error, http.client.HTTPException):
-        return f"answers something that is no HTTP: {str(error)[:60].strip() or type(error).__name__!r}"
-    text = error.strerror if isinstance(error, OSError) else None
-    return f"answers nothing: {(text or str(error) or type(error).__name__).lower()}"

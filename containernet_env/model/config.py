@@ -59,16 +59,35 @@ class EtcdSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpService:
+    """How a service keeps values by key over HTTP/1.1: targets of requests with ``{key}`` once, and status codes.
+
+    ``*_codes`` are those of success, ``missing_codes`` those of a read of a key that does not exist. Without ``delete``
+    the keys of a run stay.
+    """
+
+    put: str
+    get: str
+    delete: str | None
+    put_codes: tuple[int, ...]
+    get_codes: tuple[int, ...]
+    delete_codes: tuple[int, ...]
+    missing_codes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreChoice:
     """Which store is measured: its kind, its version (``None``: the one that is pinned), and flags by name, sorted.
 
     ``binary`` is the user's program that its members run, for kinds that need one.
+    ``service``: how one of the kind ``http`` is spoken to.
     """
 
     kind: str = "etcd"
     version: str | None = None
     flags: tuple[tuple[str, int | str], ...] = ()
     binary: UserProgram | None = None
+    service: HttpService | None = None
 
 
 DEFAULT_STORE = StoreChoice()
@@ -93,6 +112,11 @@ class Config:
     scenarios: Path | None
     store: StoreChoice = DEFAULT_STORE
     external: External | None = None
+
+    @property
+    def keys_stay(self) -> bool:
+        """Whether nothing removes the keys of a run: its file says that."""
+        return self.store.service is not None and self.store.service.delete is None
 
     @property
     def hosts(self) -> tuple[Node, ...]:

@@ -45,7 +45,6 @@ class External:
     """
 
     endpoints: tuple[Endpoint, ...]
-    store: str = "etcd"
     tls: TlsFiles | None = None
     user: str | None = None
     password_file: Path | None = None

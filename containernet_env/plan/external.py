@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from containernet_env.base.errors import ConfigError, Problem, UsageError
+from containernet_env.model import load_contract as contract
 from containernet_env.model.config import Config
-from containernet_env.model.scenario import ScenarioSet
-from containernet_env.plan.plan import PlanOptions
+from containernet_env.model.keys import Keys
+from containernet_env.model.scenario import Dataset, Scenario, ScenarioSet
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores.keyvalue.external import MOST_KEYS
 
 UNSEEN_NOTE = "somebody else runs this cluster: its cores, disks and network are not seen, so no row is certainly valid"
 _LINKS = "there are no hosts and no links of ours"
@@ -30,8 +33,47 @@ def check_external(config: Config, scenario_set: ScenarioSet | None, options: Pl
         )
         for place in places
     ]
+    if scenario_set is not None:
+        problems += _too_many_keys(config, scenario_set)
     if problems and scenario_set is not None:
         raise ConfigError(str(scenario_set.path), problems)
+
+
+def keys_of(plan: Plan) -> tuple[Keys, ...]:
+    """The keys that a run can write, by their whole names; none twice."""
+    assert plan.config.external is not None
+    prefix = plan.config.external.prefix_of(plan.run_id)
+    return keys_written((planned.scheduled.scenario for planned in plan.scenarios), plan.dataset, prefix)
+
+
+def keys_written(scenarios: Iterable[Scenario], dataset: Dataset, prefix: str = "") -> tuple[Keys, ...]:
+    """The keys that scenarios can write, the data set's among them; ``prefix`` comes before those of their own."""
+    most: dict[tuple[str, int], int] = {}
+    for scenario in scenarios:
+        keys = dataset.all_keys if scenario.uses_dataset else Keys(scenario.key_size, _count(scenario))
+        own = (prefix + keys.prefix + ("" if scenario.uses_dataset else scenario.key_prefix), keys.size)
+        most[own] = max(keys.count, most.get(own, 0))
+    return tuple(Keys(size, count, start) for (start, size), count in most.items())
+
+
+def _count(scenario: Scenario) -> int:
+    """How many different keys a write writes at most: the server's own rule (DistinctKeys in spec/spec.go)."""
+    if scenario.key_space is not None:
+        return scenario.key_space
+    return (scenario.total or 0) + scenario.warmup.requests + contract.KEY_SPACE_OF_DURATION
+
+
+def _too_many_keys(config: Config, scenario_set: ScenarioSet) -> Iterator[Problem]:
+    """Scenarios that write more keys than can be deleted one by one."""
+    service = config.store.service
+    if service is None or service.delete is None:
+        return
+    for block in scenario_set.block_places:
+        scenarios = [item for item in scenario_set.scenarios if item.name in block.scenarios]
+        if (count := sum(keys.count for keys in keys_written(scenarios, scenario_set.dataset))) > MOST_KEYS:
+            message = f"can write {count:,} different keys, which are deleted one by one from {config.path} afterwards"
+            allowed = f'at most {MOST_KEYS:,}: a smaller "keySpace" or data set, or "keys": "stay" in the store'
+            yield Problem(block.where, message, None, allowed, block.line, block.column)
 
 
 def _refused(options: PlanOptions) -> Iterator[tuple[str, str]]:

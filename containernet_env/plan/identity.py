@@ -26,7 +26,9 @@ def config_hash(plan: Plan) -> str:
     """
     if (external := plan.config.external) is not None:
         # Which CA signs and how long the prefix is makes no other load.
-        return _digest([plan.store.name, "external", list(external.urls), external.user is not None])
+        service = plan.config.store.service
+        spoken = [] if service is None else [asdict(service)]
+        return _digest([plan.store.name, "external", list(external.urls), external.user is not None, *spoken])
     hosts = [
         {
             "name": host.name,

@@ -25,16 +25,17 @@ from containernet_env.load.server import BenchmarkServer
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.outcome import Reused
 from containernet_env.model.scenario import Scenario
+from containernet_env.plan.external import keys_of
 from containernet_env.plan.plan import Plan
 from containernet_env.runs import external_left
 from containernet_env.runs.external_access import cluster_of, connections_to, external_of, login_of, usable
-from containernet_env.runs.external_left import CleanedUp
+from containernet_env.runs.external_left import CleanedUp, Told
 from containernet_env.runs.faults import Faults
 from containernet_env.runs.local_server import LocalServer
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.target import MeasuredNetwork
 from containernet_env.setup.load_programs import ready_load_programs
-from containernet_env.stores.external import ClusterLook, ExternalCluster
+from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
 from containernet_env.stores.protocol import LoadTerms
 from containernet_env.usage.consumers import Pids
 
@@ -75,6 +76,7 @@ class ExternalTestbed:
         self._stop = stop or Stop()
         self._external = external_of(plan.config)
         self.key_prefix = self._external.prefix_of(plan.run_id)
+        self._own = OwnKeys(self.key_prefix, keys_of(plan))
         self._connections: Sequence[TcpConnection] = ()
         self._cluster: ExternalCluster | None = None
         self._look: ClusterLook | None = None
@@ -139,20 +141,23 @@ class ExternalTestbed:
         login = login_of(self._external)
         programs = ready_load_programs(self._progress, self._stop)
         self._connections = connections_to(self._external)
-        self._cluster = cluster_of(self.plan.config, self.key_prefix)
+        self._cluster = cluster_of(self.plan.config, self._own)
         with self._progress.stage("cluster") as stage:
             look = self._look = usable(self._cluster, self.plan.config)
             assert look.identity is not None
             self.led_at_start = look.leadership
-            external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned)
+            external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned, self._progress.note)
             self._refuse_foreign_keys()
             if (reason := self._cluster.may_load()) is not None:
                 raise RunError(reason)
-            text = f"{len(look.members)} endpoints answer, leader {self.leader_at_start or 'not among them'}"
+            leader = f"leader {self.leader_at_start or 'not among them'}"
+            text = f"{len(look.members)} endpoints answer, {'nobody leads' if self.load_terms.leaderless else leader}"
             stage.done(text)
             self._on_event("cluster_up", text)
         self._stop.check()
-        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self.key_prefix)
+        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self._left_behind)
+        if (reason := self._cluster.try_write()) is not None:
+            raise RunError(f"the cluster of {self.plan.config.path} cannot be measured: {reason}")
         self._local = LocalServer(programs, self._folder, self._external, None if login is None else login.password)
         self._local.start()
         self._server = BenchmarkServer(self._local.connection, self._local.request)
@@ -165,6 +170,11 @@ class ExternalTestbed:
                 f"{count:,} keys are under {self.key_prefix} already, which are not of this run\n"
                 '  Nothing was written. Remove them, or name another "prefix".'
             )
+
+    @property
+    def _left_behind(self) -> OwnKeys:
+        """What is to be removed of this run."""
+        return OwnKeys(self.key_prefix) if self.plan.config.keys_stay else self._own
 
     def _tell_cleaned(self, found: CleanedUp) -> None:
         if found.keys is not None:
@@ -180,22 +190,26 @@ class ExternalTestbed:
             self._local.close()
         try:
             if self._folder is not None and self._cluster is not None:
-                removed = self._remove_keys(self._cluster)
+                self.after_down = self._remove_keys(self._cluster)
                 external_left.end(self._folder)
                 self._folder = None
-                self.after_down = f"{removed:,} keys removed; nothing of this run is left"
         finally:
             if self._cluster is not None:
                 self._cluster.close()
 
-    def _remove_keys(self, cluster: ExternalCluster) -> int:
+    def _remove_keys(self, cluster: ExternalCluster) -> str:
+        """What is left then."""
+        if self.plan.config.keys_stay:
+            count = sum(keys.count for keys in self._own.generated)
+            return f"up to {count:,} keys stay under {self.key_prefix}, as configured"
         try:
-            return cluster.remove_keys()
+            removed = cluster.remove_keys(Told(self._progress.note))
         except Exception as error:
             raise RunError(
                 f"keys under {self.key_prefix} are left: {text_of(error)}\n"
                 f"  Once the cluster answers: containernet-env clean {self.plan.config.path}"
             ) from error
+        return f"{removed:,} keys removed; nothing of this run is left"
 
     def host_facts(self) -> dict[str, Any]:
         """By member: where it is, and what it says of itself."""

@@ -10,8 +10,8 @@ from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.model.config import Config
 from containernet_env.model.external import PASSWORD_VARIABLE, External, TlsFiles
 from containernet_env.plan.plan import Plan
-from containernet_env.stores.external import ClusterLook, ExternalCluster, Login
-from containernet_env.stores.kinds import EXTERNAL
+from containernet_env.stores.external import ClusterLook, ExternalCluster, Login, OwnKeys
+from containernet_env.stores.kinds import external_store_of
 
 LOOK_TIMEOUT_S = 5.0
 CONSENT = "--yes-load-this-cluster"
@@ -53,11 +53,10 @@ def login_of(external: External) -> Login | None:
     return Login(external.user, password)
 
 
-def cluster_of(config: Config, prefix: str) -> ExternalCluster:
-    """The cluster, asked about the keys under ``prefix`` alone; nothing is connected yet. Raises ``UsageError``."""
+def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster:
+    """The cluster, asked about its ``own`` keys alone; nothing is connected yet. Raises ``UsageError``."""
     external = external_of(config)
-    store = EXTERNAL[external.store]
-    return store.external(external, connections_to(external), login_of(external), prefix)
+    return external_store_of(config).external(config, connections_to(external), login_of(external), own)
 
 
 def usable(cluster: ExternalCluster, config: Config) -> ClusterLook:
@@ -76,11 +75,12 @@ def require_consent(plan: Plan, consented: bool) -> None:
     scenarios = [planned.scheduled.scenario for planned in plan.scenarios]
     requests = sum(scenario.total or 0 for scenario in scenarios)
     clients = max((scenario.clients for scenario in scenarios), default=0)
+    after = "they stay" if plan.config.keys_stay else "removed afterwards"
     raise UsageError(
         f"{plan.config.path} names a cluster that somebody else runs: say {CONSENT} where it may be loaded\n"
         f"  {len(scenarios)} scenarios, {requests:,} requests or more, up to {clients:,} clients at once, would go to "
         f"{', '.join(external.urls)}.\n"
-        f"  Keys are written under {external.prefix_of('RUN')}, where there must be none, and removed afterwards.\n"
+        f"  Keys are written under {external.prefix_of('RUN')}, where there must be none, and {after}.\n"
         "  `containernet-env check` with the same file looks at the cluster without loading or writing anything."
     )
 

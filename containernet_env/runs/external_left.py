@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,16 +19,19 @@ from containernet_env.base import cache
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config
+from containernet_env.model.keys import Keys
 from containernet_env.runs.external_access import cluster_of, external_of, usable
+from containernet_env.stores.external import OwnKeys
 
 _RECORD = "run.json"
+TOLD_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
 
-    It names no user and no secret.
+    ``generated``: see ``stores.external.OwnKeys``. It names no user and no secret.
     """
 
     run_id: str
@@ -35,6 +39,7 @@ class Record:
     endpoints: tuple[str, ...]
     prefix: str
     owner: str
+    generated: tuple[Keys, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +50,29 @@ class CleanedUp:
     keys: int | None
 
 
+class Told:
+    """Says how many keys have been removed so far, where that takes long; called from any thread, one at a time."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._next_s = time.monotonic() + TOLD_EVERY_S
+
+    def __call__(self, removed: int) -> None:
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + TOLD_EVERY_S
+            self._say(f"{removed:,} keys removed so far")
+
+
 def home() -> Path:
     """Where the folders are: in the user's own cache."""
     return cache.own() / "external"
 
 
-def begin(run_id: str, identity: str, endpoints: Sequence[str], prefix: str) -> Path:
+def begin(run_id: str, identity: str, endpoints: Sequence[str], own: OwnKeys) -> Path:
     """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
     cache.make()
     folder = home() / run_id
-    record = Record(run_id, identity, tuple(endpoints), prefix, owner.current())
+    record = Record(run_id, identity, tuple(endpoints), own.prefix, owner.current(), own.generated)
     partial = _partial(run_id)
     try:
         home().mkdir(mode=0o700, exist_ok=True)
@@ -94,17 +112,19 @@ def records() -> Iterator[tuple[Path, Record]]:
     for path in sorted(home().glob(f"[!.]*/{_RECORD}")):
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
-            record = Record(**{**held, "endpoints": tuple(held["endpoints"])})
+            generated = tuple(Keys(**keys) for keys in held.pop("generated", ()))
+            record = Record(**{**held, "endpoints": tuple(held["endpoints"]), "generated": generated})
         except (OSError, ValueError, TypeError, KeyError):
             continue
         if record.prefix.endswith(f"/{record.run_id}/") and owner.is_owner(record.owner):
             yield path.parent, record
 
 
-def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None]) -> None:
+def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
     """Remove the keys of this user's killed runs on the cluster of that identity; ``told`` hears of each run.
 
-    Folders of killed runs that have no keys go, too. Raises RunError where keys cannot be removed; their record stays.
+    ``say`` hears of the progress where that takes long. Folders of killed runs that have no keys go, too. Raises
+    RunError where keys cannot be removed; their record stays.
     """
     _remove_partial()
     for folder, record in records():
@@ -113,9 +133,9 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None]) -
         if owner.is_alive(record.owner):
             told(CleanedUp(record, None))
             continue
-        cluster = cluster_of(config, record.prefix)
+        cluster = cluster_of(config, OwnKeys(record.prefix, record.generated))
         try:
-            removed = cluster.remove_keys()
+            removed = cluster.remove_keys(Told(say))
         except RunError as error:
             raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
         finally:
@@ -124,12 +144,12 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None]) -
         told(CleanedUp(record, removed))
 
 
-def clean(config: Config, told: Callable[[CleanedUp], None]) -> None:
+def clean(config: Config, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
     """The same on the cluster that a config names. Raises RunError where that cannot be used."""
-    cluster = cluster_of(config, external_of(config).prefix)
+    cluster = cluster_of(config, OwnKeys(external_of(config).prefix))
     try:
         look = usable(cluster, config)
     finally:
         cluster.close()
     assert look.identity is not None
-    clean_up(config, look.identity, told)
+    clean_up(config, look.identity, told, say)

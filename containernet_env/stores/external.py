@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from containernet_env.model.external import External
+from containernet_env.base.endings import LastWords, last_words
+from containernet_env.base.errors import RunError
+from containernet_env.base.http_answer import NoAnswerError
+from containernet_env.model.config import Config
+from containernet_env.model.keys import Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.protocol import Cluster, Connection
+from containernet_env.stores.protocol import Cluster, Connection, Store
 
 MEMBER_TIMEOUT_S = 2.0
 """For how long a member may be silent before it counts as such: its election timeout is not known, and a longer silence
@@ -59,12 +63,49 @@ class ExternalConnection(Connection, Protocol):
         """Whether TLS is spoken there, whoever that is; nothing is sent over it."""
 
 
+@dataclass
+class Elsewhere:
+    """The host of a member that somebody else runs: nothing of it can be seen, and silence is not death."""
+
+    name: str
+    pid: int = 0
+    alive: bool = True
+
+    def ending(self, words: LastWords = last_words) -> str | None:
+        """See ``stores.protocol.MemberHost``: nobody knows."""
+        return None
+
+    def logs(self, tail: int = 20) -> str:
+        """See ``MemberHost``. Raises RunError."""
+        raise RunError(f"the log of {self.name} is where it runs")
+
+
+SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
+
+
+def why_silent(connection: ExternalConnection, error: NoAnswerError, tls: bool, timeout_s: float) -> str:
+    """What is wrong with an endpoint that gave no answer; ``tls``: whether TLS was spoken."""
+    if not tls and connection.speaks_tls(timeout_s):
+        return SPEAKS_TLS
+    if str(error) == "does not speak TLS":
+        return "does not speak TLS: where it should not, its endpoint begins with http://"
+    return str(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """Who asks, where the store wants to know."""
 
     user: str
     password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnKeys:
+    """The keys of a run: they start with ``prefix``; ``generated`` are all that it can write, by whole names."""
+
+    prefix: str
+    generated: tuple[Keys, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +152,17 @@ class ExternalCluster(Cluster, Protocol):
     def may_load(self) -> str | None:
         """Why this user may not read, write and remove keys under the prefix; ``None`` where it may. Writes nothing."""
 
-    def keys(self) -> int:
-        """How many keys there are under the prefix. Raises ``RunError``."""
+    def try_write(self) -> str | None:
+        """Why it cannot be loaded, where only a write tells that; ``None`` where it can.
+
+        What it writes is a key of the run, which is on record; it may stay until ``remove_keys``.
+        """
+
+    def keys(self) -> int | None:
+        """How many keys there are under the prefix, as far as the store tells that; ``None`` where it does not.
+
+        Raises ``RunError``.
+        """
 
     def remove_keys(self, checked: Callable[[int], None] = lambda removed: None) -> int:
         """Remove all keys under the prefix in batches, ``checked`` after each with how many that were so far.
@@ -121,10 +171,10 @@ class ExternalCluster(Cluster, Protocol):
         """
 
 
-class ExternalStore(Protocol):
+class ExternalStore(Store, Protocol):
     """A kind of store that can be measured where somebody else runs it."""
 
     def external(
-        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, prefix: str
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> ExternalCluster:
-        """The cluster at these endpoints, each with the connection to it, in their order; nothing is sent yet."""
+        """The cluster of ``config.external``, each with the connection to it, in their order; nothing is sent yet."""

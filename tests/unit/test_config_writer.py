@@ -175,6 +175,19 @@ RICH_ENDPOINTS = {
     "prefix": "tests/containernet-env/",
 }
 
+RICH_SERVICE = {
+    "endpoints": ["http://10.0.0.1:8080"],
+    "store": {
+        "kind": "http",
+        "put": "/v0/entity?id={key}&ack=2",
+        "get": "/v0/entity?id={key}&from=2",
+        "delete": "/v0/entity?id={key}",
+        "success": {"put": [201], "get": 200, "delete": [202, 404]},
+        "missing": [404, 410],
+    },
+}
+STAYING = {**RICH_SERVICE, "store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}
+
 
 def keys_in(value: object) -> set[str]:
     if isinstance(value, dict):
@@ -193,9 +206,12 @@ def test_every_key_of_a_topology_is_written(tmp_path):
     """A key that the writer does not know is lost when a run is repeated. (A new one? Give it a value above.)"""
     (tmp_path / "first.json").write_text(json.dumps(RICH_TOPOLOGY))
     config = load_config(tmp_path / "first.json")
-    (tmp_path / "ends.json").write_text(json.dumps(RICH_ENDPOINTS))
-    ends = load_config(tmp_path / "ends.json")
-    written = keys_in(json.loads(topology_text(config))) | keys_in(json.loads(topology_text(ends)))
+    written = keys_in(json.loads(topology_text(config)))
+    for value in (RICH_ENDPOINTS, RICH_SERVICE, STAYING):
+        (tmp_path / "ends.json").write_text(json.dumps(value))
+        ends = load_config(tmp_path / "ends.json")
+        assert config_again(tmp_path, ends) == ends
+        written |= keys_in(json.loads(topology_text(ends)))
     # Said in the link, and the file that the scenarios came from.
     assert keys_of("config") - written == {
         "link_delay",

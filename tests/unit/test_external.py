@@ -36,11 +36,12 @@ from containernet_env.runs.measure import measure
 from containernet_env.runs.prepare import prepare, prepare_shell
 from containernet_env.stores.etcd.cluster import Member
 from containernet_env.stores.etcd.external import LoggedIn
-from containernet_env.stores.external import Login
+from containernet_env.stores.external import Login, OwnKeys
 from containernet_env.stores.protocol import MemberPlace
 from containernet_env.sweep.design import design
 from tests.unit.test_columns import outcome
 
+OWN = OwnKeys("containernet-env/abc/")
 PLAIN = {"endpoints": ["http://10.1.0.1:2379", "http://10.1.0.2:2379", "http://[fd00::3]:2379"]}
 SECURED = {
     "endpoints": ["https://etcd-1.example:2379"],
@@ -268,19 +269,19 @@ def killed_at(call: str, act: Callable[[], object]) -> None:
 @pytest.mark.parametrize("call", ["write_text", "rename"])
 def test_a_run_that_is_killed_while_it_makes_its_folder_leaves_none(tmp_path: Path, home: Path, call: str) -> None:
     config = load_config(written(tmp_path, PLAIN))
-    killed_at(call, lambda: external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], "containernet-env/abc/"))
+    killed_at(call, lambda: external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], OWN))
     assert len(list(home.iterdir())) == 1 and not list(external_left.records())
-    external_left.clean_up(config, "cluster-1", pytest.fail)
+    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
     assert list(home.iterdir()) == []
 
 
 def test_a_run_that_is_killed_while_it_removes_its_folder_leaves_none(tmp_path: Path, home: Path) -> None:
     config = load_config(written(tmp_path, PLAIN))
-    folder = external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], "containernet-env/abc/")
+    folder = external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], OWN)
     assert [path for path, _ in external_left.records()] == [folder] == list(home.iterdir())
     killed_at("rmtree", lambda: external_left.end(folder))
     assert len(list(home.iterdir())) == 1 and not list(external_left.records())
-    external_left.clean_up(config, "cluster-1", pytest.fail)
+    external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
     assert list(home.iterdir()) == []
     external_left.end(folder)
 
@@ -290,5 +291,5 @@ def test_what_another_process_makes_or_the_user_keeps_there_stays(tmp_path: Path
     kept = [home / f".abc.{owner.current().replace('/', '_')}", home / ".abc.mine", home / "mine"]
     for path in kept:
         path.mkdir()
-    external_left.clean_up(load_config(written(tmp_path, PLAIN)), "cluster-1", pytest.fail)
+    external_left.clean_up(load_config(written(tmp_path, PLAIN)), "cluster-1", pytest.fail, pytest.fail)
     assert sorted(home.iterdir()) == sorted(kept)

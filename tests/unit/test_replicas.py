@@ -19,8 +19,9 @@ from containernet_env.model.scenario import Scenario
 from containernet_env.plan.build import build_plan
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores.leaderless import LeaderlessCluster
 from containernet_env.stores.protocol import MemberPlace, Written
-from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
+from containernet_env.stores.replicas.cluster import Member
 from tests.unit.test_etcd import FakeHost
 
 OPTIONS = PlanOptions(machine_cores=2)
@@ -141,10 +142,10 @@ class FakeConnection:
         raise HttpError(404 if len(self.living) >= wanted else 504, None, "")
 
 
-def cluster_of(living: set[int], ack: int, read: int) -> tuple[ReplicasCluster, list[FakeHost]]:
+def cluster_of(living: set[int], ack: int, read: int) -> tuple[LeaderlessCluster[Member], list[FakeHost]]:
     hosts = [FakeHost(f"replica{number}", number) for number in (1, 2, 3)]
     places: list[Any] = [MemberPlace(host, f"10.0.0.{host.pid}", FakeConnection(living, host.pid)) for host in hosts]
-    return ReplicasCluster([Member(place, read) for place in places], max(ack, read)), hosts
+    return LeaderlessCluster([Member(place, read) for place in places], max(ack, read)), hosts
 
 
 def test_the_first_replica_that_answers_stands_for_a_leader() -> None:

@@ -54,10 +54,10 @@ func (a *Answer) Failure() *store.Failure {
 	return &store.Failure{Code: code, Text: a.Text(), Unknown: !refused}
 }
 
-// Text is the answer as a message has it.
+// Text is the answer as a message has it; the body of a status of success is a value, and tells nothing.
 func (a *Answer) Text() string {
 	text := "HTTP status " + strconv.Itoa(a.Status)
-	if body := a.Body[:min(len(a.Body), maxText)]; len(body) > 0 {
+	if body := a.Body[:min(len(a.Body), maxText)]; len(body) > 0 && a.Status >= 300 {
 		text += ": " + printable(string(body))
 	}
 	return text

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from containernet_env.base.endings import LastWords, last_words
 from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, NoAnswerError
 from containernet_env.base.side_by_side import side_by_side
@@ -21,7 +20,15 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.stores.etcd import history
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
 from containernet_env.stores.etcd.flags import CLIENT_PORT
-from containernet_env.stores.external import ClusterLook, ExternalConnection, Login, MemberLook
+from containernet_env.stores.external import (
+    SPEAKS_TLS,
+    ClusterLook,
+    Elsewhere,
+    ExternalConnection,
+    Login,
+    MemberLook,
+    why_silent,
+)
 from containernet_env.stores.protocol import MemberPlace, OwnHistory
 
 BATCH_KEYS = 1000
@@ -89,21 +96,6 @@ class LoggedIn:
         return self._connection.open(port, timeout_s=timeout_s)
 
 
-@dataclass
-class _Elsewhere:
-    """The host of a member that somebody else runs: nothing of it can be seen, and silence is not death."""
-
-    name: str
-    pid: int = 0
-    alive: bool = True
-
-    def ending(self, words: LastWords = last_words) -> str | None:
-        return None
-
-    def logs(self, tail: int = 20) -> str:
-        raise RunError(f"the log of {self.name} is where it runs")
-
-
 class _ExternalMember(Member):
     """A member at an endpoint that a file names; what it is asked to read is within ``prefix``."""
 
@@ -131,7 +123,7 @@ class ExternalEtcd(EtcdCluster):
         self._prefix = prefix
         members = []
         for number, (endpoint, connection) in enumerate(zip(external.endpoints, self._known, strict=True), start=1):
-            place = MemberPlace(_Elsewhere(f"etcd{number}"), endpoint.host, connection)
+            place = MemberPlace(Elsewhere(f"etcd{number}"), endpoint.host, connection)
             members.append(_ExternalMember(place, endpoint.address, prefix))
         super().__init__(members)
 
@@ -172,7 +164,8 @@ class ExternalEtcd(EtcdCluster):
         except HttpError as error:
             return replace(look, problem=self._no_etcd(plain, error, timeout_s)), None
         except NoAnswerError as error:
-            return replace(look, problem=self._why(plain, error, timeout_s)), None
+            secured = self._external.tls is not None
+            return replace(look, problem=why_silent(plain, error, secured, timeout_s)), None
         look = replace(look, version=str(told["etcdserver"]))
         try:
             # Who it is may be told to users alone.
@@ -191,15 +184,8 @@ class ExternalEtcd(EtcdCluster):
 
     def _no_etcd(self, connection: ExternalConnection, error: HttpError, timeout_s: float) -> str:
         if self._external.tls is None and connection.speaks_tls(timeout_s):
-            return _SPEAKS_TLS
+            return SPEAKS_TLS
         return f"is no etcd: {_first_line(error)[:80]}"
-
-    def _why(self, connection: ExternalConnection, error: NoAnswerError, timeout_s: float) -> str:
-        if self._external.tls is None and connection.speaks_tls(timeout_s):
-            return _SPEAKS_TLS
-        if str(error) == "does not speak TLS":
-            return "does not speak TLS: where it should not, its endpoint begins with http://"
-        return str(error)
 
     def _look_inside(self, found: ClusterLook, statuses: Sequence[_Status], timeout_s: float) -> ClusterLook:
         """What only a quorum, and only who is let in, is told."""
@@ -265,6 +251,10 @@ class ExternalEtcd(EtcdCluster):
                 return f"keys under {self._prefix} cannot be written: {_first_line(error)}"
         return None
 
+    def try_write(self) -> None:
+        """See ``ExternalCluster``: that has been told already."""
+        return
+
     def keys(self) -> int:
         """See ``ExternalCluster``."""
         return int(self._range({"count_only": True}).get("count", 0))
@@ -304,8 +294,6 @@ class ExternalEtcd(EtcdCluster):
         assert problem is not None
         raise problem
 
-
-_SPEAKS_TLS = 'speaks TLS: its endpoint begins with https://, and "tls" names its CA'
 
 # accessController of server/embed/serve.go.
 _COMMON_NAME = (

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from containernet_env.base import sources
 from containernet_env.model.config import DEFAULT_STORE, Config, Node, StoreChoice
-from containernet_env.model.external import External
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.etcd.cluster import EtcdCluster, Member
@@ -18,7 +17,7 @@ from containernet_env.stores.etcd.flags import CLIENT_PORT, DATA_DIR, TLS_DIR, e
 from containernet_env.stores.etcd.last_words import last_words
 from containernet_env.stores.etcd.timing import EtcdTiming, etcd_timing
 from containernet_env.stores.etcd.tuning import FLAGS, VERSION, arguments, clash
-from containernet_env.stores.external import ExternalConnection, Login
+from containernet_env.stores.external import ExternalConnection, Login, OwnKeys
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
@@ -92,10 +91,11 @@ class Etcd:
         return EtcdCluster([Member(place) for place in places])
 
     def external(
-        self, external: External, connections: Sequence[ExternalConnection], login: Login | None, prefix: str
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> ExternalEtcd:
         """See ``stores.external.ExternalStore``."""
-        return ExternalEtcd(external, connections, login, prefix)
+        assert config.external is not None
+        return ExternalEtcd(config.external, connections, login, own.prefix)
 
 
 ETCD = Etcd()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from urllib.parse import quote
 
 from containernet_env.base.endings import last_words
 from containernet_env.base.errors import RunError
 from containernet_env.base.sources import replicas_version
-from containernet_env.model.leadership import Leadership
-from containernet_env.model.store_activity import MemberActivity, StoreActivity
 from containernet_env.stores import members
-from containernet_env.stores.members import MemberCluster, MemberStatus
+from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import MemberPlace, Written
 from containernet_env.stores.replicas.settings import PORT
 
@@ -69,31 +67,3 @@ class Member(members.Member):
             if getattr(error, "status", None) != 404:
                 raise
             return None
-
-
-class ReplicasObservation:
-    """See ``stores.protocol.Observation``: replicas count nothing."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-
-    def end(self) -> StoreActivity:
-        """See ``Observation``."""
-        return StoreActivity({name: MemberActivity() for name in self._names})
-
-
-class ReplicasCluster(MemberCluster[Member]):
-    """See ``stores.protocol.Cluster``. Nobody leads: the first replica that answers is the one called the leader."""
-
-    def __init__(self, members: Sequence[Member], quorum: int) -> None:
-        super().__init__(members)
-        self.quorum = quorum
-
-    def _leadership(self, statuses: Mapping[Member, MemberStatus | None], required: int) -> Leadership | None:
-        # In the topology's order, whoever answered first.
-        answering = [member for member in self.members if statuses.get(member) is not None]
-        return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
-
-    def observe(self) -> ReplicasObservation:
-        """See ``stores.protocol.Cluster``."""
-        return ReplicasObservation([member.name for member in self.living()])

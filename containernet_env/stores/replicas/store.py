@@ -12,6 +12,7 @@ from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.features import Lacking
+from containernet_env.stores.leaderless import LeaderlessCluster
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
     ImageParts,
@@ -23,7 +24,7 @@ from containernet_env.stores.protocol import (
     Timing,
     Trust,
 )
-from containernet_env.stores.replicas.cluster import Member, ReplicasCluster
+from containernet_env.stores.replicas.cluster import Member
 from containernet_env.stores.replicas.critical_path import CriticalPath
 from containernet_env.stores.replicas.settings import (
     DATA_DIR,
@@ -113,10 +114,10 @@ class Replicas:
         """See ``Store``."""
         return None
 
-    def cluster(self, places: Sequence[MemberPlace]) -> ReplicasCluster:
+    def cluster(self, places: Sequence[MemberPlace]) -> LeaderlessCluster[Member]:
         """See ``Store``."""
         ack, read = self._quorums.among(len(places))
-        return ReplicasCluster([Member(place, read) for place in places], max(ack, read))
+        return LeaderlessCluster([Member(place, read) for place in places], max(ack, read))
 
 
 KIND = StoreKind(_NAME, Replicas, VERSION, FLAGS, member="replica")

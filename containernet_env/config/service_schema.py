@@ -1,0 +1,123 @@
+"""How a key-value service is spoken to of which only URLs are known: ``{"kind": "http", ...}``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, WithJsonSchema
+
+from containernet_env.config.fields import checked, choice, refuse
+from containernet_env.config.validation import StrictModel, rule
+from containernet_env.model.config import HttpService
+
+HTTP = "http"
+KEY_PLACE = "{key}"
+# MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and Codes of its stores.go.
+_TEMPLATE_BYTES = 512
+TEMPLATE_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#", with {KEY_PLACE} once'
+CODES_FORM = "an HTTP status code from 200 to 599, or a list of different ones"
+
+
+def _parse_template(value: object) -> str:
+    fits = isinstance(value, str) and 0 < len(value) <= _TEMPLATE_BYTES and value.startswith("/")
+    text = str(value)
+    if not fits or not all(" " < sign <= "~" and sign != "#" for sign in text):
+        raise ValueError("is not the path of a URL")
+    if text.count(KEY_PLACE) != 1 or set("{}") & set(text.replace(KEY_PLACE, "")):
+        raise ValueError(f"does not hold {KEY_PLACE} once")
+    return text
+
+
+def _parse_codes(value: object) -> tuple[int, ...]:
+    listed: list[Any] = value if isinstance(value, list) else [value]
+    if not listed or any(isinstance(code, bool) or not isinstance(code, int) for code in listed):
+        raise ValueError("is no status code")
+    if not all(200 <= code <= 599 for code in listed):
+        raise ValueError("has a status code out of range")
+    if len(set(listed)) < len(listed):
+        raise ValueError("has a status code twice")
+    return tuple(listed)
+
+
+def _template_schema() -> WithJsonSchema:
+    pattern = r"^/[^#{}]*\{key\}[^#{}]*$"
+    return WithJsonSchema(
+        {"type": "string", "description": TEMPLATE_FORM, "maxLength": _TEMPLATE_BYTES, "pattern": pattern}
+    )
+
+
+# Codes of a file that names none.
+WRITTEN, FOUND, DELETED, MISSING = (200, 201, 204), (200,), (200, 202, 204, 404), (404,)
+_CODE = {"type": "integer", "minimum": 200, "maximum": 599}
+Template = Annotated[str, checked(_parse_template, TEMPLATE_FORM), _template_schema()]
+OptionalTemplate = Annotated[str | None, checked(_parse_template, TEMPLATE_FORM), _template_schema()]
+OptionalCodes = Annotated[
+    tuple[int, ...] | None,
+    checked(_parse_codes, CODES_FORM),
+    WithJsonSchema(
+        {"anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1}], "description": CODES_FORM},
+    ),
+]
+
+
+class RawSuccess(StrictModel):
+    """The status codes by which a service says that it has done what it was asked for."""
+
+    model_config = ConfigDict(title="Success")
+
+    put: OptionalCodes = None
+    get: OptionalCodes = None
+    delete: OptionalCodes = None
+
+
+class RawService(StrictModel):
+    """A service of the kind ``http``."""
+
+    model_config = ConfigDict(title="Service")
+
+    kind: Annotated[Literal["http"], *choice(HTTP)]
+    put: Template
+    get: Template
+    delete: OptionalTemplate = None
+    keys: Annotated[Literal["stay"] | None, *choice("stay")] = None
+    success: RawSuccess = RawSuccess()
+    missing: OptionalCodes = None
+
+    @rule
+    def _it_is_said_what_becomes_of_keys(self) -> None:
+        if self.delete is None and self.keys is None:
+            message = "is missing, and nothing else says what becomes of the keys of a run"
+            refuse(message, '"delete": "/...", or "keys": "stay"', key="delete")
+        if self.delete is not None and self.keys is not None:
+            refuse("contradicts delete", '"delete": "/...", or "keys": "stay"', key="keys")
+        if self.delete is None and "delete" in self.success.model_fields_set:
+            refuse("has codes of a delete that is not there", "no success.delete, or a delete", key="success")
+
+    @rule
+    def _a_code_means_one_thing(self) -> None:
+        if both := set(self.missing or MISSING) & set(self.success.get or FOUND):
+            allowed = f"other codes than {min(both)}, with which a get finds its key"
+            refuse("has a code that success.get has, too", allowed, key="missing")
+
+    @property
+    def service(self) -> HttpService:
+        """What it says."""
+        done = self.success
+        codes = done.put or WRITTEN, done.get or FOUND, done.delete or DELETED, self.missing or MISSING
+        return HttpService(self.put, self.get, self.delete, *codes)
+
+
+def service_values(service: HttpService) -> dict[str, Any]:
+    """The value from which ``RawService`` reads the same."""
+    kept = {"keys": "stay"} if service.delete is None else {"delete": service.delete}
+    success = {"put": service.put_codes, "get": service.get_codes}
+    if service.delete is not None:
+        success["delete"] = service.delete_codes
+    return {
+        "kind": HTTP,
+        "put": service.put,
+        "get": service.get,
+        **kept,
+        "success": {name: list(codes) for name, codes in success.items()},
+        "missing": list(service.missing_codes),
+    }

@@ -1,0 +1,53 @@
+"""The members of a service, seen from the driver: each is asked for a key that no load writes."""
+
+from __future__ import annotations
+
+from containernet_env.base.endings import last_words
+from containernet_env.base.http_answer import HttpError, KeptConnection
+from containernet_env.model.config import HttpService
+from containernet_env.stores import members
+from containernet_env.stores.keyvalue.service import answers_a_read, listed, target
+from containernet_env.stores.members import MemberStatus
+from containernet_env.stores.protocol import MemberPlace, Ping
+
+_ASK_S = 2.0
+
+
+class Member(members.Member):
+    """One member at ``port``; ``prefix`` is what the key starts with that it is asked for."""
+
+    last_words = staticmethod(last_words)
+
+    def __init__(self, place: MemberPlace, service: HttpService, port: int, prefix: str = "") -> None:
+        super().__init__(place)
+        self.service = service
+        self.port = port
+        self.probe = target(service.get, f"{prefix}containernet-env-probe")
+
+    @property
+    def endpoint(self) -> str:
+        """See ``members.Member``."""
+        return f"{self.place.ip}:{self.port}"
+
+    @property
+    def ping(self) -> Ping:
+        """See ``members.Member``; whether a read asks other members, only the service knows."""
+        return Ping(self.connection, self.port, f"GET {self.probe} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode())
+
+    def kept(self, timeout_s: float) -> KeptConnection:
+        """A connection for several requests, which is opened by the first one."""
+        return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
+
+    def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
+        """See ``members.Member``; it follows nobody, and tells no version."""
+        self.read(timeout_s)
+        return MemberStatus(self.name, self.name, 0, "")
+
+    def read(self, timeout_s: float) -> None:
+        """See ``members.Member``: what that costs it, and which others it asks, the URL says."""
+        with self.kept(timeout_s) as connection:
+            status = connection.status("GET", self.probe)
+        if not answers_a_read(self.service, status):
+            found, missing = listed(self.service.get_codes), listed(self.service.missing_codes)
+            text = f"neither of a get that finds its key ({found}) nor of one that finds none ({missing})"
+            raise HttpError(status, None, f"GET {self.probe} answers with a status {text}")

@@ -1,0 +1,38 @@
+"""What clusters have in common in which nobody leads, and whose members count nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Generic
+
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.store_activity import MemberActivity, StoreActivity
+from containernet_env.stores.members import M, MemberCluster, MemberStatus
+
+
+class NothingCounted:
+    """See ``stores.protocol.Observation``: the members count nothing."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+
+    def end(self) -> StoreActivity:
+        """See ``Observation``."""
+        return StoreActivity({name: MemberActivity() for name in self._names})
+
+
+class LeaderlessCluster(MemberCluster[M], Generic[M]):
+    """See ``stores.protocol.Cluster``: the first member that answers is the one called the leader."""
+
+    def __init__(self, members: Sequence[M], quorum: int) -> None:
+        super().__init__(members)
+        self.quorum = quorum
+
+    def _leadership(self, statuses: Mapping[M, MemberStatus | None], required: int) -> Leadership | None:
+        # In the topology's order, whoever answered first.
+        answering = [member for member in self.members if statuses.get(member) is not None]
+        return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
+
+    def observe(self) -> NothingCounted:
+        """See ``stores.protocol.Cluster``."""
+        return NothingCounted([member.name for member in self.living()])
