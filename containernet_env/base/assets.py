@@ -20,6 +20,7 @@ FOLDERS = (
     "consul_image",
     "replicas_image",
     "proxy_image",
+    "http_image",
     "benchmark_image",
     "link_emulator",
 )

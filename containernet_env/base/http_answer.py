@@ -93,7 +93,11 @@ class KeptConnection:
         self._http.close()
 
     def status(self, method: str, target: str, body: bytes | None = None) -> int:
-        """The status of the answer to a request that may be sent twice. Raises NoAnswerError.
+        """The status of an ``answer``."""
+        return self.answer(method, target, body)[0]
+
+    def answer(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Status and body of the answer to a request that may be sent twice. Raises NoAnswerError.
 
         It is, where a connection that was kept has been closed meanwhile.
         """
@@ -106,13 +110,14 @@ class KeptConnection:
             self._http.sock = self._connect()
             return self._ask(method, target, body)
 
-    def _ask(self, method: str, target: str, body: bytes | None) -> int:
+    def _ask(self, method: str, target: str, body: bytes | None) -> tuple[int, bytes]:
         try:
             self._http.request(method, target, body)
             answer = self._http.getresponse()
-            if len(answer.read(MAX_ANSWER_BYTES + 1)) > MAX_ANSWER_BYTES:
+            data = answer.read(MAX_ANSWER_BYTES + 1)
+            if len(data) > MAX_ANSWER_BYTES:
                 raise NoAnswerError(f"{method} {target}: answer of more than {MAX_ANSWER_BYTES} bytes")
-            return answer.status
+            return answer.status, data
         except BaseException:
             self._http.close()
             raise

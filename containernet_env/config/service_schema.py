@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, WithJsonSchema
+from pydantic import ConfigDict, Field, WithJsonSchema
 
-from containernet_env.config.fields import checked, choice, refuse
-from containernet_env.config.validation import StrictModel, rule
+from containernet_env.config.fields import FilePath, checked, choice, integer, refuse
+from containernet_env.config.validation import Length, StrictModel, rule
 from containernet_env.model.config import HttpService
+from containernet_env.stores.keyvalue.settings import PLACES, filled_in
 
 HTTP = "http"
 KEY_PLACE = "{key}"
 # MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and Codes of its stores.go.
 _TEMPLATE_BYTES = 512
 TEMPLATE_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#", with {KEY_PLACE} once'
+MAX_ARGUMENTS, _ARGUMENT_BYTES = 100, 4096
+ARGUMENT_FORM = f"text of at most {_ARGUMENT_BYTES} bytes, in which {', '.join(PLACES)} stand for what a member has"
 CODES_FORM = "an HTTP status code from 200 to 599, or a list of different ones"
 
 
@@ -60,6 +64,24 @@ OptionalCodes = Annotated[
 ]
 
 
+def _parse_argument(value: object) -> str:
+    fits = isinstance(value, str) and len(value.encode()) <= _ARGUMENT_BYTES and "\0" not in value
+    if not fits:
+        raise ValueError("is not an argument of a program")
+    try:
+        filled_in(str(value), PLACES)
+    except KeyError as error:
+        raise ValueError(f"has a placeholder that is not known: {error.args[0]}") from error
+    return str(value)
+
+
+Argument = Annotated[
+    str,
+    checked(_parse_argument, ARGUMENT_FORM),
+    WithJsonSchema({"type": "string", "maxLength": _ARGUMENT_BYTES, "description": ARGUMENT_FORM}),
+]
+
+
 class RawSuccess(StrictModel):
     """The status codes by which a service says that it has done what it was asked for."""
 
@@ -70,18 +92,35 @@ class RawSuccess(StrictModel):
     delete: OptionalCodes = None
 
 
-class RawService(StrictModel):
-    """A service of the kind ``http``."""
-
-    model_config = ConfigDict(title="Service")
+class RawRequests(StrictModel):
+    """How a service of the kind ``http`` is spoken to."""
 
     kind: Annotated[Literal["http"], *choice(HTTP)]
     put: Template
     get: Template
-    delete: OptionalTemplate = None
-    keys: Annotated[Literal["stay"] | None, *choice("stay")] = None
     success: RawSuccess = RawSuccess()
     missing: OptionalCodes = None
+
+    @rule
+    def _a_code_means_one_thing(self) -> None:
+        if both := set(self.missing or MISSING) & set(self.success.get or FOUND):
+            allowed = f"other codes than {min(both)}, with which a get finds its key"
+            refuse("has a code that success.get has, too", allowed, key="missing")
+
+    def requests(self, delete: str | None) -> HttpService:
+        """What it says."""
+        done = self.success
+        codes = done.put or WRITTEN, done.get or FOUND, done.delete or DELETED, self.missing or MISSING
+        return HttpService(self.put, self.get, delete, *codes)
+
+
+class RawService(RawRequests):
+    """A service that somebody else runs."""
+
+    model_config = ConfigDict(title="Service")
+
+    delete: OptionalTemplate = None
+    keys: Annotated[Literal["stay"] | None, *choice("stay")] = None
 
     @rule
     def _it_is_said_what_becomes_of_keys(self) -> None:
@@ -93,23 +132,33 @@ class RawService(StrictModel):
         if self.delete is None and "delete" in self.success.model_fields_set:
             refuse("has codes of a delete that is not there", "no success.delete, or a delete", key="success")
 
+    @property
+    def service(self) -> HttpService:
+        """What it says."""
+        return self.requests(self.delete)
+
+
+class RawProgram(RawRequests):
+    """A service whose members are started here, from a program of the user's."""
+
+    model_config = ConfigDict(title="Program")
+
+    binary: FilePath = None
+    port: Annotated[int, *integer(1, 65_535)]
+    arguments: Annotated[list[Argument], Length(0, MAX_ARGUMENTS)] = Field(default=[])
+
     @rule
-    def _a_code_means_one_thing(self) -> None:
-        if both := set(self.missing or MISSING) & set(self.success.get or FOUND):
-            allowed = f"other codes than {min(both)}, with which a get finds its key"
-            refuse("has a code that success.get has, too", allowed, key="missing")
+    def _nothing_is_deleted(self) -> None:
+        if "delete" in self.success.model_fields_set:
+            refuse("has codes of a delete, and nothing is deleted: the members' data goes with them", "none", "success")
 
     @property
     def service(self) -> HttpService:
         """What it says."""
-        done = self.success
-        codes = done.put or WRITTEN, done.get or FOUND, done.delete or DELETED, self.missing or MISSING
-        return HttpService(self.put, self.get, self.delete, *codes)
+        return replace(self.requests(None), port=self.port, arguments=tuple(self.arguments))
 
 
-def service_values(service: HttpService) -> dict[str, Any]:
-    """The value from which ``RawService`` reads the same."""
-    kept = {"keys": "stay"} if service.delete is None else {"delete": service.delete}
+def _values(service: HttpService) -> dict[str, Any]:
     success = {"put": service.put_codes, "get": service.get_codes}
     if service.delete is not None:
         success["delete"] = service.delete_codes
@@ -117,7 +166,17 @@ def service_values(service: HttpService) -> dict[str, Any]:
         "kind": HTTP,
         "put": service.put,
         "get": service.get,
-        **kept,
         "success": {name: list(codes) for name, codes in success.items()},
         "missing": list(service.missing_codes),
     }
+
+
+def service_values(service: HttpService) -> dict[str, Any]:
+    """The value from which ``RawService`` reads the same."""
+    kept = {"keys": "stay"} if service.delete is None else {"delete": service.delete}
+    return {**_values(service), **kept}
+
+
+def program_values(service: HttpService) -> dict[str, Any]:
+    """The value from which ``RawProgram`` reads the same, but for its program."""
+    return {**_values(service), "port": service.port, "arguments": list(service.arguments)}

@@ -14,6 +14,7 @@ from containernet_env.config import hints
 from containernet_env.config.fields import FilePath, checked, choice
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Finding, render
+from containernet_env.config.service_schema import HTTP, RawProgram
 from containernet_env.config.validation import StrictModel
 from containernet_env.model.config import StoreChoice
 from containernet_env.stores.flags import Flag
@@ -21,7 +22,7 @@ from containernet_env.stores.kinds import KINDS
 from containernet_env.stores.protocol import StoreKind
 
 DEFAULT_KIND = next(iter(KINDS))
-_NAME, _OBJECT = "name", "object"
+_NAME, _OBJECT, _PROGRAM = "name", "object", "program"
 _VERSION_FORM = "a version, as a text"
 _FLAGS_FORM = "an object of flags, each with its value"
 
@@ -61,14 +62,22 @@ class RawStore(StrictModel):
 
 
 def _tag(value: object) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == HTTP or isinstance(value, RawProgram):
+        return _PROGRAM
     return _OBJECT if isinstance(value, (dict, RawStore)) else _NAME
 
 
+def store_model(top: Any) -> type[StrictModel]:
+    """The model of the object that stands for the store in the raw value of a topology."""
+    return RawProgram if _tag(top.get("store")) == _PROGRAM else RawStore
+
+
 StoreValue = Annotated[
-    Annotated[str, *_KIND, Tag(_NAME)] | Annotated[RawStore, Tag(_OBJECT)],
+    Annotated[str, *_KIND, Tag(_NAME)] | Annotated[RawStore, Tag(_OBJECT)] | Annotated[RawProgram, Tag(_PROGRAM)],
     Discriminator(_tag),
 ]
-_STORE: TypeAdapter[str | RawStore] = TypeAdapter(StoreValue)
+_STORE: TypeAdapter[str | RawStore | RawProgram] = TypeAdapter(StoreValue)
 
 
 def kind_of(top: Mapping[str, Any]) -> str | None:
@@ -83,18 +92,21 @@ def section_of(top: Mapping[str, Any]) -> str:
     return KINDS[kind_of(top) or DEFAULT_KIND].section
 
 
-def kind_named(raw: str | RawStore | None) -> str:
+def kind_named(raw: str | RawStore | RawProgram | None) -> str:
     """The kind of a value that is valid, or of none."""
-    return raw.kind if isinstance(raw, RawStore) else raw or DEFAULT_KIND
+    return raw.kind if isinstance(raw, (RawStore, RawProgram)) else raw or DEFAULT_KIND
 
 
-def store_choice(raw: str | RawStore | None, folder: Path) -> StoreChoice:
+def store_choice(raw: str | RawStore | RawProgram | None, folder: Path) -> StoreChoice:
     """The store that is meant by a value of which `store_findings` finds nothing wrong, or by none.
 
     ``folder`` is that of the file, as in `store_findings`.
     """
     if raw is None or isinstance(raw, str):
         return StoreChoice(raw or DEFAULT_KIND)
+    if isinstance(raw, RawProgram):
+        assert raw.binary is not None  # `store_findings` has told it
+        return StoreChoice(raw.kind, binary=read_program(folder / raw.binary), service=raw.service)
     kind = KINDS[raw.kind]
     version = None if raw.version is None else str(kind.version.parse(raw.version))
     flags = tuple((name, kind.flags[name].parse(raw.flags[name])) for name in sorted(raw.flags))
@@ -111,7 +123,7 @@ def store_findings(top: Mapping[str, Any], folder: Path) -> Iterator[Finding]:
         return  # what is wrong then is told where the value itself is validated
     kind = KINDS[name]
     yield from _binary_findings(kind, value, folder)
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or name == HTTP:
         return
     if isinstance(version := value.get("version"), str):
         yield from _refused(kind.version, version, ("store", "version"))

@@ -19,14 +19,15 @@ from containernet_env.config.link_rules import link_findings
 from containernet_env.config.link_schema import link_spec, model_in_link
 from containernet_env.config.positions import Location
 from containernet_env.config.reader import Document, Finding, json_path, read_document, render, value_at
+from containernet_env.config.service_schema import RawSuccess
 from containernet_env.config.store_schema import (
     DEFAULT_KIND,
-    RawStore,
     kind_named,
     kind_of,
     section_of,
     store_choice,
     store_findings,
+    store_model,
 )
 from containernet_env.config.topology_schema import (
     LIST_FORM,
@@ -121,9 +122,11 @@ def _model_in_object(value: Any, location: Location) -> type[StrictModel]:
     if "link" in location:
         after = location.index("link") + 1
         return model_in_link(value_at(value, location[:after]), location[after:])
-    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient, "store": RawStore}
     if not location:
         return RawConfig
+    if location[0] == "store":
+        return RawSuccess if "success" in location else store_model(value)
+    models: dict[str | int, type[StrictModel]] = {"nodes": RawNamedNode, "client": RawClient}
     return SECTIONS.get(str(location[0])) or models[location[0]]
 
 

@@ -136,11 +136,18 @@ class RawReplicas(RawEtcd):
     model_config = ConfigDict(title="Replicas", json_schema_extra=_without_lacking("replicas"))
 
 
+class RawHttp(RawEtcd):
+    """What is asked of a service's members instead of its defaults."""
+
+    model_config = ConfigDict(title="Http", json_schema_extra=_without_lacking("http"))
+
+
 SECTIONS: Mapping[str, type[StrictModel]] = {
     "etcd": RawEtcd,
     "zookeeper": RawZooKeeper,
     "consul": RawConsul,
     "replicas": RawReplicas,
+    "http": RawHttp,
 }
 """The key with the settings of each kind of store: its name."""
 
@@ -158,6 +165,7 @@ class RawConfig(StrictModel):
     zookeeper: RawZooKeeper = RawZooKeeper()
     consul: RawConsul = RawConsul()
     replicas: RawReplicas = RawReplicas()
+    http: RawHttp = RawHttp()
     scenarios: FilePath = None
 
     @rule

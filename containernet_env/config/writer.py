@@ -15,7 +15,7 @@ from containernet_env.base.units import format_duration, format_mbps, format_siz
 from containernet_env.config.fields import UNLIMITED
 from containernet_env.config.link_schema import FROM_SWITCH, GILBERT_ELLIOTT, TO_SWITCH
 from containernet_env.config.reader import json_text
-from containernet_env.config.service_schema import service_values
+from containernet_env.config.service_schema import program_values, service_values
 from containernet_env.model.chance import GilbertElliottLoss, Loss
 from containernet_env.model.config import Config, EtcdSettings, Node, StoreChoice
 from containernet_env.model.disruption import Disruption
@@ -135,10 +135,12 @@ def _store(choice: StoreChoice) -> dict[str, Any]:
     """Nothing for the default, so that files are as they were before there was another one."""
     if choice == StoreChoice(choice.kind):
         return {} if choice == StoreChoice() else {"store": choice.kind}
+    own = {} if choice.service is None else program_values(choice.service)
     given = {
         "kind": choice.kind,
         "version": choice.version,
         "flags": dict(choice.flags) or None,
+        **own,
         # Absolute: the file may be written elsewhere.
         "binary": choice.binary and os.path.abspath(choice.binary.path),
     }

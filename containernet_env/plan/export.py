@@ -58,6 +58,7 @@ def _store_dict(plan: Plan) -> dict[str, Any]:
         **({"tls": True} if plan.config.etcd.tls else {}),
         **({"version": choice.version} if choice.version is not None else {}),
         **({"flags": dict(choice.flags)} if choice.flags else {}),
+        **({"service": asdict(choice.service)} if choice.service is not None else {}),
         **({"binary_sha256": choice.binary.sha256} if choice.binary is not None else {}),
     }
 

@@ -52,6 +52,8 @@ def config_hash(plan: Plan) -> str:
     chosen: dict[str, Any] = {"version": choice.version, "flags": dict(choice.flags)}
     if choice.binary is not None:
         chosen["binary"] = choice.binary.sha256
+    if choice.service is not None:
+        chosen["service"] = asdict(choice.service)
     more = [] if choice == StoreChoice(choice.kind) else [chosen]
     return _digest([plan.store.name, hosts, links, timing | leader, choices, *profile, *more])
 

@@ -9,13 +9,14 @@ from containernet_env.stores.consul.store import KIND as CONSUL
 from containernet_env.stores.etcd.store import KIND as ETCD
 from containernet_env.stores.etcd.store import Etcd
 from containernet_env.stores.external import ExternalStore
+from containernet_env.stores.keyvalue.store import KIND as HTTP
 from containernet_env.stores.keyvalue.store import KeyValue
 from containernet_env.stores.protocol import Store, StoreKind
 from containernet_env.stores.proxied.store import KINDS as PROXIED
 from containernet_env.stores.replicas.store import KIND as REPLICAS
 from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
 
-KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS, *PROXIED)}
+KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS, *PROXIED, HTTP)}
 """By the name that topologies have for them; the first one is the default."""
 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())

@@ -220,7 +220,10 @@ def test_every_key_of_a_topology_is_written(tmp_path):
         "zookeeper",
         "consul",
         "replicas",
+        "http",
         "binary",
+        "port",
+        "arguments",
     }
     assert config_again(tmp_path, config) == config
     assert config_again(tmp_path, ends).external == ends.external

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection
+
 from containernet_env.base.endings import last_words
+from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, KeptConnection
 from containernet_env.model.config import HttpService
 from containernet_env.stores import members
 from containernet_env.stores.keyvalue.service import answers_a_read, listed, target
 from containernet_env.stores.members import MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Ping
+from containernet_env.stores.protocol import MemberPlace, Ping, Written
 
 _ASK_S = 2.0
 
 
 class Member(members.Member):
-    """One member at ``port``; ``prefix`` is what the key starts with that it is asked for."""
+    """One member at ``port``; ``prefix`` is what the key starts with that it is asked for.
+
+    ``version`` is that of its program, where it was started here: it does not tell one.
+    """
 
     last_words = staticmethod(last_words)
 
-    def __init__(self, place: MemberPlace, service: HttpService, port: int, prefix: str = "") -> None:
+    def __init__(
+        self, place: MemberPlace, service: HttpService, port: int, prefix: str = "", version: str = ""
+    ) -> None:
         super().__init__(place)
         self.service = service
         self.port = port
+        self.version = version
         self.probe = target(service.get, f"{prefix}containernet-env-probe")
 
     @property
@@ -39,15 +49,31 @@ class Member(members.Member):
         return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
 
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
-        """See ``members.Member``; it follows nobody, and tells no version."""
+        """See ``members.Member``; it follows nobody."""
         self.read(timeout_s)
-        return MemberStatus(self.name, self.name, 0, "")
+        return MemberStatus(self.name, self.name, 0, self.version)
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``: what that costs it, and which others it asks, the URL says."""
         with self.kept(timeout_s) as connection:
-            status = connection.status("GET", self.probe)
+            self._get(connection, self.probe)
+
+    def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
+        """See ``members.Member``: by the reads of loads."""
+        deadline = time.monotonic() + timeout_s
+        found: list[Written] = []
+        with self.kept(timeout_s) as connection:
+            for key in keys:
+                if time.monotonic() > deadline:
+                    raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
+                found.append(Written.of(0, key, self._get(connection, target(self.service.get, key))))
+        return found
+
+    def _get(self, connection: KeptConnection, request: str) -> bytes | None:
+        """The value; ``None`` where there is no such key. Raises RunError."""
+        status, data = connection.answer("GET", request)
         if not answers_a_read(self.service, status):
             found, missing = listed(self.service.get_codes), listed(self.service.missing_codes)
             text = f"neither of a get that finds its key ({found}) nor of one that finds none ({missing})"
-            raise HttpError(status, None, f"GET {self.probe} answers with a status {text}")
+            raise HttpError(status, None, f"GET {request} answers with a status {text}")
+        return data if status in self.service.get_codes else None

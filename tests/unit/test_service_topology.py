@@ -1,0 +1,168 @@
+"""A key-value service in a topology: a program of the user's, its arguments, the floor, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containernet_env.analysis.floor import Floor
+from containernet_env.base.errors import ConfigError
+from containernet_env.base.http_answer import NoAnswerError
+from containernet_env.base.user_program import read_program
+from containernet_env.config.topologies import load_config
+from containernet_env.config.writer import topology_values
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.scenario import Scenario
+from containernet_env.plan.build import build_plan
+from containernet_env.plan.export import plan_values
+from containernet_env.plan.identity import config_hash
+from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores.protocol import MemberPlace, Written
+from tests.unit.service_server import Service, services
+from tests.unit.test_config_writer import config_again
+from tests.unit.test_etcd import FakeHost
+
+PROGRAM = "/bin/true"
+STORE = {
+    "kind": "http",
+    "binary": PROGRAM,
+    "arguments": ["--listen={ip}:{port}", "--id={index}", "--peers={peers}", "--name={name}", "--data={data}"],
+    "port": 8080,
+    "put": "/v0/entity?id={key}&ack=2",
+    "get": "/v0/entity?id={key}&from=2",
+    "success": {"put": 201},
+}
+DELAYS = "1ms", "2ms", "4ms"
+
+
+def topology(folder: Path, store: Any = STORE, **more: Any) -> Path:
+    nodes = [
+        {"ip": f"10.0.0.{number}", "mem": "64m", "cpus": 1, "bandwidth": "unlimited", "link_delay": delay}
+        for number, delay in enumerate(DELAYS, 1)
+    ]
+    path = folder / "topology.json"
+    path.write_text(json.dumps({"store": store, "nodes": nodes, **more}))
+    return path
+
+
+def planned(folder: Path, **store: Any) -> Plan:
+    return build_plan(load_config(topology(folder, {**STORE, **store})), None, PlanOptions(machine_cores=2))
+
+
+def test_each_member_has_arguments_of_its_own(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    peers = "--peers=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080"
+    for index, host in enumerate(plan.hosts[:3]):
+        own = f"--listen=10.0.0.{index + 1}:8080", f"--id={index}", peers, f"--name=http{index + 1}"
+        assert host.command == (*own, "--data=/var/lib/http") and host.data == ("/var/lib/http",)
+    assert "--allow=10.0.0.1:8080,10.0.0.2:8080,10.0.0.3:8080" in plan.hosts[3].command
+    program = read_program(Path(PROGRAM))
+    assert plan.store.image.binary == program and plan.store.version == program.short
+    assert plan_values(plan)["http"]["binary_sha256"] == program.sha256
+
+
+def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
+    config = load_config(topology(tmp_path, http={"data": "tmpfs"}))
+    assert config_again(tmp_path, config) == config
+    assert topology_values(config)["store"]["arguments"] == STORE["arguments"]
+    own = config_hash(planned(tmp_path))
+    others = [{"port": 8081}, {"arguments": []}, {"put": "/v0/entity?id={key}&ack=3"}, {"missing": [404, 410]}]
+    assert own not in [config_hash(planned(tmp_path, **other)) for other in others]
+    assert own == config_hash(planned(tmp_path, missing=404))
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "told"),
+    [
+        ({"binary": None}, "$.store.binary", "is missing: http runs a program of yours"),
+        ({"binary": "topology.json"}, "$.store.binary", "is not executable"),
+        ({"port": 0}, "$.store.port", "is out of range"),
+        ({"port": None}, "$.store.port", "is missing"),
+        ({"arguments": ["--id={number}"]}, "$.store.arguments[0]", "has a placeholder that is not known: {number}"),
+        ({"arguments": "--id=1"}, "$.store.arguments", "is not a list"),
+        ({"delete": "/{key}"}, "$.store.delete", "is not a known key"),
+        ({"success": {"delete": 200}}, "$.store.success", "has codes of a delete"),
+        ({"success": {"post": 200}}, "$.store.success.post", "is not a known key"),
+        ({"flags": {}}, "$.store.flags", "is not a known key"),
+        ({"put": "/v0"}, "$.store.put", "does not hold {key} once"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, change: Any, place: str, told: str) -> None:
+    store = {name: value for name, value in {**STORE, **change}.items() if value is not None}
+    with pytest.raises(ConfigError) as raised:
+        load_config(topology(tmp_path, store))
+    (problem,) = raised.value.problems
+    assert problem.path == place and told in problem.message, problem
+
+
+def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no binary"):
+        load_config(topology(tmp_path, "http"))
+
+
+@pytest.mark.parametrize("setting", [{"leader": "http1"}, {"tls": True}, {"heartbeat_interval": "100ms"}], ids=str)
+def test_settings_that_it_does_not_have_are_refused(tmp_path: Path, setting: Any) -> None:
+    with pytest.raises(ConfigError, match="cannot be had: the service"):
+        load_config(topology(tmp_path, http=setting))
+
+
+@pytest.mark.parametrize("kind", ["write", "read"])
+def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any) -> None:
+    plan = planned(tmp_path)
+    scenario = Scenario(
+        name="x",
+        type=kind,
+        total=10,
+        clients=1,
+        conns=1,
+        key_size=8,
+        val_size=64,
+        key_space=10,
+        target="http2",
+        consistency="l" if kind == "read" else None,
+    )
+    floor = Floor(plan.store, plan.topology, {f"http{number}": 10**9 for number in (1, 2, 3)})
+    least_s = floor.median_s(scenario, "http1", ["http1", "http2", "http3"])
+    assert least_s == pytest.approx(0.004, abs=1e-5)
+
+
+class _To:
+    """A connection to a service of this process, whichever port is named."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def request_json(self, port: int, method: str, path: str, body: Any = None, *, timeout_s: float) -> Any:
+        raise AssertionError("nothing of it is JSON")
+
+    def request_bytes(self, port: int, path: str, *, timeout_s: float) -> bytes:
+        raise AssertionError("the status counts")
+
+    def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        try:
+            return socket.create_connection(("127.0.0.1", self._service.server_address[1]), timeout_s)
+        except OSError as error:
+            raise NoAnswerError(str(error)) from error
+
+
+def test_members_are_ready_when_each_answers_a_read(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    with services(3) as found:
+        hosts = [FakeHost(f"http{number}", 1) for number in (1, 2, 3)]
+        places = [MemberPlace(host, "10.0.0.1", _To(one)) for host, one in zip(hosts, found, strict=True)]
+        cluster = plan.store.cluster(places)
+        assert cluster.leadership() == Leadership("http1", 0) and cluster.version() == plan.store.version
+        found[0].answers["GET"] = 500
+        assert cluster.leadership() == Leadership("http2", 0) and not cluster.answers(0.2)
+        del found[0].answers["GET"]
+        assert cluster.answers(2.0)
+        found[0].values["k/1"] = b"one"
+        told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
+        assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
+        assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
+        cluster.close()
