@@ -5,37 +5,29 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import os
-import shutil
-import socket
 import ssl
-import subprocess
-import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from bench.load.members import Members, free_ports
 from bench.load.plan import READ_KEY, VALUE_SIZE
-from containernet_env.base.errors import MissingRequirementError, RunError
+from containernet_env.base.errors import RunError
 from containernet_env.stores.etcd.certificates import LOOPBACK, Authority, client_context
 
-_POLL_S = 0.05
 _ASK_TIMEOUT_S = 10.0
-_START_TIMEOUT_S = 40.0
-_END_TIMEOUT_S = 10.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-class Cluster:
+class Cluster(Members):
     """``size`` members of ``program`` (etcd) below ``folder``, up within the ``with`` block.
 
-    Every question has a deadline and raises RunError; the members die with this process, however it ends. With ``tls``
-    members and clients have certificates; ``client_flags`` are the options by which both tools find theirs.
+    Every question has a deadline and raises RunError. With ``tls`` members and clients have certificates;
+    ``client_flags`` are the options by which both tools find theirs.
     """
 
     def __init__(self, program: Path, size: int, folder: Path, tls: bool = False) -> None:
+        super().__init__("etcd", folder)
         self.program = program
-        self.folder = folder
         self.client_flags: tuple[str, ...] = ()
         self._member_flags: tuple[str, ...] = ()
         self._context: ssl.SSLContext | None = None
@@ -45,7 +37,6 @@ class Cluster:
         self.ports, self._peer_ports = ports[:size], ports[size:]
         self.endpoints = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.version = ""
-        self._processes: list[subprocess.Popen[bytes]] = []
 
     def _make_certificates(self) -> None:
         authority = Authority()
@@ -62,43 +53,17 @@ class Cluster:
         self.client_flags = tuple(f"--{flag}={path}" for flag, path in theirs.items())
         self._context = client_context(authority, client)
 
-    def __enter__(self) -> Cluster:
-        try:
-            self._start()
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def _start(self) -> None:
-        setpriv = shutil.which("setpriv")
-        if setpriv is None:
-            raise MissingRequirementError("setpriv is not installed", "Install the package util-linux.")
+    def _commands(self) -> Iterator[Sequence[str | Path]]:
         scheme = "http" if self._context is None else "https"
         peers = ",".join(f"m{i}=http://127.0.0.1:{port}" for i, port in enumerate(self._peer_ports))
         for i, (port, peer_port) in enumerate(zip(self.ports, self._peer_ports, strict=True)):
-            argv = [setpriv, "--pdeathsig", "KILL", str(self.program), f"--name=m{i}"]
-            argv += [f"--data-dir={self.folder / f'm{i}'}", f"--initial-cluster={peers}"]
-            argv += [f"--{verb}-client-urls={scheme}://127.0.0.1:{port}" for verb in ("listen", "advertise")]
-            argv += [f"--{verb}-peer-urls=http://127.0.0.1:{peer_port}" for verb in ("listen", "initial-advertise")]
-            argv += ["--log-level=warn", *self._member_flags]
-            with self._log(i).open("wb") as log:
-                # A session of its own: the terminal's Ctrl-C is for the driver, which then ends the members.
-                process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                )
-            self._processes.append(process)
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._ready():
-            self.check()
-            if time.monotonic() > deadline:
-                raise RunError(f"{len(self.ports)} etcd members had no common leader within {_START_TIMEOUT_S:.0f} s")
-            time.sleep(_POLL_S)
+            own = [f"--name=m{i}", f"--data-dir={self.folder / f'm{i}'}", f"--initial-cluster={peers}"]
+            own += [f"--{verb}-client-urls={scheme}://127.0.0.1:{port}" for verb in ("listen", "advertise")]
+            own += [f"--{verb}-peer-urls=http://127.0.0.1:{peer_port}" for verb in ("listen", "initial-advertise")]
+            yield [self.program, *own, "--log-level=warn", *self._member_flags]
+
+    def _start(self) -> None:
+        super()._start()
         self.ask("/v3/kv/put", {"key": text64(READ_KEY), "value": text64("v" * VALUE_SIZE)})
 
     def _ready(self) -> bool:
@@ -110,13 +75,6 @@ class Cluster:
         self.version = str(answers[0].get("version", ""))
         leaders = {str(answer.get("leader", "0")) for answer in answers}
         return len(leaders) == 1 and leaders != {"0"}
-
-    def check(self) -> None:
-        """Raise RunError, with its last words, if a member has ended."""
-        for i, process in enumerate(self._processes):
-            if process.poll() is not None:
-                words = self._log(i).read_text(encoding="utf-8", errors="replace")[-500:]
-                raise RunError(f"etcd member m{i} ended with status {process.returncode}: {words}")
 
     def ask(self, path: str, body: dict[str, Any], port: int | None = None) -> dict[str, Any]:
         """One call of a member's JSON gateway; of the first member where no port is named."""
@@ -166,50 +124,7 @@ class Cluster:
         self.ask("/v3/kv/deleterange", {"key": everything, "range_end": key})
         self.ask("/v3/kv/deleterange", {"key": after, "range_end": everything})
 
-    def cpu_s(self) -> float:
-        """Processor time that all members have used so far, seconds, in steps of the kernel's tick (10 ms)."""
-        ticks = 0
-        for process in self._processes:
-            try:
-                fields = Path("/proc", str(process.pid), "stat").read_text(encoding="ascii").rpartition(")")[2].split()
-            except OSError as error:
-                raise RunError(f"an etcd member has ended: {error}") from error
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / _TICKS_PER_S
-
-    def _log(self, i: int) -> Path:
-        return self.folder / f"m{i}.log"
-
-    def _end(self) -> None:
-        try:
-            for process in self._processes:
-                process.terminate()
-            deadline = time.monotonic() + _END_TIMEOUT_S
-            for process in self._processes:
-                process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired as error:
-            raise RunError(f"an etcd member did not end within {_END_TIMEOUT_S:.0f} s and was killed") from error
-        finally:
-            # Also where a signal strikes while they end: the folder is removed next.
-            for process in self._processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-            self._processes.clear()
-
 
 def text64(text: str) -> str:
     """``text`` as the gateway wants keys and values."""
     return base64.b64encode(text.encode()).decode()
-
-
-def free_ports(count: int) -> list[int]:
-    """So many different TCP ports of loopback on which nothing listens now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

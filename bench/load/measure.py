@@ -13,11 +13,21 @@ from pathlib import Path
 from bench.load import plan
 from bench.load.cluster import Cluster
 from bench.load.plan import Cell
-from bench.load.reports import parse_etcd, parse_ours
+from bench.load.reports import Report, parse_etcd, parse_ours
 from containernet_env.base.errors import RunError
 
 _SPAWN = Path(__file__).with_name("spawn.py")
 _LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a program used, as the kernel counted it; ``kernel_s`` is the part of ``cpu_s`` within the kernel."""
+
+    wall_s: float
+    cpu_s: float
+    kernel_s: float
+    peak_rss_bytes: int
 
 
 @dataclass(frozen=True)
@@ -39,15 +49,25 @@ class Sample:
     p50_s: float | None
     p99_s: float | None
 
-
-@dataclass(frozen=True)
-class Used:
-    """What a program used, as the kernel counted it; ``kernel_s`` is the part of ``cpu_s`` within the kernel."""
-
-    wall_s: float
-    cpu_s: float
-    kernel_s: float
-    peak_rss_bytes: int
+    @classmethod
+    def of(cls, tool: str, cell: str, number: int, used: Used, report: Report, members_cpu_s: float) -> Sample:
+        """The run ``number`` of ``tool``, which used ``used`` and reported ``report``."""
+        per_1000 = 1e6 / report.ok
+        return cls(
+            tool=tool,
+            cell=cell,
+            round=number,
+            requests=report.ok,
+            wall_s=used.wall_s,
+            total_s=report.total_s,
+            requests_per_s=report.requests_per_s,
+            client_cpu_ms_per_1000=used.cpu_s * per_1000,
+            client_kernel_ms_per_1000=used.kernel_s * per_1000,
+            members_cpu_ms_per_1000=members_cpu_s * per_1000,
+            peak_rss_bytes=used.peak_rss_bytes,
+            p50_s=report.p50_s,
+            p99_s=report.p99_s,
+        )
 
 
 def run_once(tool: str, cell: Cell, total: int, number: int, cluster: Cluster, programs: dict[str, Path]) -> Sample:
@@ -78,21 +98,7 @@ def run_once(tool: str, cell: Cell, total: int, number: int, cluster: Cluster, p
         found, wanted = cluster.outermost_keys(), plan.outermost_keys(tool, total)
         if found != wanted:
             raise RunError(f"{tool}, {cell.name}: the first and the last key are {found}, not {wanted}")
-    return Sample(
-        tool=tool,
-        cell=cell.name,
-        round=number,
-        requests=total,
-        wall_s=used.wall_s,
-        total_s=report.total_s,
-        requests_per_s=report.requests_per_s,
-        client_cpu_ms_per_1000=used.cpu_s * 1e6 / total,
-        client_kernel_ms_per_1000=used.kernel_s * 1e6 / total,
-        members_cpu_ms_per_1000=servers_s * 1e6 / total,
-        peak_rss_bytes=used.peak_rss_bytes,
-        p50_s=report.p50_s,
-        p99_s=report.p99_s,
-    )
+    return Sample.of(tool, cell.name, number, used, report, servers_s)
 
 
 def run_program(argv: list[str], folder: Path, limit_s: float = _LIMIT_S) -> tuple[Used, str]:

@@ -155,22 +155,7 @@ class Comparison:
                 key = prefix + key_name(OURS, n).decode()
                 if (service.ask("GET", 0, service.path("get-l", key)) == 200) != (n < total):
                     raise RunError(f"{tool}, {cell.name}: the store does not hold the keys that were to be written")
-        per_1000 = 1e6 / report.ok
-        return Sample(
-            tool=tool,
-            cell=cell.name,
-            round=number,
-            requests=total,
-            wall_s=used.wall_s,
-            total_s=report.total_s,
-            requests_per_s=report.requests_per_s,
-            client_cpu_ms_per_1000=used.cpu_s * per_1000,
-            client_kernel_ms_per_1000=used.kernel_s * per_1000,
-            members_cpu_ms_per_1000=servers_s * per_1000,
-            peak_rss_bytes=used.peak_rss_bytes,
-            p50_s=report.p50_s,
-            p99_s=report.p99_s,
-        )
+        return Sample.of(tool, cell.name, number, used, report, servers_s)
 
     def markdown(self, context: str) -> str:
         """The table, one row for each tool, and in how many cells the aim is met."""

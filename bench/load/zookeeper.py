@@ -11,19 +11,17 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from bench.load import cli, table
-from bench.load.cluster import free_ports
 from bench.load.measure import Sample, run_program
+from bench.load.members import Members, free_ports
 from bench.load.plan import OURS, VALUE_SIZE
 from bench.load.reports import Report, parse_ours
 from containernet_env.base import programs, sources
@@ -43,8 +41,6 @@ PEER_MODULE = GoModule(
 )
 READ_KEY = "read0"
 AIM = 0.5
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_START_TIMEOUT_S = 40.0
 
 
 @dataclass(frozen=True)
@@ -72,50 +68,30 @@ CELLS = tuple(
 )
 
 
-class Member:
-    """A server by itself below ``folder``, up within the ``with`` block. It dies with this process, however it ends."""
+class Member(Members):
+    """A server by itself below ``folder``, up within the ``with`` block."""
 
     def __init__(self, class_path: str, folder: Path) -> None:
+        super().__init__("ZooKeeper", folder)
         (self.port,) = free_ports(1)
         self.endpoint = f"127.0.0.1:{self.port}"
         self.version = ""
-        self._class_path, self._folder = class_path, folder
+        self._class_path = class_path
 
-    def __enter__(self) -> Member:
-        setpriv, java = shutil.which("setpriv"), shutil.which("java")
-        if setpriv is None or java is None:
-            raise MissingRequirementError("setpriv or java is not installed", "Install util-linux and a Java runtime.")
-        config = self._folder / "zoo.cfg"
-        lines = [f"dataDir={self._folder}", f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "tickTime=2000"]
+    def _commands(self) -> Iterator[Sequence[str | Path]]:
+        java = shutil.which("java")
+        if java is None:
+            raise MissingRequirementError("java is not installed", "Install a Java runtime.")
+        config = self.folder / "zoo.cfg"
+        lines = [f"dataDir={self.folder}", f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "tickTime=2000"]
         config.write_text("\n".join([*lines, "maxClientCnxns=0", "admin.enableServer=false", ""]), encoding="utf-8")
-        argv = [setpriv, "--pdeathsig", "KILL", java, "-Xmx512m", "-cp", self._class_path]
-        argv += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self.version:
-            self.check()
-            if time.monotonic() > deadline:
-                self.__exit__(None, None, None)
-                raise RunError(f"ZooKeeper did not answer within {_START_TIMEOUT_S:.0f} s")
-            found = re.search(r"version: ([0-9.]+)", self._status())
-            self.version = found[1] if found else ""
-            time.sleep(0.05)
-        return self
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        yield [java, "-Xmx512m", "-cp", self._class_path, main, config]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()  # its data is removed next
-        self._process.wait()
-
-    def check(self) -> None:
-        """Raise RunError, with its last words, if it has ended."""
-        if self._process.poll() is not None:
-            words = (self._folder / "log").read_text("utf-8", "replace")[-500:]
-            raise RunError(f"ZooKeeper ended with {self._process.returncode}: {words}")
+    def _ready(self) -> bool:
+        found = re.search(r"version: ([0-9.]+)", self._status())
+        self.version = found[1] if found else ""
+        return found is not None
 
     def _status(self) -> str:
         """What it answers to 'srvr'; empty: nothing."""
@@ -132,11 +108,6 @@ class Member:
         if found is None:
             raise RunError("ZooKeeper does not tell how many znodes there are")
         return int(found[1])
-
-    def cpu_s(self) -> float:
-        """Processor time that it has used so far, seconds, in steps of the kernel's tick (10 ms)."""
-        fields = Path("/proc", str(self._process.pid), "stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def command(tool: str, cell: Cell, total: int, prefix: str, endpoint: str, found: dict[str, Path]) -> list[str]:
@@ -185,21 +156,7 @@ class Bench:
         written = total if cell.operation == "put" else 0
         if (rose := self._member.znodes() - before) != written:
             raise RunError(f"{tool}, {cell.name}: {rose} znodes more, not {written}")
-        return Sample(
-            tool=tool,
-            cell=cell.name,
-            round=number,
-            requests=total,
-            wall_s=used.wall_s,
-            total_s=report.total_s,
-            requests_per_s=report.requests_per_s,
-            client_cpu_ms_per_1000=used.cpu_s * 1e6 / total,
-            client_kernel_ms_per_1000=used.kernel_s * 1e6 / total,
-            members_cpu_ms_per_1000=server_s * 1e6 / total,
-            peak_rss_bytes=used.peak_rss_bytes,
-            p50_s=report.p50_s,
-            p99_s=report.p99_s,
-        )
+        return Sample.of(tool, cell.name, number, used, report, server_s)
 
 
 def markdown(samples: Sequence[Sample], context: str) -> str:

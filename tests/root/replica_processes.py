@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
-import shutil
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench.load.cluster import free_ports
+from bench.load.services import REPLICAS, Service
 from containernet_env.base import programs
 from containernet_env.base.sources import replicas_module
 from containernet_env.runs.progress import Silent
@@ -21,24 +14,22 @@ from containernet_env.setup.steps import Steps
 COUNT = 3
 
 
-@dataclass(frozen=True)
-class Replicas:
-    """Where they are."""
+class Replicas(Service):
+    """Three of them, up within the ``with`` block."""
 
-    ports: list[int]
+    def __init__(self, program: Path, folder: Path) -> None:
+        super().__init__(REPLICAS, program, COUNT, folder)
+
+    def _arguments(self, i: int) -> list[str]:
+        return [*super()._arguments(i), "--unsafe-no-fsync"]
 
     @property
     def urls(self) -> list[str]:
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
+        return [f"http://{endpoint}" for endpoint in self.endpoints]
 
     def status(self, key: str) -> int:
         """Of a GET of a key, at the first replica, with the newest version of all."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.ports[0], timeout=5)
-        try:
-            connection.request("GET", f"/v0/entity?id={key.replace('/', '%2F')}&from={COUNT}")
-            return connection.getresponse().status
-        finally:
-            connection.close()
+        return self.ask("GET", 0, f"/v0/entity?id={key.replace('/', '%2F')}&from={COUNT}")
 
 
 def built(folder: Path) -> Path | None:
@@ -49,36 +40,3 @@ def built(folder: Path) -> Path | None:
         with steps.step("replicas") as step:
             found = binaries.build(module, toolchain, steps.commands, step.log)
     return None if found is None else found / "replicas"
-
-
-@contextmanager
-def replicas(program: Path, folder: Path) -> Iterator[Replicas]:
-    """Three of them, up within the block; they die with this process, however it ends."""
-    setpriv = shutil.which("setpriv")
-    assert setpriv is not None
-    found, running = Replicas(free_ports(COUNT)), []
-    try:
-        for number, port in enumerate(found.ports):
-            own = folder / f"r{number}"
-            own.mkdir()
-            peers = ",".join(f"127.0.0.1:{peer}" for peer in found.ports)
-            argv = [setpriv, "--pdeathsig", "KILL", program, f"--listen=127.0.0.1:{port}", f"--id={number}"]
-            argv += [f"--peers={peers}", f"--data={own}", "--unsafe-no-fsync"]
-            with (folder / f"r{number}.log").open("wb") as log:
-                running.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        deadline = time.monotonic() + 20
-        while not _answers(found):
-            assert time.monotonic() < deadline, "the replicas did not start"
-            time.sleep(0.02)
-        yield found
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-
-
-def _answers(found: Replicas) -> bool:
-    try:
-        return found.status("x") == http.client.NOT_FOUND
-    except OSError:
-        return False

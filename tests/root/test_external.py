@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from bench.load.cluster import Cluster, free_ports, text64
+from bench.load.cluster import Cluster, text64
+from bench.load.members import free_ports
 from bench.load.secured import PASSWORD, PREFIX, USER, Secured
 from containernet_env.base import programs
 from containernet_env.base.errors import MissingRequirementError, RunError

@@ -14,7 +14,7 @@ from containernet_env.base.errors import RunError
 from containernet_env.runs.external_left import Record, records
 from containernet_env.runs.measure import measure
 from containernet_env.runs.progress import Silent
-from tests.root.replica_processes import Replicas, built, replicas
+from tests.root.replica_processes import Replicas, built
 from tests.root.test_external import command, ended, rows, scenarios, started_servers, wait_until
 from tests.unit.service_server import services
 
@@ -39,7 +39,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
     folder = tmp_path_factory.mktemp("replicas")
     if (program := built(folder)) is None:
         pytest.skip("there is no Go to build the replicas with")
-    with replicas(program, folder) as found:
+    with Replicas(program, folder) as found:
         yield found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.load.cluster import free_ports
+from bench.load.members import free_ports
 from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.config import load_config
 from containernet_env.load.request import request_of
