@@ -1,6 +1,6 @@
 // Command nethttp sends what benchmark-client sends for the store http, by Go's net/http: a closed loop of puts of
-// sequential keys, or of gets of one key. Its report is JSON, with the fields of benchmark-client's that bench/load reads.
-// It runs on as many cores, and lets its heap grow as much, as benchmark-client does.
+// sequential keys, or of gets of one key. Its report is JSON, with the fields of benchmark-client's that bench/load
+// reads. It runs on as many cores, and lets its heap grow as much, as benchmark-client does.
 package main
 
 import (
@@ -35,7 +35,8 @@ func main() {
 	members := strings.Split(*endpoints, ",")
 	perMember := max(1, *conns/len(members))
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
-		MaxIdleConns: *conns + len(members), MaxIdleConnsPerHost: perMember, MaxConnsPerHost: perMember, DisableCompression: true,
+		MaxIdleConns: *conns + len(members), MaxIdleConnsPerHost: perMember, MaxConnsPerHost: perMember,
+		DisableCompression: true,
 	}}
 	value := bytes.Repeat([]byte("v"), *size)
 	took := make([]time.Duration, *total)
@@ -64,7 +65,8 @@ func main() {
 	seconds := time.Since(start).Seconds()
 	slices.Sort(took)
 	report := map[string]any{
-		"ok": *total - int(failed.Load()), "failed": failed.Load(), "reason": nil, "errors": map[string]int{}, "total_s": seconds,
+		"ok": *total - int(failed.Load()), "failed": failed.Load(), "reason": nil, "errors": map[string]int{},
+		"total_s":        seconds,
 		"requests_per_s": float64(*total) / seconds,
 		"percentiles_s":  map[string]float64{"50": took[*total/2].Seconds(), "99": took[*total*99/100].Seconds()},
 	}

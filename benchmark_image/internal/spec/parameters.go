@@ -168,7 +168,8 @@ func parameter(p Parameter) *Parameter {
 // fileParameter describes the name of a file on the machine of the client.
 func fileParameter(name, flag, rule, usage string, at func(s *Spec) any) *Parameter {
 	return parameter(Parameter{
-		Name: name, Flag: flag, Max: MaxFileName, Optional: true, Form: "at most 512 bytes of Unicode text, none of them zero",
+		Name: name, Flag: flag, Max: MaxFileName, Optional: true,
+		Form:  "at most 512 bytes of Unicode text, none of them zero",
 		Usage: usage, Rule: rule, at: at,
 	})
 }
@@ -205,8 +206,9 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "conns", Flag: "conns", Unit: "TCP connections", Min: 1, Max: 10_000,
-		Usage: "TCP connections; connection j leads to member j mod n, at least one to each; request k goes to member k mod n",
-		at:    func(s *Spec) any { return &s.Conns },
+		Usage: "TCP connections; connection j leads to member j mod n, at least one to each; request k goes to member " +
+			"k mod n",
+		at: func(s *Spec) any { return &s.Conns },
 	})
 	paramTotal = parameter(Parameter{
 		Name: "total", Flag: "total", Unit: "requests", Min: 1, Max: MaxTotal, Optional: true,
@@ -235,8 +237,9 @@ var (
 	})
 	paramWarmupDuration = parameter(Parameter{
 		Name: "warmupDuration", Flag: "warmup", Unit: "s", Min: millisecond, Max: day, Optional: true,
-		Usage: "duration of a load ahead of the measurement, excluded from all figures", Rule: "not together with `warmupRequests`",
-		at: func(s *Spec) any { return &s.WarmupDuration },
+		Usage: "duration of a load ahead of the measurement, excluded from all figures",
+		Rule:  "not together with `warmupRequests`",
+		at:    func(s *Spec) any { return &s.WarmupDuration },
 	})
 	paramTargetLeader = parameter(Parameter{
 		Name: "targetLeader", Flag: "target-leader",
@@ -261,8 +264,9 @@ var (
 	})
 	_ = parameter(Parameter{
 		Name: "loadSeed", Flag: "load-seed", Min: 1, Max: 1<<53 - 1, Zero: "the same as `seed`",
-		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load are writes",
-		at:    func(s *Spec) any { return &s.LoadSeed },
+		Usage: "another seed of all but the values: of the schedule, the key order and which requests of a mixed load " +
+			"are writes",
+		at: func(s *Spec) any { return &s.LoadSeed },
 	})
 	paramCAFile = fileParameter("caFile", "cacert", "",
 		"file with the certificates of the CAs that sign the members' certificates: connections are secured with TLS",
@@ -285,9 +289,10 @@ var (
 		at:    func(s *Spec) any { return &s.KeySize },
 	})
 	paramKeySpace = parameter(Parameter{
-		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true, Default: "as many as requests; of writes and mixed loads with those of the warm-up; a duration counts as 10000000",
-		Usage: "number of different generated keys",
-		at:    func(s *Spec) any { return &s.KeySpace },
+		Name: "keySpace", Flag: "key-space-size", Unit: "keys", Min: 1, Max: MaxKeySpace, Optional: true,
+		Default: "as many as requests; of writes and mixed loads with those of the warm-up; a duration counts as 10000000",
+		Usage:   "number of different generated keys",
+		at:      func(s *Spec) any { return &s.KeySpace },
 	})
 	paramKeyOrder = parameter(Parameter{
 		Name: "keyOrder", Flag: "key-order", Choices: []string{Sequential, Shuffled, Uniform, Zipfian}, Optional: true,
@@ -301,7 +306,8 @@ var (
 		at: func(s *Spec) any { return &s.ZipfExponent },
 	})
 	paramKeyPrefix = parameter(Parameter{
-		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText, Form: "at most 4096 bytes of Unicode text, none of them zero",
+		Name: "keyPrefix", Flag: "prefix", RangeFlag: "key-prefix", Max: MaxKeyText,
+		Form:  "at most 4096 bytes of Unicode text, none of them zero",
 		Usage: "prefix of each generated key",
 		at:    func(s *Spec) any { return &s.Prefix },
 	})
@@ -321,15 +327,17 @@ var (
 		at:    func(s *Spec) any { return &s.DialTimeout },
 	})
 	_ = parameter(Parameter{
-		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true, Default: "86400; of the commands: none",
-		Usage: "end the run early after this time",
-		at:    func(s *Spec) any { return &s.RunTimeout },
+		Name: "runTimeout", Flag: "run-timeout", Unit: "s", Min: millisecond, Max: day, Optional: true,
+		Default: "86400; of the commands: none",
+		Usage:   "end the run early after this time",
+		at:      func(s *Spec) any { return &s.RunTimeout },
 	})
 	paramStallTimeout = parameter(Parameter{
 		Name: "stallTimeout", Flag: "stall-timeout", Unit: "s", Min: millisecond, Max: day, Zero: "never",
-		Default: "a tenth (0.1 to 1 s) more than the request timeout, and with a rate the time of 20 requests in addition; with a duration: 0",
-		Usage:   "end the run when no request, or none of a kind, has succeeded for this long",
-		at:      func(s *Spec) any { return &s.StallTimeout },
+		Default: "a tenth (0.1 to 1 s) more than the request timeout, and with a rate the time of 20 requests in " +
+			"addition; with a duration: 0",
+		Usage: "end the run when no request, or none of a kind, has succeeded for this long",
+		at:    func(s *Spec) any { return &s.StallTimeout },
 	})
 	_ = parameter(Parameter{
 		Name: "timelineInterval", Flag: "timeline-interval", Unit: "s", Min: 0.1, Max: 1,
@@ -343,14 +351,16 @@ var (
 		at:    func(s *Spec) any { return &s.Sequential },
 	})
 	paramKey = parameter(Parameter{
-		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText, Form: "1..4096 bytes of Unicode text, none of them zero",
+		Name: "key", Flag: "KEY", Operations: []Operation{Range}, Max: MaxKeyText,
+		Form:    "1..4096 bytes of Unicode text, none of them zero",
 		Default: "required, unless there is keySize",
 		Usage:   "the key to read, or the first key of a range scan", Rule: "together with `keySize` only for `verify`",
 		at: func(s *Spec) any { return &s.Key },
 	})
 	paramEndRange = parameter(Parameter{
 		Name: "endRange", Flag: "END", Operations: []Operation{Range}, Max: MaxKeyText,
-		Form:  `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): all keys from key on`,
+		Form: `at most 4096 bytes of Unicode text that sort after key; empty: only key; one zero byte ("\u0000"): ` +
+			"all keys from key on",
 		Usage: "end of the range scan, exclusive",
 		at:    func(s *Spec) any { return &s.End },
 	})
@@ -392,34 +402,45 @@ var (
 	})
 	paramVerify = parameter(Parameter{
 		Name: "verify", Flag: "verify", Operations: reads,
-		Usage: "a read is a failed request if its answer holds another key or value than a load with the same seed and sizes wrote; " +
-			"for range, also if a key is missing; for mixed, also if a linearizable read finds less than was acknowledged before it began",
-		Rule: fmt.Sprintf("of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed only with a `valSize` of %d or more",
+		Usage: "a read is a failed request if its answer holds another key or value than a load with the same seed " +
+			"and sizes wrote; " +
+			"for range, also if a key is missing; for mixed, also if a linearizable read finds less than was " +
+			"acknowledged before it began",
+		Rule: fmt.Sprintf("of ranges only together with `keySize`; with `key` also with `keySpace`; of mixed only with "+
+			"a `valSize` of %d or more",
 			keys.VersionSize),
 		at: func(s *Spec) any { return &s.Verify },
 	})
 	paramSpanKeys = parameter(Parameter{
 		Name: "spanKeys", Flag: "span-keys", Unit: "keys", Operations: reads, Min: 1, Max: MaxKeySpace, Optional: true,
-		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on", Rule: "only with `keySize`, and without `key`",
-		at: func(s *Spec) any { return &s.SpanKeys },
+		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on",
+		Rule:  "only with `keySize`, and without `key`",
+		at:    func(s *Spec) any { return &s.SpanKeys },
 	})
 	paramPutPath = parameter(Parameter{
-		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true, Form: templateForm,
-		Usage: "of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2", Rule: "required of the store http, and only with it",
-		at: func(s *Spec) any { return &s.PutPath },
+		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true,
+		Form:  templateForm,
+		Usage: "of the store http: where a value is put, with {key} for the key, such as /v0/entity?id={key}&ack=2",
+		Rule:  "required of the store http, and only with it",
+		at:    func(s *Spec) any { return &s.PutPath },
 	})
 	paramGetPath = parameter(Parameter{
 		Name: "getPath", Flag: "get-path", Operations: reads, Max: MaxTemplate, Optional: true, Form: templateForm,
-		Usage: "of the store http: where a value is read, with {key} for the key", Rule: "required of the store http, and only with it",
-		at: func(s *Spec) any { return &s.GetPath },
+		Usage: "of the store http: where a value is read, with {key} for the key",
+		Rule:  "required of the store http, and only with it",
+		at:    func(s *Spec) any { return &s.GetPath },
 	})
-	paramPutCodes    = codesParameter("putCodes", "put-codes", []Operation{Put, Mixed}, defaultPutCodes, "a put that succeeded", func(s *Spec) any { return &s.PutCodes })
-	paramGetCodes    = codesParameter("getCodes", "get-codes", reads, defaultGetCodes, "a read that found its key", func(s *Spec) any { return &s.GetCodes })
-	paramAbsentCodes = codesParameter("absentCodes", "absent-codes", reads, defaultAbsentCodes, "a read of a key that does not exist", func(s *Spec) any { return &s.AbsentCodes })
-	paramHistory     = parameter(Parameter{
+	paramPutCodes = codesParameter("putCodes", "put-codes", []Operation{Put, Mixed}, defaultPutCodes,
+		"a put that succeeded", func(s *Spec) any { return &s.PutCodes })
+	paramGetCodes = codesParameter("getCodes", "get-codes", reads, defaultGetCodes, "a read that found its key",
+		func(s *Spec) any { return &s.GetCodes })
+	paramAbsentCodes = codesParameter("absentCodes", "absent-codes", reads, defaultAbsentCodes,
+		"a read of a key that does not exist", func(s *Spec) any { return &s.AbsentCodes })
+	paramHistory = parameter(Parameter{
 		Name: "history", Flag: "history",
 		Usage: "keep what each operation did and was told, for a check of linearizability",
-		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only together with `verify`",
+		Rule: fmt.Sprintf("only with single generated keys; of writes only with a `valSize` of %d or more, of reads only "+
+			"together with `verify`",
 			keys.VersionSize),
 		at: func(s *Spec) any { return &s.History },
 	})

@@ -52,19 +52,23 @@ var lacks = map[string][]lack{
 	Consul: append(append([]lack{
 		{paramUser, given(paramUser), "none: Consul knows tokens, which loads do not send"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
-			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
+			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
+				"requests"},
 		{paramKey, func(s *Spec) bool { return !isPath(s.Key) },
 			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
 	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...), noTemplates...),
 	HTTP: append([]lack{
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
-		{paramTargetLeader, given(paramTargetLeader), "false: of a service of which only URLs are known nobody knows who leads"},
+		{paramTargetLeader, given(paramTargetLeader),
+			"false: of a service of which only URLs are known nobody knows who leads"},
 		{paramConsistency, func(s *Spec) bool { return s.Operation.Reads() && s.Consistency != Linearizable },
 			`"l": what a read finds, the service and its URL say`},
 		{paramUser, given(paramUser), "none: a service of which only URLs are known has no login"},
-		{paramPutPath, func(s *Spec) bool { return s.Operation != Range && s.PutPath == "" }, "required, for puts: " + templateForm},
-		{paramGetPath, func(s *Spec) bool { return s.Operation.Reads() && s.GetPath == "" }, "required, for reads: " + templateForm},
+		{paramPutPath, func(s *Spec) bool { return s.Operation != Range && s.PutPath == "" },
+			"required, for puts: " + templateForm},
+		{paramGetPath, func(s *Spec) bool { return s.Operation.Reads() && s.GetPath == "" },
+			"required, for reads: " + templateForm},
 	}, noSpans("a service of which only URLs are known has no ranges")...),
 }
 
@@ -78,7 +82,9 @@ var noTemplates = func() (all []lack) {
 
 // noSpans is of stores that only read single keys.
 func noSpans(reason string) (all []lack) {
-	for _, p := range []*Parameter{paramSpanKeys, paramEndRange, paramIsPrefix, paramLimit, paramCountOnly, paramKeysOnly} {
+	for _, p := range []*Parameter{
+		paramSpanKeys, paramEndRange, paramIsPrefix, paramLimit, paramCountOnly, paramKeysOnly,
+	} {
 		all = append(all, lack{p, given(p), "not given: " + reason})
 	}
 	return all

@@ -8,14 +8,16 @@ import (
 
 // TestWhatAStoreLacksIsRefused has loads for stores that cannot carry them, and some that they can.
 func TestWhatAStoreLacksIsRefused(t *testing.T) {
+	const noThird, onlyWith = "has no third consistency", "only together with the store"
+	const byURL = "the service and its URL say"
 	const put, get = `"putPath":"/{key}"`, `"getPath":"/v0/entity?id={key}&ack=2&from=3"`
 	for body, want := range map[string]string{
-		`range {"key":"k","consistency":"default"}`:                                             "etcd has no third consistency",
-		`put {"putPath":"/{key}"}`:                                                              "only together with the store",
-		`range {"key":"k","absentCodes":"404"}`:                                                 "only together with the store",
+		`range {"key":"k","consistency":"default"}`:                                             "etcd " + noThird,
+		`put {"putPath":"/{key}"}`:                                                              onlyWith,
+		`range {"key":"k","absentCodes":"404"}`:                                                 onlyWith,
 		`range {"store":"zookeeper","key":"k"}`:                                                 "",
 		`range {"store":"zookeeper","key":"k","consistency":"s","requireFound":true}`:           "",
-		`range {"store":"zookeeper","key":"k","consistency":"default"}`:                         "no third consistency",
+		`range {"store":"zookeeper","key":"k","consistency":"default"}`:                         noThird,
 		`mixed {"store":"zookeeper","keySpace":9,"valSize":20,"verify":true,"history":true}`:    "",
 		`txn {"store":"zookeeper","valSize":1000000,"targetLeader":true}`:                       "",
 		`range {"store":"zookeeper","key":"k","endRange":"l"}`:                                  "no ranges of keys",
@@ -28,7 +30,7 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 		`put {"store":"zookeeper","valSize":1000001}`:                                           "at most 1000000 bytes",
 		`put {"store":"zookeeper","user":"me"}`:                                                 "no authentication",
 		`put {"store":"zookeeper","caFile":"f"}`:                                                "no TLS",
-		`put {"store":"zookeeper","putPath":"/{key}"}`:                                          "only together with the store",
+		`put {"store":"zookeeper","putPath":"/{key}"}`:                                          onlyWith,
 		`put {"store":"zetcd"}`:                                                                 `"consul"`,
 		`put {"store":"consul","targetLeader":true}`:                                            "",
 		`put {"store":"consul","keyPrefix":"a/b/"}`:                                             "",
@@ -46,13 +48,13 @@ func TestWhatAStoreLacksIsRefused(t *testing.T) {
 		`range {"store":"consul","key":"k","limit":1}`:                                          "neither an end nor a limit",
 		`mixed {"store":"consul","spanKeys":2}`:                                                 "neither an end nor a limit",
 		`txn {"store":"consul"}`:                                                                "",
-		`put {"store":"consul","putPath":"/{key}"}`:                                             "only together with the store",
+		`put {"store":"consul","putPath":"/{key}"}`:                                             onlyWith,
 		`put {"store":"http"}`:                                                                  "required, for puts",
 		`range {"store":"http","key":"k"}`:                                                      "required, for reads",
 		`mixed {"store":"http",` + put + `}`:                                                    "required, for reads",
 		`mixed {"store":"http",` + put + `,` + get + `}`:                                        "",
 		`mixed {"store":"http",` + put + `,` + get + `,"spanKeys":2}`:                           "no ranges",
-		`mixed {"store":"http",` + put + `,` + get + `,"consistency":"s"}`:                      "the service and its URL say",
+		`mixed {"store":"http",` + put + `,` + get + `,"consistency":"s"}`:                      byURL,
 		`txn {"store":"http"}`:                                                                  "no transactions",
 		`put {"store":"http",` + put + `,"targetLeader":true}`:                                  "who leads",
 		`put {"store":"http",` + put + `,"user":"u"}`:                                           "no login",

@@ -61,7 +61,8 @@ func TestServicesThatMisbehave(t *testing.T) {
 		ok      int // at least
 		valSize int
 	}{
-		"never answers": {serve: says(""), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within 300ms", atLeast: 2},
+		"never answers": {serve: says(""), want: load.Unknown, code: "DeadlineExceeded",
+			text: "no answer within 300ms", atLeast: 2},
 		"answers half": {serve: says(created[:30]), want: load.Unknown, code: "DeadlineExceeded", text: "no answer within",
 			atLeast: 2},
 		"ends within an answer": {serve: httpRequests(func(to net.Conn, number int) bool {
@@ -194,9 +195,10 @@ func TestConsulsAnswersThatMeanNoSuccess(t *testing.T) {
 		answer("500 Oh", "rpc error making call: EOF"):                                       {store.Unavailable, true},
 		answer("500 Oh", "rpc error making call: leadership lost while committing log"):      {store.Unavailable, true},
 		answer("500 Oh", "raft apply failed: timed out enqueuing operation"):                 {store.Unavailable, true},
-		answer("429 Slow", "Your IP is issuing too many concurrent connections"):             {store.ResourceExhausted, false},
-		answer("403 No", "Permission denied: token with AccessorID lacks permission"):        {store.PermissionDenied, false},
-		answer("413 Large", "Request body(600000 bytes) too large"):                          {store.InvalidArgument, false},
+		answer("429 Slow", "Your IP is issuing too many concurrent "+
+			"connections"): {store.ResourceExhausted, false},
+		answer("403 No", "Permission denied: token with AccessorID lacks permission"): {store.PermissionDenied, false},
+		answer("413 Large", "Request body(600000 bytes) too large"):                   {store.InvalidArgument, false},
 		answer("200 OK", "false"): {store.Internal, true},
 		answer("200 OK", ""):      {store.Internal, true},
 		answer("503 Later", "rate limit exceeded, try again later or against a different server"): {store.Unavailable, true},

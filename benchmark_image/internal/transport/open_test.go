@@ -26,7 +26,8 @@ func fullListener(t *testing.T) net.Listener {
 	}
 	file := os.NewFile(uintptr(fd), "listener")
 	defer func() { _ = file.Close() }()
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
+	loopback := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(unix.Bind(fd, loopback), unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
 	own, err := unix.Getsockname(fd)

@@ -109,7 +109,8 @@ func TestTargetLeaderWithoutALeaderIsAnError(t *testing.T) {
 	for leader, want := range map[uint64]string{0: "knows of none", 99: "member id 63"} {
 		cluster.Elect(leader)
 		_, err := Open(t.Context(), etcd.Protocol{}, Options{
-			Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true, DialTimeout: 200 * time.Millisecond, RequestTimeout: time.Second,
+			Endpoints: cluster.Endpoints(), Conns: 1, TargetLeader: true, DialTimeout: 200 * time.Millisecond,
+			RequestTimeout: time.Second,
 		})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("leader %d: %v, want something with %q", leader, err, want)

@@ -123,7 +123,8 @@ func TestZooKeeperMembersThatMisbehave(t *testing.T) {
 			}
 			_, err := c.Write(r.Written(1))
 			return err == nil
-		}), want: load.Unknown, code: "Unavailable", text: "closed the connection, and with it the session", atLeast: 1, ok: 3},
+		}), want: load.Unknown, code: "Unavailable", text: "closed the connection, and with it the session",
+			atLeast: 1, ok: 3},
 		"closes within an answer": {serve: zookeepertest.RawRequests(func(c net.Conn, r *zookeepertest.Request) bool {
 			_, _ = c.Write(r.Written(1)[:9])
 			return false
@@ -201,7 +202,8 @@ func TestSessionsLive(t *testing.T) {
 	member := cluster.Members[0]
 	transport := zooKeeper(t, Options{Endpoints: cluster.Endpoints(), Conns: 3})
 	waitFor(t, "pings", func() bool { return member.Pings.Load() >= 30 })
-	if result := load.NewRun(puts(10, 3)).Attack(t.Context(), transport); result.Failed > 0 || member.Sessions.Load() != 3 {
+	result := load.NewRun(puts(10, 3)).Attack(t.Context(), transport)
+	if result.Failed > 0 || member.Sessions.Load() != 3 {
 		t.Errorf("%v, %d sessions", result.Errors, member.Sessions.Load())
 	}
 }
@@ -247,8 +249,10 @@ func TestTargetLeaderOfZooKeeper(t *testing.T) {
 		leaders = append(leaders, change.Leader)
 	}
 	want := []string{cluster.Members[2].Endpoint, cluster.Members[0].Endpoint, cluster.Members[1].Endpoint}
-	if strings.Join(leaders, " ") != strings.Join(want, " ") || transport.Connections() != 2 || transport.LeaderLost() != nil {
-		t.Errorf("leader changes %v, want %v; %d connections, %v", leaders, want, transport.Connections(), transport.LeaderLost())
+	if strings.Join(leaders, " ") != strings.Join(want, " ") || transport.Connections() != 2 ||
+		transport.LeaderLost() != nil {
+		t.Errorf("leader changes %v, want %v; %d connections, %v", leaders, want, transport.Connections(),
+			transport.LeaderLost())
 	}
 }
 
@@ -256,7 +260,9 @@ func TestNoLeaderOfZooKeeper(t *testing.T) {
 	cluster := zookeepertest.Start(t, 2)
 	cluster.Elect(0)
 	for _, endpoints := range [][]string{cluster.Endpoints(), {zookeepertest.RawMember(t, func(net.Conn) {})}} {
-		_, err := openZooKeeper(t, Options{Endpoints: endpoints, Conns: 1, TargetLeader: true, DialTimeout: 300 * time.Millisecond})
+		_, err := openZooKeeper(t, Options{
+			Endpoints: endpoints, Conns: 1, TargetLeader: true, DialTimeout: 300 * time.Millisecond,
+		})
 		if err == nil || !strings.Contains(err.Error(), "no leader was found: "+endpoints[0]) &&
 			!strings.Contains(err.Error(), "no leader was found: "+endpoints[len(endpoints)-1]) {
 			t.Errorf("%v", err)

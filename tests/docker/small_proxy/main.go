@@ -1,6 +1,6 @@
-// Small_proxy stands in for zetcd and cetcd in tests: with the flags of the one it serves as much of ZooKeeper's protocol
-// as loads speak, with those of the other as much of Consul's HTTP API, in front of etcd's JSON gateway. It keeps nothing
-// itself. A value of 13 bytes ends it: then there is a proxy that has crashed.
+// Small_proxy stands in for zetcd and cetcd in tests: with the flags of the one it serves as much of ZooKeeper's
+// protocol as loads speak, with those of the other as much of Consul's HTTP API, in front of etcd's JSON gateway. It
+// keeps nothing itself. A value of 13 bytes ends it: then there is a proxy that has crashed.
 package main
 
 import (

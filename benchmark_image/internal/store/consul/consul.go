@@ -1,5 +1,5 @@
-// Package consul speaks with Consul's agents for a load: HTTP/1.1, and the few endpoints of its API that a load consists
-// of. No other package knows these.
+// Package consul speaks with Consul's agents for a load: HTTP/1.1, and the few endpoints of its API that a load
+// consists of. No other package knows these.
 package consul
 
 import (
@@ -122,7 +122,8 @@ type call struct {
 
 // Endpoint implements store.Call.
 func (c *call) Endpoint() (string, error) {
-	return "", fmt.Errorf("the leader %s is none of the endpoints, and Consul does not tell where clients reach it", c.leader)
+	return "", fmt.Errorf("the leader %s is none of the endpoints, and Consul does not tell where clients reach it",
+		c.leader)
 }
 
 // Answered implements http1.Owner.
@@ -229,8 +230,8 @@ func id(address string) uint64 {
 // refusals are the errors after which nothing was changed: there was no leader to ask ('always safe to retry', says
 // canRetry in agent/consul/rpc.go), it could not be reached, or what was asked does not lead (hashicorp/raft's
 // ErrNotLeader and ErrLeadershipTransferInProgress, not ErrLeadershipLost).
-var refusals = []string{"No cluster leader", "Raft leader not found in server lookup mapping", "rpc error getting client",
-	"node is not the leader", "leadership transfer in progress"}
+var refusals = []string{"No cluster leader", "Raft leader not found in server lookup mapping",
+	"rpc error getting client", "node is not the leader", "leadership transfer in progress"}
 
 // problem is what an answer means that tells of no success.
 func problem(a *http1.Answer) *store.Failure {

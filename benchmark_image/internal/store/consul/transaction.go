@@ -75,8 +75,8 @@ func jsonLength(key []byte) int {
 	return n
 }
 
-// lastIndex is at what index of the log a transaction was carried out: that of the last of its results; 0: it tells none. No text in the
-// answer can look like the field's name, because quotes within texts are escaped.
+// lastIndex is at what index of the log a transaction was carried out: that of the last of its results; 0: it tells
+// none. No text in the answer can look like the field's name, because quotes within texts are escaped.
 func lastIndex(body []byte) int64 {
 	const field = `"ModifyIndex":`
 	at := bytes.LastIndex(body, []byte(field))

@@ -54,8 +54,9 @@ func FuzzRewrite(f *testing.F) {
 
 func TestTheIndexOfATransaction(t *testing.T) {
 	for body, want := range map[string]int64{
-		`{"Results":[{"KV":{"Key":"k","Value":"djE=","CreateIndex":14,"ModifyIndex":17}},{"KV":{"Key":"k","Value":null,"ModifyIndex":23}}],"Errors":null}`: 23,
-		`{"Results": [{"KV": {"Key": "\"ModifyIndex\":99", "ModifyIndex": 23, "CreateIndex": 14}}]}`:                                                       23,
+		`{"Results":[{"KV":{"Key":"k","Value":"djE=","CreateIndex":14,"ModifyIndex":17}},` +
+			`{"KV":{"Key":"k","Value":null,"ModifyIndex":23}}],"Errors":null}`: 23,
+		`{"Results": [{"KV": {"Key": "\"ModifyIndex\":99", "ModifyIndex": 23, "CreateIndex": 14}}]}`: 23,
 		`{"Results":[]}`:                        0,
 		``:                                      0,
 		`"ModifyIndex":`:                        0,
