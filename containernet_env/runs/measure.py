@@ -16,12 +16,7 @@ from pathlib import Path
 from typing import Unpack
 
 from containernet_env.base.clock import Moment
-from containernet_env.base.errors import (
-    ContainernetEnvError,
-    Interrupted,
-    RunError,
-    text_of,
-)
+from containernet_env.base.errors import ContainernetEnvError, Interrupted, RunError, text_of
 from containernet_env.base.exhausted import told
 from containernet_env.base.stop import Stop
 from containernet_env.containernet import select
