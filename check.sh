@@ -7,7 +7,7 @@ cd "$root" || exit 3
 
 usage() {
     cat <<'TEXT'
-Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm] [faults] [faults-all] [soak]
+Usage: sudo ./check.sh [lint] [unit] [input] [root] [docker] [vm] [faults] [docker-all] [faults-all] [soak]
 
 Sets the machine up (build.sh), installs the tools for development into .venv, then runs the rings that are named,
 or all of them but the last two:
@@ -15,10 +15,11 @@ or all of them but the last two:
   unit    go test and tests/unit: no root, no network, no containers
   input   generated bad input: tests/input and Go's fuzzer; 5,000 inputs each, or CONTAINERNET_ENV_INPUTS of them
   root    go test -tags root and tests/root: network namespaces and links of this machine
-  docker  tests/docker: containers
+  docker  tests/docker: containers; but for those tests that take longest
   vm      tests/vm: links by netem, Open vSwitch and cgroup v2, in a virtual machine (QEMU, emulated, no KVM)
   faults  tests/faults: runs that are struck by faults, each fault at one moment of a run
 and only by name:
+  docker-all  the docker ring with the tests that take longest
   faults-all  each fault at every moment, in under half an hour
   soak        an hour of quick runs: what grows
 One line per step; the output of a step that fails is shown, all of it is in .build/. Exit status: 0 all passed,
@@ -27,7 +28,7 @@ TEXT
 }
 
 readonly ALL=(lint unit input root docker vm faults)
-readonly BY_NAME=(faults-all soak)
+readonly BY_NAME=(docker-all faults-all soak)
 readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
 readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp bench/load/zookeeper_peer
   tests/docker/small_proxy)
@@ -41,7 +42,7 @@ skipped=()
 rings=("$@")
 for ring in "$@"; do
     case "$ring" in
-    lint | unit | input | root | docker | vm | faults | faults-all | soak) ;;
+    lint | unit | input | root | docker | vm | faults | docker-all | faults-all | soak) ;;
     -h | --help)
         usage
         exit 0
@@ -205,8 +206,10 @@ if asked root; then
     step "go test -tags root" go_in link_emulator test -tags root -count=1 -p 1 ./...
     pytest_step root
 fi
-if asked docker; then
+if asked docker-all; then
     pytest_step docker
+elif asked docker; then
+    pytest_step docker -m "not long"
 fi
 if asked faults-all; then
     pytest_step faults

@@ -43,6 +43,7 @@ def scenarios(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quorum", [1, 2])
 def test_only_quorums_that_meet_keep_what_a_lost_coordinator_has_acknowledged(tmp_path: Path, quorum: int) -> None:
     before = snapshot()

@@ -36,6 +36,7 @@ SCENARIOS = {
 }
 
 
+@pytest.mark.long
 def test_a_search_finds_what_the_link_carries(tmp_path: Path) -> None:
     before = snapshot()
     config, scenarios, out = tmp_path / "config.json", tmp_path / "search.json", tmp_path / "out.csv"

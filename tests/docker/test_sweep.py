@@ -107,6 +107,7 @@ def assert_changed_as_planned(out: Path, found: list[dict[str, str]]) -> None:
         assert (moments[0], moments[-1]) == ("change" if "new-links" in reused else "before", "after")
 
 
+@pytest.mark.long
 def test_a_sweep_that_is_ended_and_killed_measures_each_cell_once(tmp_path: Path) -> None:
     before, out, command = snapshot(), tmp_path / "out.csv", [str(COMMAND), *words(tmp_path)]
     assert struck(command, out, 1, by(signal.SIGINT)) == 128 + signal.SIGINT
