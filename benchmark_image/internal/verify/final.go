@@ -10,12 +10,19 @@ import (
 // noClient is the number of the client of reads of the final state.
 const noClient = -1
 
+// The values of a data set are digits and letters too, so they read as names of writes. These bounds are above what any
+// load has in practice, and leave one of a thousand: 3 digits of 62 name a client, and 6 a request.
+const (
+	maxClients = 10_000
+	maxNumber  = 1_000_000_000
+)
+
 // atEnd tells whether an operation is a read of the final state.
 func atEnd(o *history.Operation) bool { return o.Client == noClient }
 
 // readAtEnd takes a store's final state for reads that were invoked when the load was over, one of each key that was
-// written. It does nothing and returns false where one of these keys is missing. A value that no write of the load made
-// cannot be told from another one: index takes it for what the key held before, unless it is younger than that.
+// written. It does nothing and returns false where one of these keys is missing. Of a value that no write of the load
+// made, findOthers tells what becomes.
 func (a *all) readAtEnd(state []history.Event) bool {
 	held := make(map[string]history.Event, len(state))
 	for _, e := range state {
@@ -50,7 +57,8 @@ func finalRead(key string, e history.Event) history.Operation {
 		return read
 	}
 	read.Content, read.ModRevision = history.Written, e.Revision
-	if id, err := keys.ParseID(e.Value[:min(len(e.Value), keys.NameSize)]); err == nil {
+	id, err := keys.ParseID(e.Value[:min(len(e.Value), keys.NameSize)])
+	if err == nil && id.Client < maxClients && id.Number < maxNumber {
 		read.Value = id
 	}
 	return read

@@ -6,12 +6,12 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"containernet-env/benchmark_image/internal/history"
-	"containernet-env/benchmark_image/internal/keys"
 )
 
 // What a key holds, as a number: its versions are counted from 1.
@@ -64,14 +64,20 @@ var register = porcupine.Model{
 // which follows from that of each key (Herlihy and Wing, 'Linearizability', TOPLAS 1990, theorem 1).
 func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (found *finding) {
 	first := a.firstReads()
-	late := 0
+	late, unsure := 0, 0
 	for _, key := range a.order {
-		steps := a.steps(key, first)
+		steps := a.steps(key, first, false)
 		result.Judged += a.told(key, steps, result.Compared == OwnHistory)
 		if result.Verdict == Violated {
 			continue // one is enough
 		}
-		switch part, verdict := judgeKey(steps, deadline); verdict {
+		part, verdict := judgeKey(steps, deadline)
+		if verdict == porcupine.Illegal && a.unsure[key] {
+			if part, verdict = judgeKey(a.steps(key, first, true), deadline); verdict == porcupine.Ok {
+				unsure++
+			}
+		}
+		switch verdict {
 		case porcupine.Illegal:
 			result.Verdict = Violated
 			large := *result
@@ -82,9 +88,17 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 			late++
 		}
 	}
-	if found == nil && late > 0 {
-		found = &finding{verdict: Undecided,
-			reason: fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order))}
+	var reasons []string
+	if late > 0 {
+		reasons = append(reasons,
+			fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order)))
+	}
+	if unsure > 0 {
+		reasons = append(reasons, fmt.Sprintf("whether %d of %d keys lost a write, or a write of another run came late, "+
+			"is not known: no revision tells", unsure, len(a.order)))
+	}
+	if found == nil && len(reasons) > 0 {
+		found = &finding{verdict: Undecided, reason: strings.Join(reasons, "; ")}
 	}
 	return found
 }
@@ -183,17 +197,18 @@ func judge(steps []porcupine.Operation, deadline time.Time) porcupine.CheckResul
 	return porcupine.CheckOperationsTimeout(register, steps, left)
 }
 
-// steps are the operations of a key that have or had an effect, as porcupine takes them.
-func (a *all) steps(key string, first map[keys.ID]int64) []porcupine.Operation {
-	numbers := make(map[keys.ID]int)
-	number := func(id keys.ID) int {
-		if numbers[id] == 0 {
-			numbers[id] = len(numbers) + 1
+// steps are the operations of a key that have or had an effect, as porcupine takes them. lenient: what other runs wrote
+// was written during this one, unless a revision tells that it was not; otherwise only where one tells that it was.
+func (a *all) steps(key string, first map[version]int64, lenient bool) []porcupine.Operation {
+	numbers := make(map[version]int)
+	number := func(v version) int {
+		if numbers[v] == 0 {
+			numbers[v] = len(numbers) + 1
 		}
-		return numbers[id]
+		return numbers[v]
 	}
 	var steps []porcupine.Operation
-	known := make(map[keys.ID]bool) // writes of other runs
+	known := make(map[version]bool) // writes of other runs
 	operations := a.byKey[key]
 	for i := range operations {
 		o := &operations[i]
@@ -205,15 +220,22 @@ func (a *all) steps(key string, first map[keys.ID]int64) []porcupine.Operation {
 			if o.dropped {
 				continue
 			}
-			s.write, s.exists, s.value = true, o.Op == history.Txn, number(o.Value)
+			s.write, s.exists, s.value = true, o.Op == history.Txn, number(a.version(o.Operation))
 		case o.Content == history.Absent:
 			s.value, s.initial = nothing, true
 		case o.Content == history.Written:
-			s.value, s.initial = number(o.Value), a.other(o.Value) && !a.late[o.Value]
-			if a.late[o.Value] && !known[o.Value] {
-				known[o.Value] = true
+			v := a.version(o.Operation)
+			origin := a.origins[v]
+			if origin == either && !lenient && atEnd(o.Operation) {
+				v = version{ID: a.before[key]}
+			}
+			late := origin == during || origin == either && lenient
+			s.value, s.initial = number(v), a.other(o.Value) && !late
+			if late && !known[v] {
+				known[v] = true
 				steps = append(steps, porcupine.Operation{
-					Input: &step{write: true, value: s.value}, Call: math.MinInt64, Return: first[o.Value],
+					Input: &step{write: true, value: s.value}, Call: math.MinInt64,
+					Return: min(first[v], a.dates.reached(o.ModRevision)),
 				})
 			}
 		default:

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"math"
 	"slices"
 
 	"containernet-env/benchmark_image/internal/history"
@@ -67,11 +66,8 @@ func (a *all) serializable(result *Result) (problem *finding) {
 	return problem
 }
 
-// replacements are the acknowledged writes of each key by revision; completed is when the first of a write and those
-// with higher revisions was acknowledged.
-type replacements map[string][]replacement
-
-type replacement struct{ revision, completed int64 }
+// replacements are the acknowledgements of the writes of each key.
+type replacements map[string]moments
 
 // replacements finds them; dated: there are no others, whose revisions nobody knows.
 func (a *all) replacements() (r replacements, dated bool) {
@@ -80,28 +76,18 @@ func (a *all) replacements() (r replacements, dated bool) {
 		o := &a.operations[i]
 		if (o.Op == history.Put || o.Op == history.Txn) && o.Outcome == history.OK {
 			if o.Revision > 0 {
-				r[o.Key] = append(r[o.Key], replacement{o.Revision, o.Completed})
+				r[o.Key] = append(r[o.Key], moment{o.Revision, o.Completed})
 			}
 			dated = dated && o.Revision > 0
 		}
 	}
 	for _, writes := range r {
-		slices.SortFunc(writes, func(x, y replacement) int { return int(min(max(x.revision-y.revision, -1), 1)) })
-		for i := len(writes) - 2; i >= 0; i-- {
-			writes[i].completed = min(writes[i].completed, writes[i+1].completed)
-		}
+		writes.sort()
 	}
 	return r, dated
 }
 
 // when tells when the version that a read found was replaced; math.MaxInt64: not that anybody was told.
 func (r replacements) when(o *history.Operation) int64 {
-	writes := r[o.Key]
-	next, _ := slices.BinarySearchFunc(writes, o.ModRevision+1, func(w replacement, revision int64) int {
-		return int(min(max(w.revision-revision, -1), 1))
-	})
-	if next == len(writes) {
-		return math.MaxInt64
-	}
-	return writes[next].completed
+	return r[o.Key].reached(o.ModRevision + 1)
 }

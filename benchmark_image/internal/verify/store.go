@@ -42,7 +42,7 @@ func (a *all) compare(log *history.Log, result *Result) *finding {
 				continue
 			}
 			result.Unknown++
-			first, wasRead := found[o.Value]
+			first, wasRead := found[version{ID: o.Value}]
 			switch {
 			case wasRead || len(events) > 0:
 				result.Resolved++
@@ -149,16 +149,17 @@ func texts(events []history.Event) (lines []string) {
 	return lines
 }
 
-// firstReads tells when the first read of each value had ended.
-func (a *all) firstReads() map[keys.ID]int64 {
-	first := make(map[keys.ID]int64)
+// firstReads tells when the first read of each version had ended.
+func (a *all) firstReads() map[version]int64 {
+	first := make(map[version]int64)
 	for i := range a.operations {
 		o := &a.operations[i]
 		if !read(o) || o.Content != history.Written {
 			continue
 		}
-		if at, known := first[o.Value]; !known || o.Completed < at {
-			first[o.Value] = o.Completed
+		v := a.version(o)
+		if at, known := first[v]; !known || o.Completed < at {
+			first[v] = o.Completed
 		}
 	}
 	return first

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"time"
 
@@ -100,18 +99,16 @@ type all struct {
 	order      []string               // the keys of byKey, sorted
 	writes     map[keys.ID]*history.Operation
 	runs       map[uint64]bool // that write here
-	oldest     int64           // the lowest revision that any answer tells
 	prefix     string
-	late       map[keys.ID]bool // versions of other runs that were carried out during this one
-	found      map[string]bool  // keys that a read found out about
+	found      map[string]bool // keys that a read found out about
+	others
 }
 
 // Judge reads a history and judges it; log is the store's own, nil where there is none. The error tells that it cannot
 // be judged, as ErrNothing and history.ErrIncomplete do.
 func Judge(from io.Reader, log *history.Log, limits Limits) (*Result, error) {
 	deadline := time.Now().Add(limits.Time)
-	a := &all{writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool), late: make(map[keys.ID]bool),
-		oldest: math.MaxInt64}
+	a := &all{}
 	header, err := history.Read(from, func(o history.Operation) { a.operations = append(a.operations, o) })
 	if err != nil {
 		return nil, err
@@ -166,28 +163,15 @@ type finding struct {
 // index sorts operations by key and writes by value.
 func (a *all) index() {
 	a.byKey, a.found = make(map[string][]operation), make(map[string]bool)
+	a.writes, a.runs = make(map[keys.ID]*history.Operation), make(map[uint64]bool)
 	for i := range a.operations {
-		o := &a.operations[i]
-		if o.Revision > 0 {
-			a.oldest = min(a.oldest, o.Revision)
-		}
-		if o.Op == history.Put || o.Op == history.Txn {
+		if o := &a.operations[i]; o.Op == history.Put || o.Op == history.Txn {
 			a.writes[o.Value], a.runs[o.Value.Run] = o, true
 		}
 	}
-	before := make(map[string]keys.ID) // what a key held at the begin, as a read found; those at the end come last
+	a.findOthers()
 	for i := range a.operations {
 		o := &a.operations[i]
-		if o.Content == history.Written && a.other(o.Value) {
-			switch {
-			case o.Value != (keys.ID{}) && o.ModRevision > a.oldest:
-				a.late[o.Value] = true
-			case atEnd(o):
-				o.Value = before[o.Key]
-			default:
-				before[o.Key] = o.Value
-			}
-		}
 		a.found[o.Key] = a.found[o.Key] || read(o)
 		if o.Op != history.SerializableGet {
 			a.byKey[o.Key] = append(a.byKey[o.Key], operation{Operation: o, until: o.Completed})

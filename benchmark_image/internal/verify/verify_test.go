@@ -428,10 +428,9 @@ func TestTwoValuesAreEnough(t *testing.T) {
 				o.Content, o.Value = history.Absent, keys.ID{}
 			}
 		})
-		a := &all{operations: made, writes: make(map[keys.ID]*history.Operation), runs: make(map[uint64]bool),
-			late: make(map[keys.ID]bool)}
+		a := &all{operations: made}
 		a.index()
-		steps := a.steps("", a.firstReads())
+		steps := a.steps("", a.firstReads(), false)
 		deadline := time.Now().Add(time.Minute)
 		want := judge(steps, deadline)
 		part, got := judgeKey(steps, deadline)

@@ -1,0 +1,129 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"containernet-env/benchmark_image/internal/history"
+	"containernet-env/benchmark_image/internal/keys"
+)
+
+// TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and none,
+// as services that are known by their URLs.
+func TestWritesOfOtherRuns(t *testing.T) {
+	const lost, unknown, notKnown = "no order", history.Unknown, "1 of 1 keys lost a write, or a write of another run"
+	put := func(number int, from int64) op { return at(0, from, from+1).put(id(number), 0) }
+	get := func(value keys.ID, mod, from int64) op { return at(1, from, from+1).get(value, mod, 0) }
+	for name, c := range map[string]struct {
+		operations []op
+		state      *history.Log
+		want       Verdict
+		reason     string
+	}{
+		"Consul: late or lost": {[]op{put(1, 0), get(other(1), 12, 2)}, nil, Undecided, notKnown},
+		"Consul: late":         {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4)}, nil, Holds, ""},
+		"Consul: late, before the version is read": {[]op{put(1, 0), get(other(1), 12, 2), put(2, 4), get(id(2), 14, 6)},
+			nil, Undecided, notKnown},
+		"Consul: late, and back": {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4), get(id(1), 10, 6)}, nil,
+			Violated, lost},
+		"Consul: late, and told by a stale read": {[]op{put(1, 0), get(id(1), 10, 2).stale(), get(other(1), 12, 4)}, nil,
+			Holds, ""},
+		"Consul: an older one came back": {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 5, 4)}, nil, Violated, lost},
+		"Consul: the first one came back": {[]op{get(other(1), 5, 0), put(1, 2), get(other(1), 5, 4)}, nil, Violated,
+			lost},
+		"Consul: the second one is late": {[]op{get(dataset, 2, 0), get(other(1), 5, 2), put(1, 4), get(id(1), 10, 6)},
+			nil, Undecided, notKnown},
+		"Consul: nothing was replaced": {[]op{get(other(1), 5, 0), put(1, 2), get(id(1), 10, 4)}, nil, Holds, ""},
+		"Consul: the data set came back": {[]op{put(1, 0), get(id(1), 10, 2), get(dataset, 2, 4)}, nil, Violated,
+			lost},
+		"Consul: the data set was written late": {[]op{get(dataset, 2, 0), put(1, 2), get(id(1), 10, 4),
+			get(dataset, 12, 6)}, nil, Holds, ""},
+
+		"no revisions: late or lost": {[]op{put(1, 0), get(other(1), 0, 2)}, nil, Undecided, notKnown},
+		"no revisions: the first one came back": {[]op{get(other(1), 0, 0), put(1, 2), get(other(1), 0, 4)}, nil,
+			Violated, lost},
+		"no revisions: one after another": {[]op{get(other(1), 0, 0), get(other(2), 0, 2)}, nil, Undecided, notKnown},
+		"no revisions: back and forth": {[]op{get(other(1), 0, 0), get(other(2), 0, 2), get(other(1), 0, 4)}, nil,
+			Violated, lost},
+		"no revisions: nothing before": {[]op{at(0, 0, 1).nothing(0), get(other(1), 0, 2)}, nil, Undecided, notKnown},
+		"no revisions: side by side": {[]op{at(0, 0, 9).put(id(1), 0), get(other(1), 0, 2), get(id(1), 0, 10)}, nil,
+			Holds, ""},
+		"no revisions: before an older write": {[]op{put(1, 0), put(2, 2), get(other(1), 0, 4), get(id(1), 0, 6)}, nil,
+			Violated, lost},
+		"no revisions: the data set came back": {[]op{put(1, 0), get(dataset, 0, 2)}, nil, Violated, lost},
+		"no revisions: only stale reads": {[]op{put(1, 0), get(other(1), 0, 2).stale(), get(id(1), 0, 4)}, nil, Holds,
+			""},
+
+		"etcd: the data set was written late": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(dataset, 12, 12)}, nil, Holds, ""},
+		"etcd: it was, and then came back": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
+			at(0, 4, 5).get(dataset, 12, 12), at(0, 6, 7).get(dataset, 2, 12)}, nil, Violated, lost},
+		"etcd: a stale read's revision is no measure": {[]op{at(1, 0, 1).get(dataset, 2, 3).stale(),
+			at(0, 2, 3).put(id(1), 10), at(0, 4, 5).get(other(1), 6, 11)}, nil, Violated, lost},
+
+		"Consul: late or lost, at the end": {[]op{put(1, 0)}, held(other(1), 12), Undecided, notKnown},
+		"Consul: late, at the end":         {[]op{put(1, 0), get(id(1), 10, 2)}, held(other(1), 12), Holds, ""},
+		"Consul: an older one, at the end": {[]op{put(1, 0), get(id(1), 10, 2)}, held(other(1), 5), Violated, lost},
+		"Consul: the data set, at the end": {[]op{put(1, 0), get(id(1), 10, 2)}, held(dataset, 2), Violated, lost},
+		"Consul: the data set, late, at the end": {[]op{put(1, 0), get(id(1), 10, 2)}, held(dataset, 12), Holds,
+			""},
+		"no revisions: late or lost, at the end": {[]op{put(1, 0)}, held(other(1), 0), Undecided, notKnown},
+		"no revisions: another one, at the end": {[]op{get(dataset, 0, 0), put(1, 2)}, held(other(1), 0), Undecided,
+			notKnown},
+		"no revisions: the first one, at the end": {[]op{get(other(1), 0, 0), put(1, 2)}, held(other(1), 0), Violated,
+			lost},
+		"no revisions: the data set, at the end": {[]op{put(1, 0)}, held(dataset, 0), Violated, lost},
+		"no revisions: as it was, at the end": {[]op{get(other(1), 0, 0), put(1, 2).as(unknown)}, held(other(1), 0), Holds,
+			""},
+		"ZooKeeper: a stale read found an older one": {[]op{get(other(3), 3, 0).stale(), at(1, 2, 3).get(other(4), 5, 9),
+			put(1, 4).as(unknown)}, held(other(4), 5), Holds, ""},
+	} {
+		result := judged(t, c.state, c.operations...)
+		if result.Verdict != c.want || !strings.Contains(result.Reason, c.reason) ||
+			(c.reason == "") != (result.Reason == "") || (result.Violation != nil) != (c.want == Violated) {
+			t.Errorf("%s: %+v, want %s: %s", name, result, c.want, c.reason)
+		}
+	}
+}
+
+// TestAnotherKeyTellsWhenAValueWasWritten, where revisions count the writes to all keys.
+func TestAnotherKeyTellsWhenAValueWasWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		revision int64 // of the version of another run
+		first    history.Operation
+		want     Verdict
+	}{
+		"a write that was over before": {5, at(0, 0, 1).put(id(9), 0).Operation, Violated},
+		"a write with a lower one":     {9, at(0, 0, 1).put(id(9), 0).Operation, Holds},
+		"a write that ended later":     {5, at(0, 0, 20).put(id(9), 0).Operation, Undecided},
+		"a write without an answer":    {5, at(0, 0, 1).put(id(9), 0).as(history.Unknown).Operation, Undecided},
+	} {
+		file := encoded(t, func(add func(history.Entry)) {
+			add(history.Entry{Operation: c.first, KeyNumber: 1})
+			add(history.Entry{Operation: at(0, 2, 3).put(id(1), 0).Operation})
+			add(history.Entry{Operation: at(1, 4, 5).get(other(1), c.revision, 0).Operation})
+			add(history.Entry{Operation: at(1, 30, 31).get(id(9), 8, 0).Operation, KeyNumber: 1})
+		})
+		result, err := Judge(file, nil, Limits{Time: time.Minute})
+		if err != nil || result.Verdict != c.want {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+}
+
+// TestAViolationCountsMoreThanWhatIsNotKnown of another key.
+func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
+	for key := range uint64(2) {
+		file := encoded(t, func(add func(history.Entry)) {
+			for i, found := range []keys.ID{other(1), dataset} {
+				number := (key + uint64(i)) % 2
+				add(history.Entry{Operation: at(0, 0, 1).put(id(i+1), 0).Operation, KeyNumber: number})
+				add(history.Entry{Operation: at(1, 4, 5).get(found, 0, 0).Operation, KeyNumber: number})
+			}
+		})
+		if result, err := Judge(file, nil, Limits{Time: time.Minute}); err != nil || result.Verdict != Violated {
+			t.Errorf("%+v, %v", result, err)
+		}
+	}
+}
