@@ -116,7 +116,8 @@ func (l *line) operation() (Operation, error) {
 type Event struct {
 	Revision int64  `json:"revision"` // 0: the store has none
 	Key      string `json:"key"`      // with its prefix
-	Value    string `json:"value"`    // how it begins; of a final state empty where there is no such key
+	Value    string `json:"value"`    // how it begins
+	Absent   bool   `json:"-"`        // of a final state: there is no such key
 }
 
 // Log is what the store itself has of a run.
@@ -133,8 +134,9 @@ func ReadLog(from io.Reader) (*Log, error) {
 	err := readLines(from, func(number int, text []byte) error {
 		var l struct {
 			Event
-			Whole *bool `json:"whole"`
-			Final bool  `json:"final"`
+			Value *string `json:"value"`
+			Whole *bool   `json:"whole"`
+			Final bool    `json:"final"`
 		}
 		if err := json.Unmarshal(text, &l); err != nil {
 			return fmt.Errorf("line %d: %w", number+1, err)
@@ -142,6 +144,9 @@ func ReadLog(from io.Reader) (*Log, error) {
 		if l.Whole != nil {
 			log.Whole, log.Final = *l.Whole, l.Final
 			return nil
+		}
+		if l.Absent = l.Value == nil; !l.Absent {
+			l.Event.Value = *l.Value
 		}
 		log.Events = append(log.Events, l.Event)
 		return nil

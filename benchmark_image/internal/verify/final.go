@@ -17,6 +17,9 @@ const (
 	maxNumber  = 1_000_000_000
 )
 
+// empty stands for an empty value: that of no write of any load with a history, nor of a data set that one may read.
+var empty = keys.ID{Number: -1}
+
 // atEnd tells whether an operation is a read of the final state.
 func atEnd(o *history.Operation) bool { return o.Client == noClient }
 
@@ -53,10 +56,14 @@ func (a *all) readAtEnd(state []history.Event) bool {
 
 func finalRead(key string, e history.Event) history.Operation {
 	read := history.Operation{Client: noClient, Op: history.Get, Key: key, Content: history.Absent}
-	if e.Value == "" {
+	if e.Absent {
 		return read
 	}
 	read.Content, read.ModRevision = history.Written, e.Revision
+	if e.Value == "" {
+		read.Value = empty
+		return read
+	}
 	id, err := keys.ParseID(e.Value[:min(len(e.Value), keys.NameSize)])
 	if err == nil && id.Client < maxClients && id.Number < maxNumber {
 		read.Value = id

@@ -18,7 +18,14 @@ func held(value keys.ID, revision int64) *history.Log {
 	return &history.Log{Final: true, Events: []history.Event{{Revision: revision, Key: "p/0", Value: text}}}
 }
 
-func gone() *history.Log { return &history.Log{Final: true, Events: []history.Event{{Key: "p/0"}}} }
+func gone() *history.Log {
+	return &history.Log{Final: true, Events: []history.Event{{Key: "p/0", Absent: true}}}
+}
+
+// hollow is one with an empty value.
+func hollow(revision int64) *history.Log {
+	return &history.Log{Final: true, Events: []history.Event{{Key: "p/0", Revision: revision}}}
+}
 
 func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 	const unknown, failed, lost = history.Unknown, history.Failed, "no order"
@@ -59,6 +66,13 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 		"no answer, of nothing": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, gone(), Holds,
 			"", 1, 0},
 
+		"cut to nothing":        {[]op{put(1, 0, 1)}, hollow(0), Violated, lost, 0, 0},
+		"cut to nothing, later": {[]op{at(0, 0, 1).put(id(1), 10)}, hollow(12), Violated, lost, 0, 0},
+		"no key, and then an empty value": {[]op{at(0, 0, 1).nothing(0), put(1, 2, 3).as(unknown)}, hollow(0), Violated,
+			lost, 1, 0},
+		"the data set, and then an empty value": {[]op{at(0, 0, 1).get(dataset, 2, 9), put(1, 2, 3).as(unknown)},
+			hollow(0), Violated, lost, 1, 0},
+
 		"a late write of another run": {[]op{at(0, 0, 1).put(id(1), 10)}, held(other(1), 12), Holds, "", 0, 0},
 		"a late one, which was read": {[]op{at(0, 0, 1).get(dataset, 2, 9), at(0, 2, 3).put(id(1), 10),
 			at(0, 4, 5).get(other(1), 12, 12)}, held(other(1), 12), Holds, "", 0, 0},
@@ -92,7 +106,7 @@ func TestTheFinalStateIsReadAfterTheLoad(t *testing.T) {
 func TestOnlyAWholeFinalStateIsCompared(t *testing.T) {
 	text := func(number int) string { return id(number).String() + "check and more" }
 	one, two := history.Event{Key: "p/0", Value: text(1)}, history.Event{Key: "p/1", Value: text(2)}
-	lost := history.Event{Key: "p/1"}
+	lost := history.Event{Key: "p/1", Absent: true}
 	final := func(events ...history.Event) *history.Log { return &history.Log{Final: true, Events: events} }
 	for name, c := range map[string]struct {
 		state *history.Log
@@ -136,6 +150,18 @@ func TestEachKeyIsReadOnceAtTheEnd(t *testing.T) {
 func TestWritesThatNobodyReadAreJudgedByTheFinalState(t *testing.T) {
 	result := judged(t, held(id(2), 0), at(0, 0, 1).put(id(1), 0), at(0, 2, 3).put(id(2), 0))
 	if result.Verdict != Holds || result.Judged != 2 {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestAnEmptyValueIsNoMissingKey: it is told, and a key that nobody wrote may have held it before.
+func TestAnEmptyValueIsNoMissingKey(t *testing.T) {
+	result := judged(t, hollow(0), at(0, 0, 1).put(id(1), 0))
+	if v := result.Violation; v == nil || !strings.Contains(v.Operations[1], "found an empty value") {
+		t.Errorf("%+v", result)
+	}
+	read := at(1, 0, 1).get(dataset, 2, 0).stale()
+	if result := judged(t, hollow(0), read, at(0, 0, 1).put(id(1), 0).as(history.Failed)); result.Verdict != Holds {
 		t.Errorf("%+v", result)
 	}
 }

@@ -94,8 +94,8 @@ func (a *all) linearizable(result *Result, deadline time.Time, limits Limits) (f
 			fmt.Sprintf("%d of %d keys could not be judged in the time that there was", late, len(a.order)))
 	}
 	if unsure > 0 {
-		reasons = append(reasons, fmt.Sprintf("whether %d of %d keys lost a write, or a write of another run came late, "+
-			"is not known: no revision tells", unsure, len(a.order)))
+		reasons = append(reasons, fmt.Sprintf("whether %d of %d keys lost a write, or a write of another run came "+
+			"late, is not known: no revision tells", unsure, len(a.order)))
 	}
 	if found == nil && len(reasons) > 0 {
 		found = &finding{verdict: Undecided, reason: strings.Join(reasons, "; ")}

@@ -28,7 +28,7 @@ const (
 
 // others is what is known of versions that no write of the load made.
 type others struct {
-	oldest  int64              // the lowest revision at which a linearizable operation was answered, or this load wrote
+	oldest  int64              // the lowest revision of a linearizable answer, or of a version of this load
 	dates   moments            // when clients knew of a revision
 	origins map[version]origin // but for earlier ones
 	unsure  map[string]bool    // keys that held one of either origin
@@ -43,7 +43,7 @@ type others struct {
 // is a later one: nothing else tells one write of it from another, and without that no lost write would be found.
 //
 // Of the final state, a value that does not read as the name of a write is the data set's, or was what the key held
-// before; so is one whose revision is not a later one.
+// before; so is one whose revision is not a later one. An empty one can only be what the key held before.
 func (a *all) findOthers() {
 	a.oldest, a.origins = math.MaxInt64, make(map[version]origin)
 	a.unsure, a.before = make(map[string]bool), make(map[string]keys.ID)
@@ -68,7 +68,7 @@ func (a *all) findOthers() {
 	a.dates.sort()
 	for i := range a.operations {
 		o := &a.operations[i]
-		if o.Content != history.Written || !a.other(o.Value) || o.Op == history.Put || o.Op == history.Txn {
+		if o.Content != history.Written || !read(o) || !a.other(o.Value) || o.Value == empty {
 			continue
 		}
 		v := a.version(o)

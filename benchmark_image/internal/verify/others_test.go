@@ -12,7 +12,7 @@ import (
 // TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and none,
 // as services that are known by their URLs.
 func TestWritesOfOtherRuns(t *testing.T) {
-	const lost, unknown, notKnown = "no order", history.Unknown, "1 of 1 keys lost a write, or a write of another run"
+	const lost, unknown, notKnown = "no order", history.Unknown, "1 of 1 keys lost a write"
 	put := func(number int, from int64) op { return at(0, from, from+1).put(id(number), 0) }
 	get := func(value keys.ID, mod, from int64) op { return at(1, from, from+1).get(value, mod, 0) }
 	for name, c := range map[string]struct {
@@ -23,13 +23,13 @@ func TestWritesOfOtherRuns(t *testing.T) {
 	}{
 		"Consul: late or lost": {[]op{put(1, 0), get(other(1), 12, 2)}, nil, Undecided, notKnown},
 		"Consul: late":         {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4)}, nil, Holds, ""},
-		"Consul: late, before the version is read": {[]op{put(1, 0), get(other(1), 12, 2), put(2, 4), get(id(2), 14, 6)},
+		"Consul: late, before one is read": {[]op{put(1, 0), get(other(1), 12, 2), put(2, 4), get(id(2), 14, 6)},
 			nil, Undecided, notKnown},
 		"Consul: late, and back": {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 12, 4), get(id(1), 10, 6)}, nil,
 			Violated, lost},
-		"Consul: late, and told by a stale read": {[]op{put(1, 0), get(id(1), 10, 2).stale(), get(other(1), 12, 4)}, nil,
-			Holds, ""},
-		"Consul: an older one came back": {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 5, 4)}, nil, Violated, lost},
+		"Consul: late, and told by a stale read": {[]op{put(1, 0), get(id(1), 10, 2).stale(), get(other(1), 12, 4)},
+			nil, Holds, ""},
+		"Consul: an older one": {[]op{put(1, 0), get(id(1), 10, 2), get(other(1), 5, 4)}, nil, Violated, lost},
 		"Consul: the first one came back": {[]op{get(other(1), 5, 0), put(1, 2), get(other(1), 5, 4)}, nil, Violated,
 			lost},
 		"Consul: the second one is late": {[]op{get(dataset, 2, 0), get(other(1), 5, 2), put(1, 4), get(id(1), 10, 6)},
@@ -74,9 +74,9 @@ func TestWritesOfOtherRuns(t *testing.T) {
 		"no revisions: the first one, at the end": {[]op{get(other(1), 0, 0), put(1, 2)}, held(other(1), 0), Violated,
 			lost},
 		"no revisions: the data set, at the end": {[]op{put(1, 0)}, held(dataset, 0), Violated, lost},
-		"no revisions: as it was, at the end": {[]op{get(other(1), 0, 0), put(1, 2).as(unknown)}, held(other(1), 0), Holds,
+		"no revisions: as it was": {[]op{get(other(1), 0, 0), put(1, 2).as(unknown)}, held(other(1), 0), Holds,
 			""},
-		"ZooKeeper: a stale read found an older one": {[]op{get(other(3), 3, 0).stale(), at(1, 2, 3).get(other(4), 5, 9),
+		"ZooKeeper: a stale read before": {[]op{get(other(3), 3, 0).stale(), at(1, 2, 3).get(other(4), 5, 9),
 			put(1, 4).as(unknown)}, held(other(4), 5), Holds, ""},
 	} {
 		result := judged(t, c.state, c.operations...)

@@ -248,6 +248,8 @@ func describe(o *history.Operation) string {
 		text += "found nothing"
 	case o.Content == history.Foreign:
 		text += "found another value"
+	case o.Value == empty:
+		text += "found an empty value"
 	case o.Content == history.Written:
 		text += fmt.Sprintf("found %v", o.Value)
 		if o.ModRevision > 0 {
