@@ -146,7 +146,8 @@ SEED_TABLE = (
         "Consistency",
         "configured",
         "`l` linearizable, `s` serializable; `sync+read` of ZooKeeper, which promises less than the former; `stale` "
-        "and `default` of Consul; `from N` of replicas, of which so many are asked; not for writes and transactions",
+        "and `default` of Consul; `from N` or `from majority` of replicas, of which so many are asked; `by URL` of "
+        "services that are known by URLs, which decide it; not for writes and transactions",
         _consistency,
     ),
     Column(
@@ -211,8 +212,8 @@ OUR_TABLE = (
         "",
         "measured",
         "writes whose latency has two round trips in it: no request of ZooKeeper writes a key whether or not it "
-        "exists, so the other one follows where the first was [the wrong one](../docs/load.md#zookeeper); '-' for "
-        "other stores",
+        "exists, so the other one follows where the first was [the wrong one](../docs/load.md#zookeeper); of "
+        "ZooKeeper and zetcd, '-' for other stores",
         _second_tries,
     ),
     _words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 
 from containernet_env.config import load_config
 from containernet_env.model.chance import GilbertElliottLoss, IndependentLoss, Jitter
+from containernet_env.model.config import HttpService, StoreChoice
 from containernet_env.model.findings import load_findings
 from containernet_env.model.keys import ONE_KEY, Span
 from containernet_env.model.link import DirectionSpec, LinkSpec
@@ -21,6 +23,7 @@ from containernet_env.model.outcome import ScenarioOutcome
 from containernet_env.model.run_facts import RunFacts
 from containernet_env.model.scenario import Scenario, ScheduledScenario
 from containernet_env.results.columns import COLUMNS, SEED_COLUMNS, TABLE, row_of
+from containernet_env.stores.kinds import KINDS
 from tests.unit.answers import closed_loop, open_loop, results, schema, without_answers
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "3node-3ms.json"
@@ -135,6 +138,17 @@ def test_second_tries_are_told_where_the_store_has_them() -> None:
     ):
         assert row_of(facts, outcome(scenario, closed_loop() | told))["SecondTries"] == shown
     assert row_of(zookeeper, outcome(write))["SecondTries"] == "-"
+
+
+def test_the_columns_say_of_every_store_what_it_puts_there() -> None:
+    meanings = {column.name: column.meaning for column in TABLE}
+    service = HttpService("/kv/{key}", "/kv/{key}", None, (200,), (200,), (), (404,))
+    for kind in KINDS.values():
+        store = kind.make(StoreChoice(kind.name, service=service))
+        named = re.search(rf"\b{store.title}\b", meanings["SecondTries"]) is not None
+        assert store.load_terms.second_tries == named, kind.name
+        for words in store.consistency.values():
+            assert f"`{re.sub(r'[0-9]+', 'N', words)}`" in meanings["Consistency"], kind.name
 
 
 def test_a_row_says_what_a_read_asks_for() -> None:
