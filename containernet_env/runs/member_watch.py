@@ -74,7 +74,7 @@ class MemberWatch:
         self._pings = pings
         self._silences: dict[str, Silence] = {}
         self._sockets: dict[str, socket.socket] = {}
-        self._selector = selectors.DefaultSelector()
+        self._selector: selectors.BaseSelector  # from start to the end of the thread
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._at_once = threading.Event()
@@ -83,10 +83,17 @@ class MemberWatch:
         self._thread = threading.Thread(target=self._run, name="member-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to ping."""
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._thread.start()
+        """Begin to ping; nothing stays open where that fails, as where no thread can be had."""
+        self._selector = selectors.DefaultSelector()
+        try:
+            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._selector.register(self._wake, selectors.EVENT_READ)
+            self._thread.start()
+        except BaseException:
+            self.close()
+            if not self._thread.is_alive():  # one that begins only now ends at once
+                self._release()
+            raise
 
     def close(self) -> None:
         """Stop, and close every connection: one that is open keeps a network namespace. Idempotent."""
@@ -153,9 +160,13 @@ class MemberWatch:
         finally:
             for name in list(self._sockets):
                 self._drop(name)
-            self._selector.close()
-            with self._lock:
-                assert self._wake is not None
+            self._release()
+
+    def _release(self) -> None:
+        """Close what is not a connection. Idempotent."""
+        self._selector.close()
+        with self._lock:
+            if self._wake is not None:
                 os.close(self._wake)
                 self._wake = None
 

@@ -232,7 +232,6 @@ def test_a_driver_that_was_stopped_blames_no_member() -> None:
     watch = MemberWatch(dict)
     watch._silences["etcd1"] = silence = Silence()
     silence.ask(time.monotonic())
-    watch._selector.close()
     watch._selector = SimpleNamespace(select=lambda timeout: time.sleep(0.5) or [])  # type: ignore[assignment]
     watch._listen(0.0)
     assert watch.silent(for_s=0.3) == []

@@ -144,6 +144,25 @@ def test_neither_the_end_nor_a_new_ping_waits_for_the_next_round(
     assert watch.silent(for_s=0.01) == []
 
 
+@pytest.mark.parametrize("fails", ["the thread", "the eventfd", "nothing: it is never started"])
+def test_a_watch_that_never_ran_leaves_no_descriptor_open(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    watch = MemberWatch(dict)
+
+    def refuse(*args: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if fails == "the thread":
+        monkeypatch.setattr(watch._thread, "start", refuse)
+    elif fails == "the eventfd":
+        monkeypatch.setattr(os, "eventfd", refuse)
+    if not fails.startswith("nothing"):
+        with pytest.raises(RuntimeError, match="new thread"):
+            watch.start()
+    watch.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_member_that_nobody_reaches_is_silent() -> None:
     class Nowhere(Member):
         def open(self, port: int, *, timeout_s: float) -> socket.socket:
