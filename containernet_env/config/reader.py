@@ -33,6 +33,10 @@ _GOT_CHARACTERS = 60
 # A string ends with its line, whatever is wrong with it.
 _STRING = r'"(?:[^"\\\n]+|\\.)*"?'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|/\*", re.DOTALL)
+# The escape of a surrogate, or one as it is in a text that no file holds.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_NO_TEXT = "is no Unicode text"
+_TEXT = r"no half of a surrogate pair (\ud800 to \udfff)"
 _NOT_LINE_END = re.compile(r"[^\r\n]")
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=[ \t\n\r]*[\]}}])", re.DOTALL)
 
@@ -79,9 +83,10 @@ class Document:
 
     def refuse(self, findings: Iterable[Finding]) -> None:
         """Raise ``ConfigError`` with the document's own findings and these, in the file's order, if any."""
-        added = [(self._offset(finding), finding) for finding in findings]
-        explained = {offset for offset, _ in added}
         own = [(self._offset(finding), finding) for finding in self.findings]
+        replaced = {offset for offset, finding in own if finding.message == _NO_TEXT}
+        added = [(offset, finding) for finding in findings if (offset := self._offset(finding)) not in replaced]
+        explained = {offset for offset, _ in added}
         kept = [(offset, finding) for offset, finding in own if not (finding.implied and offset in explained)]
         found = sorted((*kept, *added), key=lambda placed: placed[0])
         if found:
@@ -194,11 +199,11 @@ def _load(text: str) -> tuple[Any, bool]:
     value = json.loads(
         text, object_pairs_hook=members, parse_constant=no_number, parse_int=integer, parse_float=decimal
     )
-    return value, odd
+    return value, odd or _SURROGATE.search(text) is not None
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be written down: JSON can name half of a surrogate pair by itself."""
+    """Whether it is Unicode text: JSON can name half of a surrogate pair by itself."""
     return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
 
 
@@ -310,8 +315,7 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
         for key, value in raw:
             place = (*location, Occurrence(key, given[key]))
             if not _is_text(key):
-                allowed = r"no half of a surrogate pair (\ud800 to \udfff)"
-                findings.append(Finding(place, "is no text", render(key), allowed, at_key=True))
+                findings.append(Finding(place, _NO_TEXT, render(key), _TEXT, at_key=True))
                 continue
             given[key] += 1
             members[key] = plain = _plain(value, place, findings)
@@ -321,6 +325,9 @@ def _plain(raw: Any, location: Location, findings: list[Finding]) -> Any:
         return members
     if isinstance(raw, list):
         return [_plain(value, (*location, index), findings) for index, value in enumerate(raw)]
+    if isinstance(raw, str) and not _is_text(raw):
+        findings.append(Finding(location, _NO_TEXT, render(raw), _TEXT))
+        return raw.encode(errors="replace").decode()  # nobody is told of this one: see `refuse`
     return raw
 
 

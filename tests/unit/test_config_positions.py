@@ -64,8 +64,17 @@ CONFIG = """// a comment, "with": a string
 )
 def test_a_key_that_is_half_a_character_is_named(tmp_path, text, place):
     """JSON can write one; it was 'unable to parse raw data as a unicode string', of the whole object."""
-    assert [line.split("; got")[0] for line in refused(tmp_path, text) if "is no text" in line] == [
-        f"{place}: is no text"
+    assert [line.split("; got")[0] for line in refused(tmp_path, text) if "is no Unicode text" in line] == [
+        f"{place}: is no Unicode text"
+    ]
+
+
+def test_a_value_with_half_a_character_is_named_once(tmp_path):
+    text = r'{"store": {"kind": "http", "binary": "\ud800", "arguments": ["x", "\uDFFFx"]}, "nodes": "\ud83d\ude00"}'
+    found = [line for line in refused(tmp_path, text) if "$.store.binary" in line or "arguments" in line]
+    assert found == [
+        r'line 1, column 38, $.store.binary: is no Unicode text; got "\ud800"',
+        r'line 1, column 67, $.store.arguments[1]: is no Unicode text; got "\udfffx"',
     ]
 
 
