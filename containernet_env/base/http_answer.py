@@ -128,7 +128,7 @@ def worded() -> Iterator[None]:
     """Within it, what is wrong with a connection becomes a NoAnswerError that says so in words without the address."""
     try:
         yield
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
         raise NoAnswerError(_words(error)) from error
 
 
@@ -142,6 +142,8 @@ def _words(error: Exception) -> str:
         if reason.endswith(_ASKS_CERTIFICATE):
             return "asks for a certificate of the client that it trusts"
         return f"fails in TLS: {reason.lower().replace('_', ' ') or error}"
+    if isinstance(error, UnicodeError):  # of the codec idna
+        return "has a name that no host can have"
     if isinstance(error, socket.gaierror):
         return f"has a name that is not known: {error.strerror}"
     if isinstance(error, TimeoutError):

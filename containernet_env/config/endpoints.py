@@ -27,14 +27,17 @@ KEY = "endpoints"
 ENDPOINT_FORM = 'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"'
 USER_FORM = "the name of a user, 1 to 256 bytes without a colon"
 PREFIX_FORM = f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"'
-_HOST = r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])"
+# Of a name (RFC 1123 section 2.1); resolvers refuse longer ones.
+MAX_HOST_BYTES = 253
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])"
 _ENDPOINT = re.compile(rf"(https?)://({_HOST}):([0-9]{{1,5}})", re.ASCII)
 
 
 def parse_endpoint(value: object) -> tuple[str, Endpoint]:
     """Scheme and endpoint. Raises ``ValueError`` with what is wrong with it."""
     match = _ENDPOINT.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    if match is None or len(match[2]) > MAX_HOST_BYTES:
         raise ValueError("is not an endpoint")
     host, port = match[2].strip("[]"), int(match[3])
     if match[2].startswith("["):

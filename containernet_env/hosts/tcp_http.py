@@ -76,7 +76,7 @@ class TcpConnection:
                 return True
         except ssl.SSLError as error:
             return error.reason is not None and error.reason not in NO_TLS
-        except OSError:
+        except (OSError, UnicodeError):  # the latter: a name that no host can have
             return False
 
     def _resolved(self) -> Any:

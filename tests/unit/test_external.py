@@ -17,9 +17,12 @@ from click.testing import CliRunner
 
 from containernet_env.base import cache
 from containernet_env.base.errors import ConfigError, RunError, UsageError
+from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.cli import run as run_command
 from containernet_env.config import load_config
+from containernet_env.config.endpoints import parse_endpoint
 from containernet_env.hosts import owner
+from containernet_env.hosts.tcp_http import TcpConnection
 from containernet_env.load.request import request_of
 from containernet_env.model.external import Endpoint
 from containernet_env.model.keys import Span
@@ -84,6 +87,9 @@ def test_files_are_below_the_folder_of_the_file_that_names_them(tmp_path: Path) 
         ({"endpoints": ["http://10.1.0.1:2379/v3"]}, "is not an endpoint"),
         ({"endpoints": ["http://user:pass@10.1.0.1:2379"]}, "is not an endpoint"),
         ({"endpoints": ["http://10.1.0.1:70000"]}, "has a port out of range"),
+        ({"endpoints": ["http://h..x:1"]}, "is not an endpoint"),
+        ({"endpoints": [f"http://{'a' * 64}.x:1"]}, "is not an endpoint"),
+        ({"endpoints": [f"http://{'.'.join(['a' * 60] * 5)}:1"]}, "is not an endpoint"),
         ({"endpoints": ["http://a:1", "http://a:1"]}, "repeats the endpoint at $.endpoints[0]"),
         ({"endpoints": ["http://a:1", "https://b:1"], "tls": {"ca": "x"}}, "mix http and https"),
         ({"endpoints": ["https://a:1"]}, "speak TLS, and nobody says by which CA"),
@@ -95,12 +101,34 @@ def test_files_are_below_the_folder_of_the_file_that_names_them(tmp_path: Path) 
         ({"endpoints": ["http://a:1"], "prefix": "/"}, "is not a prefix of keys"),
         ({"endpoints": ["http://a:1"], "store": "other"}, "is not one of the choices"),
         ({"endpoints": ["http://a:1"], "nodes": []}, "is not a known key"),
+        ({"endpoints": ["http://a:1"], "user": "\ud800"}, r'$.user: is no Unicode text; got "\ud800"'),
+        ({"endpoints": ["http://a:1"], "prefix": "a\udfff/"}, "$.prefix: is no Unicode text"),
+        ({"endpoints": ["http://a:1"], "tls": {"ca": "\udc00"}}, "$.tls.ca: is no Unicode text"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, value: Any, told: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(written(tmp_path, value))
     assert told in str(raised.value) and "line 1, column " in str(raised.value)
+    assert "codec" not in str(raised.value)
+
+
+def test_a_name_may_have_labels_of_63_characters() -> None:
+    host = f"{'a' * 63}.b-c_d.x"
+    assert parse_endpoint(f"http://{host}:1") == ("http", Endpoint(host, 1))
+
+
+@pytest.mark.parametrize("host", ["h..x", f"{'a' * 64}.x"])
+def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
+    connection = TcpConnection(host, 1)
+    assert not connection.speaks_tls(1.0)
+    for ask in (
+        lambda: connection.open(1, timeout_s=1.0),
+        lambda: connection.rtt_ns(1.0),
+        lambda: connection.request_bytes(1, "/", timeout_s=1.0),
+    ):
+        with pytest.raises(NoAnswerError, match="has a name that no host can have"):
+            ask()
 
 
 @pytest.mark.parametrize(
