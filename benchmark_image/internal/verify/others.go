@@ -29,7 +29,7 @@ const (
 // others is what is known of versions that no write of the load made.
 type others struct {
 	oldest  int64              // the lowest revision of a linearizable answer, or of a version of this load
-	dates   moments            // when clients knew of a revision
+	dates   moments            // when clients knew of a revision, where that is of use
 	origins map[version]origin // but for earlier ones
 	unsure  map[string]bool    // keys that held one of either origin
 	before  map[string]keys.ID // by key: the first one that a linearizable read found, but for late ones
@@ -57,15 +57,10 @@ func (a *all) findOthers() {
 				undated[o.Key] = true
 			}
 		}
-		a.note(max(o.Revision, o.ModRevision), o.Completed)
-		if write := a.writes[o.Value]; read(o) && write != nil && o.ModRevision > 0 {
+		if read(o) && a.writes[o.Value] != nil && o.ModRevision > 0 {
 			a.oldest = min(a.oldest, o.ModRevision)
-			if write.Outcome <= history.Wrong {
-				a.note(o.ModRevision, write.Completed)
-			}
 		}
 	}
-	a.dates.sort()
 	for i := range a.operations {
 		o := &a.operations[i]
 		if o.Content != history.Written || !read(o) || !a.other(o.Value) || o.Value == empty {
@@ -86,6 +81,27 @@ func (a *all) findOthers() {
 			a.before[o.Key] = o.Value
 		}
 	}
+	if len(a.origins) > 0 {
+		a.findDates()
+	}
+}
+
+// findDates finds out when clients knew of revisions: at the latest when a write was acknowledged that a read tells one
+// of, or when an answer had come that tells it.
+func (a *all) findDates() {
+	note := func(revision, completed int64) {
+		if revision > 0 {
+			a.dates = append(a.dates, moment{revision, completed})
+		}
+	}
+	for i := range a.operations {
+		o := &a.operations[i]
+		note(max(o.Revision, o.ModRevision), o.Completed)
+		if write := a.writes[o.Value]; read(o) && write != nil && write.Outcome <= history.Wrong {
+			note(o.ModRevision, write.Completed)
+		}
+	}
+	a.dates.sort()
 }
 
 // version tells which one a read found, or a write made.
@@ -94,13 +110,6 @@ func (a *all) version(o *history.Operation) version {
 		return version{again: o.ModRevision}
 	}
 	return version{ID: o.Value}
-}
-
-// note has it that a client knew of a revision at a time; revision 0 is none.
-func (a *all) note(revision, completed int64) {
-	if revision > 0 {
-		a.dates = append(a.dates, moment{revision, completed})
-	}
 }
 
 // moment is when a client knew of a revision.

@@ -60,16 +60,20 @@ var dataset = keys.ID{}
 // judged judges operations, all of one key.
 func judged(t *testing.T, log *history.Log, operations ...op) *Result {
 	t.Helper()
-	file := encoded(t, func(add func(history.Entry)) {
-		for _, o := range operations {
-			add(history.Entry{Operation: o.Operation})
-		}
-	})
-	result, err := Judge(file, log, Limits{Time: time.Minute})
+	result, err := judgedOrNot(t, log, operations...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return result
+}
+
+func judgedOrNot(t *testing.T, log *history.Log, operations ...op) (*Result, error) {
+	t.Helper()
+	return Judge(encoded(t, func(add func(history.Entry)) {
+		for _, o := range operations {
+			add(history.Entry{Operation: o.Operation})
+		}
+	}), log, Limits{Time: time.Minute})
 }
 
 func encoded(t *testing.T, fill func(add func(history.Entry))) io.Reader {
