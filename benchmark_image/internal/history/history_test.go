@@ -107,15 +107,16 @@ func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 
 func TestAStoresHistoryIsWholeIfItSaysSo(t *testing.T) {
 	const event = `{"revision":7,"key":"p/0001","value":"abc"}` + "\n"
+	events := []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}
 	for text, want := range map[string]Log{
-		event + `{"whole":true}` + "\n":               {Events: []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}, Whole: true},
-		event + `{"whole":false}` + "\n":              {Events: []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}},
-		event + `{"whole":false,"final":true}` + "\n": {Events: []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}, Final: true},
+		event + `{"whole":true}` + "\n":               {Events: events, Whole: true},
+		event + `{"whole":false}` + "\n":              {Events: events},
+		event + `{"whole":false,"final":true}` + "\n": {Events: events, Final: true},
 		`{"revision":0,"key":"p/0001","value":null}` + "\n" + `{"whole":false,"final":false}` + "\n": {
 			Events: []Event{{Key: "p/0001", Absent: true}}},
 		`{"revision":0,"key":"p/0001","value":""}` + "\n" + `{"whole":false,"final":false}` + "\n": {
 			Events: []Event{{Key: "p/0001"}}},
-		event: {Events: []Event{{Revision: 7, Key: "p/0001", Value: "abc"}}},
+		event: {Events: events},
 	} {
 		if got, err := ReadLog(packed(t, text)); err != nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("%q: %+v, %v", text, got, err)

@@ -13,8 +13,8 @@ import (
 	"containernet-env/benchmark_image/internal/keys"
 )
 
-// TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and none,
-// as services that are known by their URLs.
+// TestWritesOfOtherRuns has stores that tell revisions of all answers, as etcd, of what reads find, as Consul, and
+// none, as services that are known by their URLs.
 func TestWritesOfOtherRuns(t *testing.T) {
 	const lost, unknown, notKnown = "no order", history.Unknown, "1 of 1 keys lost a write"
 	put := func(number int, from int64) op { return at(0, from, from+1).put(id(number), 0) }
@@ -133,7 +133,7 @@ func TestAViolationCountsMoreThanWhatIsNotKnown(t *testing.T) {
 }
 
 // TestStoresWithLateWritesPass: whatever the store tells of revisions, none that does one thing after the other is
-// accused. Of its writes, some are another run's or, where all answers tell revisions, late ones of the data set's value.
+// accused. Of its writes, some are another run's or, where all answers tell revisions, late ones of the data set.
 func TestStoresWithLateWritesPass(t *testing.T) {
 	told := map[string]map[Verdict]int{"all": {}, "of reads": {}, "none": {}}
 	for seed := range uint64(500) {
