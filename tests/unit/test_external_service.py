@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from containernet_env.plan.identity import config_hash
 from containernet_env.runs.external_access import cluster_of
 from containernet_env.runs.prepare import prepare
 from containernet_env.stores.external import ExternalCluster, OwnKeys
+from containernet_env.stores.keyvalue import external
 from tests.unit.service_server import Service, services
 
 SERVICE = {
@@ -200,6 +202,21 @@ def test_what_a_silent_member_does_not_delete_the_others_do(tmp_path: Path) -> N
         assert cluster(tmp_path, gone, one.url).remove_keys() == 1350 and one.values == {}
         with pytest.raises(RunError, match="answers nothing: connection refused"):
             cluster(tmp_path, gone).remove_keys()
+
+
+def test_what_a_member_holds_when_it_falls_silent_the_others_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are fewer batches than workers: those that find none left were gone when the silent one gave its back."""
+    monkeypatch.setattr(external, "_ASK_S", 0.3)
+    own = OwnKeys("p/1/", (Keys(4, 300, "p/1/"),))
+    with services(2) as (one, other), socket.create_server(("127.0.0.1", 0)) as silent:
+        for service in (one, other):
+            service.values.update({own.generated[0].name(number): b"v" for number in range(300)})
+        urls = one.url, f"http://127.0.0.1:{silent.getsockname()[1]}", other.url
+        cluster(tmp_path, *urls, own=own).remove_keys()
+        deleted = {request for service in (one, other) for request in service.requests}
+        assert len(deleted) == 300
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from containernet_env.base.http_answer import HttpError, KeptConnection, NoAnswe
 from containernet_env.base.side_by_side import side_by_side
 from containernet_env.model.config import HttpService
 from containernet_env.model.external import Endpoint, External
+from containernet_env.model.keys import Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.external import (
     SPEAKS_TLS,
@@ -134,6 +135,9 @@ class ExternalService(LeaderlessCluster[_Member]):
         return removal.carry_out(workers)
 
 
+_Batch = tuple[Keys, range]
+
+
 class _Removal:
     """Deletes keys side by side; what a member that fell silent has not deleted, the others do."""
 
@@ -146,36 +150,57 @@ class _Removal:
             for keys in own.generated
             for first in range(0, keys.count, _BATCH_KEYS)
         )
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._held = 0
+        self._refusal: HttpError | None = None
         self._removed = 0
 
     def carry_out(self, workers: Sequence[_Member]) -> int:
         """How many were removed. Raises RunError where some are left."""
         problems = [problem for problem in side_by_side(self._work, workers, len(workers)) if problem is not None]
-        refusals = [problem for problem in problems if isinstance(problem, HttpError)]
-        if refusals or self._todo:
-            raise (refusals or problems)[0]
+        if self._refusal is not None:
+            raise self._refusal
+        if self._todo:
+            raise problems[0]
         return self._removed
 
-    def _work(self, member: _Member) -> RunError | None:
+    def _work(self, member: _Member) -> NoAnswerError | None:
         """Until nothing is left to do, or this member does no more of it: why."""
         with member.kept(_ASK_S) as connection:
-            while True:
+            while (batch := self._take()) is not None:
+                keys, numbers = batch
+                removed, left = 0, numbers
                 try:
-                    keys, numbers = batch = self._todo.popleft()
-                except IndexError:
-                    return None
-                try:
-                    removed = sum(self._delete(connection, keys.name(number)) for number in numbers)
+                    for number in numbers:
+                        removed += self._delete(connection, keys.name(number))
+                        left = range(number + 1, numbers.stop)
                 except NoAnswerError as error:
-                    self._todo.appendleft(batch)
                     return NoAnswerError(f"{member.endpoint} {error}")
                 except HttpError as error:
-                    self._todo.clear()
-                    return HttpError(error.status, None, f"DELETE at {member.endpoint}")
-                with self._lock:
-                    self._removed += removed
-                    self._checked(self._removed)
+                    self._refusal = HttpError(error.status, None, f"DELETE at {member.endpoint}")
+                finally:
+                    self._give_back((keys, left), removed)
+        return None
+
+    def _take(self) -> _Batch | None:
+        """What to delete next; waits while others hold what they may have to give back. ``None``: nothing is left."""
+        with self._changed:
+            while self._held and not self._todo and self._refusal is None:
+                self._changed.wait()
+            if not self._todo or self._refusal is not None:
+                return None
+            self._held += 1
+            return self._todo.popleft()
+
+    def _give_back(self, left: _Batch, removed: int) -> None:
+        """Of a batch that was taken, what was not deleted, and how many keys were removed."""
+        with self._changed:
+            self._held -= 1
+            if left[1]:
+                self._todo.appendleft(left)
+            self._changed.notify_all()
+            self._removed += removed
+            self._checked(self._removed)
 
     def _delete(self, connection: KeptConnection, name: str) -> bool:
         status = connection.status("DELETE", target(self._template, name))
