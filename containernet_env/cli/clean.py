@@ -52,9 +52,7 @@ def _clean_cluster(path: Path) -> None:
 
     def tell(run: CleanedUp) -> None:
         found.append(run)
-        prefix = run.record.prefix
-        kept = f"kept {prefix}: its run is still on"
-        click.echo(kept if run.keys is None else f"removed {run.keys:,} keys under {prefix}")
+        click.echo(f"kept {run.record.prefix}: its run is still on" if run.keys is None else run.done)
 
     clean_keys(config, tell, click.echo)
     if not found:

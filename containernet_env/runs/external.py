@@ -155,7 +155,8 @@ class ExternalTestbed:
             stage.done(text)
             self._on_event("cluster_up", text)
         self._stop.check()
-        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self._left_behind)
+        service = self.plan.config.store.service
+        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self._own, service)
         if (reason := self._cluster.try_write()) is not None:
             raise RunError(f"the cluster of {self.plan.config.path} cannot be measured: {reason}")
         self._local = LocalServer(programs, self._folder, self._external, None if login is None else login.password)
@@ -171,14 +172,9 @@ class ExternalTestbed:
                 '  Nothing was written. Remove them, or name another "prefix".'
             )
 
-    @property
-    def _left_behind(self) -> OwnKeys:
-        """What is to be removed of this run."""
-        return OwnKeys(self.key_prefix) if self.plan.config.keys_stay else self._own
-
     def _tell_cleaned(self, found: CleanedUp) -> None:
         if found.keys is not None:
-            text = f"removed {found.keys:,} keys under {found.record.prefix}, left behind by a killed run"
+            text = f"{found.done}, left behind by a killed run"
         else:
             text = f"another run loads this cluster now, under {found.record.prefix}: both measure each other"
         self._progress.note(text)

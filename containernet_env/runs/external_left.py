@@ -12,13 +12,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from containernet_env.base import cache
 from containernet_env.base.errors import RunError
 from containernet_env.hosts import owner
-from containernet_env.model.config import Config
+from containernet_env.model.config import Config, HttpService
 from containernet_env.model.keys import Keys
 from containernet_env.runs.external_access import cluster_of, external_of, usable
 from containernet_env.stores.external import OwnKeys
@@ -31,7 +32,8 @@ TOLD_EVERY_S = 10.0
 class Record:
     """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
 
-    ``generated``: see ``stores.external.OwnKeys``. It names no user and no secret.
+    ``generated``: see ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; its file
+    may have others by the time they are. It names no user, and no secret but what is in such URLs.
     """
 
     run_id: str
@@ -40,14 +42,33 @@ class Record:
     prefix: str
     owner: str
     generated: tuple[Keys, ...] = ()
+    service: HttpService | None = None
+
+    @property
+    def keys_stay(self) -> bool:
+        """Whether nothing removes its keys, as configured."""
+        return self.service is not None and self.service.delete is None
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedUp:
-    """A run whose keys were removed, and how many there were; of one that still runs, ``None``."""
+    """A run whose keys were removed, and how many there were; of one that still runs, ``None``.
+
+    Where they stay, it is how many there are at most.
+    """
 
     record: Record
     keys: int | None
+
+    @property
+    def done(self) -> str:
+        """What became of them, of a run that is over."""
+        prefix = self.record.prefix
+        return (
+            f"up to {self.keys:,} keys stay under {prefix}"
+            if self.record.keys_stay
+            else (f"removed {self.keys:,} keys under {prefix}")
+        )
 
 
 class Told:
@@ -68,11 +89,13 @@ def home() -> Path:
     return cache.own() / "external"
 
 
-def begin(run_id: str, identity: str, endpoints: Sequence[str], own: OwnKeys) -> Path:
+def begin(
+    run_id: str, identity: str, endpoints: Sequence[str], own: OwnKeys, service: HttpService | None = None
+) -> Path:
     """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
     cache.make()
     folder = home() / run_id
-    record = Record(run_id, identity, tuple(endpoints), own.prefix, owner.current(), own.generated)
+    record = Record(run_id, identity, tuple(endpoints), own.prefix, owner.current(), own.generated, service)
     partial = _partial(run_id)
     try:
         home().mkdir(mode=0o700, exist_ok=True)
@@ -113,11 +136,19 @@ def records() -> Iterator[tuple[Path, Record]]:
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             generated = tuple(Keys(**keys) for keys in held.pop("generated", ()))
-            record = Record(**{**held, "endpoints": tuple(held["endpoints"]), "generated": generated})
+            service = _service(held.pop("service", None))
+            endpoints = tuple(held.pop("endpoints"))
+            record = Record(**held, endpoints=endpoints, generated=generated, service=service)
         except (OSError, ValueError, TypeError, KeyError):
             continue
         if record.prefix.endswith(f"/{record.run_id}/") and owner.is_owner(record.owner):
             yield path.parent, record
+
+
+def _service(held: dict[str, Any] | None) -> HttpService | None:
+    if held is None:
+        return None
+    return HttpService(**{name: tuple(value) if isinstance(value, list) else value for name, value in held.items()})
 
 
 def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
@@ -133,15 +164,23 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], s
         if owner.is_alive(record.owner):
             told(CleanedUp(record, None))
             continue
-        cluster = cluster_of(config, OwnKeys(record.prefix, record.generated))
         try:
-            removed = cluster.remove_keys(Told(say))
+            count = sum(keys.count for keys in record.generated) if record.keys_stay else _remove(config, record, say)
         except RunError as error:
             raise RunError(f"keys under {record.prefix}, of a killed run, could not be removed: {error}") from error
-        finally:
-            cluster.close()
         end(folder)
-        told(CleanedUp(record, removed))
+        told(CleanedUp(record, count))
+
+
+def _remove(config: Config, record: Record, say: Callable[[str], None]) -> int:
+    """By the requests on record: other URLs, which the file may have by now, would find no keys. Raises RunError."""
+    service = record.service
+    meant = config if service is None else replace(config, store=replace(config.store, service=service))
+    cluster = cluster_of(meant, OwnKeys(record.prefix, record.generated))
+    try:
+        return cluster.remove_keys(Told(say))
+    finally:
+        cluster.close()
 
 
 def clean(config: Config, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
