@@ -54,6 +54,8 @@ def _clean_cluster(path: Path) -> None:
         found.append(run)
         click.echo(f"kept {run.record.prefix}: its run is still on" if run.keys is None else run.done)
 
-    clean_keys(config, tell, click.echo)
+    elsewhere = clean_keys(config, tell, click.echo)
     if not found:
         click.echo("nothing was left behind")
+    for record in elsewhere:
+        click.echo(f"left as it is: {record.prefix} of a killed run at {', '.join(record.endpoints)}")

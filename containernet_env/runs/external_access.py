@@ -62,9 +62,14 @@ def cluster_of(config: Config, own: OwnKeys) -> ExternalCluster:
 def usable(cluster: ExternalCluster, config: Config) -> ClusterLook:
     """Look at a cluster that is to be measured. Raises ``RunError`` with everything that keeps it from that."""
     look = cluster.look(LOOK_TIMEOUT_S)
+    require_usable(look, config)
+    return look
+
+
+def require_usable(look: ClusterLook, config: Config) -> None:
+    """Raise ``RunError`` with everything that keeps a cluster from being measured."""
     if problems := look.problems:
         raise RunError("\n  ".join((f"the cluster of {config.path} cannot be measured:", *problems)))
-    return look
 
 
 def require_consent(plan: Plan, consented: bool) -> None:

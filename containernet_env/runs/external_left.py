@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 
 from containernet_env.base import cache
 from containernet_env.base.errors import RunError
+from containernet_env.base.http_answer import HttpError
 from containernet_env.hosts import owner
 from containernet_env.model.config import Config, HttpService
 from containernet_env.model.keys import Keys
-from containernet_env.runs.external_access import cluster_of, external_of, usable
+from containernet_env.runs.external_access import LOOK_TIMEOUT_S, cluster_of, external_of, require_usable
 from containernet_env.stores.external import OwnKeys
 
 _RECORD = "run.json"
@@ -32,8 +33,8 @@ TOLD_EVERY_S = 10.0
 class Record:
     """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
 
-    ``generated``: see ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; its file
-    may have others by the time they are. It names no user, and no secret but what is in such URLs.
+    ``generated``: see ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; the
+    file may have others by then. It names no user, and no secret but what is in such URLs.
     """
 
     run_id: str
@@ -63,12 +64,9 @@ class CleanedUp:
     @property
     def done(self) -> str:
         """What became of them, of a run that is over."""
-        prefix = self.record.prefix
-        return (
-            f"up to {self.keys:,} keys stay under {prefix}"
-            if self.record.keys_stay
-            else (f"removed {self.keys:,} keys under {prefix}")
-        )
+        if self.record.keys_stay:
+            return f"up to {self.keys:,} keys stay under {self.record.prefix}"
+        return f"removed {self.keys:,} keys under {self.record.prefix}"
 
 
 class Told:
@@ -159,7 +157,7 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], s
     """
     _remove_partial()
     for folder, record in records():
-        if record.identity != identity:
+        if not _is_on(record, config, identity):
             continue
         if owner.is_alive(record.owner):
             told(CleanedUp(record, None))
@@ -172,23 +170,82 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], s
         told(CleanedUp(record, count))
 
 
+def _is_on(record: Record, config: Config, identity: str) -> bool:
+    """Whether it is of that cluster. A service does not say which one it is: an endpoint of both tells that."""
+    if record.service is None or config.store.service is None:
+        return record.identity == identity
+    return not set(record.endpoints).isdisjoint(external_of(config).urls)
+
+
 def _remove(config: Config, record: Record, say: Callable[[str], None]) -> int:
-    """By the requests on record: other URLs, which the file may have by now, would find no keys. Raises RunError."""
-    service = record.service
-    meant = config if service is None else replace(config, store=replace(config.store, service=service))
-    cluster = cluster_of(meant, OwnKeys(record.prefix, record.generated))
+    """Remove the keys of a run that is over; how many there were. Raises RunError.
+
+    The requests are those on record, since others, which the file may have by now, would find no keys; they go to
+    endpoints that the file names, too. Where they are refused, as by a service that has lost a member for good and
+    deletes in all of them, the delete that the file names now is tried, and a few keys are looked for afterwards.
+    """
+    own, service, named = OwnKeys(record.prefix, record.generated), record.service, config.store.service
+    if service is None or named is None:  # another kind of store
+        return _remove_by(config, own, say)
+    there = _at(config, record.endpoints)
+    try:
+        return _remove_by(_by(there, service), own, say)
+    except HttpError:
+        if named.delete in (None, service.delete):
+            raise
+    other = _by(there, replace(service, delete=named.delete, delete_codes=named.delete_codes))
+    removed = _remove_by(other, own, say)
+    cluster = cluster_of(other, own)
+    try:
+        left = cluster.keys()
+    finally:
+        cluster.close()
+    if left:
+        raise RunError(f"{config.path} names another delete, after which they are still there")
+    return removed
+
+
+def _remove_by(config: Config, own: OwnKeys, say: Callable[[str], None]) -> int:
+    cluster = cluster_of(config, own)
     try:
         return cluster.remove_keys(Told(say))
     finally:
         cluster.close()
 
 
-def clean(config: Config, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
-    """The same on the cluster that a config names. Raises RunError where that cannot be used."""
+def _at(config: Config, urls: Collection[str]) -> Config:
+    """The same with those of its endpoints alone."""
+    external = external_of(config)
+    chosen = tuple(endpoint for endpoint in external.endpoints if external.url(endpoint) in urls)
+    return replace(config, external=replace(external, endpoints=chosen))
+
+
+def _by(config: Config, service: HttpService) -> Config:
+    """The same with other requests."""
+    return replace(config, store=replace(config.store, service=service))
+
+
+def clean(config: Config, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> list[Record]:
+    """The same on the cluster that a config names; the killed runs on record elsewhere, which are left as they are.
+
+    A service may have lost members for good: the others delete. Raises RunError where the cluster cannot be used.
+    """
     cluster = cluster_of(config, OwnKeys(external_of(config).prefix))
     try:
-        look = usable(cluster, config)
+        look = cluster.look(LOOK_TIMEOUT_S)
     finally:
         cluster.close()
+    answering = [member.url for member in look.members if member.problem is None]
+    if config.store.service is None or not answering:
+        require_usable(look, config)
     assert look.identity is not None
+    for member in look.members:
+        if member.problem is not None:
+            say(f"left out: {member.url} {member.problem}")
+    config = _at(config, answering)
     clean_up(config, look.identity, told, say)
+    return [
+        record
+        for _, record in records()
+        if not _is_on(record, config, look.identity) and not owner.is_alive(record.owner)
+    ]

@@ -10,13 +10,17 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Service(http.server.ThreadingHTTPServer):
-    """``values`` by key; ``answers``: a status by method that takes the place of what it would do."""
+    """``values`` by key; ``answers``: a status by method that takes the place of what it would do.
+
+    What has ``refused`` in its target is answered 503.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.answers: dict[str, int] = {}
+        self.refused: str | None = None
         self.requests: list[str] = []
         self.connections = 0
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -39,6 +43,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.requests.append(f"{self.command} {self.path}")
         key = parse_qs(urlsplit(self.path).query).get("id", [""])[0]
         status, answer = self.server.answers.get(self.command), b""
+        if self.server.refused is not None and self.server.refused in self.path:
+            status = 503
         if status is None and self.command == "PUT":
             self.server.values[key] = body
             status = 201

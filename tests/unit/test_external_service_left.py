@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from bench.load.members import free_ports
 from containernet_env.base import cache
+from containernet_env.base.errors import RunError
+from containernet_env.cli import clean
 from containernet_env.config import load_config
 from containernet_env.model.config import Config
 from containernet_env.model.keys import Keys
@@ -67,3 +71,58 @@ def test_of_a_killed_run_whose_keys_stay_that_is_said(tmp_path: Path, over: Call
         killed(stay, found, over)
         assert cleaned(stay) == [f"up to 300 keys stay under {KEYS.prefix}"]
         assert len(found[0].values) == 300 and not list(external_left.records())
+
+
+def test_members_that_are_gone_for_good_hold_up_nothing(tmp_path: Path, over: Callable[[], None]) -> None:
+    """Neither where the file still names them, nor where it does not any more."""
+    gone = f"http://127.0.0.1:{free_ports(1)[0]}"
+    for again in (True, False):
+        with services(2) as found:
+            urls = [one.url for one in found]
+            killed(config_of(tmp_path, [urls[0], gone, urls[1]]), found[:1], over)
+            told = cleaned(config_of(tmp_path, [urls[0], gone, urls[1]] if again else urls))
+            assert told[-1].endswith(f" keys under {KEYS.prefix}") and "removed" in told[-1]
+            assert told[:-1] == ([f"left out: {gone} answers nothing: connection refused"] if again else [])
+            deleted = {request for one in found for request in one.requests if request.startswith("DELETE")}
+            assert len(deleted) == KEYS.count and not list(external_left.records())
+
+
+def test_no_delete_goes_to_an_endpoint_that_the_run_did_not_have(tmp_path: Path, over: Callable[[], None]) -> None:
+    """It may be of another service, where no key is found, which counts as deleted."""
+    with services(2) as (one, other):
+        killed(config_of(tmp_path, [one.url]), [one], over)
+        assert cleaned(config_of(tmp_path, [other.url, one.url])) == [f"removed 300 keys under {KEYS.prefix}"]
+        assert not any(request.startswith("DELETE") for request in other.requests)
+
+
+def test_a_run_on_record_elsewhere_is_told(tmp_path: Path, over: Callable[[], None]) -> None:
+    with services(2) as (one, other):
+        killed(config_of(tmp_path, [one.url]), [one], over)
+        config_of(tmp_path, [other.url])
+        done = CliRunner().invoke(clean.command, [str(tmp_path / "endpoints.json")])
+        assert done.exit_code == 0 and "nothing was left behind" in done.output
+        assert f"left as it is: {KEYS.prefix} of a killed run at {one.url}\n" in done.output
+        assert [record.endpoints for _, record in external_left.records()] == [(one.url,)]
+
+
+def test_another_kind_of_store_at_the_same_endpoint_is_another_cluster(
+    tmp_path: Path, over: Callable[[], None]
+) -> None:
+    with services(1) as found:
+        killed(config_of(tmp_path, [found[0].url]), found, over)
+        path = tmp_path / "etcd.json"
+        path.write_text(json.dumps({"endpoints": [found[0].url]}))
+        external_left.clean_up(load_config(path), "cluster-1", pytest.fail, pytest.fail)
+        assert list(external_left.records()) and len(found[0].values) == 300
+
+
+def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(tmp_path: Path, over: Callable[[], None]) -> None:
+    with services(1) as (one,):
+        killed(config_of(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=3"), [one], over)
+        one.refused = "ack=3"
+        for delete, told in (("/v0/entity?id={key}&ack=3", "HTTP 503"), ("/v1/{key}", "are still there")):
+            with pytest.raises(RunError, match=told):
+                cleaned(config_of(tmp_path, [one.url], delete=delete))
+            assert list(external_left.records())
+        assert cleaned(config_of(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=2"))
+        assert one.values == {} and not list(external_left.records())
