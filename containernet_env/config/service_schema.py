@@ -19,7 +19,9 @@ _TEMPLATE_BYTES = 512
 TEMPLATE_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#", with {KEY_PLACE} once'
 MAX_ARGUMENTS, _ARGUMENT_BYTES = 100, 4096
 ARGUMENT_FORM = f"text of at most {_ARGUMENT_BYTES} bytes, in which {', '.join(PLACES)} stand for what a member has"
-CODES_FORM = "an HTTP status code from 200 to 599, or a list of different ones"
+# As many as fit into a parameter of a load: codesParameter of benchmark_image/internal/spec/parameters.go.
+_MAX_CODES = 16
+CODES_FORM = f"an HTTP status code from 200 to 599, or a list of 1 to {_MAX_CODES} different ones"
 
 
 def _parse_template(value: object) -> str:
@@ -40,6 +42,8 @@ def _parse_codes(value: object) -> tuple[int, ...]:
         raise ValueError("has a status code out of range")
     if len(set(listed)) < len(listed):
         raise ValueError("has a status code twice")
+    if len(listed) > _MAX_CODES:
+        raise ValueError(f"has {len(listed)} status codes")
     return tuple(listed)
 
 
@@ -59,7 +63,10 @@ OptionalCodes = Annotated[
     tuple[int, ...] | None,
     checked(_parse_codes, CODES_FORM),
     WithJsonSchema(
-        {"anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1}], "description": CODES_FORM},
+        {
+            "anyOf": [_CODE, {"type": "array", "items": _CODE, "minItems": 1, "maxItems": _MAX_CODES}],
+            "description": CODES_FORM,
+        },
     ),
 ]
 

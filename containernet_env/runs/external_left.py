@@ -146,7 +146,8 @@ def records() -> Iterator[tuple[Path, Record]]:
 def _service(held: dict[str, Any] | None) -> HttpService | None:
     if held is None:
         return None
-    return HttpService(**{name: tuple(value) if isinstance(value, list) else value for name, value in held.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in held.items()}
+    return HttpService(**values)
 
 
 def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:

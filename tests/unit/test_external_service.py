@@ -70,6 +70,7 @@ def test_a_service_is_what_its_file_says(tmp_path: Path) -> None:
         ({**SERVICE, "success": {"put": 99}}, "$.store.success.put", "has a status code out of range"),
         ({**SERVICE, "success": {"put": [200, 200]}}, "$.store.success.put", "has a status code twice"),
         ({**SERVICE, "success": {"put": []}}, "$.store.success.put", "is no status code"),
+        ({**SERVICE, "success": {"put": list(range(200, 217))}}, "$.store.success.put", "has 17 status codes"),
         ({**SERVICE, "success": {"post": 200}}, "$.store.success.post", "is not a known key"),
         ({**SERVICE, "missing": 200}, "$.store.missing", "has a code that success.get has, too"),
         ({**SERVICE, "keys": "stay"}, "$.store.keys", "contradicts delete"),
