@@ -18,7 +18,10 @@ KEY_PLACE = "{key}"
 _TEMPLATE_BYTES = 512
 TEMPLATE_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#", with {KEY_PLACE} once'
 MAX_ARGUMENTS, _ARGUMENT_BYTES = 100, 4096
-ARGUMENT_FORM = f"text of at most {_ARGUMENT_BYTES} bytes, in which {', '.join(PLACES)} stand for what a member has"
+ARGUMENT_FORM = (
+    f"text of at most {_ARGUMENT_BYTES} bytes, in which {', '.join(PLACES)} stand for what a member has, and {{{{ and "
+    "}} for braces"
+)
 # As many as fit into a parameter of a load: codesParameter of benchmark_image/internal/spec/parameters.go.
 _MAX_CODES = 16
 CODES_FORM = f"an HTTP status code from 200 to 599, or a list of 1 to {_MAX_CODES} different ones"
@@ -78,7 +81,7 @@ def _parse_argument(value: object) -> str:
     try:
         filled_in(str(value), PLACES)
     except KeyError as error:
-        raise ValueError(f"has a placeholder that is not known: {error.args[0]}") from error
+        raise ValueError(f"has braces that are no placeholder: {error.args[0]}") from error
     return str(value)
 
 

@@ -82,7 +82,7 @@ def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> 
         ({"binary": "topology.json"}, "$.store.binary", "is not executable"),
         ({"port": 0}, "$.store.port", "is out of range"),
         ({"port": None}, "$.store.port", "is missing"),
-        ({"arguments": ["--id={number}"]}, "$.store.arguments[0]", "has a placeholder that is not known: {number}"),
+        ({"arguments": ["--id={number}"]}, "$.store.arguments[0]", "has braces that are no placeholder: {number}"),
         ({"arguments": "--id=1"}, "$.store.arguments", "is not a list"),
         ({"delete": "/{key}"}, "$.store.delete", "is not a known key"),
         ({"success": {"delete": 200}}, "$.store.success", "has codes of a delete"),
@@ -98,6 +98,31 @@ def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, change: Any, pl
         load_config(topology(tmp_path, store))
     (problem,) = raised.value.problems
     assert problem.path == place and told in problem.message, problem
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("{PORT}", "{PORT}"),
+        ("{index0}", "{index0}"),
+        ("{data-dir}", "{data-dir}"),
+        ("{ port }", "{ port }"),
+        ("{}", "{}"),
+        ("{port", "{"),
+        ("port}", "}"),
+        ("{port}}", "}"),
+    ],
+)
+def test_braces_that_are_no_placeholder_are_refused(tmp_path: Path, argument: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(topology(tmp_path, {**STORE, "arguments": [argument]}))
+    (problem,) = raised.value.problems
+    assert problem.message == f"has braces that are no placeholder: {told}" and "{{ and }}" in str(problem.allowed)
+
+
+def test_double_braces_are_braces(tmp_path: Path) -> None:
+    plan = planned(tmp_path, arguments=['{{"port":{port}}}', "{{port}}", "{{{port}}}"])
+    assert plan.hosts[0].command == ('{"port":8080}', "{port}", "{8080}")
 
 
 def test_a_word_alone_is_no_service(tmp_path: Path) -> None:

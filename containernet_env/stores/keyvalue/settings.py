@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from containernet_env.model.config import Config, HttpService, Node
 
 DATA_DIR = "/var/lib/http"
-_PLACE = re.compile(r"\{[a-z]*\}")
+_BRACES = {"{{": "{", "}}": "}"}
+_PLACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
 PLACES: Mapping[str, str] = {
     "{index}": "its number in the topology, from 0",
     "{name}": "its name",
@@ -21,8 +22,12 @@ PLACES: Mapping[str, str] = {
 
 
 def filled_in(argument: str, places: Mapping[str, str]) -> str:
-    """The argument with all placeholders filled in. Raises ``KeyError`` for one that is not known."""
-    return _PLACE.sub(lambda found: places[found[0]], argument)
+    """The argument with all placeholders filled in, and single braces for double ones.
+
+    Raises ``KeyError`` for other braces, with what is in them.
+    """
+    meanings = {**places, **_BRACES}
+    return _PLACE.sub(lambda found: meanings[found[0]], argument)
 
 
 def arguments(node: Node, config: Config, service: HttpService) -> tuple[str, ...]:
