@@ -64,6 +64,7 @@ MEANINGS = {
     "RawService.keys": "that the keys of a run stay, where none can be deleted",
     "success": "the status codes by which requests have succeeded",
     "missing": "the status codes of a read of a key that does not exist (404)",
+    "health": "the path of a GET that a member answers by itself; any answer shows that it is not silent",
     "RawSuccess.put": "of a put (200, 201, 204)",
     "RawSuccess.get": "of a read that finds its key (200)",
     "RawSuccess.delete": "of a delete, also of a key that is not there (200, 202, 204, 404)",

@@ -16,7 +16,9 @@ HTTP = "http"
 KEY_PLACE = "{key}"
 # MaxTemplate of benchmark_image/internal/spec/parameters.go; isTemplate and Codes of its stores.go.
 _TEMPLATE_BYTES = 512
-TEMPLATE_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#", with {KEY_PLACE} once'
+_PATH_FORM = f'"/" and at most {_TEMPLATE_BYTES - 1} more visible ASCII characters but "#"'
+TEMPLATE_FORM = f"{_PATH_FORM}, with {KEY_PLACE} once"
+HEALTH_FORM = f"{_PATH_FORM} and braces"
 MAX_ARGUMENTS, _ARGUMENT_BYTES = 100, 4096
 ARGUMENT_FORM = (
     f"text of at most {_ARGUMENT_BYTES} bytes, in which {', '.join(PLACES)} stand for what a member has, and {{{{ and "
@@ -27,13 +29,25 @@ _MAX_CODES = 16
 CODES_FORM = f"an HTTP status code from 200 to 599, or a list of 1 to {_MAX_CODES} different ones"
 
 
-def _parse_template(value: object) -> str:
+def _parse_path(value: object) -> str:
     fits = isinstance(value, str) and 0 < len(value) <= _TEMPLATE_BYTES and value.startswith("/")
     text = str(value)
     if not fits or not all(" " < sign <= "~" and sign != "#" for sign in text):
         raise ValueError("is not the path of a URL")
+    return text
+
+
+def _parse_template(value: object) -> str:
+    text = _parse_path(value)
     if text.count(KEY_PLACE) != 1 or set("{}") & set(text.replace(KEY_PLACE, "")):
         raise ValueError(f"does not hold {KEY_PLACE} once")
+    return text
+
+
+def _parse_health(value: object) -> str:
+    text = _parse_path(value)
+    if set("{}") & set(text):
+        raise ValueError("has braces: it is of no key")
     return text
 
 
@@ -50,18 +64,19 @@ def _parse_codes(value: object) -> tuple[int, ...]:
     return tuple(listed)
 
 
-def _template_schema() -> WithJsonSchema:
-    pattern = r"^/[^#{}]*\{key\}[^#{}]*$"
-    return WithJsonSchema(
-        {"type": "string", "description": TEMPLATE_FORM, "maxLength": _TEMPLATE_BYTES, "pattern": pattern}
-    )
+def _path_schema(form: str, pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "description": form, "maxLength": _TEMPLATE_BYTES, "pattern": pattern})
+
+
+_TEMPLATE_SCHEMA = _path_schema(TEMPLATE_FORM, r"^/[^#{}]*\{key\}[^#{}]*$")
 
 
 # Codes of a file that names none.
 WRITTEN, FOUND, DELETED, MISSING = (200, 201, 204), (200,), (200, 202, 204, 404), (404,)
 _CODE = {"type": "integer", "minimum": 200, "maximum": 599}
-Template = Annotated[str, checked(_parse_template, TEMPLATE_FORM), _template_schema()]
-OptionalTemplate = Annotated[str | None, checked(_parse_template, TEMPLATE_FORM), _template_schema()]
+Template = Annotated[str, checked(_parse_template, TEMPLATE_FORM), _TEMPLATE_SCHEMA]
+OptionalTemplate = Annotated[str | None, checked(_parse_template, TEMPLATE_FORM), _TEMPLATE_SCHEMA]
+OptionalHealth = Annotated[str | None, checked(_parse_health, HEALTH_FORM), _path_schema(HEALTH_FORM, "^/[^#{}]*$")]
 OptionalCodes = Annotated[
     tuple[int, ...] | None,
     checked(_parse_codes, CODES_FORM),
@@ -110,6 +125,7 @@ class RawRequests(StrictModel):
     get: Template
     success: RawSuccess = RawSuccess()
     missing: OptionalCodes = None
+    health: OptionalHealth = None
 
     @rule
     def _a_code_means_one_thing(self) -> None:
@@ -121,7 +137,7 @@ class RawRequests(StrictModel):
         """What it says."""
         done = self.success
         codes = done.put or WRITTEN, done.get or FOUND, done.delete or DELETED, self.missing or MISSING
-        return HttpService(self.put, self.get, delete, *codes)
+        return HttpService(self.put, self.get, delete, *codes, health=self.health)
 
 
 class RawService(RawRequests):
@@ -178,6 +194,7 @@ def _values(service: HttpService) -> dict[str, Any]:
         "get": service.get,
         "success": {name: list(codes) for name, codes in success.items()},
         "missing": list(service.missing_codes),
+        **({} if service.health is None else {"health": service.health}),
     }
 
 

@@ -63,7 +63,8 @@ class HttpService:
     """How a service keeps values by key over HTTP/1.1: targets of requests with ``{key}`` once, and status codes.
 
     ``*_codes`` are those of success, ``missing_codes`` those of a read of a key that does not exist. Without ``delete``
-    the keys of a run stay. Of members that are started here, ``port`` is where they serve clients and other members,
+    the keys of a run stay. ``health`` is the target of a GET that a member answers by itself, with any status; ``None``
+    where none is known. Of members that are started here, ``port`` is where they serve clients and other members,
     and ``arguments`` those of their program, with placeholders.
     """
 
@@ -76,6 +77,7 @@ class HttpService:
     missing_codes: tuple[int, ...]
     port: int = 0
     arguments: tuple[str, ...] = ()
+    health: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

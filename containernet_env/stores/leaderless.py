@@ -9,6 +9,8 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.store_activity import MemberActivity, StoreActivity
 from containernet_env.stores.members import M, MemberCluster, MemberStatus
 
+_ASK_S = 2.0
+
 
 class NothingCounted:
     """See ``stores.protocol.Observation``: the members count nothing."""
@@ -32,6 +34,10 @@ class LeaderlessCluster(MemberCluster[M], Generic[M]):
         # In the topology's order, whoever answered first.
         answering = [member for member in self.members if statuses.get(member) is not None]
         return Leadership(answering[0].name, 0) if len(answering) >= max(required, 1) else None
+
+    def _is_ready(self, statuses: Mapping[M, MemberStatus | None]) -> bool:
+        # Each may answer by itself before it reaches the others.
+        return self.answers(_ASK_S)
 
     def observe(self) -> NothingCounted:
         """See ``stores.protocol.Cluster``."""

@@ -66,8 +66,8 @@ class Member(ABC):
         return f"{self.place.ip}:{self.client_port}"
 
     @property
-    def ping(self) -> Ping:
-        """See ``stores.protocol.Cluster.pings``."""
+    def ping(self) -> Ping | None:
+        """See ``stores.protocol.Cluster.pings``; ``None`` where nothing is known that it answers by itself."""
         return Ping(self.connection, self.client_port, self.ping_request)
 
     @staticmethod
@@ -325,7 +325,7 @@ class MemberCluster(Generic[M]):
 
     def pings(self) -> dict[str, Ping]:
         """See ``stores.protocol.Cluster``."""
-        return {member.name: member.ping for member in self.living()}
+        return {member.name: ping for member in self.living() if (ping := member.ping) is not None}
 
     def profile(self, member: str, kinds: Sequence[ProfileKind]) -> Profiling | None:
         """See ``stores.protocol.Cluster``; ``None`` where the store lacks it."""

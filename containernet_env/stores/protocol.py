@@ -314,7 +314,10 @@ class Cluster(Protocol):
         """Dead members but those whose death was expected: name -> why, in config order."""
 
     def pings(self) -> Mapping[str, Ping]:
-        """How each living member is asked whether it answers at all, by name; what it answers depends on no other."""
+        """How each living member is asked whether it answers at all, by name; what it answers depends on no other.
+
+        One of which no such question is known is left out.
+        """
 
     def observe(self) -> Observation:
         """Begin to observe the living members; takes a few seconds at most, and never raises."""

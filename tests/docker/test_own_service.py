@@ -28,6 +28,7 @@ def test_a_program_of_the_users_is_measured(tmp_path: Path) -> None:
         "put": "/v0/entity?id={key}&ack=2",
         "get": "/v0/entity?id={key}&from=1",
         "success": {"put": 201},
+        "health": "/status",
     }
     node = {"mem": "64m", "cpus": 1, "bandwidth": 1000, "link_delay": f"{LINK_MS}ms"}
     config, scenarios = tmp_path / "own.json", tmp_path / "scenarios.json"

@@ -52,6 +52,7 @@ def endpoints_file(folder: Path, urls: list[str], **more: Any) -> Path:
         "delete": "/v0/entity?id={key}&ack=3",
         "success": {"put": 201, "get": 200, "delete": 202},
         "missing": 404,
+        "health": "/status",
     }
     path = folder / "endpoints.json"
     wanted = {name: value for name, value in {**store, **more}.items() if value is not None}

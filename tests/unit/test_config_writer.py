@@ -184,6 +184,7 @@ RICH_SERVICE = {
         "delete": "/v0/entity?id={key}",
         "success": {"put": [201], "get": 200, "delete": [202, 404]},
         "missing": [404, 410],
+        "health": "/status",
     },
 }
 STAYING = {**RICH_SERVICE, "store": {"kind": "http", "put": "/{key}", "get": "/{key}", "keys": "stay"}}

@@ -66,11 +66,18 @@ def test_each_member_has_arguments_of_its_own(tmp_path: Path) -> None:
 
 
 def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> None:
-    config = load_config(topology(tmp_path, http={"data": "tmpfs"}))
+    config = load_config(topology(tmp_path, {**STORE, "health": "/status"}, http={"data": "tmpfs"}))
+    assert config.store.service is not None and config.store.service.health == "/status"
     assert config_again(tmp_path, config) == config
     assert topology_values(config)["store"]["arguments"] == STORE["arguments"]
     own = config_hash(planned(tmp_path))
-    others = [{"port": 8081}, {"arguments": []}, {"put": "/v0/entity?id={key}&ack=3"}, {"missing": [404, 410]}]
+    others = [
+        {"port": 8081},
+        {"arguments": []},
+        {"put": "/v0/entity?id={key}&ack=3"},
+        {"missing": [404, 410]},
+        {"health": "/x"},
+    ]
     assert own not in [config_hash(planned(tmp_path, **other)) for other in others]
     assert own == config_hash(planned(tmp_path, missing=404))
 
@@ -89,6 +96,8 @@ def test_what_a_file_says_is_what_is_written_and_what_counts(tmp_path: Path) -> 
         ({"success": {"post": 200}}, "$.store.success.post", "is not a known key"),
         ({"flags": {}}, "$.store.flags", "is not a known key"),
         ({"put": "/v0"}, "$.store.put", "does not hold {key} once"),
+        ({"health": "status"}, "$.store.health", "is not the path of a URL"),
+        ({"health": "/status?id={key}"}, "$.store.health", "has braces: it is of no key"),
     ],
     ids=str,
 )
@@ -175,12 +184,14 @@ class _To:
             raise NoAnswerError(str(error)) from error
 
 
+def places_of(found: list[Service]) -> list[MemberPlace]:
+    return [MemberPlace(FakeHost(f"http{number}", 1), "10.0.0.1", _To(one)) for number, one in enumerate(found, 1)]
+
+
 def test_members_are_ready_when_each_answers_a_read(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     with services(3) as found:
-        hosts = [FakeHost(f"http{number}", 1) for number in (1, 2, 3)]
-        places = [MemberPlace(host, "10.0.0.1", _To(one)) for host, one in zip(hosts, found, strict=True)]
-        cluster = plan.store.cluster(places)
+        cluster = plan.store.cluster(places_of(found))
         assert cluster.leadership() == Leadership("http1", 0) and cluster.version() == plan.store.version
         found[0].answers["GET"] = 500
         assert cluster.leadership() == Leadership("http2", 0) and not cluster.answers(0.2)
@@ -190,4 +201,18 @@ def test_members_are_ready_when_each_answers_a_read(tmp_path: Path) -> None:
         told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
         assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
         assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
+        cluster.close()
+
+
+def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(tmp_path: Path) -> None:
+    """A read may ask other members: 500 stands for one that waits for those in vain."""
+    with services(2) as found:
+        found[0].refused = "/v0/"
+        cluster = planned(tmp_path).store.cluster(places_of(found))
+        assert cluster.pings() == {} and cluster.leadership() == Leadership("http2", 0)
+        cluster.close()
+        cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+        pings = cluster.pings()
+        assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
+        assert cluster.leadership() == Leadership("http1", 0) and not cluster.answers(0.2)
         cluster.close()

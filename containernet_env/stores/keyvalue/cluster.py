@@ -40,17 +40,23 @@ class Member(members.Member):
         return f"{self.place.ip}:{self.port}"
 
     @property
-    def ping(self) -> Ping:
-        """See ``members.Member``; whether a read asks other members, only the service knows."""
-        return Ping(self.connection, self.port, f"GET {self.probe} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode())
+    def ping(self) -> Ping | None:
+        """See ``members.Member``; a read is none: it may ask other members, and their silence would be this one's."""
+        if (health := self.service.health) is None:
+            return None
+        return Ping(self.connection, self.port, f"GET {health} HTTP/1.1\r\nHost: {self.endpoint}\r\n\r\n".encode())
 
     def kept(self, timeout_s: float) -> KeptConnection:
         """A connection for several requests, which is opened by the first one."""
         return KeptConnection(lambda: self.connection.open(self.port, timeout_s=timeout_s), self.endpoint)
 
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
-        """See ``members.Member``; it follows nobody."""
-        self.read(timeout_s)
+        """See ``members.Member``; it follows nobody. Any answer will do where it is known what it answers by itself."""
+        if (health := self.service.health) is None:
+            self.read(timeout_s)
+        else:
+            with self.kept(timeout_s) as connection:
+                connection.status("GET", health)
         return MemberStatus(self.name, self.name, 0, self.version)
 
     def read(self, timeout_s: float) -> None:
