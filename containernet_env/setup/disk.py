@@ -29,14 +29,17 @@ GO_MODULES = {
 # The root file system and its archive while the base image is made; the image itself is the engine's.
 BASE_WORK = 350 * MB
 IMAGES = {"base": 170 * MB, "etcd": 55 * MB, "consul": 145 * MB, "replicas": 15 * MB, "benchmark": 40 * MB}
-# etcd's, and a program of the user's.
-IMAGES |= dict.fromkeys(("zetcd", "cetcd"), 100 * MB)
+# Without the user's program: etcd's; the start script.
+IMAGES |= {"zetcd": IMAGES["etcd"], "cetcd": IMAGES["etcd"], "http": 1 * MB}
 # ZooKeeper's, of the distribution: 399 MB, of which Java is the half.
 OTHER_IMAGE = 480 * MB
 
 
 def image_size(name: str) -> int:
-    """Bytes that an image takes in the engine: ``etcd``, ``etcd-3.6.8``, ``base of zookeeper``."""
+    """Bytes that an image takes in the engine: ``etcd``, ``etcd-3.6.8``, ``base of zookeeper``.
+
+    A program of the user's, which it may have, comes on top.
+    """
     return IMAGES.get(name) or IMAGES.get(name.partition("-")[0], OTHER_IMAGE)
 
 

@@ -52,10 +52,17 @@ class Missing:
             if go.find() is None:
                 needs.append(Need(cache.own(), disk.GO_TOOLCHAIN))
         if self.images:
-            needs.append(Need(engine_data(), sum(map(disk.image_size, self.images))))
+            needs.append(Need(engine_data(), sum(map(disk.image_size, self.images)) + self._program_size()))
         if any(name.startswith("base") for name in self.images):
             needs.append(Need(base_image.WORK, disk.BASE_WORK))
         return needs
+
+    def _program_size(self) -> int:
+        """Bytes of the user's program in the images that are missing. Raises ``MissingRequirementError``."""
+        own = self.store.image
+        if own.binary is None or not {own.name, own.label} & set(self.images):
+            return 0
+        return len(own.binary.content())
 
 
 def look(store: Store = DEFAULT) -> Missing:
