@@ -150,7 +150,8 @@ def _binary_findings(kind: StoreKind, value: object, folder: Path) -> Iterator[F
     given = value.get("binary") if isinstance(value, dict) else None
     if not isinstance(value, dict):
         if kind.needs_binary:
-            allowed = f'{{"kind": "{kind.name}", "binary": PATH}}'
+            more = ', "port": NUMBER, "put": TEMPLATE, "get": TEMPLATE' if kind.name == HTTP else ""
+            allowed = f'{{"kind": "{kind.name}", "binary": PATH{more}}}'
             yield Finding(("store",), "has no binary, the program that its members run", render(value), allowed)
     elif not kind.needs_binary:
         if "binary" in value:

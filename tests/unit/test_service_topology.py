@@ -13,6 +13,7 @@ from containernet_env.analysis.floor import Floor
 from containernet_env.base.errors import ConfigError
 from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.base.user_program import read_program
+from containernet_env.config.service_schema import RawProgram
 from containernet_env.config.topologies import load_config
 from containernet_env.config.writer import topology_values
 from containernet_env.model.leadership import Leadership
@@ -135,8 +136,11 @@ def test_double_braces_are_braces(tmp_path: Path) -> None:
 
 
 def test_a_word_alone_is_no_service(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has no binary"):
+    with pytest.raises(ConfigError, match="has no binary") as raised:
         load_config(topology(tmp_path, "http"))
+    (problem,) = raised.value.problems
+    needed = [name for name, field in RawProgram.model_fields.items() if field.is_required()] + ["binary"]
+    assert all(f'"{name}": ' in str(problem.allowed) for name in needed), problem.allowed
 
 
 @pytest.mark.parametrize("setting", [{"leader": "http1"}, {"tls": True}, {"heartbeat_interval": "100ms"}], ids=str)
