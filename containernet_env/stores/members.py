@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,17 @@ class MemberStatus:
     leader_id: str | None
     raft_term: int
     version: str
+
+
+def read_each(keys: Collection[str], timeout_s: float, read: Callable[[str, float], bytes | None]) -> list[Written]:
+    """What each key holds by itself, one ``read`` after the other with the seconds that are left. Raises RunError."""
+    deadline = time.monotonic() + timeout_s
+    found: list[Written] = []
+    for key in keys:
+        if (left := deadline - time.monotonic()) <= 0:
+            raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
+        found.append(Written.of(0, key, read(key, left)))
+    return found
 
 
 class Member(ABC):

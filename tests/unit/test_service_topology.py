@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -169,6 +169,17 @@ def test_the_floor_is_the_clients_own_way(tmp_path: Path, kind: Any) -> None:
     assert least_s == pytest.approx(0.004, abs=1e-5)
 
 
+class _Limited(socket.socket):
+    """Keeps the time limits that it had."""
+
+    limits_s: ClassVar[list[float]] = []
+
+    def settimeout(self, value: float | None) -> None:
+        assert value is not None
+        self.limits_s.append(value)
+        super().settimeout(value)
+
+
 class _To:
     """A connection to a service of this process, whichever port is named."""
 
@@ -182,10 +193,14 @@ class _To:
         raise AssertionError("the status counts")
 
     def open(self, port: int, *, timeout_s: float) -> socket.socket:
+        made = _Limited()
+        made.settimeout(timeout_s)
         try:
-            return socket.create_connection(("127.0.0.1", self._service.server_address[1]), timeout_s)
+            made.connect(("127.0.0.1", self._service.server_address[1]))
         except OSError as error:
+            made.close()
             raise NoAnswerError(str(error)) from error
+        return made
 
 
 def places_of(found: list[Service]) -> list[MemberPlace]:
@@ -220,3 +235,13 @@ def test_whether_a_member_is_silent_only_what_it_answers_by_itself_tells(tmp_pat
         assert list(pings) == ["http1", "http2"] and pings["http1"].request.startswith(b"GET /status HTTP/1.1\r\n")
         assert cluster.leadership() == Leadership("http1", 0) and not cluster.answers(0.2)
         cluster.close()
+
+
+def test_reads_of_many_keys_have_one_limit_together(tmp_path: Path) -> None:
+    """Else the last one had the whole time for itself."""
+    with services(1) as found:
+        (member,) = planned(tmp_path).store.cluster(places_of(found)).members
+        _Limited.limits_s.clear()
+        assert len(member.values("k/", ["k/1", "k/2", "k/3"], 2.0)) == 3 and found[0].connections == 1
+        limits_s = list(dict.fromkeys(_Limited.limits_s))
+        assert len(limits_s) == 3 and sorted(limits_s, reverse=True) == limits_s and limits_s[0] < 2.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import socket
 from collections.abc import Collection
 
 from containernet_env.base.endings import last_words
-from containernet_env.base.errors import RunError
 from containernet_env.base.http_answer import HttpError, KeptConnection
 from containernet_env.model.config import HttpService
 from containernet_env.stores import members
@@ -66,14 +65,24 @@ class Member(members.Member):
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         """See ``members.Member``: by the reads of loads."""
-        deadline = time.monotonic() + timeout_s
-        found: list[Written] = []
-        with self.kept(timeout_s) as connection:
-            for key in keys:
-                if time.monotonic() > deadline:
-                    raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
-                found.append(Written.of(0, key, self._get(connection, target(self.service.get, key))))
-        return found
+        opened: list[socket.socket] = []
+        left_s = timeout_s
+
+        def connect() -> socket.socket:
+            opened[:] = [self.connection.open(self.port, timeout_s=left_s)]
+            return opened[0]
+
+        with KeptConnection(connect, self.endpoint) as connection:
+
+            def read(key: str, key_left_s: float) -> bytes | None:
+                nonlocal left_s
+                left_s = key_left_s
+                for kept in opened:
+                    if kept.fileno() >= 0:
+                        kept.settimeout(left_s)
+                return self._get(connection, target(self.service.get, key))
+
+            return members.read_each(keys, timeout_s, read)
 
     def _get(self, connection: KeptConnection, request: str) -> bytes | None:
         """The value; ``None`` where there is no such key. Raises RunError."""

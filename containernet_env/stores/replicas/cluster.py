@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from urllib.parse import quote
 
@@ -49,13 +48,7 @@ class Member(members.Member):
 
     def values(self, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
         """See ``members.Member``: as many replicas are asked as by each read of a load."""
-        deadline = time.monotonic() + timeout_s
-        found: list[Written] = []
-        for key in keys:
-            if (left := deadline - time.monotonic()) <= 0:
-                raise RunError(f"{len(found)} of {len(keys)} keys were read within {timeout_s:g} s")
-            found.append(Written.of(0, key, self._value(key, left)))
-        return found
+        return members.read_each(keys, timeout_s, self._value)
 
     def _value(self, key: str, timeout_s: float) -> bytes | None:
         """What a key holds; ``None`` where there is no such key. Raises RunError."""
