@@ -44,7 +44,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
 
 
 def endpoints_file(folder: Path, urls: list[str], **more: Any) -> Path:
-    """Seed 004's requests; ``more`` are further keys of the store, or others in the place of these."""
+    """A service's requests with quorums; ``more`` are further keys of the store, or others in the place of these."""
     store = {
         "kind": "http",
         "put": "/v0/entity?id={key}&ack=2",
