@@ -26,6 +26,8 @@ class NothingCounted:
 class LeaderlessCluster(MemberCluster[M], Generic[M]):
     """See ``stores.protocol.Cluster``: the first member that answers is the one called the leader."""
 
+    lacks = "no answer to a read from every member"
+
     def __init__(self, members: Sequence[M], quorum: int) -> None:
         super().__init__(members)
         self.quorum = quorum

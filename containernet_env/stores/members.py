@@ -164,6 +164,9 @@ M = TypeVar("M", bound=Member)
 class MemberCluster(Generic[M]):
     """The members of one run, in config order; most of ``stores.protocol.Cluster``."""
 
+    lacks: ClassVar[str] = "no leader that all members know"
+    """What is wrong where all members answer and the cluster is not ready."""
+
     def __init__(self, members: Sequence[M]) -> None:
         self.members = tuple(members)
         self.quorum = len(self.members) // 2 + 1
@@ -211,7 +214,7 @@ class MemberCluster(Generic[M]):
     def _not_ready(self, timeout_s: float) -> str:
         silent = [member for member, status in self.statuses().items() if status is None]
         worst = silent[0] if silent else self.members[0]
-        what = f"no answer from {', '.join(m.name for m in silent)}" if silent else "no leader that all members know"
+        what = f"no answer from {', '.join(m.name for m in silent)}" if silent else self.lacks
         return f"the cluster was not ready after {timeout_s:g} s: {what}; last lines of {worst.name}:\n{worst.tail()}"
 
     def statuses(self) -> dict[M, MemberStatus | None]:

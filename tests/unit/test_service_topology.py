@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from containernet_env.analysis.floor import Floor
-from containernet_env.base.errors import ConfigError
+from containernet_env.base.errors import ConfigError, RunError
 from containernet_env.base.http_answer import NoAnswerError
 from containernet_env.base.user_program import read_program
 from containernet_env.config.service_schema import RawProgram
@@ -22,6 +22,7 @@ from containernet_env.plan.build import build_plan
 from containernet_env.plan.export import plan_values
 from containernet_env.plan.identity import config_hash
 from containernet_env.plan.plan import Plan, PlanOptions
+from containernet_env.stores import leaderless, members
 from containernet_env.stores.protocol import MemberPlace, Written
 from tests.unit.service_server import Service, services
 from tests.unit.test_config_writer import config_again
@@ -220,6 +221,19 @@ def test_members_are_ready_when_each_answers_a_read(tmp_path: Path) -> None:
         told = list(cluster.written("k/", 0, ["k/1", "k/2"], 2.0).writes)
         assert told == [Written(0, "k/1", "one"), Written(0, "k/2", None)]
         assert {request.partition("?")[0] for one in found for request in one.requests} == {"GET /v0/entity"}
+        cluster.close()
+
+
+def test_a_member_that_is_well_and_reads_nothing_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members.Member, "start", lambda member, deadline: None)
+    monkeypatch.setattr(leaderless, "_ASK_S", 0.1)
+    with services(2) as found:
+        cluster = planned(tmp_path, health="/status").store.cluster(places_of(found))
+        found[1].refused = "/v0/"
+        with pytest.raises(RunError, match="not ready after 0 s: no answer to a read from every member"):
+            cluster.start(0.0)
+        found[1].refused = None
+        assert cluster.start(2.0) == Leadership("http1", 0)
         cluster.close()
 
 
