@@ -137,21 +137,49 @@ def test_check_looks_and_writes_nothing(tmp_path: Path) -> None:
         assert all(request.startswith("GET ") for request in one.requests + other.requests)
 
 
-def test_after_kill_9_clean_removes_the_keys(three: Replicas, tmp_path: Path) -> None:
-    config, wanted = endpoints_file(tmp_path, three.urls), scenarios(tmp_path, LONG)
-    before = started_servers()
-    process = command("run", config, tmp_path / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
+def killed_run(three: Replicas, config: Path, folder: Path) -> str:
+    """The last key of a run that is killed once it has written that."""
+    wanted, before = scenarios(folder, LONG), started_servers()
+    process = command("run", config, folder / "out.csv", "--scenarios", wanted, "--yes-load-this-cluster")
 
     def last_key() -> str | None:
         return next((f"{record.prefix}00mN" for record in left(three.urls)), None)  # number 2999
 
-    wait_until(lambda: (key := last_key()) is not None and three.status(key) == 200)
+    try:
+        wait_until(lambda: (key := last_key()) is not None and three.status(key) == 200)
+    finally:
+        process.kill()
+        said = ended(process)
     key = last_key()
-    process.kill()
-    ended(process)
     wait_until(lambda: started_servers() == before)
-    assert key is not None and three.status(key) == 200
+    assert key is not None and three.status(key) == 200, said
+    return key
+
+
+def test_after_kill_9_clean_removes_the_keys(three: Replicas, tmp_path: Path) -> None:
+    config = endpoints_file(tmp_path, three.urls)
+    key = killed_run(three, config, tmp_path)
     status, said = ended(command("clean", config))
     assert status == 0 and f"removed 3,000 keys under {key[:-4]}" in said, said
     assert three.status(key) == 404
     assert "nothing was left behind" in ended(command("clean", config))[1]
+
+
+def test_after_kill_9_and_the_end_of_a_replica_clean_removes_the_keys(tmp_path: Path) -> None:
+    """The run's deletes wait for all three: only others can be carried out then."""
+    if (program := built(tmp_path)) is None:
+        pytest.skip("there is no Go to build the replicas with")
+    with Replicas(program, tmp_path) as found:
+        config = endpoints_file(tmp_path, found.urls)
+        key = killed_run(found, config, tmp_path)
+        found.end(2)
+        status, said = ended(command("clean", config))
+        assert status == 1 and f"left out: {found.urls[2]} answers nothing" in said and "HTTP 504: DELETE" in said, said
+        (record,) = left(found.urls)
+        status, said = ended(command("clean", endpoints_file(tmp_path, found.urls, delete="/v0/entity?id={key}&ack=2")))
+        assert status == 0 and f"keys under {record.prefix}" in said and not left(found.urls), said
+        missing = [
+            found.ask("GET", 0, f"/v0/entity?id={record.prefix.replace('/', '%2F')}{last}&from=2")
+            for last in ("0000", key[-4:])
+        ]
+        assert missing == [404, 404]
