@@ -75,6 +75,7 @@ def test_a_leader_that_is_dead_leaves_rows_that_say_so(long: Path, tmp_path: Pat
     assert errors[1] == "not run: near1 could not be made the leader: near1 ended: killed by SIGKILL"
 
 
+@pytest.mark.long
 def test_a_leader_that_changes_during_a_scenario_is_a_finding_of_its_row(tmp_path: Path) -> None:
     """Moved by somebody else in the first of two scenarios; before the second one it is moved back."""
     out, scenarios = tmp_path / "out.csv", tmp_path / "s.json"
@@ -128,6 +129,7 @@ def test_each_repetition_has_a_new_cluster_on_a_network_that_is_proved_anew(tiny
     assert {"etcd1", "near1.2", "near1"} & {path.stem for path in kept.logs} == {"near1.2", "near1"}
 
 
+@pytest.mark.long
 def test_a_cluster_that_dies_costs_its_own_repetition(tiny: Path, tmp_path: Path) -> None:
     """Both near members are killed in the first repetition: no quorum is left, and the second one is measured."""
     out = tmp_path / "out.csv"
