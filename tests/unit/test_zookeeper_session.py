@@ -137,10 +137,10 @@ class Members(ZooKeeperCluster):
     """Members that answer with the pieces of a conversation each, or are dead."""
 
     def __init__(self, *connections: Connection | None) -> None:
-        def place(number: int, connection: Connection | None) -> Any:
+        def place(number: int, connection: Any) -> MemberPlace:
             ending = "killed by SIGKILL" if connection is None else None
-            host = SimpleNamespace(name=f"m{number}", pid=1, alive=ending is None, ending=lambda words: ending)
-            return MemberPlace(host, "10.0.0.1", connection)  # type: ignore[arg-type]
+            host: Any = SimpleNamespace(name=f"m{number}", pid=1, alive=ending is None, ending=lambda words: ending)
+            return MemberPlace(host, "10.0.0.1", connection)
 
         super().__init__([place(number, connection) for number, connection in enumerate(connections, 1)])
 
