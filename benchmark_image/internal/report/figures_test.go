@@ -169,32 +169,38 @@ func TestEveryRequestIsCountedOnce(t *testing.T) {
 
 // TestTheRateThatWasAchieved: it is about the starts, and a single answer that takes long does not change it.
 func TestTheRateThatWasAchieved(t *testing.T) {
-	achieved := func(due int, answer func(*load.Request)) float64 {
-		run := load.NewRun(load.Options{
-			Total: 200, Clients: 1, Pacer: load.NewOpenLoop(load.Constant(2000), 200, 0, 200),
-			Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
-		}).Attack(t.Context(), answers(answer))
-		run.Due += due
-		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: 2000, Requests: 200,
+	const requests, rate, every = 200, 2000, 500 * time.Microsecond
+	achieved := func(unsent int, service func(int) time.Duration) float64 {
+		run := load.Result{Due: requests + unsent, LastDue: (requests - 1) * every}
+		var free time.Duration // when the one client may send again
+		for i := range requests {
+			start := time.Duration(i) * every
+			lag := max(free-start, 0)
+			free = start + lag + service(i)
+			run.Records = append(run.Records, load.NewRecord(start, lag, service(i), load.Range, load.OK, load.CodeOK))
+		}
+		run.Took = free
+		return *New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Clients: 1, Rate: rate, Requests: requests,
 			Run: &run}).RateAchieved
 	}
 	for name, c := range map[string]struct {
-		answer    func(*load.Request)
-		due       int
-		low, high float64
+		service func(int) time.Duration
+		unsent  int
+		want    float64
 	}{
-		"at once": {func(*load.Request) {}, 0, 1990, 2000},
-		"the last takes long": {func(r *load.Request) {
-			if r.Number == 199 {
-				<-time.After(300 * time.Millisecond)
+		"at once": {func(int) time.Duration { return 1 }, 0, 2000},
+		"the last takes long": {func(i int) time.Duration {
+			if i == requests-1 {
+				return 300 * time.Millisecond
 			}
-		}, 0, 1990, 2000},
-		"half of them never sent": {func(*load.Request) {}, 200, 995, 1000},
-		// 110 ms are enough for 55 answers.
-		"each takes 2 ms": {func(*load.Request) { <-time.After(2 * time.Millisecond) }, 0, 100, 560},
+			return 1
+		}, 0, 2000},
+		"half of them never sent": {func(int) time.Duration { return 1 }, 200, 1000},
+		// The last was due at 99.5 ms; 10 ms later 55 have been sent.
+		"each takes 2 ms": {func(int) time.Duration { return 2 * time.Millisecond }, 0, 550},
 	} {
-		if got := achieved(c.due, c.answer); got < c.low || got > c.high {
-			t.Errorf("%s: %v/s, want %v..%v", name, got, c.low, c.high)
+		if got := achieved(c.unsent, c.service); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %v/s, want %v", name, got, c.want)
 		}
 	}
 }
@@ -202,35 +208,24 @@ func TestTheRateThatWasAchieved(t *testing.T) {
 // TestTheDrainIsNoPartOfTheThroughput: the last request takes three times as long as the load.
 func TestTheDrainIsNoPartOfTheThroughput(t *testing.T) {
 	const duration = 100 * time.Millisecond
-	closed, open := load.ClosedLoop{Total: 100_000, Duration: duration}, load.NewOpenLoop(load.Constant(1000), 0,
-		duration, 1000)
-	for name, pacer := range map[string]load.Pacer{"closed": closed, "open": open} {
-		begin, last := time.Now(), -1
-		run := load.NewRun(load.Options{
-			Total: 100_000, Clients: 1, Pacer: pacer, Targeter: &load.Reads{Span: load.Request{Key: []byte("k")}},
-		}).Attack(t.Context(), answers(func(r *load.Request) {
-			if last < 0 && time.Since(begin) > duration/2 {
-				last = r.Number
-				<-time.After(4*duration - time.Since(begin))
-			}
-			<-time.After(time.Millisecond)
-		}))
-		r := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: duration, Run: &run})
-		if want := float64(last) / duration.Seconds(); r.RequestsPerS != want || last < 1 {
-			t.Errorf("%s: %v/s, want the %d answers before the last one in %v: %v/s", name, r.RequestsPerS, last, duration, want)
-		}
-		if drain := *r.DrainS; drain < 0.25 || drain > 10 || math.Abs(r.TotalS-0.1-drain) > 1e-6 {
-			t.Errorf("%s: the drain took %v of %v s", name, drain, r.TotalS)
-		}
-		// One that ended early, after the last answer.
-		run.Reason = "enough"
-		early := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: time.Hour, Run: &run})
-		if want := float64(early.OK) / early.TotalS; math.Abs(early.RequestsPerS-want) > 1e-6 || *early.DrainS != 0 {
-			t.Errorf("%s: ended early %v/s, want %v/s; a drain of %v s", name, early.RequestsPerS, want, *early.DrainS)
-		}
-		if number := New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Run: &run}); number.DrainS != nil {
-			t.Errorf("%s: a number of requests has a drain of %v s", name, *number.DrainS)
-		}
+	run := load.Result{Took: 4 * duration}
+	for i := range 40 {
+		run.Records = append(run.Records, load.NewRecord(time.Duration(i)*time.Millisecond, 0, time.Millisecond, load.Range,
+			load.OK, load.CodeOK))
+	}
+	run.Records = append(run.Records, load.NewRecord(duration, 0, 3*duration, load.Range, load.OK, load.CodeOK))
+	figures := func(duration time.Duration) *Figures {
+		return &New(Setting{Operation: "range", Endpoints: []string{"a:1"}, Duration: duration, Run: &run}).Figures
+	}
+	if r := figures(duration); r.RequestsPerS != 400 || math.Abs(*r.DrainS-0.3) > 1e-9 || r.OK != 41 {
+		t.Errorf("%v/s with a drain of %v s and %d answers, want 40 in %v", r.RequestsPerS, *r.DrainS, r.OK, duration)
+	}
+	if r := figures(0); r.DrainS != nil || r.RequestsPerS != 102.5 {
+		t.Errorf("a number of requests: %v/s, want 41 in %v s; a drain: %v", r.RequestsPerS, r.TotalS, r.DrainS != nil)
+	}
+	run.Reason = "enough" // ended early, after the last answer
+	if r := figures(time.Hour); r.RequestsPerS != 102.5 || *r.DrainS != 0 {
+		t.Errorf("ended early: %v/s, want 41 in %v s; a drain of %v s", r.RequestsPerS, r.TotalS, *r.DrainS)
 	}
 }
 
