@@ -18,6 +18,7 @@ from typing import Any
 from bench.load.cli import BUILD
 from bench.load.cluster import Cluster
 from bench.load.secured import PASSWORD, USER, Secured
+from containernet_env.analysis.statistics import Interval, median_interval
 from containernet_env.base import programs
 from containernet_env.runs.measure import measure
 
@@ -60,7 +61,7 @@ def by_client(cluster: Cluster, folder: Path) -> Iterator[float]:
 
 
 def compare(cluster: Cluster, folder: Path, rounds: int) -> Iterator[str]:
-    """A line of the table for each load: medians, and the median of the rounds' ratios."""
+    """A line of the table for each load: medians, and the median of the rounds' ratios with its interval."""
     (folder / "password").write_text(PASSWORD + "\n")
     (folder / "root").write_text("root\n")  # whose keys have no prefix
     values: dict[str, Any] = {"endpoints": [f"http://127.0.0.1:{port}" for port in cluster.ports]}
@@ -82,17 +83,22 @@ def compare(cluster: Cluster, folder: Path, rounds: int) -> Iterator[str]:
     kind = "TLS and users" if isinstance(cluster, Secured) else "plain"
     for index, name in enumerate(_LOADS):
         ours, alone = ([found[index] for found in taken[1:]] for taken in (runs, clients))
-        ratio = median(run / client for run, client in zip(ours, alone, strict=True))
-        yield f"| {kind} | {name} | {median(ours):,.0f} | {median(alone):,.0f} | {ratio:.3f} |"
+        ratio = median_interval([run / client for run, client in zip(ours, alone, strict=True)])
+        figures = f"{median(ours):,.0f} | {median(alone):,.0f} | {ratio.estimate:.3f} | {between(ratio)}"
+        yield f"| {kind} | {name} | {figures} |"
+
+
+def between(ratio: Interval) -> str:
+    """The interval in words of the table; fewer than six rounds have none."""
+    return "-" if ratio.low is None else f"{ratio.low:.3f} to {ratio.high:.3f}"
 
 
 def main() -> None:
     """Print the table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     BUILD.mkdir(exist_ok=True)
-    print(
-        "| cluster | load | run, requests/s | benchmark-client, requests/s | ratio |\n| --- | --- | --- | --- | --- |"
-    )
+    print("| cluster | load | run, requests/s | benchmark-client, requests/s | ratio | 95 % interval of the ratio |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for kind in (Cluster, Secured):
         # Not in memory: fsync is part of what is measured.
         with tempfile.TemporaryDirectory(prefix="bench-endpoints-", dir=BUILD) as made:
