@@ -1,16 +1,11 @@
-"""A program: `containernet-env worker ADDRESS` as it is, on testbeds of fakes; for tests with workers to kill.
-
-Arguments: the scheduler's address, a folder for what a machine has (lock, cache), and more for `worker`. While the file
-``hold`` is in that folder, the second benchmark of this process and those after it do not end before they are to;
-``begun-PID-N`` is there once its Nth benchmark has begun.
-"""
+"""A process: `containernet-env worker ADDRESS` as it is, on testbeds of fakes; for tests with workers to kill."""
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,9 +35,17 @@ def machine(patch: pytest.MonkeyPatch, folder: Path) -> None:
     )
 
 
-def main() -> None:
-    address, folder, *more = sys.argv[1:]
-    place, asked, plain = Path(folder), 0, FakeTestbed.__init__
+def main(address: str, place: Path, *more: str) -> None:
+    """The whole life of the process. ``place``: what a machine has (lock, cache); ``more``: words for `worker`.
+
+    While the file ``hold`` is there, the second benchmark of this process and those after it do not end before they are
+    to; ``begun-PID-N`` is there once its Nth benchmark has begun. What it prints is in ``log``.
+    """
+    with (place / "log").open("w") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    warnings.simplefilter("error", SyntaxWarning)
+    asked, plain = 0, FakeTestbed.__init__
 
     def answer(path: str, body: dict[str, Any]) -> Answer:
         nonlocal asked
@@ -63,7 +66,3 @@ def main() -> None:
     patch.setattr(FakeTestbed, "__init__", made)
     patch.setattr(platform, "node", lambda: place.name)
     cli.main(["worker", address, *more])
-
-
-if __name__ == "__main__":
-    main()

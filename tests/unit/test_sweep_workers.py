@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ from containernet_env.sweep.journal import Journal
 from containernet_env.sweep.runner import Counts, Request, Sweep, Until
 from containernet_env.sweep.serving import FACTS
 from containernet_env.sweep.workers import Workers
+from tests.unit import fake_worker
 from tests.unit.run_fakes import CONFIG, rows
 from tests.unit.sweep_fakes import Notes, lines, measured
 from tests.unit.tls_files import certificates
@@ -48,21 +50,29 @@ def wait_for(what: Callable[[], Any]) -> Any:
     return found
 
 
+# Workers are forked by a server that has imported everything: that takes a program a second.
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(["pytest", "distributed", "containernet_env.sweep.at_worker", "tests.unit.fake_worker"])
+
+
 class Machine:
     """A worker process with a folder of its own, which has what a machine has once."""
 
     def __init__(self, folder: Path, address: str, *more: str) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        argv = [sys.executable, "-W", "error::SyntaxWarning", "-m", "tests.unit.fake_worker"]
-        self.log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(
-            [*argv, address, str(folder), *more], cwd=ROOT, stdout=self.log, stderr=subprocess.STDOUT
-        )
+        (folder / "log").touch()
+        self.process = _FORKED.Process(target=fake_worker.main, args=(address, folder, *more))
+        self.process.start()
+
+    def status(self) -> int | None:
+        """How it ended, within the deadline; negative by a signal."""
+        self.process.join(DEADLINE_S)
+        return self.process.exitcode
 
     def is_ready(self) -> bool:
         """Whether the scheduler has it."""
-        assert self.process.poll() is None, self.said()
+        assert self.process.is_alive(), self.said()
         return "measures for" in self.said()
 
     def said(self) -> str:
@@ -98,8 +108,7 @@ def machines(*made: Machine) -> Iterator[None]:
     finally:
         for machine in made:
             machine.process.kill()
-            machine.process.wait()
-            machine.log.close()
+            machine.process.join()
 
 
 def sweep_on(out: Path, at: Scheduler, notes: Notes, *axes: str, **request: Any) -> Sweep:
@@ -191,13 +200,13 @@ def test_a_worker_that_is_ended_gives_back_what_it_has(scheduler: LocalCluster, 
 
         def end() -> None:
             wait_for(lambda: a.begun(2))
-            a.process.send_signal(signal.SIGTERM)
+            a.process.terminate()
 
         asking = threading.Thread(target=end)
         asking.start()
         assert sweep_on(out, at(scheduler), notes).carry_out(notes, Stop()) == Counts(CELLS, 0, 0)
         asking.join()
-        assert a.process.wait(DEADLINE_S) == 128 + signal.SIGTERM, a.said()
+        assert a.status() == 128 + signal.SIGTERM, a.said()
     assert "Traceback" not in a.said() and "taken down first" in a.said()
     assert set(measured(out).values()) == {1} and len(measured(out)) == CELLS
     for path in directories(out).values():
@@ -326,7 +335,7 @@ def test_a_lost_scheduler_ends_the_sweep_with_what_to_do(tmp_path: Path) -> None
                 with pytest.raises(RunError, match=r"scheduler at tcp://127.* was lost during the sweep.*\n.*goes on"):
                     sweep_on(out, scheduler_at(address, None), notes).carry_out(notes, Stop())
                 killer.join()
-                assert a.process.wait(DEADLINE_S) == 1
+                assert a.status() == 1
         finally:
             process.kill()
     assert len(rows(out)) >= 1 and set(measured(out).values()) == {1}
@@ -388,8 +397,7 @@ def test_where_no_scheduler_is_neither_sweep_nor_worker_has_a_traceback(
     with pytest.raises(RunError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1: .*\n  Start one"):
         sweep_on(tmp_path / "out.csv", scheduler_at("127.0.0.1:1", None), Notes()).carry_out(Notes(), Stop())
     machine = Machine(tmp_path / "node1", "127.0.0.1:1")
-    assert machine.process.wait(DEADLINE_S) == 1
-    machine.log.close()
+    assert machine.status() == 1
     assert machine.said().startswith("Error: no scheduler answers at tcp://127.0.0.1:1") and os.listdir(tmp_path)
 
 
@@ -425,8 +433,7 @@ def test_by_tls_everyone_shows_a_certificate(tmp_path: Path) -> None:
         for number, (ca, shown) in enumerate(((other, other), (mine, other), (other, mine))):
             flags = ("--tls-ca-file", str(ca.ca_file), "--tls-cert", str(shown.cert), "--tls-key", str(shown.key))
             wrong = Machine(tmp_path / f"wrong{number}", address, *flags)
-            assert wrong.process.wait(DEADLINE_S) == 1
-            wrong.log.close()
+            assert wrong.status() == 1
             told = wrong.said()
             assert told.startswith(f"Error: no scheduler answers at {address}: ") and "Traceback" not in told, told
             assert "certificates of the same authority" in told
