@@ -161,7 +161,7 @@ def read(paths: Sequence[Path], note: Callable[[str], object]) -> pandas.DataFra
 def _identities(table: pandas.DataFrame) -> list[tuple[str, ...]]:
     """What tells each row from all others: its run, moment and scenario; in the seed's form the whole row."""
     names = [name for name in ("RunId", "Timestamp", "Scenario") if name in table.columns] or list(table.columns)
-    return list(zip(*(_text(table[name]) for name in names), strict=True))
+    return _texts(table, names)
 
 
 def _is_among(table: pandas.DataFrame, others: Collection[tuple[str, ...]]) -> pandas.Series:
@@ -241,12 +241,17 @@ def _side(name: str, table: pandas.DataFrame, others: Collection[tuple[str, ...]
     return _Side(name, table, used, left_out)
 
 
-def _text(column: pandas.Series) -> pandas.Series:
-    """Values as text by which rows are told apart; '-' for none."""
-    if not BY_NAME[str(column.name)].number:
-        return column.fillna("-").astype(str)
-    distinct = {value: "-" if value != value else f"{value:.15g}" for value in column.unique()}
-    return column.map(lambda value: "-" if value != value else distinct[value])
+def _text(table: pandas.DataFrame, name: str) -> list[str]:
+    """The values of a column as text by which rows are told apart; '-' for none."""
+    values = table[name].tolist()
+    if not BY_NAME[name].number:
+        return ["-" if value is None or value != value else str(value) for value in values]
+    return ["-" if value != value else f"{value:.15g}" for value in values]
+
+
+def _texts(table: pandas.DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of these columns, row by row."""
+    return list(zip(*(_text(table, name) for name in names), strict=True))
 
 
 def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[list[str], Any]:
@@ -259,8 +264,8 @@ def _keys(tables: Sequence[pandas.DataFrame], shared: Sequence[str]) -> tuple[li
     apart = [name for name in shared if name in told]
     keys, differs = [], []
     for name in apart:
-        a, b = (_text(table[name]).unique() for table in tables)
-        if name in LOAD or set(a) & set(b):
+        a, b = (set(_text(table, name)) for table in tables)
+        if name in LOAD or a & b:
             keys.append(name)
         else:
             differs.append((name, *(_list(sorted(values)) for values in (a, b))))
@@ -273,15 +278,15 @@ def _list(values: Sequence[str], most: int = 4) -> str:
 
 def _shown(tables: Sequence[pandas.DataFrame], keys: Sequence[str]) -> list[str]:
     """The keys that name a cell: the scenario, and what varies besides the load; hashes where these are not enough."""
-    import pandas
-
-    texts = pandas.concat([pandas.DataFrame({name: _text(table[name]) for name in keys}) for table in tables])
-    cells = texts.drop_duplicates()
-    varies = [name for name in keys if cells[name].nunique() > 1]
+    cells = {cell for table in tables for cell in _texts(table, keys)}
+    distinct = {name: set(values) for name, values in zip(keys, zip(*cells, strict=True), strict=True)}
+    varies = [name for name in keys if len(distinct[name]) > 1]
     if "Scenario" not in keys:
         return varies or ["TestType"]
     shown = ["Scenario", *(name for name in varies if name not in LOAD and not name.endswith("Hash"))]
-    return shown if not cells.duplicated(shown).any() else list(dict.fromkeys((*shown, *varies)))
+    places = [keys.index(name) for name in shown]
+    told = {tuple(cell[place] for place in places) for cell in cells}
+    return shown if len(told) == len(cells) else list(dict.fromkeys((*shown, *varies)))
 
 
 def _title(name: Mapping[str, str], shown: Sequence[str]) -> str:
@@ -304,40 +309,31 @@ class _Values:
 
 def _repetitions(side: _Side, keys: Sequence[str], figures: Sequence[str]) -> dict[tuple[str, ...], _Values]:
     """Rows of one cell that share a cluster are collapsed to their median; figures that are missing are left out."""
-    import numpy as np
-    import pandas
-
-    texts = pandas.DataFrame({name: _text(side.used[name]) for name in keys})
-    number = texts.groupby(list(keys), sort=False).ngroup()
-    names = list(texts[~number.duplicated()].itertuples(index=False, name=None))
-    cluster: Any = [_text(side.used[name]) for name in ("RunId", "Cluster")] if "RunId" in side.used else []
-    cells = [_Values({}, {}, {}) for _ in names]
+    names = _texts(side.used, keys)
+    cells = {name: _Values({}, {}, {}) for name in names}
     for column in filter(side.used.columns.__contains__, _BY_CHANCE):
-        for cell, value in zip(number, _text(side.used[column]), strict=True):
-            cells[cell].found.setdefault(column, set()).add(value)
+        for name, value in zip(names, _text(side.used, column), strict=True):
+            cells[name].found.setdefault(column, set()).add(value)
+    of_clusters = "RunId" in side.used.columns
+    clusters = _texts(side.used, ("RunId", "Cluster")) if of_clusters else list(range(len(names)))
     for figure in figures:
-        values = side.used[figure].where(np.isfinite(side.used[figure]) & (side.used[figure] > 0)).dropna()
-        where = [number.loc[values.index], *(column.loc[values.index] for column in cluster)]
-        by = where if cluster else [*where, values.index.to_series()]
-        medians = values.groupby(by, sort=False).median()
-        for cell, value in zip(medians.index.get_level_values(0), medians, strict=True):
-            cells[cell].figures.setdefault(figure, []).append(value)
-        for cell, count in number.loc[values.index].value_counts().items():
-            cells[int(cell)].rows[figure] = int(count)
-    return dict(zip(names, cells, strict=True))
+        together: dict[Any, list[float]] = {}
+        for name, cluster, value in zip(names, clusters, side.used[figure].tolist(), strict=True):
+            if math.isfinite(value) and value > 0:
+                together.setdefault((name, cluster), []).append(value)
+                cells[name].rows[figure] = cells[name].rows.get(figure, 0) + 1
+        for (name, _), values in together.items():
+            cells[name].figures.setdefault(figure, []).append(statistics.median(values))
+    return cells
 
 
 def _refuse_mixture(side: _Side, keys: Sequence[str], others: Sequence[str]) -> None:
     """Of several experiments in one cell nobody can tell which belong to which of the other side."""
-    import pandas
-
-    if not others:
-        return
-    texts = pandas.DataFrame({name: _text(side.used[name]) for name in (*keys, *others)})
-    counts = texts.groupby(list(keys), sort=False)[list(others)].nunique().max()
-    if mixed := [name for name in others if counts[name] > 1]:
+    cells = _texts(side.used, keys)
+    texts = {name: _text(side.used, name) for name in others}
+    if mixed := [name for name in others if len(set(zip(cells, texts[name], strict=True))) > len(set(cells))]:
         named = [name for name in mixed if not name.endswith("Hash")] or mixed
-        what = "; ".join(f"{name}: {_list(sorted(texts[name].unique()))}" for name in named)
+        what = "; ".join(f"{name}: {_list(sorted(set(texts[name])))}" for name in named)
         raise UsageError(
             f"{side.name} has rows of several experiments that would be one cell, since the other side has none of "
             f"these values ({what})\n  Compare files with one of these values each."
@@ -348,7 +344,7 @@ def _why_no_match(sides: Sequence[_Side], keys: Sequence[str]) -> str:
     names = [side.name for side in sides]
     reasons = []
     for name in keys:
-        a, b = (sorted(_text(side.used[name]).unique()) for side in sides)
+        a, b = (sorted(set(_text(side.used, name))) for side in sides)
         if not set(a) & set(b):
             reasons.append(f"{name}: {names[0]} has {_list(a)}, {names[1]} has {_list(b)}")
     what = "\n  ".join(reasons) or "each value is on both sides, but never together"

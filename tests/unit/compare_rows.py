@@ -41,8 +41,15 @@ def write(path: Path, made: Sequence[dict[str, str]]) -> Path:
     return path
 
 
+_TABLES: dict[tuple[tuple[tuple[str, str], ...], ...], pandas.DataFrame] = {}
+
+
 def table(path: Path, made: Sequence[dict[str, str]]) -> pandas.DataFrame:
-    return load(write(path, made))
+    """What a file of these rows is read as; the same rows are written and read once."""
+    key = tuple(tuple(row.items()) for row in made)
+    if key not in _TABLES:
+        _TABLES[key] = load(write(path, made))
+    return _TABLES[key].copy()
 
 
 def seed_file(path: Path, factor: float, repetitions: int = 6, requests: str = "100") -> Path:
