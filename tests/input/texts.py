@@ -38,6 +38,29 @@ _BYTES = (
     *(b"\xe2\x80\xa8", b"\x1b[31m", b"\x7f", b"// x\n", b"/* \n */", b" " * 5000, b"\n" * 5000, b"/*/", b"\xc2\xa0"),
 )
 
+# Strategies that are the same each time are made once: hypothesis examines each new one.
+_LEAVES = st.one_of(
+    st.sampled_from(ODD).map(Token),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=20),
+    st.integers(0, 10**12).map(lambda number: f"{number / 1000}ms"),
+)
+
+
+def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+
+
+_ODD_VALUES: st.SearchStrategy[Any] = st.one_of(_LEAVES, st.recursive(_LEAVES, _containers, max_leaves=6))
+_OTHER_KEYS = st.text(max_size=8)
+_KINDS = st.sampled_from(("replace", "replace", "move", "leave out", "repeat", "rename", "wrap"))
+_SPOILT = st.sampled_from(("put in", "put in", "cut off", "leave out", "repeat", "first", "encode"))
+_SAMPLED_BYTES = st.sampled_from(_BYTES)
+_PUT_IN = _SAMPLED_BYTES | st.binary(max_size=4)
+_ENCODINGS = st.sampled_from(("utf-16", "utf-32", "utf-8-sig"))
+_MOST_SPOILT = st.sampled_from((0, 0, 0, 2))
+
 
 def json_text(value: Any) -> str:
     """The JSON text of a value in which tokens and members may stand."""
@@ -53,18 +76,7 @@ def json_text(value: Any) -> str:
 
 def odd_values() -> st.SearchStrategy[Any]:
     """Values that few places of a file take."""
-    leaves = st.one_of(
-        st.sampled_from(ODD).map(Token),
-        st.integers(),
-        st.floats(),
-        st.text(max_size=20),
-        st.integers(0, 10**12).map(lambda number: f"{number / 1000}ms"),
-    )
-    return st.one_of(leaves, st.recursive(leaves, _containers, max_leaves=6))
-
-
-def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    return _ODD_VALUES
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
@@ -92,7 +104,7 @@ def changed(draw: st.DrawFn, bases: Sequence[Any], most: int = 3) -> Any:
 
 def _change(draw: st.DrawFn, value: Any, whole: Any) -> Any:
     place = draw(st.sampled_from(list(places(value))))
-    kind = draw(st.sampled_from(("replace", "replace", "move", "leave out", "repeat", "rename", "wrap")))
+    kind = draw(_KINDS)
     if not place or kind in ("replace", "move", "wrap"):
         if kind == "move":
             new = _at(whole, draw(st.sampled_from(list(places(whole)))))
@@ -103,7 +115,7 @@ def _change(draw: st.DrawFn, value: Any, whole: Any) -> Any:
         return _with(value, place, lambda items, step: _put(items, step, new)) if place else new
     if kind == "rename":
         keys = [step for other in places(whole) for step in other[-1:] if isinstance(step, str)]
-        key = draw(st.sampled_from(sorted(set(keys))) | st.text(max_size=8)) if keys else draw(st.text(max_size=8))
+        key = draw(st.sampled_from(sorted(set(keys))) | _OTHER_KEYS) if keys else draw(_OTHER_KEYS)
         return _with(value, place, lambda items, step: _renamed(items, step, key))
     if kind == "repeat":
         again = draw(st.just(_at(value, place)) | odd_values())
@@ -153,9 +165,9 @@ def spoilt(draw: st.DrawFn, text: bytes, most: int = 2) -> bytes:
     """The bytes with up to so many of them cut off, left out, repeated or put in."""
     for _ in range(draw(st.integers(0, most))):
         at, until = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
-        kind = draw(st.sampled_from(("put in", "put in", "cut off", "leave out", "repeat", "first", "encode")))
+        kind = draw(_SPOILT)
         if kind == "put in":
-            text = text[:at] + draw(st.sampled_from(_BYTES) | st.binary(max_size=4)) + text[at:]
+            text = text[:at] + draw(_PUT_IN) + text[at:]
         elif kind == "cut off":
             text = text[:at]
         elif kind == "leave out":
@@ -163,9 +175,9 @@ def spoilt(draw: st.DrawFn, text: bytes, most: int = 2) -> bytes:
         elif kind == "repeat":
             text = text[:until] + text[at:]
         elif kind == "first":
-            text = draw(st.sampled_from(_BYTES)) + text
+            text = draw(_SAMPLED_BYTES) + text
         else:
-            text = text.decode(errors="replace").encode(draw(st.sampled_from(("utf-16", "utf-32", "utf-8-sig"))))
+            text = text.decode(errors="replace").encode(draw(_ENCODINGS))
     return text
 
 
@@ -173,4 +185,4 @@ def spoilt(draw: st.DrawFn, text: bytes, most: int = 2) -> bytes:
 def json_files(draw: st.DrawFn, bases: Sequence[Any]) -> bytes:
     """The bytes of a file that holds one of the bases, changed and spoilt."""
     text = json_text(draw(changed(bases)))
-    return draw(spoilt(text.encode(errors="surrogatepass"), draw(st.sampled_from((0, 0, 0, 2)))))
+    return draw(spoilt(text.encode(errors="surrogatepass"), draw(_MOST_SPOILT)))
