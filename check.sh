@@ -178,8 +178,9 @@ if asked unit; then
     if [ -z "${ZOOKEEPER_CLASSPATH:-}" ] && [ -e /usr/share/java/zookeeper.jar ]; then
         export ZOOKEEPER_CLASSPATH=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar
     fi
+    # Those that run at the same time mostly wait, so more of them than there are cores.
     for module in "${GO_MODULES[@]}"; do
-        step "go test $module" go_in "$module" test ./...
+        step "go test $module" go_in "$module" test -parallel 8 ./...
     done
     pytest_step unit
 fi

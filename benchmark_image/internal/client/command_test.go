@@ -282,6 +282,7 @@ func TestFailuresAreReportedAndChangeTheExitStatus(t *testing.T) {
 }
 
 func TestTheRunEndsInTime(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ args, reason string }{
 		{"--run-timeout 200ms", "the run timeout of 200ms was reached"},
 		{"--request-timeout 200ms", "no request succeeded for 300ms"},

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 
 // TestAgainstEtcd runs against the real server.
 func TestAgainstEtcd(t *testing.T) {
+	t.Parallel()
 	endpoint, _ := startEtcd(t)
 	for _, c := range []struct {
 		args  []string
@@ -65,6 +68,7 @@ func TestAgainstEtcd(t *testing.T) {
 
 // TestFailedPutsAreNotInTheStore fills a store. etcd says that its space is exceeded of puts that it has applied too.
 func TestFailedPutsAreNotInTheStore(t *testing.T) {
+	t.Parallel()
 	endpoint, _ := startEtcd(t, "--quota-backend-bytes=2097152")
 	status, result, stderr := callJSON(t, "put", "--total=2000", "--clients=100", "--conns=10", "--val-size=20000",
 		"--target-leader",
@@ -81,6 +85,7 @@ func TestFailedPutsAreNotInTheStore(t *testing.T) {
 
 // TestALostQuorumEndsAMixedLoad: the member that is left still answers serializable reads.
 func TestALostQuorumEndsAMixedLoad(t *testing.T) {
+	t.Parallel()
 	endpoints, processes := startCluster(t, 3)
 	all := "--endpoints=" + strings.Join(endpoints, ",")
 	keys := []string{"--key-size=4", "--key-space-size=100", "--dial-timeout=30s"}
@@ -190,12 +195,26 @@ func startMember(t *testing.T, command *exec.Cmd) *os.Process {
 	return command.Process
 }
 
+// freePort is below those that the kernel gives to connections and to listeners of port 0: nobody else takes it before
+// the server does.
 func freePort(t *testing.T) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, ports = 10_000, 22_000
+	for range 100 {
+		address = fmt.Sprintf("127.0.0.1:%d", lowest+rand.IntN(ports))
+		if _, taken := portsGiven.LoadOrStore(address, nil); taken {
+			continue
+		}
+		if listener, err := net.Listen("tcp", address); err == nil {
+			if err := listener.Close(); err != nil {
+				t.Error(err)
+			}
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal("there is no free port")
+	return ""
 }
+
+// portsGiven are the addresses that freePort gave to tests of this process.
+var portsGiven sync.Map

@@ -29,11 +29,11 @@ type replicaSet struct {
 
 func startReplicas(t *testing.T, members int) *replicaSet {
 	t.Helper()
-	r := &replicaSet{program: filepath.Join(t.TempDir(), "replicas"), processes: make([]*os.Process, members)}
-	build := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", r.program, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build replicas: %v: %s", err, out)
+	program, err := buildReplicas()
+	if err != nil {
+		t.Fatal(err)
 	}
+	r := &replicaSet{program: program, processes: make([]*os.Process, members)}
 	for range members {
 		r.endpoints, r.folders = append(r.endpoints, freePort(t)), append(r.folders, t.TempDir())
 	}
@@ -42,6 +42,15 @@ func startReplicas(t *testing.T, members int) *replicaSet {
 	}
 	return r
 }
+
+// buildReplicas gives the path of the program, which all tests share.
+var buildReplicas = sync.OnceValues(func() (program string, err error) {
+	program = filepath.Join(programFolder, "replicas")
+	if out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build replicas: %w: %s", err, out)
+	}
+	return program, nil
+})
 
 // start starts one, also again, and waits until it answers.
 func (r *replicaSet) start(t *testing.T, i int) {
@@ -82,6 +91,7 @@ func flags(operation string, all []string) (own []string) {
 
 // TestAgainstReplicas runs loads, and has net/http look at what is there.
 func TestAgainstReplicas(t *testing.T) {
+	t.Parallel()
 	r := startReplicas(t, 3)
 	to := append(quorums(2, 2), r.all())
 	for _, c := range []struct {
@@ -118,6 +128,7 @@ func TestAgainstReplicas(t *testing.T) {
 // reads at that one. With one acknowledgement it has none of what was acknowledged, and the load says so. With two of
 // three for writes and reads, nothing is lost.
 func TestReplicasLoseWhatOneOfThemAcknowledged(t *testing.T) {
+	t.Parallel()
 	for _, quorum := range []int{1, 2} {
 		r := startReplicas(t, 3)
 		r.kill(t, 2)

@@ -44,6 +44,7 @@ func waitUntil(t *testing.T, condition func() bool) {
 }
 
 func TestAnOverloadedOpenLoopSaysSo(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
 	cluster.Members[0].Hang()
 	status, result, stderr := callJSON(t, "put", "--duration=400ms", "--rate=1000", "--clients=2",
@@ -231,6 +232,7 @@ func TestTargetMember(t *testing.T) {
 
 // TestAStalledRunIsEndedWhenItWasToldTo has a member that no longer answers.
 func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args  []string
 		ended bool
@@ -261,6 +263,7 @@ func TestAStalledRunIsEndedWhenItWasToldTo(t *testing.T) {
 // TestARunWithoutAMemberIsEndedWhenItWasToldTo kills the only member: the time for opening connections, which no
 // scenario sets, ends no run that is to measure a failover.
 func TestARunWithoutAMemberIsEndedWhenItWasToldTo(t *testing.T) {
+	t.Parallel()
 	for args, want := range map[string]string{
 		"--total=1000000":                                        "no member could be reached for 300ms",
 		"--total=1000000 --stall-timeout=700ms":                  "no request succeeded for 700ms",

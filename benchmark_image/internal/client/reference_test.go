@@ -72,6 +72,7 @@ func contents(t *testing.T, endpoint string) string {
 // TestTheReferenceLeavesTheSameStore runs the same loads through our transport and through grpc-go, each against a real
 // server of its own.
 func TestTheReferenceLeavesTheSameStore(t *testing.T) {
+	t.Parallel()
 	ours, _ := startEtcd(t)
 	reference, _ := startEtcd(t)
 	for _, load := range []string{
@@ -101,6 +102,7 @@ func TestTheReferenceLeavesTheSameStore(t *testing.T) {
 
 // TestTransactions overwrites keys that exist, and no others.
 func TestTransactions(t *testing.T) {
+	t.Parallel()
 	endpoint, _ := startEtcd(t)
 	load := []string{
 		"--total=500", "--clients=20", "--conns=3", "--key-size=4", "--val-size=100", "--endpoints=" + endpoint,

@@ -31,7 +31,24 @@ func TestMain(m *testing.M) {
 	if arguments := os.Getenv(argumentsOf); arguments != "" {
 		os.Exit(Main(context.Background(), "test", nil, strings.Fields(arguments), os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(runTests(m))
+}
+
+// programFolder holds programs that tests share.
+var programFolder string
+
+func runTests(m *testing.M) (status int) {
+	folder, err := os.MkdirTemp("", "client-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() {
+		if err := os.RemoveAll(folder); err != nil {
+			panic(err)
+		}
+	}()
+	programFolder = folder
+	return m.Run()
 }
 
 // stopForASecond runs the client and stops it for a second once it has sent 200 requests.

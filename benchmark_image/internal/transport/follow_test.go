@@ -79,6 +79,7 @@ func TestALeaderThatHangsIsLeftAtOnce(t *testing.T) {
 
 // TestTheLeaderMovesAway: the only endpoint tells where the leader is.
 func TestTheLeaderMovesAway(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 3)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints()[:1], Conns: 2, TargetLeader: true,
 		DialTimeout: 300 * time.Millisecond})

@@ -51,7 +51,9 @@ const created = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"
 
 // TestServicesThatMisbehave holds that a run ends in time, with the right outcomes.
 func TestServicesThatMisbehave(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
+	over := make(chan struct{}) // the test of a service that does not read
 	for name, c := range map[string]struct {
 		serve   func(net.Conn)
 		want    load.Outcome // of all requests but the first ok
@@ -121,7 +123,7 @@ func TestServicesThatMisbehave(t *testing.T) {
 		"redirects": {serve: says("HTTP/1.1 301 Moved\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
 			want: load.Failed, code: "Unknown", text: "HTTP status 301", atLeast: 200},
 		"does not read": {serve: func(c net.Conn) {
-			<-time.After(5 * time.Second) // longer than the run may take
+			<-over
 		}, want: load.Failed, code: "DeadlineExceeded", text: "no answer within", atLeast: 2, valSize: 8 << 20},
 		"refuses while it reads": {serve: func(c net.Conn) {
 			some := make([]byte, 1000)
@@ -142,6 +144,9 @@ func TestServicesThatMisbehave(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer transport.Close()
+			if name == "does not read" {
+				t.Cleanup(func() { close(over) })
+			}
 			const total = 200
 			o := load.Options{
 				Total: total, Clients: 8, Pacer: load.ClosedLoop{Total: total}, Stall: 3 * timeout,

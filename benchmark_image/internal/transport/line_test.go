@@ -195,6 +195,7 @@ func (s *lineCluster) answer(member int, words []string) string {
 
 // TestAnotherProtocol carries loads over a protocol that shares nothing with etcd's but the loop.
 func TestAnotherProtocol(t *testing.T) {
+	t.Parallel()
 	const total = 500
 	cluster := startLines(t, 3)
 	o := Options{Endpoints: cluster.endpoints[:1], Conns: 2, TargetLeader: true, DialTimeout: 5 * time.Second,

@@ -78,6 +78,7 @@ func TestNobodyToLogInAtIsSaid(t *testing.T) {
 
 // TestADeadMemberDoesNotKeepAUserOut has a first member that nobody listens at, and a second that answers no login.
 func TestADeadMemberDoesNotKeepAUserOut(t *testing.T) {
+	t.Parallel()
 	cluster, users := guarded(t, 1)
 	endpoints := append([]string{etcdtest.Refusing(t), etcdtest.Silent(t)}, cluster.Endpoints()...)
 	if _, err := openAs(t, "root", "secret", Options{Endpoints: endpoints, Conns: 1,

@@ -58,6 +58,7 @@ func (l *loop) within(f func()) {
 }
 
 func TestAMemberThatDoesNotAcceptAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		then func(net.Listener)
 		want string // error; empty: none
@@ -182,6 +183,7 @@ func TestASocketIsNotConnectedToItself(t *testing.T) {
 
 // TestConnectionsShareTheirTimers counts what would wake the loop up once many connections are open.
 func TestConnectionsShareTheirTimers(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
 	transport := openFor(t, Options{Endpoints: cluster.Endpoints(), Conns: 300})
 	timers, expected := 0, 0

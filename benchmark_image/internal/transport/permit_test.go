@@ -56,6 +56,7 @@ func TestEveryConnectionIsPermitted(t *testing.T) {
 
 // TestALeaderThatMustNotBeAsked: what members tell of the leader does not lead a load elsewhere.
 func TestALeaderThatMustNotBeAsked(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 2)
 	allowed, other := cluster.Members[0].Endpoint, cluster.Members[1]
 	o := Options{

@@ -25,6 +25,7 @@ import (
 
 // TestMembersThatMisbehave holds that a run ends in time, with the right outcomes.
 func TestMembersThatMisbehave(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	for name, c := range map[string]struct {
 		serve   func(net.Conn)
@@ -303,6 +304,7 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 
 // TestRequestsThatWaitedForTheirTurnAreNotSent ends runs early while the member takes no request, or not as a whole.
 func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		setting http2.Setting
 		want    load.Outcome
@@ -312,6 +314,7 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 		"all of it is taken":    {http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20}, load.Abandoned},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait
 			endpoint := etcdtest.RawMember(t, etcdtest.RawRequests(func(*etcdtest.Raw, uint32) bool { return true }, c.setting))
 			transport, err := Open(t.Context(), etcd.Protocol{}, Options{
 				Endpoints: []string{endpoint}, Conns: 1, DialTimeout: 300 * time.Millisecond, RequestTimeout: time.Minute,
@@ -333,6 +336,7 @@ func TestRequestsThatWaitedForTheirTurnAreNotSent(t *testing.T) {
 
 // TestAConnectionThatFellSilentIsGivenUp has a link that drops everything after a while.
 func TestAConnectionThatFellSilentIsGivenUp(t *testing.T) {
+	t.Parallel()
 	var opened, answered atomic.Int64
 	endpoint := etcdtest.RawMember(t, func(c net.Conn) {
 		cut := opened.Add(1) < 2

@@ -28,6 +28,7 @@ func trusting(servers, own *etcdtest.Authority) store.Security {
 
 // TestWhatIsRefusedIsSaidAtOnce has members and clients whose certificates do not fit each other.
 func TestWhatIsRefusedIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
 	good, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
 	server := func(version uint16, change func(*tls.Config)) *tls.Config {
 		config := good.Server(version)

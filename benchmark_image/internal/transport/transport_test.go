@@ -144,6 +144,7 @@ func TestASilentMemberIsTheOnlyOneToBlame(t *testing.T) {
 
 // TestADeadMemberFailsItsOwnRequestsOnly: they fail at once, and no client pauses.
 func TestADeadMemberFailsItsOwnRequestsOnly(t *testing.T) {
+	t.Parallel()
 	const total = 3000
 	cluster := etcdtest.Start(t, 2)
 	dead := etcdtest.Refusing(t)

@@ -88,6 +88,7 @@ func TestSecondTriesAreCounted(t *testing.T) {
 
 // TestZooKeeperMembersThatMisbehave holds that a run ends in time, with the right outcomes.
 func TestZooKeeperMembersThatMisbehave(t *testing.T) {
+	t.Parallel()
 	const timeout = 300 * time.Millisecond
 	over := make(chan struct{}) // the test of a member that does not read
 	say := func(answer func(r *zookeepertest.Request) []byte) func(net.Conn) {
@@ -175,6 +176,7 @@ func TestZooKeeperMembersThatMisbehave(t *testing.T) {
 }
 
 func TestZooKeeperMembersThatOpenNoSession(t *testing.T) {
+	t.Parallel()
 	for want, serve := range map[string]func(net.Conn){
 		"it has no quorum, or too many connections": func(c net.Conn) { _, _ = zookeepertest.ReadPacket(c) },
 		"refuses a session": func(c net.Conn) {
