@@ -107,7 +107,8 @@ def summarize(frame: pandas.DataFrame, by: Sequence[str] = (), every: bool = Fal
         of_run = frame.groupby("RunId", dropna=False)["LinkStamps"].transform("first")
         frame = frame.assign(LinkStamps=of_run)
     keys = by or kept_apart(frame)
-    shown = by or [name for name in keys if name == "Scenario" or name in varied(frame)]
+    differing = varied(frame)
+    shown = by or [name for name in keys if name == "Scenario" or name in differing]
     if not shown:
         shown = keys
     if not by:

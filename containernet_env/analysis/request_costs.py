@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -198,9 +199,11 @@ def full_share(samples: Sequence[CostSample]) -> float:
     row not valid by itself.
     """
     limits = [FULL_SHARE, *(sample.busy_ratio for sample in samples if sample.busy_ratio < FULL_SHARE)]
+    short = sorted(sample.busy_ratio for sample in samples if sample.limit == "cores")
+    others = sorted(sample.busy_ratio for sample in samples if sample.limit != "cores")
 
     def wrong(limit: float) -> int:
-        return sum((sample.limit == "cores") is not (sample.busy_ratio > limit) for sample in samples)
+        return bisect_right(short, limit) + len(others) - bisect_right(others, limit)
 
     return min(limits, key=lambda limit: (wrong(limit), -limit))
 
