@@ -35,8 +35,8 @@ func TestAgainstGRPCGo(t *testing.T) {
 		"large windows": {server: []grpc.ServerOption{grpc.InitialWindowSize(1 << 24),
 			grpc.InitialConnWindowSize(1 << 24)}, valSize: 1 << 20, total: 60},
 		"old connections": {server: []grpc.ServerOption{grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionAge: 20 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
-		})}, valSize: 64, total: 2000},
+			MaxConnectionAge: 60 * time.Millisecond, MaxConnectionAgeGrace: 10 * time.Second,
+		})}, valSize: 64, total: 6000},
 		"the last stream numbers": {client: h2.Options{FirstStream: math.MaxInt32 - 20}, valSize: 64, total: 300},
 	} {
 		for with, version := range map[string]uint16{"": 0, " over TLS 1.2": tls.VersionTLS12,
