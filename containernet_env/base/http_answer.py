@@ -16,7 +16,7 @@ from containernet_env.base.errors import RunError
 # No answer of a member or of the benchmark server is anywhere near this; more is refused, not read.
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 # OpenSSL's words (ssl.SSLError.reason) for a peer that answers something that is no TLS.
-NO_TLS = frozenset(
+_NO_TLS = frozenset(
     {
         "WRONG_VERSION_NUMBER",
         "HTTP_REQUEST",
@@ -132,12 +132,18 @@ def worded() -> Iterator[None]:
         raise NoAnswerError(_words(error)) from error
 
 
+def is_no_tls(error: ssl.SSLError) -> bool:
+    """Whether a handshake failed because the peer does not speak TLS."""
+    # An end without a word: Python before 3.11.4 took that for an orderly one.
+    return error.reason in _NO_TLS or isinstance(error, ssl.SSLZeroReturnError)
+
+
 def _words(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"shows a certificate that is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         reason = error.reason or ""
-        if reason in NO_TLS:
+        if is_no_tls(error):
             return "does not speak TLS"
         if reason.endswith(_ASKS_CERTIFICATE):
             return "asks for a certificate of the client that it trusts"

@@ -11,11 +11,11 @@ from typing import Any
 
 from containernet_env.base.http_answer import (
     MAX_ANSWER_BYTES,
-    NO_TLS,
     HttpError,
     NoAnswerError,
     decoded,
     exchange,
+    is_no_tls,
     worded,
 )
 
@@ -75,7 +75,7 @@ class TcpConnection:
             with self._plain(timeout_s) as made, anybody.wrap_socket(made, server_hostname=self.host):
                 return True
         except ssl.SSLError as error:
-            return error.reason is not None and error.reason not in NO_TLS
+            return error.reason is not None and not is_no_tls(error)
         except (OSError, UnicodeError):  # the latter: a name that no host can have
             return False
 

@@ -1,4 +1,4 @@
-"""Clusters that somebody else runs: their files, what is refused, and what of them is told. Nothing is connected."""
+"""Clusters that somebody else runs: their files, what is refused, what of them is told. Only loopback is connected."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 import os
 import shutil
 import signal
+import socket
+import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +132,25 @@ def test_a_name_that_no_host_can_have_gives_no_answer(host: str) -> None:
     ):
         with pytest.raises(NoAnswerError, match="has a name that no host can have"):
             ask()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["an end", "HTTP"])
+def test_what_ends_or_answers_otherwise_speaks_no_tls(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(2):
+                with listener.accept()[0] as client:
+                    client.recv(1 << 16)  # the greeting, all of it: what is not read resets the connection
+                    client.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        connection = TcpConnection("127.0.0.1", listener.getsockname()[1], ssl.create_default_context())
+        assert not connection.speaks_tls(5.0)
+        with pytest.raises(NoAnswerError, match=r"^does not speak TLS$"):
+            connection.open(1, timeout_s=5.0)
+        thread.join(5.0)
 
 
 @pytest.mark.parametrize(

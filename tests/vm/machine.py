@@ -195,7 +195,8 @@ def _collect(work: Path, results: Path, console: Path, asked: Sequence[str], wal
     try:
         # Never taken for a compressed one: to find out that 256 MiB of zeros are none takes 20 s.
         with tarfile.open(results, "r:") as archive:
-            archive.extractall(folder, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # since Python 3.11.4
+            archive.extractall(folder)
     except tarfile.ReadError as error:
         with console.open("a") as file:
             file.write(f"no results: {error}\n")

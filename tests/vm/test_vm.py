@@ -16,7 +16,7 @@ import pytest
 
 from tests.vm import machine, steps
 
-# For what stands still: on two cores of its own the machine takes 350 s, beside other work it took 850 s and more.
+# For what stands still: beside the other rings the machine takes 320 to 530 s on two cores.
 LIMIT_S = 2400.0
 LIMIT_ORIGINAL_S = 1200.0
 KINDS = ("ovs", "bridge")
