@@ -174,6 +174,8 @@ def test_a_write_is_tried_and_taken_back(tmp_path: Path) -> None:
         assert one.requests == ["PUT /v0/entity?id=p%2F1%2F0000&ack=2", "DELETE /v0/entity?id=p%2F1%2F0000"]
         one.answers["DELETE"] = 405
         assert str(found.try_write()).endswith("answers with the status 405, and not 200,202,204,404")
+        one.answers["DELETE"] = 404
+        assert str(found.try_write()).endswith("answers with the status 404, and the key that was put is still there")
         one.answers["PUT"] = 404
         told = str(found.try_write())
         assert told.startswith("PUT /v0/entity?id=p%2F1%2F0000&ack=2 at 127.0.0.1:") and "the status 404" in told
