@@ -9,8 +9,9 @@ def main() -> None:
     """Import and run the command line; until that has taken over, a SIGINT kills as it does any small program."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from containernet_env import cli
+    from containernet_env.cli.signals import interrupt
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupt)
     cli.main()
 
 

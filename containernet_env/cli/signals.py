@@ -13,6 +13,20 @@ from containernet_env.base.stop import Stop
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
+_pressed = False
+
+
+def interrupt(_signum: int, _frame: FrameType | None) -> None:
+    """The handler of Ctrl-C before any work: KeyboardInterrupt, which is not forgotten where nobody hears of it.
+
+    An extension written in another language may drop what is raised while it calls back, as pydantic's does while it
+    builds a schema; ``StopSignals`` would then begin work that nobody wants.
+    """
+    global _pressed
+    _pressed = True
+    raise KeyboardInterrupt
+
+
 class StopSignals(Stop):
     """A stop token that turns the first stop signal into `Interrupted`, raised once in the main thread.
 
@@ -40,6 +54,9 @@ class StopSignals(Stop):
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
+        """Raises KeyboardInterrupt where Ctrl-C was pressed before, see ``interrupt``."""
+        if _pressed:
+            raise KeyboardInterrupt
         for signum in STOP_SIGNALS:
             # nohup ignores hang-ups; the others a shell ignores for each command that a script starts with `&`.
             if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:

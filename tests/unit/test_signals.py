@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
 from containernet_env.base.errors import Interrupted
+from containernet_env.cli import signals
 from containernet_env.cli.signals import STOP_SIGNALS, StopSignals
 
 
@@ -66,3 +68,18 @@ def test_handlers_are_put_back() -> None:
 
 def test_interrupted_passes_through_except_exception() -> None:
     assert not issubclass(Interrupted, Exception)
+
+
+def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_pressed", False)
+    with StopSignals():
+        pass
+    found = signal.signal(signal.SIGINT, signals.interrupt)
+    try:
+        with suppress(KeyboardInterrupt):  # as pydantic does in a callback
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt), StopSignals():
+            pytest.fail("work has begun")
+        assert signal.getsignal(signal.SIGINT) is signals.interrupt
+    finally:
+        signal.signal(signal.SIGINT, found)

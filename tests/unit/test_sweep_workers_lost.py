@@ -97,7 +97,7 @@ def test_rows_that_came_before_the_scheduler_was_lost_are_kept(tmp_path: Path, m
             (a.folder / "hold").touch()
 
             def kill(placement: Workers) -> None:
-                wait_for(lambda: a.begun(2))
+                wait_for(lambda: a.begun(2) and not vars(placement)["_messages"].empty())
                 process.kill()
                 wait_for(lambda: vars(placement)["_client"].status != "running")
 
