@@ -46,7 +46,8 @@ func startReplicas(t *testing.T, members int) *replicaSet {
 // buildReplicas gives the path of the program, which all tests share.
 var buildReplicas = sync.OnceValues(func() (program string, err error) {
 	program = filepath.Join(programFolder, "replicas")
-	if out, err := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-C", "../../../replicas_image", "-o", program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build replicas: %w: %s", err, out)
 	}
 	return program, nil
@@ -100,7 +101,8 @@ func TestAgainstReplicas(t *testing.T) {
 		empty     int
 	}{
 		{"put", []string{"--total=600", "--clients=20", "--conns=6", "--sequential-keys", "--val-size=256"}, 0},
-		{"put", []string{"--total=50", "--clients=5", "--key-size=3", "--prefix=ключ %/\"\\?&#+/../", "--val-size=64"}, 0},
+		{"put", []string{"--total=50", "--clients=5", "--key-size=3", "--prefix=ключ %/\"\\?&#+/../",
+			"--val-size=64"}, 0},
 		{"put", []string{"--total=6", "--clients=3", "--conns=3", "--key-size=3", "--prefix=large", "--val-size=1048576"}, 0},
 		{"range", []string{"--total=600", "--clients=20", "--conns=6", "--key-size=8", "--key-space-size=600",
 			"--val-size=256", "--verify"}, 0},

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // programFolder holds programs that tests share.
 var programFolder string
 
-func runTests(m *testing.M) (status int) {
+func runTests(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "client-test-")
 	if err != nil {
 		panic(err)
