@@ -5,7 +5,7 @@ docs/stores.md derives it, with the places in Consul's and hashicorp/raft's sour
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from containernet_env.model.scenario import Scenario
 from containernet_env.stores.consul.messages import SMALL, Sizes
@@ -30,21 +30,22 @@ class CriticalPath:
 
     def write_ns(self, asked: str, leader: str, sizes: Sizes) -> float:
         """A put or a transaction: the leader writes its log first, and sends the entry to its followers only then."""
-        agreed_ns = self._log_ns[leader] + self._quorum_ns(leader, sizes.append, self._log_ns)
+        quorum = len(self._deployment.members) // 2
+        copied_ns = self._deployment.answered_ns(leader, quorum, sizes.append, SMALL, self._log_ns)
+        agreed_ns = self._log_ns[leader] + copied_ns
         return self._client_ns(asked, sizes) + self._forward_ns(asked, leader, sizes) + agreed_ns
 
     def read_ns(self, scenario: Scenario, asked: str, leader: str | None, sizes: Sizes) -> float:
         """A read of one key.
 
-        Stale, the one that is asked answers; by default the leader, which needs nobody; consistent, the leader once a
-        quorum says that it leads.
+        Stale, the one that is asked answers; otherwise the leader. A consistent read waits until a quorum has answered
+        heartbeats; those that were sent before it count, so at best it need not wait.
         """
         latency_ns = self._client_ns(asked, sizes)
         if scenario.consistency == "s":
             return latency_ns
         assert leader is not None
-        latency_ns += self._forward_ns(asked, leader, sizes)
-        return latency_ns if scenario.consistency == "default" else latency_ns + self._quorum_ns(leader, SMALL, {})
+        return latency_ns + self._forward_ns(asked, leader, sizes)
 
     def _client_ns(self, asked: str, sizes: Sizes) -> float:
         return self._deployment.client_ns(asked, sizes.request, sizes.answer)
@@ -52,7 +53,3 @@ class CriticalPath:
     def _forward_ns(self, asked: str, leader: str, sizes: Sizes) -> float:
         """An agent that does not lead asks the leader, and passes its answer on."""
         return self._deployment.there_and_back_ns(asked, leader, sizes.forwarded, sizes.forwarded_answer)
-
-    def _quorum_ns(self, leader: str, message: int, log_ns: Mapping[str, float]) -> float:
-        """Until the leader has the answers of as many followers as complete a majority with it; 0 for one member."""
-        return self._deployment.answered_ns(leader, len(self._deployment.members) // 2, message, SMALL, log_ns)
