@@ -131,6 +131,10 @@ class LoadBody(TypedDict, total=False):
     # length of an interval of the timeline (s)
     timelineInterval: float
 
+    # of the store zookeeper: the znode below which the keys are, which has to be there; else the root; only with the
+    # store zookeeper
+    chroot: str
+
     # keep what each operation did and was told, for a check of linearizability; only with single generated keys; of
     # writes only with a `valSize` of 20 or more, of reads only together with `verify`
     history: bool

@@ -14,7 +14,7 @@ import (
 func protocol(s *spec.Spec, secure Securer) (store.Protocol, error) {
 	switch s.Store {
 	case spec.ZooKeeper:
-		return zookeeper.New(), nil
+		return zookeeper.New(s.Chroot), nil
 	case spec.Consul:
 		secured, err := secured(s, secure, http1.ALPN)
 		return consul.Protocol{Secured: secured, Default: s.Consistency == spec.Relaxed}, err

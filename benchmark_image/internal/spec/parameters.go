@@ -85,6 +85,7 @@ type Spec struct {
 	Verify       bool
 	SpanKeys     int // 0: one key
 
+	Chroot                          string // of the store ZooKeeper: the znode below which keys are; empty: the root
 	PutPath, GetPath                string // of the store HTTP: templates with KeyInTemplate
 	PutCodes, GetCodes, AbsentCodes string // empty: the default
 
@@ -416,6 +417,12 @@ var (
 		Usage: "each read is a range scan of this many consecutive generated keys, from the next key on",
 		Rule:  "only with `keySize`, and without `key`",
 		at:    func(s *Spec) any { return &s.SpanKeys },
+	})
+	paramChroot = parameter(Parameter{
+		Name: "chroot", Flag: "chroot", Max: MaxTemplate, Optional: true, Form: chrootForm,
+		Usage: "of the store zookeeper: the znode below which the keys are, which has to be there; else the root",
+		Rule:  "only with the store zookeeper",
+		at:    func(s *Spec) any { return &s.Chroot },
 	})
 	paramPutPath = parameter(Parameter{
 		Name: "putPath", Flag: "put-path", Operations: []Operation{Put, Mixed}, Max: MaxTemplate, Optional: true,

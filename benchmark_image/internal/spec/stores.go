@@ -41,6 +41,7 @@ type lack struct {
 var lacks = map[string][]lack{
 	Etcd: append([]lack{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": etcd has no third consistency`},
+		noChroot,
 	}, noTemplates...),
 	ZooKeeper: append(append([]lack{
 		{paramConsistency, consistencyIs(Relaxed), `"l" or "s": ZooKeeper has no third consistency`},
@@ -48,8 +49,10 @@ var lacks = map[string][]lack{
 			"at most %d bytes: ZooKeeper takes packets of less than 1 MiB (jute.maxbuffer)", zookeeper.MaxValue)},
 		{paramUser, given(paramUser), "none: there is no authentication in loads for ZooKeeper"},
 		{paramCAFile, (*Spec).Secured, "none: there is no TLS in loads for ZooKeeper"},
+		{paramChroot, func(s *Spec) bool { return s.Chroot != "" && !isChroot(s.Chroot) }, chrootForm},
 	}, noSpans("ZooKeeper has no ranges of keys")...), noTemplates...),
 	Consul: append(append([]lack{
+		noChroot,
 		{paramUser, given(paramUser), "none: Consul knows tokens, which loads do not send"},
 		{paramKeyPrefix, func(s *Spec) bool { return !isPath(s.Prefix) },
 			"nothing that is no path of its own, with an empty part, '.' or '..' between slashes: Consul redirects such " +
@@ -58,6 +61,7 @@ var lacks = map[string][]lack{
 			"no key with an empty part, '.' or '..' between slashes: Consul redirects such requests"},
 	}, noSpans("Consul's answers to ranges have neither an end nor a limit")...), noTemplates...),
 	HTTP: append([]lack{
+		noChroot,
 		{paramStore, func(s *Spec) bool { return s.Operation == Txn },
 			`"etcd" or "consul": a service of which only URLs are known has no transactions`},
 		{paramTargetLeader, given(paramTargetLeader),
@@ -71,6 +75,9 @@ var lacks = map[string][]lack{
 			"required, for reads: " + templateForm},
 	}, noSpans("a service of which only URLs are known has no ranges")...),
 }
+
+// noChroot is of stores whose keys form no tree.
+var noChroot = lack{paramChroot, given(paramChroot), `only together with the store "` + ZooKeeper + `"`}
 
 // noTemplates is of stores whose URLs are known.
 var noTemplates = func() (all []lack) {
@@ -137,9 +144,20 @@ func (s *Spec) validateStore() *Problem {
 const KeyInTemplate = "{key}"
 
 const (
+	chrootForm   = "the path of a znode: names of visible ASCII characters, none of them '.' or '..', with a slash before each"
 	templateForm = `at most 512 visible ASCII characters but '#', from '/' on, with {key} once`
 	codesForm    = "comma-separated HTTP status codes in 200..599, none twice"
 )
+
+// isChroot tells whether a text is the path of a znode that is not the root (PathUtils.validatePath).
+func isChroot(text string) bool {
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return text != "/" && path.IsAbs(text) && path.Clean(text) == text
+}
 
 // isTemplate tells whether a text is a template of a URL, from the path on (RFC 9112 section 3.2.1).
 func isTemplate(text string) bool {

@@ -23,7 +23,7 @@ func openZooKeeper(t *testing.T, o Options) (*Transport, error) {
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = 10 * time.Second
 	}
-	transport, err := Open(t.Context(), zookeeper.New(), o)
+	transport, err := Open(t.Context(), zookeeper.New(""), o)
 	if err == nil {
 		t.Cleanup(transport.Close)
 	}

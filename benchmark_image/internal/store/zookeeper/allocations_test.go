@@ -9,7 +9,7 @@ import (
 
 func TestRequestsDoNotAllocate(t *testing.T) {
 	for name, r := range steadyRequests() {
-		c := newClient(t, New())
+		c := newClient(t, New(""))
 		exchange := c.exchanges(r)
 		for range 20 {
 			exchange()
@@ -23,7 +23,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	for name, r := range steadyRequests() {
 		b.Run(name, func(b *testing.B) {
-			exchange := newClient(b, New()).exchanges(r)
+			exchange := newClient(b, New("")).exchanges(r)
 			b.ReportAllocs()
 			for b.Loop() {
 				exchange()

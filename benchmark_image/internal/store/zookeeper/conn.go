@@ -201,7 +201,7 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 			c.append(jute.AppendSync(c.out, c.wait(to, stepSync)))
 			c.sent()
 		}
-		c.append(jute.AppendGet(c.out, c.wait(to, stepGet), r.Key))
+		c.append(jute.AppendGet(c.out, c.wait(to, stepGet), c.protocol.chroot, r.Key))
 		c.sent()
 	default:
 		c.append(jute.AppendSync(c.out, c.wait(to, stepRefuse)))
@@ -213,7 +213,7 @@ func (c *conn) Start(room store.Call, r *store.Request, _ *[]byte) bool {
 // write sends a call's write.
 func (c *conn) write(to *call, step step) {
 	xid := c.wait(to, step)
-	out := jute.AppendWrite(c.out, xid, to.operation, to.key, len(to.head)+len(to.value))
+	out := jute.AppendWrite(c.out, xid, to.operation, c.protocol.chroot, to.key, len(to.head)+len(to.value))
 	out = append(out, to.head...)
 	if len(to.value) < largeValue {
 		out = append(out, to.value...)

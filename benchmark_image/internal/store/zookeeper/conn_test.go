@@ -113,7 +113,7 @@ func (c *client) refuse(r *zookeepertest.Request, code int32) {
 }
 
 func TestAPutIsACreateOrASet(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	put := func(key string, refusals ...int32) (sent string) {
 		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte(key), Head: []byte("h"), Value: []byte("v")})
 		for _, code := range append(refusals, 0) {
@@ -177,7 +177,7 @@ func TestManyKeysAreGuessedByTheLastOnes(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	var seen []string
 	visitor := visit(func(key, value []byte, revision int64) {
 		seen = append(seen, fmt.Sprintf("%s=%s@%d", key, value, revision))
@@ -230,7 +230,7 @@ type visit func(key, value []byte, revision int64)
 func (v visit) Visit(key, value []byte, revision int64) { v(key, value, revision) }
 
 func TestWhatZooKeeperHasNot(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	for _, operation := range []store.Operation{store.Scan, store.Status, store.Locate, store.Login} {
 		c.start(c.call, &store.Request{Operation: operation})
 		c.feed(c.requests()[0].Written(zxid))
@@ -247,7 +247,7 @@ func TestWhatZooKeeperHasNot(t *testing.T) {
 
 // TestLargeValuesAreSentFromWhereTheyAre also cancels one half-way: its memory may be used for something else then.
 func TestLargeValuesAreSentFromWhereTheyAre(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	value := bytes.Repeat([]byte("x"), 3*largeValue)
 	calls := []store.Call{c.protocol.NewCall(&c.owner), c.protocol.NewCall(&c.owner), c.protocol.NewCall(&c.owner)}
 	for i, call := range calls {
@@ -287,7 +287,7 @@ func TestLargeValuesAreSentFromWhereTheyAre(t *testing.T) {
 }
 
 func TestAConnectionTakesSoMuch(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	r := &store.Request{Operation: store.Put, Key: []byte("k"), Value: make([]byte, largeValue-1)}
 	taken := 0
 	for c.conn.Start(c.protocol.NewCall(&c.owner), r, &c.scratch) {
@@ -305,7 +305,7 @@ func TestAConnectionTakesSoMuch(t *testing.T) {
 }
 
 func TestBeats(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	beater := c.conn.(store.Beater)
 	if beater.Interval() != time.Second {
 		t.Errorf("an interval of %v for a timeout of 6 s", beater.Interval())
@@ -315,7 +315,7 @@ func TestBeats(t *testing.T) {
 	if all := c.requests(); types(all) != "11 11" && types(all) != "11" {
 		t.Errorf("an idle connection sends %q", types(all))
 	}
-	c = newClient(t, New())
+	c = newClient(t, New(""))
 	beater = c.conn.(store.Beater)
 	for range 5 {
 		c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("k")})
@@ -336,20 +336,32 @@ func TestBeats(t *testing.T) {
 }
 
 func TestTheSessionIsClosed(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	c.conn.Leave(nil)
 	if all := c.requests(); len(all) != 1 || !all[0].Closes() || c.conn.Start(c.call, &store.Request{}, &c.scratch) {
 		t.Errorf("at the end: %q", types(all))
 	}
-	c = newClient(t, New())
+	c = newClient(t, New(""))
 	c.conn.Leave(errors.New("it breaks the protocol"))
 	if len(c.conn.Output()) > 0 {
 		t.Error("a broken connection has something to say")
 	}
 }
 
+func TestKeysAreBelowTheChroot(t *testing.T) {
+	c := newClient(t, New("/a/b"))
+	for operation, paths := range map[store.Operation]int{store.Put: 1, store.Transaction: 2, store.Get: 1} {
+		c.start(c.call, &store.Request{Operation: operation, Key: []byte("k")})
+		if out := c.conn.Output(); bytes.Count(out, []byte("\x00\x00\x00\x06/a/b/k")) != paths {
+			t.Errorf("operation %v: %q", operation, out)
+		}
+		c.requests()
+		c.conn.Cancel(c.call)
+	}
+}
+
 func TestNumbersOfRequestsGoRound(t *testing.T) {
-	p := New()
+	p := New("")
 	p.FirstXid = math.MaxInt32 - 1
 	c := newClient(t, p)
 	var got []int32
@@ -383,7 +395,7 @@ func TestBrokenAnswers(t *testing.T) {
 		}, "form"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c2 := newClient(t, New())
+			c2 := newClient(t, New(""))
 			other := c2.protocol.NewCall(&c2.owner)
 			c2.start(c2.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 			r := c2.requests()[0]
@@ -403,7 +415,7 @@ func TestBrokenAnswers(t *testing.T) {
 }
 
 func TestAnEndOfTheSession(t *testing.T) {
-	c := newClient(t, New())
+	c := newClient(t, New(""))
 	other := c.protocol.NewCall(&c.owner)
 	c.start(c.call, &store.Request{Operation: store.Put, Key: []byte("a")})
 	c.start(other, &store.Request{Operation: store.Put, Key: []byte("b")})
@@ -421,11 +433,11 @@ func TestAnEndOfTheSession(t *testing.T) {
 	if f := c.owner.failures; len(f) != 2 || f[0].Code != store.Unavailable || f[0].Unknown || !f[1].Unknown {
 		t.Errorf("%+v", f)
 	}
-	refused := New().NewConn("m:1")
+	refused := New("").NewConn("m:1")
 	if err := refused.Feed(zookeepertest.Opened(0)); err == nil || refused.Ready() {
 		t.Errorf("a session that is refused: %v", err)
 	}
-	if err := New().NewConn("m:1").EOF(); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
+	if err := New("").NewConn("m:1").EOF(); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
 		t.Errorf("a member that closes the connection at once: %v", err)
 	}
 }
@@ -455,7 +467,7 @@ func TestStatus(t *testing.T) {
 		_, _ = io.ReadFull(theirs, make([]byte, 4))
 		_ = theirs.Close()
 	}()
-	if _, err := New().Status(ours, "m:1"); err == nil {
+	if _, err := New("").Status(ours, "m:1"); err == nil {
 		t.Error("a member that says nothing has a status")
 	}
 }

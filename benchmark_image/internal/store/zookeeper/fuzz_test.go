@@ -22,7 +22,7 @@ func FuzzConn(f *testing.F) {
 	f.Add(zookeepertest.Answer(1, zxid, zookeepertest.SessionExpired, nil), uint16(3))
 	f.Add(append(zookeepertest.Answer(-2, zxid, 0, nil), 255, 255, 255, 255), uint16(21))
 	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
-		c := newClient(t, New())
+		c := newClient(t, New(""))
 		started, cancelled, more, read := 0, 0, 20, 0
 		var got owner
 		visitor := visit(func(key, value []byte, _ int64) {
@@ -98,7 +98,7 @@ func FuzzPieces(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cut, size uint32, seen bool) {
 		size %= 200_000
 		value := bytes.Repeat([]byte("v"), int(size))
-		c := newClient(t, New())
+		c := newClient(t, New(""))
 		found := -1
 		r := &store.Request{Operation: store.Get, Key: []byte("k")}
 		if seen {

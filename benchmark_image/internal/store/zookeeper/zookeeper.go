@@ -27,12 +27,14 @@ type Protocol struct {
 	// FirstXid is the number of the first request of each connection; 0: 1. It is for tests.
 	FirstXid int32
 
+	chroot  string
 	guesses guesses
 }
 
-// New makes a protocol. What it learns of keys serves all its connections.
-func New() *Protocol {
-	return &Protocol{Timeout: sessionTimeout, guesses: newGuesses()}
+// New makes a protocol for keys that are znodes below the one with the path chroot; "": below the root. What it learns of
+// keys serves all its connections.
+func New(chroot string) *Protocol {
+	return &Protocol{Timeout: sessionTimeout, chroot: chroot, guesses: newGuesses()}
 }
 
 // Name implements store.Protocol.

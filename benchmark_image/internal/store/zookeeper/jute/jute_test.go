@@ -10,7 +10,7 @@ import (
 // TestKnownBytes compares requests with what ZooKeeper's own client sends.
 func TestKnownBytes(t *testing.T) {
 	write := func(operation Operation) []byte {
-		b := AppendWrite([]byte("before"), 7, operation, []byte("k"), 3)
+		b := AppendWrite([]byte("before"), 7, operation, "", []byte("k"), 3)
 		return AppendWriteEnd(append(b, "val"...), operation)[len("before"):]
 	}
 	for name, c := range map[string]struct {
@@ -19,10 +19,11 @@ func TestKnownBytes(t *testing.T) {
 	}{
 		"connect": {AppendConnect(nil, 10_000), "0000002d 00000000 0000000000000000 00002710 0000000000000000 00000010" +
 			"00000000000000000000000000000000 00"},
-		"ping":    {AppendPing(nil), "00000008 fffffffe 0000000b"},
-		"close":   {AppendClose(nil, 9), "00000008 00000009 fffffff5"},
-		"sync":    {AppendSync(nil, 9), "0000000d 00000009 00000009 00000001 2f"},
-		"getData": {AppendGet(nil, 9, []byte("k")), "0000000f 00000009 00000004 00000002 2f6b 00"},
+		"ping":          {AppendPing(nil), "00000008 fffffffe 0000000b"},
+		"close":         {AppendClose(nil, 9), "00000008 00000009 fffffff5"},
+		"sync":          {AppendSync(nil, 9), "0000000d 00000009 00000009 00000001 2f"},
+		"getData":       {AppendGet(nil, 9, "", []byte("k")), "0000000f 00000009 00000004 00000002 2f6b 00"},
+		"getData below": {AppendGet(nil, 9, "/c/d", []byte("/")), "00000015 00000009 00000004 00000008 2f632f64 2f253246 00"},
 		"create": {write(Create), "00000034 00000007 00000001 00000002 2f6b 00000003 76616c" +
 			"00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000000"},
 		"setData": {write(SetData), "00000019 00000007 00000005 00000002 2f6b 00000003 76616c ffffffff"},
@@ -41,8 +42,9 @@ func TestKnownBytes(t *testing.T) {
 func TestTheLargestValueFits(t *testing.T) {
 	const largest = 1_000_000
 	key := bytes.Repeat([]byte{0xff}, 4096+1024) // the longest prefix and key
+	chroot := strings.Repeat("/c", 256)
 	for _, operation := range []Operation{Create, SetData, SetIfExists} {
-		b := AppendWriteEnd(AppendWrite(nil, 1, operation, key, largest), operation)
+		b := AppendWriteEnd(AppendWrite(nil, 1, operation, chroot, key, largest), operation)
 		if size := len(b) - LengthSize + largest; size > MaxPacket {
 			t.Errorf("operation %d: a packet of %d bytes", operation, size)
 		}

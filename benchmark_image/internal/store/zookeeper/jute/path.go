@@ -18,12 +18,13 @@ var plain = func() (set [256]bool) {
 	return set
 }()
 
-// appendPath appends the path of a key's znode, with its length in front: a slash and the key, of which every byte that
-// is not plain is a percent sign and two hexadecimal digits. Of the keys '.', '..' and 'zookeeper' the first byte is
-// escaped too: these names have a meaning of their own.
-func appendPath(b, key []byte) []byte {
+// appendPath appends the path of a key's znode, with its length in front: the path of the znode that all of them are
+// below (nothing for the root), a slash and the key, of which every byte that is not plain is a percent sign and two
+// hexadecimal digits. Of the keys '.', '..' and 'zookeeper' the first byte is escaped too: these names have a meaning of
+// their own.
+func appendPath(b []byte, chroot string, key []byte) []byte {
 	start := len(b)
-	b = append(b, 0, 0, 0, 0, '/')
+	b = append(append(append(b, 0, 0, 0, 0), chroot...), '/')
 	const digits = "0123456789ABCDEF"
 	special := string(key) == "." || string(key) == ".." || string(key) == reserved
 	for _, c := range key {
@@ -38,10 +39,10 @@ func appendPath(b, key []byte) []byte {
 	return b
 }
 
-// Path is the path of a key's znode.
-func Path(key []byte) string { return string(appendPath(nil, key)[4:]) }
+// Path is the path of a key's znode below the root.
+func Path(key []byte) string { return string(appendPath(nil, "", key)[4:]) }
 
-// Key is the key whose znode has this path; false: no key has.
+// Key is the key whose znode below the root has this path; false: no key has.
 func Key(path string) (key []byte, ok bool) {
 	if path == "" || path[0] != '/' {
 		return nil, false

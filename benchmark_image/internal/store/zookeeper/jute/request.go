@@ -68,21 +68,21 @@ func AppendSync(b []byte, xid int32) []byte {
 	return finish(appendText(header(b, xid, Sync), "/"), len(b), 0)
 }
 
-// AppendGet appends a request for the data of a key's znode, without a watch.
-func AppendGet(b []byte, xid int32, key []byte) []byte {
-	return finish(append(appendPath(header(b, xid, GetData), key), 0), len(b), 0)
+// AppendGet appends a request for the data of a key's znode below chroot, without a watch.
+func AppendGet(b []byte, xid int32, chroot string, key []byte) []byte {
+	return finish(append(appendPath(header(b, xid, GetData), chroot, key), 0), len(b), 0)
 }
 
-// AppendWrite appends a Create, SetData or SetIfExists up to where its data begins, of which there are size bytes:
-// these must follow, and then AppendWriteEnd.
-func AppendWrite(b []byte, xid int32, operation Operation, key []byte, size int) []byte {
+// AppendWrite appends a Create, SetData or SetIfExists of a key below chroot, up to where its data begins, of which
+// there are size bytes: these must follow, and then AppendWriteEnd.
+func AppendWrite(b []byte, xid int32, operation Operation, chroot string, key []byte, size int) []byte {
 	start := len(b)
 	b = header(b, xid, operation)
 	if operation == SetIfExists {
-		b = append32(appendPath(part(b, check), key), anyVersion)
+		b = append32(appendPath(part(b, check), chroot, key), anyVersion)
 		b = part(b, SetData)
 	}
-	b = append32(appendPath(b, key), int32(size))
+	b = append32(appendPath(b, chroot, key), int32(size))
 	return finish(b, start, size+len(endOf(operation)))
 }
 

@@ -1,0 +1,325 @@
+"""ZooKeeper and Consul where somebody else runs them: what is looked at, what is refused, and that no key is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from containernet_env.base import cache
+from containernet_env.base.errors import ConfigError, RunError
+from containernet_env.cli import main
+from containernet_env.config import load_config
+from containernet_env.load.request import request_of
+from containernet_env.model.config import Config
+from containernet_env.model.keys import ALPHABET, Keys
+from containernet_env.model.leadership import Leadership
+from containernet_env.model.scenario import Scenario
+from containernet_env.runs import external_left
+from containernet_env.runs.external_access import cluster_of
+from containernet_env.stores.external import ExternalCluster, OwnKeys
+from containernet_env.stores.kinds import external_store_of
+from containernet_env.stores.zookeeper.external import MARK
+from tests.unit.consul_server import ConsulCluster, consul
+from tests.unit.zookeeper_server import ZooKeeperCluster, zookeeper
+
+PREFIX = "containernet-env/abc/"
+KEYS = Keys(4, 5000, PREFIX)
+OWN = OwnKeys(PREFIX, (KEYS,))
+WRITE = Scenario(name="w", type="write", total=5, clients=1, conns=1, key_size=8, val_size=9)
+
+
+def config_of(folder: Path, store: str, endpoints: list[str], **more: Any) -> Config:
+    path = folder / "endpoints.json"
+    path.write_text(json.dumps({"store": store, "endpoints": endpoints, **more}))
+    return load_config(path)
+
+
+def of_consul(folder: Path, cluster: ConsulCluster, **more: Any) -> Config:
+    return config_of(folder, "consul", [server.url for server in cluster.servers], **more)
+
+
+def of_zookeeper(folder: Path, cluster: ZooKeeperCluster, **more: Any) -> Config:
+    return config_of(folder, "zookeeper", [server.address for server in cluster.servers], **more)
+
+
+def opened(config: Config, own: OwnKeys = OWN) -> ExternalCluster:
+    return cluster_of(config, own)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"store": "zookeeper", "endpoints": ["http://a:1"]}, "name HTTP, which ZooKeeper does not speak"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "tls": {"ca": "x"}}, "$.tls: is not spoken to ZooKeeper"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "user": "x"}, "$.user: cannot log in"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "prefix": "a//b/"}, "$.prefix: has parts that are no names"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "prefix": "ü/"}, "$.prefix: is no path of a znode here"),
+        ({"store": "zookeeper", "endpoints": ["a:1"], "prefix": "zookeeper/a/"}, "is of ZooKeeper's own znodes"),
+        ({"store": "zookeeper", "endpoints": ["a:1", "a:1"]}, "repeats the endpoint"),
+        ({"store": "consul", "endpoints": ["a:1"]}, "do not say whether TLS is spoken"),
+        ({"store": "consul", "endpoints": ["https://a:1"]}, "nobody says by which CA"),
+        ({"store": "consul", "endpoints": ["http://a:1"], "user": "x"}, "Consul knows tokens"),
+        ({"store": "consul", "endpoints": ["http://a:1"], "prefix": "a/../"}, "$.prefix: has parts that are no names"),
+        ({"store": "etcd", "endpoints": ["a:1"]}, "do not say whether TLS is spoken"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(tmp_path: Path, value: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        config_of(tmp_path, value.pop("store"), value.pop("endpoints"), **value)
+    assert told in str(raised.value) and "line 1, column " in str(raised.value)
+
+
+def test_a_prefix_of_other_stores_need_not_be_a_path(tmp_path: Path) -> None:
+    assert config_of(tmp_path, "etcd", ["http://a:1"], prefix="//ü/").external is not None
+    assert config_of(tmp_path, "consul", ["http://a:1"], prefix="ü/b/").external is not None
+
+
+def test_loads_of_zookeeper_have_their_keys_below_a_znode_of_the_run(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "zookeeper", ["10.1.0.1:2181", "[fd00::2]:2181"])
+    assert config.external is not None and config.external.urls == ("10.1.0.1:2181", "[fd00::2]:2181")
+    terms, prefix = external_store_of(config).place(PREFIX)
+    _, body = request_of(WRITE, {"zookeeper1": "10.1.0.1:2181"}, 60, terms=terms, prefix=prefix)
+    assert (body["store"], body["chroot"]) == ("zookeeper", "/containernet-env/abc") and "keyPrefix" not in body
+    other = config_of(tmp_path, "consul", ["http://10.1.0.1:8500"])
+    terms, prefix = external_store_of(other).place(PREFIX)
+    _, body = request_of(WRITE, {"consul1": "10.1.0.1:8500"}, 60, terms=terms, prefix=prefix)
+    assert (body["store"], body["keyPrefix"]) == ("consul", PREFIX)
+
+
+# Consul
+
+
+def test_servers_of_consul_are_looked_at_and_nothing_is_written(tmp_path: Path) -> None:
+    with consul(3) as found:
+        found.leader = 1
+        look = opened(of_consul(tmp_path, found)).look(5)
+        assert look.problems == [] and look.size == 3 and look.leadership == Leadership("consul2", 7)
+        assert [(member.member_name, member.version, member.leads) for member in look.members] == [
+            ("node0", "1.16.1", False),
+            ("node1", "1.16.1", True),
+            ("node2", "1.16.1", False),
+        ]
+        assert all(request.startswith("GET ") for request in found.requests)
+
+
+def test_a_leader_that_is_no_endpoint_is_not_among_them(tmp_path: Path) -> None:
+    with consul(3) as found:
+        found.leader = 2
+        config = config_of(tmp_path, "consul", [server.url for server in found.servers[:2]])
+        look = opened(config).look(5)
+        assert look.problems == [] and look.size == 3 and look.leadership is None
+
+
+def test_why_consul_cannot_be_measured_is_told(tmp_path: Path) -> None:
+    with consul(2) as found, consul(1) as other:
+        urls = [found.servers[0].url, other.servers[0].url]
+        other.servers[0].number = 7
+        (problem,) = opened(config_of(tmp_path, "consul", urls)).look(5).problems
+        assert problem == "the endpoints are of different clusters"
+        found.servers[1].number = 0
+        (problem,) = opened(of_consul(tmp_path, found)).look(5).problems
+        assert problem == "two of the endpoints are of the same member"
+    with consul(2) as found:
+        found.leader = None
+        (problem,) = opened(of_consul(tmp_path, found)).look(5).problems
+        assert problem == "the cluster has no quorum: 2 of 2 endpoints answer, and know no leader"
+        found.leader = 0
+        found.answers[f"GET /v1/kv/{PREFIX}?consistent"] = (500, b"rpc error: No cluster leader")
+        (problem,) = opened(of_consul(tmp_path, found)).look(5).problems
+        assert "no quorum: a consistent read was not answered" in problem and "No cluster leader" in problem
+        found.denied = "/v1/agent"
+        problems = opened(of_consul(tmp_path, found)).look(5).problems
+        assert len(problems) == 2 and all("asks for a token (ACLs)" in problem for problem in problems)
+        found.denied = None
+        for answer in (b"{}", b"[]", b'{"Stats": {"consul": {"known_servers": "3"}}}'):
+            found.answers["GET /v1/agent/self"] = (200, answer)
+            problems = opened(of_consul(tmp_path, found)).look(5).problems
+            assert len(problems) == 2 and all("is no server of Consul" in problem for problem in problems), problems
+        found.answers["GET /v1/agent/self"] = (404, b"404 page not found")
+        assert "is no Consul: 404" in opened(of_consul(tmp_path, found)).look(5).problems[0]
+
+
+def test_that_consul_takes_no_write_is_found_by_one(tmp_path: Path) -> None:
+    with consul(1) as found:
+        cluster = opened(of_consul(tmp_path, found))
+        assert cluster.may_load() is None and cluster.try_write() is None and found.values == {}
+        found.denied = "/v1/kv/"
+        assert "asks for a token (ACLs)" in str(cluster.try_write())
+        found.denied = None
+        found.answers[f"DELETE /v1/kv/{KEYS.name(0)}"] = (200, b"false")
+        assert "answers False, and not true" in str(cluster.try_write())
+
+
+def test_all_keys_of_a_run_are_removed_from_consul_and_no_others(tmp_path: Path) -> None:
+    with consul(2) as found:
+        names = [KEYS.name(number) for number in range(KEYS.count)]
+        others = {"other": b"", "containernet-env/abd/0": b"", "containernet-env/ab": b""}
+        found.values.update(dict.fromkeys([*names, f"{PREFIX}left over"], b"v"), **others)
+        told: list[int] = []
+        cluster = opened(of_consul(tmp_path, found))
+        assert cluster.keys() == 5001
+        assert cluster.remove_keys(told.append) == 5001 and told[-1] == 5001
+        assert found.values == others and cluster.keys() == 0
+        listed = [request for request in found.requests if request.endswith("?keys&consistent")]
+        most = len(ALPHABET) ** 2
+        # The keys of a part are at most so many; the last list is of what no part has.
+        assert len(listed) == 2 + -(-KEYS.count // most) + 1
+
+
+def test_of_two_digits_keys_are_listed_at_once(tmp_path: Path) -> None:
+    with consul(1) as found:
+        small = OwnKeys(PREFIX, (Keys(1, 9, PREFIX), Keys(2, 100, f"{PREFIX}d/")))
+        found.values.update({keys.name(0): b"" for keys in small.generated})
+        assert opened(of_consul(tmp_path, found), small).remove_keys() == 2 and found.values == {}
+
+
+def test_where_one_server_of_consul_is_silent_the_others_remove(tmp_path: Path) -> None:
+    with consul(2) as found:
+        config = of_consul(tmp_path, found)
+        found.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
+        found.servers[0].shutdown()
+        found.servers[0].server_close()
+        assert opened(config).remove_keys() == 10 and found.values == {}
+
+
+# ZooKeeper
+
+
+def test_members_of_zookeeper_are_looked_at_and_nothing_is_written(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        found.leader = 2
+        before = dict(found.znodes)
+        look = opened(of_zookeeper(tmp_path, found)).look(5)
+        assert look.problems == [] and look.size == 3 and look.leadership == Leadership("zookeeper3", 3)
+        assert [(member.version, member.leads) for member in look.members] == [("3.8.0", False)] * 2 + [("3.8.0", True)]
+        assert found.znodes == before
+    with zookeeper(1) as found:
+        look = opened(of_zookeeper(tmp_path, found)).look(5)
+        assert look.problems == [] and look.leadership == Leadership("zookeeper1", 3)
+
+
+def test_why_zookeeper_cannot_be_measured_is_told(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        config = of_zookeeper(tmp_path, found)
+        found.leader = None
+        (problem,) = opened(config).look(5).problems
+        assert problem == "the cluster has no quorum: 3 of 3 endpoints answer, and serve no requests"
+        found.leader = 0
+        for word, told in (
+            ("srvr is not executed because it is not in the whitelist.\n", "does not answer srvr: allow it (4lw"),
+            ("HTTP/1.1 400 Bad Request\r\n", "is no voting member of ZooKeeper: srvr: HTTP/1.1 400 Bad Request"),
+            ("Zookeeper version: 3.8.0\nZxid: 0x1\nMode: observer\n", "is no voting member of ZooKeeper"),
+        ):
+            found.word = word
+            problems = opened(config).look(5).problems
+            assert len(problems) == 3 and all(told in problem for problem in problems), problems
+        found.word = None
+        found.servers[1].number = 0
+        assert opened(config).look(5).problems == ["two of the endpoints are of the same member"]
+    with zookeeper(3) as found, zookeeper(1) as other:
+        ends = [found.servers[0].address, other.servers[0].address]
+        (problem,) = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
+        assert problem == "the endpoints are of different clusters: a member is alone"
+    with zookeeper(3) as found, zookeeper(5) as other:
+        ends = [found.servers[0].address, other.servers[4].address]
+        (problem,) = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
+        assert problem == "the endpoints are of different clusters"
+
+
+def test_the_znode_of_the_run_is_made_and_is_at_all_members(tmp_path: Path) -> None:
+    with zookeeper(3) as found, zookeeper(3) as other:
+        cluster = opened(of_zookeeper(tmp_path, found))
+        assert cluster.keys() == 0 and cluster.may_load() is None and cluster.try_write() is None
+        assert found.keys() == ["/containernet-env", "/containernet-env/abc"]
+        ends = [found.servers[0].address, other.servers[1].address]
+        told = opened(config_of(tmp_path, "zookeeper", ends)).try_write()
+        assert "they are different clusters" in str(told)
+        assert cluster.remove_keys() == 0 and found.keys() == other.keys() == []
+        found.denied = "/containernet-env"
+        assert "its ACL does not allow that" in str(cluster.try_write()) and found.keys() == []
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_all_znodes_of_a_run_are_removed_and_no_others(tmp_path: Path, old: bool) -> None:
+    with zookeeper(3) as found:
+        found.old = old
+        cluster = opened(of_zookeeper(tmp_path, found))
+        assert cluster.try_write() is None
+        found.znodes.update({f"/containernet-env/abc/{number}%2F": b"v" for number in range(1200)})
+        assert cluster.keys() == 1200
+        found.znodes["/containernet-env/other"] = MARK
+        told: list[int] = []
+        assert cluster.remove_keys(told.append) == 1200 and told == [500, 1000, 1200]
+        # Another run is there, so the znode above both stays.
+        assert found.keys() == ["/containernet-env", "/containernet-env/other"]
+
+
+def test_a_znode_that_somebody_else_made_stays(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        found.znodes.update({"/mine": b"", "/mine/bench": b""})
+        cluster = opened(of_zookeeper(tmp_path, found, prefix="mine/bench/"), OwnKeys("mine/bench/abc/"))
+        assert cluster.try_write() is None and "/mine/bench/abc" in found.keys()
+        cluster.remove_keys()
+        assert found.keys() == ["/mine", "/mine/bench"]
+
+
+def test_where_one_member_of_zookeeper_is_silent_another_removes(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        config = of_zookeeper(tmp_path, found)
+        assert opened(config).try_write() is None
+        found.znodes["/containernet-env/abc/1"] = b"v"
+        found.servers[0].shutdown()
+        found.servers[0].server_close()
+        assert opened(config).remove_keys() == 1 and found.keys() == []
+
+
+def test_znodes_that_may_not_be_deleted_are_an_error(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        cluster = opened(of_zookeeper(tmp_path, found))
+        assert cluster.try_write() is None
+        found.znodes["/containernet-env/abc/1"] = b"v"
+        found.denied = "/containernet-env/abc/1"
+        with pytest.raises(RunError, match="delete /containernet-env/abc/1: its ACL does not allow that"):
+            cluster.remove_keys()
+
+
+# Killed runs
+
+
+@pytest.fixture
+def over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders are in a cache of the test's own, and the runs that they are of are over."""
+    monkeypatch.setattr(cache, "own", lambda: tmp_path / "cache")
+    monkeypatch.setattr("containernet_env.hosts.owner.is_alive", lambda _: False)
+
+
+def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(tmp_path: Path, over: None) -> None:
+    with consul(2) as found, zookeeper(1) as members:
+        config = of_consul(tmp_path, found)
+        external_left.begin(config, "abc", None, OWN)
+        found.values.update(dict.fromkeys(map(KEYS.name, range(10)), b"v"))
+        of_other = of_zookeeper(tmp_path, members)
+        assert external_left.clean(of_other, pytest.fail, pytest.fail)[0].store == "consul"
+        one = config_of(tmp_path, "consul", [found.servers[1].url])
+        done: list[str] = []
+        assert external_left.clean(one, lambda run: done.append(run.done), pytest.fail) == []
+        assert done == [f"removed 10 keys under {PREFIX}"] and found.values == {}
+        external_left.begin(of_other, "abc", None, OWN)
+        assert opened(of_zookeeper(tmp_path, members)).try_write() is None
+        done.clear()
+        assert external_left.clean(of_zookeeper(tmp_path, members), lambda run: done.append(run.done), pytest.fail) == []
+        assert done == [f"removed 0 keys under {PREFIX}"] and members.keys() == []
+
+
+def test_check_prints_what_the_members_are(tmp_path: Path) -> None:
+    with zookeeper(3) as found:
+        of_zookeeper(tmp_path, found)
+        done = CliRunner().invoke(main, ["check", str(tmp_path / "endpoints.json")])
+        assert done.exit_code == 0, done.output
+        assert "3 endpoints of zookeeper, run by somebody else" in done.output
+        assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in done.output
+        assert "0 keys under containernet-env/" in done.output and found.keys() == []
