@@ -24,18 +24,20 @@ MAX_ENDPOINTS = 100
 MAX_PREFIX_BYTES = 200
 KEY = "endpoints"
 
-ENDPOINT_FORM = 'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"'
+ENDPOINT_FORM = (
+    'http:// or https:// with a host and a port, such as "https://10.1.0.1:2379"; of ZooKeeper "10.1.0.1:2181"'
+)
 USER_FORM = "the name of a user, 1 to 256 bytes without a colon"
 PREFIX_FORM = f'text of 2 to {MAX_PREFIX_BYTES} bytes that ends with a slash, such as "{DEFAULT_PREFIX}"'
 # Of a name (RFC 1123 section 2.1); resolvers refuse longer ones.
 MAX_HOST_BYTES = 253
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])"
-_ENDPOINT = re.compile(rf"(https?)://({_HOST}):([0-9]{{1,5}})", re.ASCII)
+_ENDPOINT = re.compile(rf"(?:(https?)://)?({_HOST}):([0-9]{{1,5}})", re.ASCII)
 
 
-def parse_endpoint(value: object) -> tuple[str, Endpoint]:
-    """Scheme and endpoint. Raises ``ValueError`` with what is wrong with it."""
+def parse_endpoint(value: object) -> tuple[str | None, Endpoint]:
+    """Scheme, if there is one, and endpoint. Raises ``ValueError`` with what is wrong with it."""
     match = _ENDPOINT.fullmatch(value) if isinstance(value, str) else None
     if match is None or len(match[2]) > MAX_HOST_BYTES:
         raise ValueError("is not an endpoint")
@@ -68,7 +70,7 @@ def _text(form: str, **more: Any) -> WithJsonSchema:
 
 
 EndpointText = Annotated[
-    tuple[str, Endpoint],
+    tuple[str | None, Endpoint],
     checked(parse_endpoint, ENDPOINT_FORM),
     _text(ENDPOINT_FORM, pattern=f"^{_ENDPOINT.pattern}$"),
 ]
@@ -80,8 +82,9 @@ def _tag(value: object) -> str:
     return "service" if isinstance(value, (dict, RawService)) else "name"
 
 
+_NAMED = ("etcd", "zookeeper", "consul")
 StoreValue = Annotated[
-    Annotated[str, *choice("etcd"), Tag("name")] | Annotated[RawService, Tag("service")], Discriminator(_tag)
+    Annotated[str, *choice(*_NAMED), Tag("name")] | Annotated[RawService, Tag("service")], Discriminator(_tag)
 ]
 
 
@@ -110,6 +113,13 @@ class RawTls(StrictModel):
             refuse(f"has a {given} and no {lacking}", "both of cert and key, or none of them", key=given)
 
 
+_NO_USERS = {
+    "http": "of the service only URLs are known",
+    "zookeeper": "loads for ZooKeeper are sent as nobody",
+    "consul": "Consul knows tokens, and loads are sent without one",
+}
+
+
 class RawEndpoints(StrictModel):
     """The form for a cluster that somebody else runs."""
 
@@ -123,10 +133,29 @@ class RawEndpoints(StrictModel):
     prefix: Prefix = DEFAULT_PREFIX
     scenarios: FilePath = None
 
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return "http" if isinstance(self.store, RawService) else self.store or "etcd"
+
     @rule
-    def _a_service_has_no_users(self) -> None:
-        if isinstance(self.store, RawService) and self.user is not None:
-            refuse("cannot log in: of the service only URLs are known", "no user", key="user")
+    def _only_etcd_has_users(self) -> None:
+        if self.user is not None and (reason := _NO_USERS.get(self.kind)) is not None:
+            refuse(f"cannot log in: {reason}", "no user", key="user")
+
+    @rule
+    def _a_prefix_is_a_path(self) -> None:
+        if self.kind not in ("zookeeper", "consul"):
+            return
+        names = self.prefix.removesuffix("/").split("/")
+        if not set(names).isdisjoint(("", ".", "..")):
+            refuse(
+                "has parts that are no names", "names with a slash after each, none of them '.' or '..'", key="prefix"
+            )
+        if self.kind == "zookeeper" and not (self.prefix.isascii() and " " not in self.prefix):
+            refuse("is no path of a znode here", "names of visible ASCII characters", key="prefix")
+        if self.kind == "zookeeper" and names[0] == "zookeeper":
+            refuse("is of ZooKeeper's own znodes", "a prefix that does not begin with zookeeper/", key="prefix")
 
     @rule
     def _a_password_is_of_a_user(self) -> None:
@@ -136,6 +165,16 @@ class RawEndpoints(StrictModel):
     @rule
     def _tls_goes_with_https(self) -> None:
         schemes = {scheme for scheme, _ in self.endpoints}
+        if self.kind == "zookeeper":
+            if schemes != {None}:
+                refuse(
+                    "name HTTP, which ZooKeeper does not speak", 'hosts with ports, such as "10.1.0.1:2181"', key=KEY
+                )
+            if self.tls is not None:
+                refuse("is not spoken to ZooKeeper here", "no tls", key="tls")
+            return
+        if None in schemes:
+            refuse("do not say whether TLS is spoken", "all of them with http://, or all with https://", key=KEY)
         if len(schemes) > 1:
             refuse("mix http and https", "all of them with http://, or all with https://", key=KEY)
         if schemes == {"https"} and self.tls is None:
@@ -167,8 +206,10 @@ def config_of_endpoints(document: Document) -> Config:
         raw.user,
         _below(folder, raw.password_file),
         raw.prefix,
+        raw.kind != "zookeeper",
     )
-    store = StoreChoice("http", service=raw.store.service) if isinstance(raw.store, RawService) else StoreChoice()
+    service = raw.store.service if isinstance(raw.store, RawService) else None
+    store = StoreChoice(raw.kind, service=service)
     nodes = tuple(_node(f"{store.kind}{number + 1}", number) for number in range(len(endpoints)))
     return Config(
         path=document.path,

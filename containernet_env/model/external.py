@@ -38,10 +38,11 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Members by their endpoints, in the file's order. Without ``tls`` they speak plain HTTP.
+    """Members by their endpoints, in the file's order. Without ``tls`` they are spoken to in plain text.
 
     ``prefix`` is that of all keys which are written; each run adds its own id. The password of ``user`` is in
     ``password_file`` or in the environment, and nowhere else.
+    ``http``: whether they speak HTTP, as their endpoints say then.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -49,6 +50,7 @@ class External:
     user: str | None = None
     password_file: Path | None = None
     prefix: str = DEFAULT_PREFIX
+    http: bool = True
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -57,6 +59,8 @@ class External:
 
     def url(self, endpoint: Endpoint) -> str:
         """One of them."""
+        if not self.http:
+            return endpoint.address
         return f"{'https' if self.tls else 'http'}://{endpoint.address}"
 
     def prefix_of(self, run_id: str) -> str:

@@ -36,7 +36,7 @@ from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.target import MeasuredNetwork
 from containernet_env.setup.load_programs import ready_load_programs
 from containernet_env.stores.external import ClusterLook, ExternalCluster, OwnKeys
-from containernet_env.stores.protocol import LoadTerms
+from containernet_env.stores.kinds import external_store_of
 from containernet_env.usage.consumers import Pids
 
 UNSEEN = "somebody else runs the cluster: its members' cores and disks, and the network, cannot be seen"
@@ -75,8 +75,9 @@ class ExternalTestbed:
         self._on_event = on_event
         self._stop = stop or Stop()
         self._external = external_of(plan.config)
-        self.key_prefix = self._external.prefix_of(plan.run_id)
-        self._own = OwnKeys(self.key_prefix, keys_of(plan))
+        own_prefix = self._external.prefix_of(plan.run_id)
+        self._own = OwnKeys(own_prefix, keys_of(plan))
+        self.load_terms, self.key_prefix = external_store_of(plan.config).place(own_prefix)
         self._connections: Sequence[TcpConnection] = ()
         self._cluster: ExternalCluster | None = None
         self._look: ClusterLook | None = None
@@ -106,11 +107,6 @@ class ExternalTestbed:
     def leader_at_start(self) -> str | None:
         """See ``runs.target.Target``."""
         return self.led_at_start.leader if self.led_at_start is not None else None
-
-    @property
-    def load_terms(self) -> LoadTerms:
-        """See ``Target``."""
-        return self.plan.store.load_terms
 
     @property
     def member_timeout_s(self) -> float:
@@ -144,7 +140,6 @@ class ExternalTestbed:
         self._cluster = cluster_of(self.plan.config, self._own)
         with self._progress.stage("cluster") as stage:
             look = self._look = usable(self._cluster, self.plan.config)
-            assert look.identity is not None
             self.led_at_start = look.leadership
             external_left.clean_up(self.plan.config, look.identity, self._tell_cleaned, self._progress.note)
             self._refuse_foreign_keys()
@@ -155,8 +150,7 @@ class ExternalTestbed:
             stage.done(text)
             self._on_event("cluster_up", text)
         self._stop.check()
-        service = self.plan.config.store.service
-        self._folder = external_left.begin(self.plan.run_id, look.identity, self._external.urls, self._own, service)
+        self._folder = external_left.begin(self.plan.config, self.plan.run_id, look.identity, self._own)
         if (reason := self._cluster.try_write()) is not None:
             raise RunError(f"the cluster of {self.plan.config.path} cannot be measured: {reason}")
         self._local = LocalServer(programs, self._folder, self._external, None if login is None else login.password)
@@ -168,7 +162,7 @@ class ExternalTestbed:
         """Raise RunError where the prefix of this run holds keys: somebody else wrote them."""
         if count := self.cluster.keys():
             raise RunError(
-                f"{count:,} keys are under {self.key_prefix} already, which are not of this run\n"
+                f"{count:,} keys are under {self._own.prefix} already, which are not of this run\n"
                 '  Nothing was written. Remove them, or name another "prefix".'
             )
 
@@ -197,12 +191,12 @@ class ExternalTestbed:
         """What is left then."""
         if self.plan.config.keys_stay:
             count = sum(keys.count for keys in self._own.generated)
-            return f"up to {count:,} keys stay under {self.key_prefix}, as configured"
+            return f"up to {count:,} keys stay under {self._own.prefix}, as configured"
         try:
             removed = cluster.remove_keys(Told(self._progress.note))
         except Exception as error:
             raise RunError(
-                f"keys under {self.key_prefix} are left: {text_of(error)}\n"
+                f"keys under {self._own.prefix} are left: {text_of(error)}\n"
                 f"  Once the cluster answers: containernet-env clean {self.plan.config.path}"
             ) from error
         return f"{removed:,} keys removed; nothing of this run is left"

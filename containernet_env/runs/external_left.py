@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,17 +33,19 @@ TOLD_EVERY_S = 10.0
 class Record:
     """A run: the cluster by its own identity and its endpoints, the prefix of its keys, and the process that owns it.
 
-    ``generated``: see ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; the
-    file may have others by then. It names no user, and no secret but what is in such URLs.
+    ``identity``: ``None`` where the store tells none. ``store``: its kind. ``generated``: see
+    ``stores.external.OwnKeys``. ``service``: how keys are deleted where only URLs are known; the file may have others
+    by then. It names no user, and no secret but what is in such URLs.
     """
 
     run_id: str
-    identity: str
+    identity: str | None
     endpoints: tuple[str, ...]
     prefix: str
     owner: str
     generated: tuple[Keys, ...] = ()
     service: HttpService | None = None
+    store: str = "etcd"
 
     @property
     def keys_stay(self) -> bool:
@@ -87,13 +89,12 @@ def home() -> Path:
     return cache.own() / "external"
 
 
-def begin(
-    run_id: str, identity: str, endpoints: Sequence[str], own: OwnKeys, service: HttpService | None = None
-) -> Path:
+def begin(config: Config, run_id: str, identity: str | None, own: OwnKeys) -> Path:
     """Make the folder of a run of this process, private to this user. Raises RunError where it cannot be written."""
     cache.make()
-    folder = home() / run_id
-    record = Record(run_id, identity, tuple(endpoints), own.prefix, owner.current(), own.generated, service)
+    folder, store = home() / run_id, config.store
+    endpoints = external_of(config).urls
+    record = Record(run_id, identity, endpoints, own.prefix, owner.current(), own.generated, store.service, store.kind)
     partial = _partial(run_id)
     try:
         home().mkdir(mode=0o700, exist_ok=True)
@@ -150,7 +151,9 @@ def _service(held: dict[str, Any] | None) -> HttpService | None:
     return HttpService(**values)
 
 
-def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], say: Callable[[str], None]) -> None:
+def clean_up(
+    config: Config, identity: str | None, told: Callable[[CleanedUp], None], say: Callable[[str], None]
+) -> None:
     """Remove the keys of this user's killed runs on the cluster of that identity; ``told`` hears of each run.
 
     ``say`` hears of the progress where that takes long. Folders of killed runs that have no keys go, too. Raises
@@ -171,9 +174,11 @@ def clean_up(config: Config, identity: str, told: Callable[[CleanedUp], None], s
         told(CleanedUp(record, count))
 
 
-def _is_on(record: Record, config: Config, identity: str) -> bool:
-    """Whether it is of that cluster. A service does not say which one it is: an endpoint of both tells that."""
-    if record.service is None or config.store.service is None:
+def _is_on(record: Record, config: Config, identity: str | None) -> bool:
+    """Whether it is of that cluster. Where a store does not say which one it is, an endpoint of both tells that."""
+    if record.store != config.store.kind:
+        return False
+    if record.identity is not None or identity is not None:
         return record.identity == identity
     return not set(record.endpoints).isdisjoint(external_of(config).urls)
 
@@ -239,7 +244,6 @@ def clean(config: Config, told: Callable[[CleanedUp], None], say: Callable[[str]
     answering = [member.url for member in look.members if member.problem is None]
     if config.store.service is None or not answering:
         require_usable(look, config)
-    assert look.identity is not None
     for member in look.members:
         if member.problem is not None:
             say(f"left out: {member.url} {member.problem}")

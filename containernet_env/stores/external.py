@@ -17,7 +17,7 @@ from containernet_env.model.config import Config
 from containernet_env.model.keys import Keys
 from containernet_env.model.leadership import Leadership
 from containernet_env.model.topology import RttExpectation
-from containernet_env.stores.protocol import Cluster, Connection, Store
+from containernet_env.stores.protocol import Cluster, Connection, LoadTerms, Store
 
 MEMBER_TIMEOUT_S = 2.0
 """For how long a member may be silent before it counts as such: its election timeout is not known, and a longer silence
@@ -125,8 +125,9 @@ class MemberLook:
 class ClusterLook:
     """What the endpoints say together, read without writing anything.
 
-    ``identity`` tells the cluster from others. ``size`` is how many members it has itself. ``users``: whether the
-    store asks who somebody is; ``None`` where that is not known. ``problem``: why it cannot be measured, in one line.
+    ``identity`` tells the cluster from others, ``None`` where it does not tell. ``size`` is how many members it has
+    itself. ``users``: whether the store asks who somebody is; ``None`` where that is not known. ``problem``: why it
+    cannot be measured, in one line.
     """
 
     members: tuple[MemberLook, ...]
@@ -173,6 +174,9 @@ class ExternalCluster(Cluster, Protocol):
 
 class ExternalStore(Store, Protocol):
     """A kind of store that can be measured where somebody else runs it."""
+
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """How loads speak with it so that all they write is under ``prefix``, and what each key begins with then."""
 
     def external(
         self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys

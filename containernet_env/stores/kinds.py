@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from containernet_env.model.config import Config, StoreChoice
 from containernet_env.stores.consul.store import KIND as CONSUL
+from containernet_env.stores.consul.store import Consul
 from containernet_env.stores.etcd.store import KIND as ETCD
 from containernet_env.stores.etcd.store import Etcd
 from containernet_env.stores.external import ExternalStore
@@ -15,6 +16,7 @@ from containernet_env.stores.protocol import Store, StoreKind
 from containernet_env.stores.proxied.store import KINDS as PROXIED
 from containernet_env.stores.replicas.store import KIND as REPLICAS
 from containernet_env.stores.zookeeper.store import KIND as ZOOKEEPER
+from containernet_env.stores.zookeeper.store import ZooKeeper
 
 KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, CONSUL, REPLICAS, *PROXIED, HTTP)}
 """By the name that topologies have for them; the first one is the default."""
@@ -22,7 +24,12 @@ KINDS: Mapping[str, StoreKind] = {kind.name: kind for kind in (ETCD, ZOOKEEPER, 
 DEFAULT: Store = next(iter(KINDS.values())).make(StoreChoice())
 """The store of a topology that names none; each set-up makes the machine ready for it."""
 
-EXTERNAL: Mapping[str, Callable[[StoreChoice], ExternalStore]] = {"etcd": Etcd, "http": KeyValue}
+EXTERNAL: Mapping[str, Callable[[StoreChoice], ExternalStore]] = {
+    "etcd": Etcd,
+    "zookeeper": ZooKeeper,
+    "consul": Consul,
+    "http": KeyValue,
+}
 """Those that can be measured where somebody else runs them, by their kind in a file with endpoints."""
 
 

@@ -219,6 +219,7 @@ class FakeConnection:
             answer = json.loads((RECORDED / "self.json").read_text())
             leader, term = view
             answer["Config"]["NodeID"] = f"node-{self.number}"
+            answer["Member"] = {"Addr": f"10.0.0.{self.number}", "Tags": {"port": "8300"}}
             answer["Stats"]["consul"]["leader_addr"] = f"10.0.0.{leader}:8300" if leader else ""
             answer["Stats"]["raft"]["term"] = str(term)
             return answer

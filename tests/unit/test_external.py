@@ -86,7 +86,7 @@ def test_files_are_below_the_folder_of_the_file_that_names_them(tmp_path: Path) 
     ("value", "told"),
     [
         ({"endpoints": []}, "is too short"),
-        ({"endpoints": ["10.1.0.1:2379"]}, "is not an endpoint"),
+        ({"endpoints": ["10.1.0.1:2379"]}, "do not say whether TLS is spoken"),
         ({"endpoints": ["http://10.1.0.1:2379/v3"]}, "is not an endpoint"),
         ({"endpoints": ["http://user:pass@10.1.0.1:2379"]}, "is not an endpoint"),
         ({"endpoints": ["http://10.1.0.1:70000"]}, "has a port out of range"),
@@ -319,7 +319,7 @@ def killed_at(call: str, act: Callable[[], object]) -> None:
 @pytest.mark.parametrize("call", ["write_text", "rename"])
 def test_a_run_that_is_killed_while_it_makes_its_folder_leaves_none(tmp_path: Path, home: Path, call: str) -> None:
     config = load_config(written(tmp_path, PLAIN))
-    killed_at(call, lambda: external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], OWN))
+    killed_at(call, lambda: external_left.begin(config, "abc", "cluster-1", OWN))
     assert len(list(home.iterdir())) == 1 and not list(external_left.records())
     external_left.clean_up(config, "cluster-1", pytest.fail, pytest.fail)
     assert list(home.iterdir()) == []
@@ -327,7 +327,7 @@ def test_a_run_that_is_killed_while_it_makes_its_folder_leaves_none(tmp_path: Pa
 
 def test_a_run_that_is_killed_while_it_removes_its_folder_leaves_none(tmp_path: Path, home: Path) -> None:
     config = load_config(written(tmp_path, PLAIN))
-    folder = external_left.begin("abc", "cluster-1", ["http://10.1.0.1:2379"], OWN)
+    folder = external_left.begin(config, "abc", "cluster-1", OWN)
     assert [path for path, _ in external_left.records()] == [folder] == list(home.iterdir())
     killed_at("rmtree", lambda: external_left.end(folder))
     assert len(list(home.iterdir())) == 1 and not list(external_left.records())

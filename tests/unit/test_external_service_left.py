@@ -18,7 +18,6 @@ from containernet_env.config import load_config
 from containernet_env.model.config import Config
 from containernet_env.model.keys import Keys
 from containernet_env.runs import external_left
-from containernet_env.runs.external_access import external_of
 from containernet_env.stores.external import OwnKeys
 from tests.unit.service_server import Service, services
 from tests.unit.test_external_service import SERVICE, STAY
@@ -41,9 +40,7 @@ def config_of(folder: Path, urls: Sequence[str], store: Any = SERVICE, **more: A
 
 def killed(config: Config, at: Sequence[Service], over: Callable[[], None]) -> None:
     """A run that has written its keys and is no more."""
-    urls = external_of(config).urls
-    own = OwnKeys(KEYS.prefix, (KEYS,))
-    external_left.begin("abc", " ".join(sorted(urls)), urls, own, config.store.service)
+    external_left.begin(config, "abc", None, OwnKeys(KEYS.prefix, (KEYS,)))
     over()
     for service in at:
         service.values.update({KEYS.name(number): b"v" for number in range(KEYS.count)})

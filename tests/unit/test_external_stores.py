@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from containernet_env.base import cache
 from containernet_env.base.errors import ConfigError, RunError
-from containernet_env.cli import main
+from containernet_env.cli import check
 from containernet_env.config import load_config
 from containernet_env.load.request import request_of
 from containernet_env.model.config import Config
@@ -29,7 +29,7 @@ from tests.unit.zookeeper_server import ZooKeeperCluster, zookeeper
 PREFIX = "containernet-env/abc/"
 KEYS = Keys(4, 5000, PREFIX)
 OWN = OwnKeys(PREFIX, (KEYS,))
-WRITE = Scenario(name="w", type="write", total=5, clients=1, conns=1, key_size=8, val_size=9)
+WRITE = Scenario(name="w", type="write", total=5, clients=1, conns=1, key_size=8, val_size=9, key_space=5)
 
 
 def config_of(folder: Path, store: str, endpoints: list[str], **more: Any) -> Config:
@@ -140,7 +140,7 @@ def test_why_consul_cannot_be_measured_is_told(tmp_path: Path) -> None:
             problems = opened(of_consul(tmp_path, found)).look(5).problems
             assert len(problems) == 2 and all("is no server of Consul" in problem for problem in problems), problems
         found.answers["GET /v1/agent/self"] = (404, b"404 page not found")
-        assert "is no Consul: 404" in opened(of_consul(tmp_path, found)).look(5).problems[0]
+        assert "is no Consul: HTTP 404" in opened(of_consul(tmp_path, found)).look(5).problems[0]
 
 
 def test_that_consul_takes_no_write_is_found_by_one(tmp_path: Path) -> None:
@@ -234,13 +234,13 @@ def test_the_znode_of_the_run_is_made_and_is_at_all_members(tmp_path: Path) -> N
     with zookeeper(3) as found, zookeeper(3) as other:
         cluster = opened(of_zookeeper(tmp_path, found))
         assert cluster.keys() == 0 and cluster.may_load() is None and cluster.try_write() is None
-        assert found.keys() == ["/containernet-env", "/containernet-env/abc"]
+        assert found.own() == ["/containernet-env", "/containernet-env/abc"]
         ends = [found.servers[0].address, other.servers[1].address]
         told = opened(config_of(tmp_path, "zookeeper", ends)).try_write()
-        assert "they are different clusters" in str(told)
-        assert cluster.remove_keys() == 0 and found.keys() == other.keys() == []
+        assert "they are of different clusters" in str(told)
+        assert cluster.remove_keys() == 0 and found.own() == other.own() == []
         found.denied = "/containernet-env"
-        assert "its ACL does not allow that" in str(cluster.try_write()) and found.keys() == []
+        assert "its ACL does not allow that" in str(cluster.try_write()) and found.own() == []
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -255,16 +255,16 @@ def test_all_znodes_of_a_run_are_removed_and_no_others(tmp_path: Path, old: bool
         told: list[int] = []
         assert cluster.remove_keys(told.append) == 1200 and told == [500, 1000, 1200]
         # Another run is there, so the znode above both stays.
-        assert found.keys() == ["/containernet-env", "/containernet-env/other"]
+        assert found.own() == ["/containernet-env", "/containernet-env/other"]
 
 
 def test_a_znode_that_somebody_else_made_stays(tmp_path: Path) -> None:
     with zookeeper(3) as found:
         found.znodes.update({"/mine": b"", "/mine/bench": b""})
         cluster = opened(of_zookeeper(tmp_path, found, prefix="mine/bench/"), OwnKeys("mine/bench/abc/"))
-        assert cluster.try_write() is None and "/mine/bench/abc" in found.keys()
+        assert cluster.try_write() is None and "/mine/bench/abc" in found.own()
         cluster.remove_keys()
-        assert found.keys() == ["/mine", "/mine/bench"]
+        assert found.own() == ["/mine", "/mine/bench"]
 
 
 def test_where_one_member_of_zookeeper_is_silent_another_removes(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_where_one_member_of_zookeeper_is_silent_another_removes(tmp_path: Path)
         found.znodes["/containernet-env/abc/1"] = b"v"
         found.servers[0].shutdown()
         found.servers[0].server_close()
-        assert opened(config).remove_keys() == 1 and found.keys() == []
+        assert opened(config).remove_keys() == 1 and found.own() == []
 
 
 def test_znodes_that_may_not_be_deleted_are_an_error(tmp_path: Path) -> None:
@@ -311,15 +311,17 @@ def test_what_a_killed_run_left_is_removed_by_an_endpoint_of_both(tmp_path: Path
         external_left.begin(of_other, "abc", None, OWN)
         assert opened(of_zookeeper(tmp_path, members)).try_write() is None
         done.clear()
-        assert external_left.clean(of_zookeeper(tmp_path, members), lambda run: done.append(run.done), pytest.fail) == []
-        assert done == [f"removed 0 keys under {PREFIX}"] and members.keys() == []
+        assert (
+            external_left.clean(of_zookeeper(tmp_path, members), lambda run: done.append(run.done), pytest.fail) == []
+        )
+        assert done == [f"removed 0 keys under {PREFIX}"] and members.own() == []
 
 
 def test_check_prints_what_the_members_are(tmp_path: Path) -> None:
     with zookeeper(3) as found:
         of_zookeeper(tmp_path, found)
-        done = CliRunner().invoke(main, ["check", str(tmp_path / "endpoints.json")])
+        done = CliRunner().invoke(check.command, [str(tmp_path / "endpoints.json")])
         assert done.exit_code == 0, done.output
         assert "3 endpoints of zookeeper, run by somebody else" in done.output
         assert f"zookeeper1  {found.servers[0].address}  version 3.8.0, leads" in done.output
-        assert "0 keys under containernet-env/" in done.output and found.keys() == []
+        assert "0 keys under containernet-env/" in done.output and found.own() == []

@@ -30,7 +30,7 @@ from containernet_env.stores.critical_path import Deployment
 from containernet_env.stores.members import MemberStatus
 from containernet_env.stores.protocol import MemberPlace
 from containernet_env.stores.zookeeper import messages
-from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster
+from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.log import last_words, warnings_between
 from containernet_env.stores.zookeeper.observation import activity
 from containernet_env.stores.zookeeper.store import ZooKeeper
@@ -258,7 +258,7 @@ def test_the_leader_is_who_says_so_in_the_newest_epoch(
     names = [f"m{number}" for number in range(1, len(states) + 1)]
     hosts = [SimpleNamespace(name=name, pid=1, alive=True, ending=lambda words: None) for name in names]
     places: Any = [MemberPlace(host, "10.0.0.1", None) for host in hosts]  # type: ignore[arg-type]
-    cluster = ZooKeeperCluster(places)
+    cluster = ZooKeeperCluster([ZooKeeperMember(place) for place in places])
     told = {held: member(held.name, state) for held, state in zip(cluster.members, states, strict=True)}
     assert cluster._leadership(told, required) == expected
     cluster.close()

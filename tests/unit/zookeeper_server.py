@@ -30,7 +30,7 @@ class ZooKeeperCluster:
         self.servers: list[ZooKeeperServer] = []
         self.lock = threading.Lock()
 
-    def keys(self) -> list[str]:
+    def own(self) -> list[str]:
         """The paths of all znodes but ZooKeeper's own."""
         return sorted(path for path in self.znodes if not path.startswith("/zookeeper"))
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from containernet_env.base.errors import RunError
 from containernet_env.stores import members
 from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.observation import ConsulObservation
-from containernet_env.stores.consul.settings import HTTP_PORT, server_address
+from containernet_env.stores.consul.settings import HTTP_PORT
 from containernet_env.stores.members import MemberCluster, MemberStatus
 from containernet_env.stores.protocol import Connection, MemberPlace, Written
 
-# What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that.
-_SELF = "/v1/agent/self"
+SELF = "/v1/agent/self"
+"""What the agent itself is and knows, from its memory (agent/agent_endpoint.go): it asks no other for that."""
 # The addresses of all servers that its Raft has; empty before they have found each other.
 _PEERS = "/v1/status/peers"
-# A key that no load writes: the consistent read that proves that a quorum answers.
-_PROBE = "/v1/kv/containernet-env/probe?consistent"
+# The consistent read that proves that a quorum answers.
+_PROBE = "/v1/kv/{}?consistent"
 # All keys with one prefix, and what they hold. Consul looks at no values of parameters, and cetcd wants some.
 _KEYS = "/v1/kv/{}?recurse=true&consistent=true"
 # What a key that is not there holds, and since when.
@@ -28,6 +29,21 @@ _MOVE_LEADER = "/v1/operator/raft/transfer-leader?id="
 # Answered by the agent from memory: no quorum, no disk.
 _PING = b"GET /v1/agent/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 _ASK_S = 2.0
+
+
+def status_of(answer: Any) -> MemberStatus:
+    """What a server's own answer says; its id is the address that other servers have of it.
+
+    Raises KeyError, TypeError or ValueError where it says something else, as a client agent does.
+    """
+    consul, raft = answer["Stats"]["consul"], answer["Stats"]["raft"]
+    host, port = answer["Member"]["Addr"], answer["Member"]["Tags"]["port"]
+    return MemberStatus(
+        member_id=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        leader_id=consul["leader_addr"] or None,
+        raft_term=int(raft["term"]),
+        version=str(answer["Config"]["Version"]),
+    )
 
 
 def values(connection: Connection, prefix: str, keys: Collection[str], timeout_s: float) -> list[Written]:
@@ -54,34 +70,31 @@ class Member(members.Member):
     client_port = HTTP_PORT
     ping_request = _PING
     last_words = staticmethod(last_words)
+    probe_key = "containernet-env/probe"
+    """A key that no load writes."""
 
     def __init__(self, place: MemberPlace) -> None:
         super().__init__(place)
         self.node_id = ""
 
     def status(self, timeout_s: float = _ASK_S) -> MemberStatus:
-        """See ``members.Member``: its id is the address that other servers have of it."""
-        answer = self.connection.request_json(HTTP_PORT, "GET", _SELF, timeout_s=timeout_s)
+        """See ``members.Member``."""
+        answer = self.connection.request_json(HTTP_PORT, "GET", SELF, timeout_s=timeout_s)
         try:
-            leader, raft = answer["Stats"]["consul"]["leader_addr"], answer["Stats"]["raft"]
             self.node_id = str(answer["Config"]["NodeID"])
-            return MemberStatus(
-                member_id=server_address(self.place.ip),
-                leader_id=leader or None,
-                raft_term=int(raft["term"]),
-                version=str(answer["Config"]["Version"]),
-            )
+            return status_of(answer)
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.name} does not say who leads: is it a server of Consul?") from error
 
-    def peers(self) -> int:
-        """How many servers this one knows, itself among them. Raises RunError."""
-        return len(self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=_ASK_S) or ())
+    def peers(self) -> list[str]:
+        """The addresses of the servers that this one knows, itself among them. Raises RunError."""
+        return self.connection.request_json(HTTP_PORT, "GET", _PEERS, timeout_s=_ASK_S) or []
 
     def read(self, timeout_s: float) -> None:
         """See ``members.Member``."""
         try:
-            self.connection.request_json(HTTP_PORT, "GET", _PROBE, timeout_s=timeout_s)
+            path = _PROBE.format(quote(self.probe_key))
+            self.connection.request_json(HTTP_PORT, "GET", path, timeout_s=timeout_s)
         except RunError as error:
             # What tells that there is no such key has gone through a quorum.
             if getattr(error, "status", None) != 404:
@@ -113,7 +126,7 @@ class ConsulCluster(MemberCluster[Member]):
             known = list(self._pool.map(Member.peers, self.members))
         except RunError:
             return False
-        return all(count == len(self.members) for count in known) and self.answers(_ASK_S)
+        return all(len(servers) == len(self.members) for servers in known) and self.answers(_ASK_S)
 
     @staticmethod
     def _id_of(member: Member, statuses: Mapping[Member, MemberStatus | None]) -> str:

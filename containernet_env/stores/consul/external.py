@@ -87,7 +87,9 @@ class ExternalConsul(ConsulCluster):
         if (problem := self._unreadable(timeout_s)) is not None:
             return replace(found, problem=problem)
         led = max((view.status for view in views), key=lambda status: status.raft_term)
-        leader = next((look for look, view in answers if view is not None and view.status.member_id == led.leader_id), None)
+        leader = next(
+            (look for look, view in answers if view is not None and view.status.member_id == led.leader_id), None
+        )
         return replace(
             found,
             size=len(views[0].peers),

@@ -13,11 +13,6 @@ SERVER_PORT = 8300
 """Where servers reach each other; a leader is told by its address with this port."""
 
 
-def server_address(ip: str) -> str:
-    """How servers call the one with that address."""
-    return f"{ip}:{SERVER_PORT}"
-
-
 def arguments(node: Node, config: Config, timing: ConsulTiming) -> tuple[str, ...]:
     """The arguments of one member's ``consul agent``."""
     others = [str(member.ip) for member in config.nodes if member is not node and member.name != node.name]

@@ -11,11 +11,13 @@ from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.consul.cluster import ConsulCluster, Member
 from containernet_env.stores.consul.critical_path import CriticalPath
+from containernet_env.stores.consul.external import ExternalConsul
 from containernet_env.stores.consul.log import last_words
 from containernet_env.stores.consul.settings import DATA_DIR, HTTP_PORT, arguments
 from containernet_env.stores.consul.timing import ConsulTiming, consul_timing
 from containernet_env.stores.consul.tuning import FLAGS, VERSION
 from containernet_env.stores.critical_path import Deployment
+from containernet_env.stores.external import ExternalConnection, Login, OwnKeys
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
@@ -95,6 +97,17 @@ class Consul:
     def cluster(self, places: Sequence[MemberPlace]) -> ConsulCluster:
         """See ``Store``."""
         return ConsulCluster([Member(place) for place in places])
+
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """See ``stores.external.ExternalStore``."""
+        return self.load_terms, prefix
+
+    def external(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> ExternalConsul:
+        """See ``ExternalStore``."""
+        assert config.external is not None
+        return ExternalConsul(config.external, connections, own)
 
 
 KIND = StoreKind(_NAME, Consul, VERSION, FLAGS)

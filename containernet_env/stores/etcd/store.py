@@ -90,6 +90,10 @@ class Etcd:
         """See ``Store``."""
         return EtcdCluster([Member(place) for place in places])
 
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """See ``stores.external.ExternalStore``."""
+        return self.load_terms, prefix
+
     def external(
         self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> ExternalEtcd:

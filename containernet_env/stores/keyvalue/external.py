@@ -69,7 +69,7 @@ class ExternalService(LeaderlessCluster[_Member]):
     def look(self, timeout_s: float) -> ClusterLook:
         """See ``ExternalCluster``; who else it consists of, nobody tells."""
         looks = side_by_side(lambda member: self._look_at(member, timeout_s), self.members, len(self.members))
-        found = ClusterLook(tuple(looks), identity=" ".join(sorted(self._external.urls)))
+        found = ClusterLook(tuple(looks))
         return found if found.problems else replace(found, leadership=Leadership(self.members[0].name, 0))
 
     def _look_at(self, member: _Member, timeout_s: float) -> MemberLook:

@@ -110,6 +110,10 @@ class KeyValue:
         members = [Member(place, self.service, self.client_port, version=self.version) for place in places]
         return LeaderlessCluster(members, quorum=1)
 
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """See ``stores.external.ExternalStore``."""
+        return self.load_terms, prefix
+
     def external(
         self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
     ) -> ExternalService:

@@ -6,12 +6,12 @@ of itself in the newest epoch, while enough others say that they follow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from containernet_env.base.errors import RunError
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.members import Member, MemberCluster, MemberStatus
-from containernet_env.stores.protocol import MemberPlace, Written
+from containernet_env.stores.protocol import Written
 from containernet_env.stores.zookeeper.log import last_words
 from containernet_env.stores.zookeeper.observation import ZooKeeperObservation
 from containernet_env.stores.zookeeper.session import consistent_read, values
@@ -54,9 +54,6 @@ class ZooKeeperMember(Member):
 
 class ZooKeeperCluster(MemberCluster[ZooKeeperMember]):
     """The members of one run, in config order."""
-
-    def __init__(self, places: Sequence[MemberPlace]) -> None:
-        super().__init__([ZooKeeperMember(place) for place in places])
 
     def _leadership(self, statuses: Mapping[ZooKeeperMember, MemberStatus | None], required: int) -> Leadership | None:
         answers = [status for status in statuses.values() if status is not None]

@@ -62,11 +62,6 @@ class _Member(ZooKeeperMember):
         """See ``members.Member``."""
         return session.values(self.connection, keys, timeout_s, self._chroot)
 
-    def ensemble(self, timeout_s: float) -> _Ensemble:
-        """What a session tells; a majority agrees on each. Raises RunError."""
-        with session.synced(self.connection, timeout_s) as opened:
-            return _Ensemble(opened.server, opened.voters())
-
 
 class ExternalZooKeeper(ZooKeeperCluster):
     """See ``stores.external.ExternalCluster``."""
@@ -96,7 +91,7 @@ class ExternalZooKeeper(ZooKeeperCluster):
         if len(answers) > 1 and any(state.mode == "standalone" for state in states):
             return replace(found, problem="the endpoints are of different clusters: a member is alone")
         try:
-            views = [member.ensemble(timeout_s) for member in self.members]
+            views = [_ensemble(connection, timeout_s) for connection in self._connections]
         except RunError as error:
             return replace(found, problem=f"the cluster has no quorum: a sync was not answered ({_first_line(error)})")
         if len({view.server for view in views}) < len(views):
@@ -148,7 +143,8 @@ class ExternalZooKeeper(ZooKeeperCluster):
             try:
                 with session.synced(member.connection, _ASK_S) as opened:
                     if not opened.exists(self._chroot):
-                        return f"{member.endpoint} has not what {self.members[0].endpoint} has: they are different clusters"
+                        first = self.members[0].endpoint
+                        return f"{member.endpoint} has not what {first} has: they are of different clusters"
             except RunError as error:
                 return f"{member.endpoint}: {error}"
         return None
@@ -207,6 +203,12 @@ class _Ensemble:
 
     server: int
     servers: frozenset[str]
+
+
+def _ensemble(connection: ExternalConnection, timeout_s: float) -> _Ensemble:
+    """What a session tells; a majority agrees on each. Raises RunError."""
+    with session.synced(connection, timeout_s) as opened:
+        return _Ensemble(opened.server, opened.voters())
 
 
 def _first_line(error: RunError) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from containernet_env.model.config import Config, Node, StoreChoice
 from containernet_env.model.topology import RttExpectation
 from containernet_env.stores.critical_path import Deployment
+from containernet_env.stores.external import ExternalConnection, Login, OwnKeys
 from containernet_env.stores.features import Lacking
 from containernet_env.stores.protocol import (
     ImageParts,
@@ -20,8 +21,9 @@ from containernet_env.stores.protocol import (
     Timing,
     Trust,
 )
-from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster
+from containernet_env.stores.zookeeper.cluster import ZooKeeperCluster, ZooKeeperMember
 from containernet_env.stores.zookeeper.critical_path import CriticalPath
+from containernet_env.stores.zookeeper.external import ExternalZooKeeper, chroot_of
 from containernet_env.stores.zookeeper.jars import jars_of
 from containernet_env.stores.zookeeper.log import last_words
 from containernet_env.stores.zookeeper.settings import CLIENT_PORT, DATA_DIR, member_command
@@ -93,7 +95,18 @@ class ZooKeeper:
 
     def cluster(self, places: Sequence[MemberPlace]) -> ZooKeeperCluster:
         """See ``Store``."""
-        return ZooKeeperCluster(places)
+        return ZooKeeperCluster([ZooKeeperMember(place) for place in places])
+
+    def place(self, prefix: str) -> tuple[LoadTerms, str]:
+        """See ``stores.external.ExternalStore``: below a znode of the run's own, beside nobody else's."""
+        return replace(self.load_terms, always={**self.load_terms.always, "chroot": chroot_of(prefix)}), ""
+
+    def external(
+        self, config: Config, connections: Sequence[ExternalConnection], login: Login | None, own: OwnKeys
+    ) -> ExternalZooKeeper:
+        """See ``ExternalStore``."""
+        assert config.external is not None
+        return ExternalZooKeeper(config.external, connections, own)
 
 
 KIND = StoreKind("zookeeper", ZooKeeper, VERSION, FLAGS)
