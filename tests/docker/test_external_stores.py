@@ -107,12 +107,16 @@ def command(*words_: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *map(str, words_)], capture_output=True, text=True, timeout=120, check=False)
 
 
+def rows_in(out: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(out.read_text().splitlines()))
+
+
 def rows_of(file: Path) -> list[dict[str, str]]:
     """The rows of a run; that nothing is on record afterwards is looked at, too."""
     out = file.with_name("out.csv")
     done = command("run", file, out, "--scenarios", file.with_name("scenarios.json"), "--yes-load-this-cluster")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = list(csv.DictReader(out.read_text().splitlines()))
+    found = rows_in(out)
     assert [row["Error"] for row in found] == ["-"] * 6, found
     assert {row["Hosts"] for row in found} == {"external"} and {row["ClusterSize"] for row in found} == {"3"}
     judged = command("verify", out)
@@ -151,6 +155,6 @@ def test_endpoints_of_two_clusters_are_refused_and_nothing_stays(
     done = command("run", file, tmp_path / "out.csv", "--quick", "--yes-load-this-cluster")
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"{consul.endpoints[0]} is no voting member of ZooKeeper" in done.stderr, done.stderr
-    assert all(row["Error"].startswith("not run") for row in csv.DictReader((tmp_path / "out.csv").open()))
+    assert all(row["Error"].startswith("not run") for row in rows_in(tmp_path / "out.csv"))
     with session.synced(TcpConnection("127.0.0.1", zookeeper[0]), 5.0) as opened:
         assert opened.children("/") == ["zookeeper"]
