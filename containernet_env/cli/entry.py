@@ -9,9 +9,9 @@ def main() -> None:
     """Import and run the command line; until that has taken over, a SIGINT kills as it does any small program."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     from containernet_env import cli
-    from containernet_env.cli.signals import interrupt
+    from containernet_env.cli.signals import hear_ctrl_c
 
-    signal.signal(signal.SIGINT, interrupt)
+    hear_ctrl_c()
     cli.main()
 
 

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
 
 from containernet_env.base.errors import Interrupted
 from containernet_env.base.stop import Stop
 
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
-
 _pressed = False
+
+
+def hear_ctrl_c() -> None:
+    """From now on Ctrl-C is ``interrupt``, and Python does not print where it was dropped."""
+    signal.signal(signal.SIGINT, interrupt)
+    sys.unraisablehook = tell_unraisable
+
+
+def tell_unraisable(dropped: UnraisableHookArgs) -> None:
+    """Print an error that nothing can catch, unless it is a stop, which is remembered and needs no word."""
+    if not issubclass(dropped.exc_type, (KeyboardInterrupt, Interrupted)):
+        sys.__unraisablehook__(dropped)
 
 
 def interrupt(_signum: int, _frame: FrameType | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import suppress
 
 import pytest
@@ -68,6 +69,19 @@ def test_handlers_are_put_back() -> None:
 
 def test_interrupted_passes_through_except_exception() -> None:
     assert not issubclass(Interrupted, Exception)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(2), ValueError("x")])
+def test_of_errors_that_nothing_can_catch_a_stop_needs_no_word(
+    error: BaseException, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dropping:
+        def __del__(self) -> None:
+            raise error
+
+    monkeypatch.setattr(sys, "unraisablehook", signals.tell_unraisable)
+    Dropping()
+    assert ("Exception ignored" in capfd.readouterr().err) == isinstance(error, ValueError)
 
 
 def test_ctrl_c_that_an_extension_dropped_keeps_work_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
