@@ -32,9 +32,8 @@ readonly BY_NAME=(docker-all faults-all soak)
 readonly PYTEST=(-q -rs -p no:cacheprovider --durations=40)
 readonly GO_MODULES=(benchmark_image link_emulator replicas_image bench/load/nethttp bench/load/zookeeper_peer
   tests/docker/small_proxy)
-readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/start-etcd
-  consul_image/start-consul http_image/start-http proxy_image/start-etcd-and-proxy replicas_image/start-replicas
-  zookeeper_image/start-zookeeper)
+readonly SCRIPTS=(build.sh test.sh check.sh .ci/run tests/vm/inside/boot etcd_image/wait-at-gate
+  proxy_image/start-etcd-and-proxy zookeeper_image/start-zookeeper)
 passed=0
 failed=()
 skipped=()

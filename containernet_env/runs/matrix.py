@@ -126,8 +126,8 @@ class Matrix:
         if not self._passed:
             self._progress.matrix_started(self._planned)
         self._members.start()
-        self._observer.start()
         try:
+            self._observer.start()
             for planned in self._planned[self._passed : until]:
                 reason = self._target.failure or self._until_valid(planned)
                 if reason is not None:

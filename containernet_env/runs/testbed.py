@@ -41,7 +41,7 @@ from containernet_env.runs.network_prover import NetworkProver, proved_text
 from containernet_env.runs.progress import OnEvent, ignore_event
 from containernet_env.runs.sync import measure_syncs
 from containernet_env.setup.images import Images
-from containernet_env.stores.protocol import Broken, Cluster, LoadTerms, MemberPlace, Trust
+from containernet_env.stores.protocol import GATE_SCRIPT, Broken, Cluster, LoadTerms, MemberPlace, Trust
 from containernet_env.usage.consumers import Pids
 
 HOST_UP_TIMEOUT_S = 60.0
@@ -276,9 +276,8 @@ class Testbed:
     def _start_hosts(self) -> None:
         self._engine_watch.start()
         for plan in self.plan.hosts:
-            entry_point = SERVER_ENTRY_POINT if plan.role == "benchmark" else self.plan.store.entry_point
-            command = [entry_point, *plan.command]
-            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], command)
+            program = [SERVER_ENTRY_POINT] if plan.role == "benchmark" else [GATE_SCRIPT, self.plan.store.program]
+            self.hosts[plan.name] = self.net.add_host(plan, self.images[plan.role], [*program, *plan.command])
         for plan in self.plan.hosts:
             self.hosts[plan.name].wait_up(HOST_UP_TIMEOUT_S)
             self._stop.check()

@@ -19,13 +19,14 @@ from containernet_env.base.user_program import UserProgram
 from containernet_env.hosts import engine
 from containernet_env.setup import base_image, binaries, downloads, image_build
 from containernet_env.stores.kinds import DEFAULT
-from containernet_env.stores.protocol import USER_PROGRAM, ImageParts, Store
+from containernet_env.stores.protocol import GATE_SCRIPT, USER_PROGRAM, ImageParts, Store
 
 NAMESPACE = "containernet-env"
 REPOSITORIES = tuple(f"{NAMESPACE}/{name}" for name in ("etcd", "benchmark", "base"))
 _BASE = f"{NAMESPACE}/base"
 _TAG_DIGITS = 12
 _DOCKERFILE = "Dockerfile"
+_GATE_FOLDER = "etcd_image"
 # What our Dockerfiles run needs no network, and an engine may have none to give.
 _NETWORK = "none"
 
@@ -77,8 +78,9 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
     own_folder = module.folder if module is not None else root / f"{parts.name}_image"
     folder = own_folder if parts.folder is None else root / parts.folder
     own = {name: folder / name for name in (_DOCKERFILE, *scripts)}
+    gate = {GATE_SCRIPT: root / _GATE_FOLDER / GATE_SCRIPT} if parts.gated else {}
     try:
-        files_hash = sources.hash_files(folder, own.values())
+        hashes = [sources.hash_files(folder, own.values()), sources.hash_files(root, gate.values())]
     except FileNotFoundError as error:
         raise MissingRequirementError(
             f"{error.filename} is missing: this clone or installation is not complete", sources.RESTORE
@@ -87,11 +89,11 @@ def recipe(parts: ImageParts, go_version: str, root: Path = assets.ROOT) -> Reci
     fetched = [item for file in parts.files for item in (file.name, file.url, file.sha256 or "")]
     base = base_image.source_hash(parts.packages)
     users = [parts.binary.sha256] if parts.binary is not None else []
-    source = sources.combine(parts.name, base, programs_hash, files_hash, *fetched, *users)
+    source = sources.combine(parts.name, base, programs_hash, *hashes, *fetched, *users)
     found = programs.find(module, go_version) if module is not None else None
     built = {name: found / name for name in module.packages} if module is not None and found is not None else {}
     there = {file.name: path for file in parts.files if (path := downloads.find(file)) is not None}
-    return Recipe(parts.label, source, {**own, **built, **there}, parts.packages, parts.binary)
+    return Recipe(parts.label, source, {**own, **gate, **built, **there}, parts.packages, parts.binary)
 
 
 def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -> tuple[Recipe, ...]:
@@ -100,7 +102,7 @@ def recipes(go_version: str, store: Store = DEFAULT, root: Path = assets.ROOT) -
     ``go_version`` as in the hashes of their programs.
     """
     by_name = {module.name: module for module in sources.modules(root)}
-    benchmark = recipe(ImageParts("benchmark", (), by_name["benchmark"]), go_version, root)
+    benchmark = recipe(ImageParts("benchmark", module=by_name["benchmark"], gated=False), go_version, root)
     member, default = (recipe(kind.image, go_version, root) for kind in (store, DEFAULT))
     return (member, benchmark) if member.tag == default.tag else (member, benchmark, default)
 

@@ -22,7 +22,7 @@ from containernet_env.model.choices import ProfileKind
 from containernet_env.model.leadership import Leadership
 from containernet_env.stores.protocol import Broken, MemberPlace, OwnHistory, Ping, Profiling, Written
 
-# PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/start-etcd).
+# PID 1 of an image waits on this FIFO and becomes the store when a line arrives (etcd_image/wait-at-gate).
 GATE = "run/gate"
 POLL_S = 0.05
 # A host that was started again has its gate within a moment.

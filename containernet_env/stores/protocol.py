@@ -79,25 +79,29 @@ class Download:
 
 USER_PROGRAM = "user-program"
 """What the user's program is called in images."""
+GATE_SCRIPT = "wait-at-gate"
+"""The first process of members' images, which becomes the program after it once the gate opens."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageParts:
-    """What a member's image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``folder``.
+    """What an image is made of, besides the base image, and ``Dockerfile`` and ``scripts`` of ``folder``.
 
     ``folder`` is one of the project's, that of the ``module`` or ``NAME_image`` unless it is given. ``module``: whose
     programs it gets. ``packages``: those of the distribution that are installed on the base image. ``files`` are put
     beside the scripts, and so is the user's ``binary``, as ``USER_PROGRAM``. ``version`` is that of what is not pinned.
+    ``gated``: it is of members, and has the script with which they wait at their gates.
     """
 
     name: str
-    scripts: tuple[str, ...]
+    scripts: tuple[str, ...] = ()
     module: GoModule | None = None
     packages: tuple[str, ...] = ()
     files: tuple[Download, ...] = ()
     version: str | None = None
     folder: str | None = None
     binary: UserProgram | None = None
+    gated: bool = True
 
     @property
     def label(self) -> str:
@@ -383,8 +387,8 @@ class Store(Protocol):
         """Where its members serve clients."""
 
     @property
-    def entry_point(self) -> str:
-        """The first process of its image, which waits at a gate until the network has been proved."""
+    def program(self) -> str:
+        """What a host's first process, which waits at a gate until the network has been proved, becomes then."""
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> Timing:
         """The timing for the network; values in the config take precedence. Raises ``ConfigError``."""

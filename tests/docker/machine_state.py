@@ -21,7 +21,7 @@ _OURS = (
     "link-emulator serve",
     "link-emulator rtt",
     "link-emulator probe",
-    "start-etcd",
+    "wait-at-gate",
     "containernet-env run",
     "containernet-env sweep",
     "containernet-env shell",

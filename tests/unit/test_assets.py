@@ -31,7 +31,7 @@ def test_what_travels_is_all_that_builds_and_runs_need_and_no_tests() -> None:
         for folder in assets.FOLDERS
     }
     assert {"3node-3ms.json", "scenarios/default.json", "scenarios/quick.json"} <= found["configs"]
-    assert found["etcd_image"] == {"Dockerfile", "compose.yaml", "go.mod", "go.sum", "start-etcd"}
+    assert found["etcd_image"] == {"Dockerfile", "compose.yaml", "go.mod", "go.sum", "wait-at-gate"}
     assert {"Dockerfile", "go.sum", "cmd/benchmark-server/main.go"} <= found["benchmark_image"]
     assert {"go.mod", "main.go", "realtime/pin.s"} <= found["link_emulator"]
     assert not [name for names in found.values() for name in names if name.endswith(("_test.go", ".md"))]

@@ -112,6 +112,6 @@ def test_a_warning_after_the_start_is_told_of_a_member_that_was_killed() -> None
 
 
 def test_a_shell_that_finds_no_etcd_is_told_by_its_error() -> None:
-    said = "/usr/local/bin/start-etcd: 28: exec: etcd: not found\n"
+    said = "/usr/local/bin/wait-at-gate: 24: exec: etcd: not found\n"
     assert ETCD.last_words(said, killed=False) == said.strip()
     assert ETCD.last_words("", killed=False) == ""

@@ -219,7 +219,7 @@ def original(monkeypatch: pytest.MonkeyPatch, kernel: FakeKernel) -> Iterator[Or
 
 def bring_up(net: Any, plan: Plan) -> None:
     for host in plan.hosts[:1]:
-        net.add_host(host, "image:tag", ["start-etcd", "--name=x"])
+        net.add_host(host, "image:tag", ["wait-at-gate", "--name=x"])
     net.add_switch("s1")
     for link in plan.links[:1]:
         net.add_link(link.a, link.b, link.spec)
@@ -228,7 +228,7 @@ def bring_up(net: Any, plan: Plan) -> None:
 
 def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -> None:
     net, plan = original(plan_of()), plan_of()
-    host = net.add_host(plan.hosts[0], "image:tag", ["start-etcd", "--name=x"])
+    host = net.add_host(plan.hosts[0], "image:tag", ["wait-at-gate", "--name=x"])
     asked, api = FakeDocker.api.host_config, FakeDocker.api
     assert asked["network_mode"] == "none"
     assert asked["publish_all_ports"] is False
@@ -239,7 +239,7 @@ def test_the_engine_is_asked_for_no_more_than_a_host_needs(original: Original) -
     assert asked["mem_limit"] == 512 << 20
     assert api.created["name"] == "cnenv-abc123.etcd1"
     assert api.created["labels"] == engine.labels("abc123", "etcd1")
-    assert api.created["command"] == ["start-etcd", "--name=x"]
+    assert api.created["command"] == ["wait-at-gate", "--name=x"]
     # Given to the engine when the host is there; its own way of changing them fails silently on cgroup v2.
     assert (host.params["cpu_quota"], host.params["cpu_period"]) == (100_000, 100_000)
     assert host.params["memswap_limit"] == 512 << 20
@@ -256,7 +256,7 @@ def test_a_limit_that_the_kernel_does_not_hold_stops_the_run(
     net, plan = original(plan_of()), plan_of()
     monkeypatch.setattr(container, "read_limits", lambda groups: Limits(None, 100_000, 512 << 20, None))
     with pytest.raises(RunError, match=r"host etcd1 \(image image:tag\): .*cpu_quota_us=None instead of 100000"):
-        net.add_host(plan.hosts[0], "image:tag", ["start-etcd"])
+        net.add_host(plan.hosts[0], "image:tag", ["wait-at-gate"])
 
 
 def test_its_links_are_shaped_at_both_ends_and_read_back(original: Original, kernel: FakeKernel) -> None:

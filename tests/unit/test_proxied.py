@@ -85,7 +85,7 @@ def test_members_run_the_proxy_and_etcd_with_half_of_the_memory_each(
     assert member.environment == {"GOMEMLIMIT": f"{(512 << 20) // 2 * 9 // 10}B"}
     assert f"10.0.0.1:{arguments[0].rpartition(':')[2]}" in " ".join(client.command)
     assert plan.store.load_terms.always["leaderless"] and plan.store.load_terms.leaderless
-    assert plan.store.entry_point == "start-etcd-and-proxy"
+    assert plan.store.program == "start-etcd-and-proxy"
     assert KINDS[kind].make(StoreChoice(kind)).version == f"etcd {sources.etcd_version()}"
     program = read_program(folder / "proxy")
     assert plan.store.version == f"etcd {sources.etcd_version()}, binary {program.short}"

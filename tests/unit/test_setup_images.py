@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from docker.errors import APIError, ImageNotFound
 
+from containernet_env.base import assets
 from containernet_env.base.errors import MissingRequirementError
 from containernet_env.base.sources import GoModule
 from containernet_env.setup import base_image, image_build, images
@@ -129,19 +130,26 @@ def test_images_of_another_clone_stay_until_that_clone_is_gone(use: Any, tmp_pat
 def module(tmp_path: Path) -> GoModule:
     folder = tmp_path / "etcd_image"
     folder.mkdir()
-    for name in ("go.mod", "Dockerfile", "start-etcd"):
+    for name in ("go.mod", "Dockerfile", "script"):
         (folder / name).write_text(name)
     return GoModule("etcd", folder, {"etcd": "./etcd"}, only=("go.mod",))
 
 
 def test_tag_covers_programs_dockerfile_scripts_and_go(module: GoModule) -> None:
-    tags = [images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.1").tag]
-    tags.append(images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.2").tag)
-    for name in ("go.mod", "Dockerfile", "start-etcd"):
+    tags = [images.recipe(ImageParts("etcd", ("script",), module), "go1.26.1").tag]
+    tags.append(images.recipe(ImageParts("etcd", ("script",), module), "go1.26.2").tag)
+    for name in ("go.mod", "Dockerfile", "script"):
         (module.folder / name).write_text(f"{name} changed")
-        tags.append(images.recipe(ImageParts("etcd", ("start-etcd",), module), "go1.26.1").tag)
+        tags.append(images.recipe(ImageParts("etcd", ("script",), module), "go1.26.1").tag)
     assert len(set(tags)) == 5
     assert all(tag.startswith("containernet-env/etcd:") and len(tag.partition(":")[2]) == 12 for tag in tags)
+
+
+def test_the_images_of_members_have_the_script_that_waits_at_their_gate(module: GoModule) -> None:
+    member = images.recipe(ImageParts("etcd", module=module), "go1.26.1")
+    other = images.recipe(ImageParts("etcd", module=module, gated=False), "go1.26.1")
+    assert member.files["wait-at-gate"] == assets.ROOT / "etcd_image" / "wait-at-gate"
+    assert "wait-at-gate" not in other.files and member.tag != other.tag
 
 
 def test_missing_dockerfile_is_named(module: GoModule) -> None:

@@ -116,10 +116,10 @@ def test_an_image_has_the_program_and_is_called_by_it(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, binary = DEFAULT.image.module, read_program(program)
-    parts = ImageParts("own", ("start-etcd",), module, folder="etcd_image", binary=binary)
+    parts = ImageParts("own", (), module, folder="etcd_image", binary=binary)
     recipe = images.recipe(parts, "go1.26.8")
     assert recipe.name == f"own-{binary.short}" and recipe.binary == binary
-    without = images.recipe(ImageParts("own", ("start-etcd",), module, folder="etcd_image"), "go1.26.8")
+    without = images.recipe(ImageParts("own", (), module, folder="etcd_image"), "go1.26.8")
     assert without.name == "own" and without.tag != recipe.tag
 
     found: dict[str, bytes] = {}

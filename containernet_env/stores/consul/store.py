@@ -46,7 +46,7 @@ class Consul:
     choice: StoreChoice = _PINNED
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "Consul"
-    entry_point: ClassVar[str] = "start-consul"
+    program: ClassVar[str] = _NAME
     client_port: ClassVar[int] = HTTP_PORT
     last_words = staticmethod(last_words)
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "consul"})
@@ -74,7 +74,7 @@ class Consul:
         """See ``Store``."""
         # The pinned one, however it is named.
         other = None if self.version == sources.consul_version() else self.version
-        return ImageParts(_NAME, ("start-consul",), sources.consul_module(version=other))
+        return ImageParts(_NAME, module=sources.consul_module(version=other))
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ConsulTiming:
         """See ``Store``."""

@@ -39,7 +39,7 @@ class Etcd:
     choice: StoreChoice = DEFAULT_STORE
     name: ClassVar[str] = "etcd"
     title: ClassVar[str] = "etcd"
-    entry_point: ClassVar[str] = "start-etcd"
+    program: ClassVar[str] = "etcd"
     client_port: ClassVar[int] = CLIENT_PORT
     last_words = staticmethod(last_words)
     lacks: ClassVar[Lacking] = {"default": 'has no third consistency beside "l" and "s"'}
@@ -57,7 +57,7 @@ class Etcd:
         """See ``Store``."""
         # The pinned one, however it is named.
         other = None if self.version == sources.etcd_version() else self.version
-        return ImageParts("etcd", ("start-etcd",), sources.etcd_module(version=other))
+        return ImageParts("etcd", module=sources.etcd_module(version=other))
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> EtcdTiming:
         """See ``Store``."""

@@ -21,6 +21,7 @@ from containernet_env.stores.keyvalue.settings import DATA_DIR, arguments
 from containernet_env.stores.leaderless import LeaderlessCluster
 from containernet_env.stores.memory import go_environment
 from containernet_env.stores.protocol import (
+    USER_PROGRAM,
     ImageParts,
     LeastLatencies,
     LoadTerms,
@@ -43,7 +44,7 @@ class KeyValue:
     choice: StoreChoice
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "the service"
-    entry_point: ClassVar[str] = "start-http"
+    program: ClassVar[str] = USER_PROGRAM
     last_words = staticmethod(last_words)
     largest_value_bytes: ClassVar[int | None] = None
     consistency: ClassVar[Mapping[str, str]] = {"l": "by URL"}
@@ -86,7 +87,7 @@ class KeyValue:
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
-        return ImageParts(_NAME, (self.entry_point,), binary=self.choice.binary)
+        return ImageParts(_NAME, binary=self.choice.binary)
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> Timing:
         """See ``Store``: what there is of it, the service knows."""

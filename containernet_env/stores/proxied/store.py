@@ -31,8 +31,6 @@ from containernet_env.stores.proxied.last_words import last_words
 from containernet_env.stores.proxied.proxy import Proxy
 from containernet_env.stores.proxied.zetcd import ZETCD
 
-_SCRIPT = "start-etcd-and-proxy"
-
 
 @dataclass(frozen=True, slots=True)
 class ProxiedEtcd:
@@ -40,7 +38,7 @@ class ProxiedEtcd:
 
     proxy: Proxy
     choice: StoreChoice
-    entry_point: ClassVar[str] = _SCRIPT
+    program: ClassVar[str] = "start-etcd-and-proxy"
     last_words = staticmethod(last_words)
 
     @property
@@ -66,7 +64,7 @@ class ProxiedEtcd:
     def image(self) -> ImageParts:
         """See ``Store``."""
         module, binary = self._etcd.image.module, self.choice.binary
-        return ImageParts(self.name, (_SCRIPT,), module, folder="proxy_image", binary=binary)
+        return ImageParts(self.name, (self.program,), module, folder="proxy_image", binary=binary)
 
     @property
     def lacks(self) -> Lacking:

@@ -51,7 +51,7 @@ class Replicas:
     choice: StoreChoice = _OWN
     name: ClassVar[str] = _NAME
     title: ClassVar[str] = "the replicas"
-    entry_point: ClassVar[str] = "start-replicas"
+    program: ClassVar[str] = _NAME
     client_port: ClassVar[int] = PORT
     last_words = staticmethod(last_words)
     # maxValue in replicas_image/table.go.
@@ -93,7 +93,7 @@ class Replicas:
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
-        return ImageParts(_NAME, ("start-replicas",), sources.replicas_module())
+        return ImageParts(_NAME, module=sources.replicas_module())
 
     def timing(self, config: Config, largest_member_rtt: RttExpectation | None) -> ReplicasTiming:
         """See ``Store``."""

@@ -41,7 +41,7 @@ class ZooKeeper:
     choice: StoreChoice = _CHOICE
     name: ClassVar[str] = "zookeeper"
     title: ClassVar[str] = "ZooKeeper"
-    entry_point: ClassVar[str] = "start-zookeeper"
+    program: ClassVar[str] = "start-zookeeper"
     client_port: ClassVar[int] = CLIENT_PORT
     last_words = staticmethod(last_words)
     load_terms: ClassVar[LoadTerms] = LoadTerms({"store": "zookeeper"}, second_tries=True)
@@ -68,7 +68,7 @@ class ZooKeeper:
     @property
     def image(self) -> ImageParts:
         """See ``Store``."""
-        scripts = ("start-zookeeper", "log4j.properties", "logback.xml")
+        scripts = (self.program, "log4j.properties", "logback.xml")
         if self.version == PACKAGED:
             # Without the package zookeeper, which would bring a Java runtime with a desktop's libraries.
             return ImageParts("zookeeper", scripts, packages=("libzookeeper-java", _JAVA))
