@@ -136,6 +136,8 @@ def records() -> Iterator[tuple[Path, Record]]:
             held = json.loads(path.read_text(encoding="utf-8"))
             generated = tuple(Keys(**keys) for keys in held.pop("generated", ()))
             service = _service(held.pop("service", None))
+            # Records of older versions name none of the two kinds that there were then.
+            held.setdefault("store", "etcd" if service is None else "http")
             endpoints = tuple(held.pop("endpoints"))
             record = Record(**held, endpoints=endpoints, generated=generated, service=service)
         except (OSError, ValueError, TypeError, KeyError):
@@ -175,10 +177,13 @@ def clean_up(
 
 
 def _is_on(record: Record, config: Config, identity: str | None) -> bool:
-    """Whether it is of that cluster. Where a store does not say which one it is, an endpoint of both tells that."""
+    """Whether it is of that cluster. Where a store does not say which one it is, an endpoint of both tells that.
+
+    Records of older versions have the URLs of such a store for its identity.
+    """
     if record.store != config.store.kind:
         return False
-    if record.identity is not None or identity is not None:
+    if identity is not None:
         return record.identity == identity
     return not set(record.endpoints).isdisjoint(external_of(config).urls)
 

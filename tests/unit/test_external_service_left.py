@@ -123,3 +123,16 @@ def test_where_its_delete_is_refused_the_one_of_the_file_is_tried(tmp_path: Path
             assert list(external_left.records())
         assert cleaned(config_of(tmp_path, [one.url], delete="/v0/entity?id={key}&ack=2"))
         assert one.values == {} and not list(external_left.records())
+
+
+def test_what_a_run_of_an_older_version_left_is_removed(tmp_path: Path, over: Callable[[], None]) -> None:
+    """Its record named no kind of store, and had the URLs for an identity."""
+    with services(2) as found:
+        urls = [one.url for one in found]
+        killed(config_of(tmp_path, urls), found[:1], over)
+        (path,) = (folder / "run.json" for folder, _ in external_left.records())
+        held = json.loads(path.read_text())
+        del held["store"]
+        path.write_text(json.dumps({**held, "identity": " ".join(sorted(urls))}))
+        assert cleaned(config_of(tmp_path, urls[:1])) == [f"removed 300 keys under {KEYS.prefix}"]
+        assert found[0].values == {} and not list(external_left.records())
