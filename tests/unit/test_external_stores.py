@@ -267,6 +267,31 @@ def test_a_znode_that_somebody_else_made_stays(tmp_path: Path) -> None:
         assert found.own() == ["/mine", "/mine/bench"]
 
 
+def test_that_the_znode_of_the_run_may_not_be_deleted_again_is_found_before_any_load(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        found.znodes["/mine"] = b""
+        for kept, prefix in (("/mine", "mine/"), ("/mine", "mine/bench/"), ("", "containernet-env/")):
+            found.kept = kept
+            told = opened(of_zookeeper(tmp_path, found, prefix=prefix), OwnKeys(f"{prefix}abc/")).try_write()
+            assert "nobody may create, or delete, znodes here: delete /" in str(told), prefix
+            assert found.own() == ["/mine"]
+
+
+def test_a_znode_above_that_may_not_be_read_is_somebody_elses(tmp_path: Path) -> None:
+    with zookeeper(1) as found:
+        found.znodes["/mine"], found.secret = b"", "/mine"
+        cluster = opened(of_zookeeper(tmp_path, found, prefix="mine/bench/"), OwnKeys("mine/bench/abc/"))
+        assert cluster.try_write() is None and cluster.remove_keys() == 0
+        assert found.own() == ["/mine"]
+
+
+def test_znodes_above_are_removed_where_the_one_of_the_run_is_gone(tmp_path: Path) -> None:
+    """As after a run, or its removal, that was ended between the two."""
+    with zookeeper(1) as found:
+        found.znodes["/containernet-env"] = MARK
+        assert opened(of_zookeeper(tmp_path, found)).remove_keys() == 0 and found.own() == []
+
+
 def test_where_one_member_of_zookeeper_is_silent_another_removes(tmp_path: Path) -> None:
     with zookeeper(3) as found:
         config = of_zookeeper(tmp_path, found)

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 
 _CREATE, _DELETE, _EXISTS, _GET, _CHILDREN, _SYNC, _DESCENDANTS, _CLOSE = 1, 2, 3, 4, 8, 9, 104, -11
 _UNIMPLEMENTED, _NO_NODE, _NO_AUTH, _EXISTS_ALREADY, _NOT_EMPTY = -6, -101, -102, -110, -111
+_EPHEMERAL = struct.pack(">i", 1)
 _STAT = struct.pack(">qqqqiiiqiiq", 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class ZooKeeperCluster:
     """What its servers share: ``znodes`` by path, and who leads (its number from 0; ``None``: there is no quorum).
 
-    ``denied``: znodes whose paths begin with it may be neither made nor deleted. ``old``: it counts no descendants, as
+    ``denied``: znodes whose paths begin with it may be neither made nor deleted. ``kept``: a znode whose children may
+    not be deleted; ``secret``: one that may not be read. ``old``: it counts no descendants, as
     before 3.6. ``word``: an answer to four-letter words in the place of the true one.
     """
 
@@ -25,6 +27,8 @@ class ZooKeeperCluster:
         self.znodes: dict[str, bytes] = {"/zookeeper": b"", "/zookeeper/config": f"{listed}version=0".encode()}
         self.leader: int | None = 0
         self.denied: str | None = None
+        self.kept: str | None = None
+        self.secret: str | None = None
         self.old = False
         self.word: str | None = None
         self.servers: list[ZooKeeperServer] = []
@@ -44,6 +48,10 @@ class ZooKeeperCluster:
             there = path in self.znodes
             changes = operation in (_CREATE, _DELETE)
             if changes and self.denied is not None and path.startswith(self.denied):
+                return _NO_AUTH, b""
+            if operation == _DELETE and self.kept is not None and path.rpartition("/")[0] == self.kept:
+                return _NO_AUTH, b""
+            if operation == _GET and path == self.secret:
                 return _NO_AUTH, b""
             if operation == _CREATE:
                 above = path.rpartition("/")[0]
@@ -110,15 +118,22 @@ class _Handler(socketserver.StreamRequestHandler):
         self.rfile.read(*struct.unpack(">i", head))
         own = 0 if len(self.server.cluster.servers) == 1 else self.server.number + 1
         self._send(struct.pack(">iiQi", 0, 10_000, own << 56 | 99, 16) + bytes(17))
+        ephemeral = list[str]()
         while len(head := self.rfile.read(4)) == 4:
             request = self.rfile.read(*struct.unpack(">i", head))
             xid, operation = struct.unpack(">ii", request[:8])
             if operation == _CLOSE:
+                for path in ephemeral:
+                    self.server.cluster.znodes.pop(path, None)
                 self._send(struct.pack(">iqi", xid, 5, 0))
                 return
             (size,) = struct.unpack(">i", request[8:12])
             path, rest = request[12 : 12 + size].decode(), request[12 + size :]
             error, body = self.server.cluster.carry_out(operation, path, rest)
+            if error == 0 and operation == _DELETE and path in ephemeral:
+                ephemeral.remove(path)
+            if error == 0 and operation == _CREATE and rest.endswith(_EPHEMERAL):
+                ephemeral.append(path)
             self._send(struct.pack(">iqi", xid, 5, error) + (b"" if error else body))
 
     def _send(self, message: bytes) -> None:

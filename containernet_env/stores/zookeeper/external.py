@@ -129,10 +129,8 @@ class ExternalZooKeeper(ZooKeeperCluster):
         """See ``ExternalCluster``: makes the znode that the keys are below, which all members have then."""
         try:
             with session.synced(self.members[0].connection, _ASK_S) as opened:
+                self._try_delete(opened)
                 self._make_chroot(opened)
-                trial = f"{self._chroot}{session.path_of('trial')}"
-                opened.create(trial, MARK)
-                opened.delete(trial)
         except ZnodeError as error:
             if error.code == session.NO_AUTH:
                 return f"nobody may create, or delete, znodes here: {error}"
@@ -148,6 +146,16 @@ class ExternalZooKeeper(ZooKeeperCluster):
             except RunError as error:
                 return f"{member.endpoint}: {error}"
         return None
+
+    def _try_delete(self, opened: Session) -> None:
+        """Make a znode beside the first one that lacks, and delete it: what is refused ends with the session.
+
+        Below it all will be of this run. Raises RunError.
+        """
+        there = [path for path in _above(self._chroot) if opened.exists(path)]
+        trial = f"{there[-1] if there else ''}/{self._chroot.rpartition('/')[2]}"
+        opened.create(trial, MARK, ephemeral=True)
+        opened.delete(trial)
 
     def _make_chroot(self, opened: Session) -> None:
         """Create the znodes of its path that are not there. Raises RunError."""
@@ -177,7 +185,8 @@ class ExternalZooKeeper(ZooKeeperCluster):
                     removed += opened.delete_all(paths, _ASK_S)
                     checked(removed)
             for path in reversed(_above(self._chroot)):
-                if opened.data(path) != MARK or not opened.delete_empty(path):
+                # Of those that are gone, or were never made, the ones above may be there.
+                if opened.exists(path) and not (_is_of_runs(opened, path) and opened.delete_empty(path)):
                     break
 
         self._at_one(remove)
@@ -195,6 +204,16 @@ class ExternalZooKeeper(ZooKeeperCluster):
             except RunError as error:
                 problems.append(error)
         raise problems[0]
+
+
+def _is_of_runs(opened: Session, path: str) -> bool:
+    """Whether runs have made a znode. Raises RunError."""
+    try:
+        return opened.data(path) == MARK
+    except ZnodeError as error:
+        if error.code == session.NO_AUTH:  # those that runs make may be read by everybody
+            return False
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,8 +42,10 @@ _CONNECT = struct.pack(">iqiqi", 0, 0, _SESSION_MS, 0, 16) + bytes(16) + b"\0"
 _HEADER_BYTES, _STAT_BYTES = 16, 68
 # What members take as one packet at most (jute.maxbuffer); the names of a znode's children may be more.
 _MOST_BYTES, _MOST_BYTES_OF_NAMES = 1 << 20, 64 << 20
-# A list of one: everything is allowed (31) to everybody. A znode that stays, without a number.
-_CREATED = struct.pack(">ii", 1, 31) + _text("world") + _text("anyone") + struct.pack(">i", 0)
+# A list of one: everything is allowed (31) to everybody.
+_FOR_ALL = struct.pack(">ii", 1, 31) + _text("world") + _text("anyone")
+# Kinds of znodes (CreateMode), without a number in their names: one that stays, and one that ends with its session.
+_STAYS, _EPHEMERAL = struct.pack(">i", 0), struct.pack(">i", 1)
 _ANY_VERSION = struct.pack(">i", -1)
 _CONFIG = "/zookeeper/config"
 _SERVER = re.compile(rb"^server\.([0-9]+)=", re.MULTILINE)
@@ -134,9 +136,9 @@ class Session:
             raise ZnodeError("look for", path, code)
         return code == 0
 
-    def create(self, path: str, data: bytes) -> None:
-        """Make a znode that stays, for everybody. Raises ``ZnodeError``."""
-        code, _ = self.ask(_CREATE, _text(path) + _buffer(data) + _CREATED)
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Make a znode for everybody, which stays or ends with this session. Raises ``ZnodeError``."""
+        code, _ = self.ask(_CREATE, _text(path) + _buffer(data) + _FOR_ALL + (_EPHEMERAL if ephemeral else _STAYS))
         if code != 0:
             raise ZnodeError("create", path, code)
 
@@ -198,8 +200,10 @@ class Session:
         error, body = self.ask(_GET, _text(path) + b"\0")
         if error == NO_NODE:
             return None
-        if error != 0 or len(body) < 4 + _STAT_BYTES:
-            raise RunError(f"the read of {path} failed: error {error}, {len(body)} bytes")
+        if error != 0:
+            raise ZnodeError("read", path, error)
+        if len(body) < 4 + _STAT_BYTES:
+            raise RunError(f"the read of {path} failed: {len(body)} bytes")
         return body[4:-_STAT_BYTES], int(struct.unpack(">q", body[-_STAT_BYTES:][8:16])[0])
 
     def _request(self, operation: int, body: bytes) -> None:
@@ -250,7 +254,11 @@ def synced(connection: Connection, timeout_s: float) -> Iterator[Session]:
             # A proxy that carries out a sync as a read has no node for the root (zetcd); ZooKeeper ignores the path.
             if code not in (0, NO_NODE):
                 raise RunError(f"sync failed with error {code}")
-            yield session
+            try:
+                yield session
+            except ZnodeError:
+                session.ask(_CLOSE)
+                raise
             session.ask(_CLOSE)
     except OSError as error:
         raise RunError(f"a session of ZooKeeper failed: {error}") from error
