@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import posixpath
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +55,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         cluster, request = self.server.cluster, f"{self.command} {self.path}"
         cluster.requests.append(request)
-        if request in cluster.answers:
+        path = self.path.partition("?")[0]
+        if posixpath.normpath(path) != path.removesuffix("/"):
+            # As Go's ServeMux does.
+            status, answer = 307, b"Temporary Redirect"
+        elif request in cluster.answers:
             status, answer = cluster.answers[request]
         elif cluster.denied is not None and self.path.startswith(cluster.denied):
             status, answer = 403, b"Permission denied: anonymous token lacks permission"

@@ -177,6 +177,24 @@ def test_of_two_digits_keys_are_listed_at_once(tmp_path: Path) -> None:
         assert opened(of_consul(tmp_path, found), small).remove_keys() == 2 and found.values == {}
 
 
+@pytest.mark.parametrize("part", ["d/./", "d/../", "d//"])
+def test_keys_that_consul_would_redirect_hold_up_no_removal(tmp_path: Path, part: str) -> None:
+    with consul(1) as found:
+        own = OwnKeys(PREFIX, (Keys(4, 50, f"{PREFIX}{part}"), KEYS))
+        found.values[KEYS.name(0)] = b""
+        assert opened(of_consul(tmp_path, found), own).remove_keys() == 1 and found.values == {}
+
+
+def test_consuls_that_name_the_same_servers_are_told_apart_by_a_key(tmp_path: Path) -> None:
+    """As those that one Compose file has made on two machines."""
+    with consul(3) as found, consul(3) as other:
+        config = config_of(tmp_path, "consul", [found.servers[0].url, other.servers[1].url])
+        cluster = opened(config)
+        assert cluster.look(5).problems == []
+        assert "they are of different clusters" in str(cluster.try_write())
+        assert found.values == other.values == {}
+
+
 def test_where_one_server_of_consul_is_silent_the_others_remove(tmp_path: Path) -> None:
     with consul(2) as found:
         config = of_consul(tmp_path, found)

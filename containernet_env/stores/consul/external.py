@@ -136,10 +136,10 @@ class ExternalConsul(ConsulCluster):
         return
 
     def try_write(self) -> str | None:
-        """See ``ExternalCluster``: the first key is put, and deleted again."""
+        """See ``ExternalCluster``: the first key is put, which all members have then, and deleted again."""
         if not self._own.generated:
             return None
-        path = f"/v1/kv/{quote(self._own.generated[0].name(0))}"
+        path, lacking = f"/v1/kv/{quote(self._own.generated[0].name(0))}", None
         for method in ("PUT", "DELETE"):
             try:
                 done = self._ask(method, path)
@@ -149,6 +149,22 @@ class ExternalConsul(ConsulCluster):
                 return f"{method} {path}: {_first_line(error)}"
             if done is not True:
                 return f"{method} {path} answers {str(done)[:40]}, and not true"
+            if method == "PUT":
+                lacking = self._lacking(f"{path}?consistent")
+        return lacking
+
+    def _lacking(self, path: str) -> str | None:
+        """Why a key that is there is not there at a member, or cannot be read; ``None`` where all have it."""
+        for member in self.members:
+            try:
+                member.connection.request_json(HTTP_PORT, "GET", path, timeout_s=_ASK_S)
+            except HttpError as error:
+                if error.status == 404:
+                    first = self.members[0].endpoint
+                    return f"{member.endpoint} has not what {first} has: they are of different clusters"
+                return f"{member.endpoint}: {_first_line(error)}"
+            except RunError as error:
+                return f"{member.endpoint}: {error}"
         return None
 
     def keys(self) -> int:
@@ -170,6 +186,8 @@ class ExternalConsul(ConsulCluster):
     def _parts(self) -> Iterator[str]:
         """Prefixes that few of the run's keys have in common, and last the one of all: answers have a bound."""
         for keys in self._own.generated:
+            if not set(keys.prefix.split("/")[:-1]).isdisjoint(("", ".", "..")):
+                continue  # Consul redirects what asks for them, so none was written
             digits = min(_LISTED_DIGITS, keys.size)
             for first in range(0, keys.count, len(ALPHABET) ** digits):
                 yield keys.name(first)[:-digits]
