@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import socketserver
+import ssl
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from containernet_env.model.leadership import Leadership
 from containernet_env.model.scenario import Scenario
 from containernet_env.runs import external_left
 from containernet_env.runs.external_access import cluster_of
+from containernet_env.stores.etcd.certificates import Authority
 from containernet_env.stores.external import ExternalCluster, OwnKeys
 from containernet_env.stores.kinds import external_store_of
 from containernet_env.stores.zookeeper.external import MARK
@@ -246,6 +251,29 @@ def test_why_zookeeper_cannot_be_measured_is_told(tmp_path: Path) -> None:
         ends = [found.servers[0].address, other.servers[4].address]
         (problem,) = opened(config_of(tmp_path, "zookeeper", ends)).look(5).problems
         assert problem == "the endpoints are of different clusters"
+
+
+class _Tls(socketserver.BaseRequestHandler):
+    """A member with a secureClientPort: it waits for more than a word of four letters."""
+
+    context: ssl.SSLContext
+
+    def handle(self) -> None:
+        with suppress(OSError), self.context.wrap_socket(self.request, server_side=True):
+            pass
+
+
+def test_a_member_of_zookeeper_that_speaks_tls_is_told(tmp_path: Path) -> None:
+    issued = Authority().issue("x")
+    (tmp_path / "pair.pem").write_bytes(issued.certificate + issued.key)
+    _Tls.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _Tls.context.load_cert_chain(tmp_path / "pair.pem")
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Tls) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        config = config_of(tmp_path, "zookeeper", [f"127.0.0.1:{server.server_address[1]}"])
+        (problem,) = opened(config).look(0.5).problems
+        assert problem.endswith("speaks TLS, which loads for ZooKeeper do not")
+        server.shutdown()
 
 
 def test_the_znode_of_the_run_is_made_and_is_at_all_members(tmp_path: Path) -> None:

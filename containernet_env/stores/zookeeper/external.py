@@ -109,8 +109,6 @@ class ExternalZooKeeper(ZooKeeperCluster):
         try:
             state = member.state(timeout_s)
         except NoAnswerError as error:
-            if connection.speaks_tls(timeout_s):
-                return replace(look, problem="speaks TLS, which loads for ZooKeeper do not"), None
             return replace(look, problem=str(error)), None
         except RunError as error:
             text = _first_line(error)
@@ -118,6 +116,9 @@ class ExternalZooKeeper(ZooKeeperCluster):
                 return look, None
             if _NOT_ALLOWED in text:
                 return replace(look, problem="does not answer srvr: allow it (4lw.commands.whitelist)"), None
+            # What speaks TLS waits for more than the word.
+            if isinstance(error.__cause__, OSError) and connection.speaks_tls(timeout_s):
+                return replace(look, problem="speaks TLS, which loads for ZooKeeper do not"), None
             return replace(look, problem=f"is no voting member of ZooKeeper: {text}"), None
         return replace(look, version=state.version, leads=state.mode in ("leader", "standalone")), state
 
