@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 import ssl
 import threading
@@ -207,6 +208,18 @@ def test_where_one_server_of_consul_is_silent_the_others_remove(tmp_path: Path) 
         found.servers[0].shutdown()
         found.servers[0].server_close()
         assert opened(config).remove_keys() == 10 and found.values == {}
+
+
+def test_a_server_of_consul_that_is_silent_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("containernet_env.stores.consul.external._ASK_S", 0.2)
+    with consul(1) as found, socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        found.values.update(dict.fromkeys(map(KEYS.name, range(500)), b"v"))
+        urls = [f"http://127.0.0.1:{silent.getsockname()[1]}", found.servers[0].url]
+        assert opened(config_of(tmp_path, "consul", urls)).remove_keys() == 500 and found.values == {}
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 # ZooKeeper

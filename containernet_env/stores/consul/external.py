@@ -60,6 +60,7 @@ class ExternalConsul(ConsulCluster):
     def __init__(self, external: External, connections: Sequence[ExternalConnection], own: OwnKeys) -> None:
         self._external = external
         self._connections = tuple(connections)
+        self._asked = list(connections)
         self._own = own
         members = []
         for number, (endpoint, connection) in enumerate(zip(external.endpoints, connections, strict=True), start=1):
@@ -203,9 +204,12 @@ class ExternalConsul(ConsulCluster):
             raise
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """A question to the first member that answers and knows a leader. Raises RunError."""
+        """A question to the first member that answers and knows a leader; it is asked first from then on.
+
+        Raises RunError.
+        """
         problem: RunError | None = None
-        for connection in self._connections:
+        for connection in tuple(self._asked):
             try:
                 return connection.request_json(HTTP_PORT, method, path, body, timeout_s=_ASK_S)
             except HttpError as error:
@@ -214,6 +218,8 @@ class ExternalConsul(ConsulCluster):
                 problem = problem or error
             except RunError as error:
                 problem = problem or error
+            self._asked.remove(connection)
+            self._asked.append(connection)
         assert problem is not None
         raise problem
 
